@@ -7,7 +7,7 @@ from zkmigrate.kafka.rules.sampling import BROKERS
 from zkmigrate.model.change import KAFKA
 from zkmigrate.model.playbook import Counted, Playbook, Stage
 from zkmigrate.reassign.facts import to_move
-from zkmigrate.reassign.look_step import PlanCheckStep, foreseen, foreseen_back, of_plan
+from zkmigrate.reassign.look_step import PlanCheckStep, foreseen, foreseen_back, measured_writes, of_plan
 from zkmigrate.reassign.moves_step import MovesStep
 from zkmigrate.reassign.originals_step import OriginalsStep
 from zkmigrate.reassign.preferred_step import PreferredStep
@@ -47,5 +47,6 @@ PLAYBOOK = Playbook(
     clusters={KAFKA: "zkmigrate.kafka.clients.admin:alterer"},
     files=way_back,
     foreseen=foreseen,
+    measured=measured_writes,
     foreseen_back=foreseen_back,
 )

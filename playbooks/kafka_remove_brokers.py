@@ -22,7 +22,13 @@ from zkmigrate.removal.section import RemovalInventory, goes_on, policed, remove
 from zkmigrate.removal.stop_step import StopStep
 from zkmigrate.removal.sweep_step import SweepStep
 from zkmigrate.removal.unthrottle_steps import LoosenStep, OthersUnthrottleStep
-from zkmigrate.removal.validate_step import FirstRates, ValidateStep, foreseen, planned_moves
+from zkmigrate.removal.validate_step import (
+    FirstRates,
+    ValidateStep,
+    foreseen,
+    measured_writes,
+    planned_moves,
+)
 
 PLAYBOOK = Playbook(
     id="kafka_remove_brokers",
@@ -98,5 +104,6 @@ PLAYBOOK = Playbook(
     clusters={KAFKA: "zkmigrate.kafka.clients.admin:alterer"},
     files=way_back,
     foreseen=foreseen,
+    measured=measured_writes,
     foreseen_back=foreseen_back,
 )

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,10 +22,18 @@ from tests.servers import kraft
 from tests.servers.brokers import ALONE, Broker, serve
 from tests.servers.process import ADDRESS, START_SECONDS
 from tests.servers.test_versions import zookeeper
-from zkmigrate.kafka.clients import admin, topics
+from zkmigrate.kafka.clients import admin, reassignments, topics
 from zkmigrate.lab.wait import wait_until
-from zkmigrate.model.change import KAFKA, AlterTopicConfig, ReassignPartition
+from zkmigrate.model.change import (
+    KAFKA,
+    AlterBrokerConfig,
+    AlterTopicConfig,
+    ReassignPartition,
+    UnregisterBroker,
+    UnsetAtController,
+)
 from zkmigrate.model.fact import Seen
+from zkmigrate.removal.rules import CORDON_ALL, CORDONED
 
 RUN = "kafka_new_partitions"
 WAIT_S = 240
@@ -184,9 +193,24 @@ def test_p2_p10_topics_are_created_grow_and_are_checked(release: str, tmp_path: 
         single = '{"partitions":[{"topic":"solo","partition":0,"replicas":[1]}]}'
         (tmp_path / "solo.json").write_text(single)
         assert made.walk("run", "solo")[0] == 0
+        cordoned = release == "4.3.1"
+        if cordoned:
+            placed_beside_a_cordon(made, alter)
         made.other.kill()
         made.other.wait()
-        wait_until("broker 2 down", lambda: None if made.check().get("down") == [2] else "up", WAIT_S)
+        codes = set[int]()
+
+        def named() -> str | None:
+            found = made.check()
+            codes.add(found["code"])
+            return None if found["down"] == [2] else "up"
+
+        wait_until("broker 2 down", named, WAIT_S)
+        assert codes == {10}, "also while the others still name it"
+        if cordoned:
+            unset = UnsetAtController(KAFKA, 2, CORDONED, CORDON_ALL)
+            assert reassignments.refused_unset(made.addresses, unset) == Seen("")
+            assert alter(unset)[0] == 0
         assert alter(ReassignPartition(KAFKA, "t.one", 1, (1,), (1, 2)))[0] == 0
         wait_until(
             "in flight or done", lambda: None if len(made.check()["under_replicated"]) == 4 else "no", WAIT_S
@@ -197,4 +221,23 @@ def test_p2_p10_topics_are_created_grow_and_are_checked(release: str, tmp_path: 
         words = ("--topic", "third", "--partitions", "2", "--replication", "2")
         code, output = made.zkmigrate("placement", "new-topic", *words, "-i", str(made.inventory()))
         assert (code, "placement.few-brokers" in output) == (3, True)
+        if cordoned:
+            assert alter(UnregisterBroker(KAFKA, 2))[0] == 0
+            told = reassignments.refused_unset(made.addresses, unset)
+            assert told == Seen("BROKER_ID_NOT_REGISTERED: No node with id 2 found.")
         alter.close()
+
+
+def placed_beside_a_cordon(made: Two, alter: admin.Alter) -> None:
+    """A cordoned broker gets no replica of a new topic."""
+    assert alter(AlterBrokerConfig(KAFKA, 2, CORDONED, CORDON_ALL, None))[0] == 0
+    words = ("new-topic", "--topic", "beside", "--partitions", "2", "--replication")
+
+    def notices() -> str | None:
+        told = [one["id"] for one in made.plan(f"beside{time.monotonic()}", *words, "1")["notices"]]
+        return None if told == ["placement.cordoned"] else str(told)
+
+    wait_until("the cordon", notices, WAIT_S)
+    assert [one["replicas"] for one in made.plan("beside", *words, "1")["sets"]] == [[1], [1]]
+    code, output = made.zkmigrate("placement", *words, "2", "-i", str(made.inventory()))
+    assert (code, "placement.few-brokers" in output) == (3, True), output

@@ -587,14 +587,28 @@ def test_p12_a_broker_that_would_not_start_as_itself_is_not_started(tmp_path: Pa
     assert made.home
 
 
-def test_x9_without_zookeeper_the_cluster_forgets_them_and_a_cordon_that_stays_is_named(
-    tmp_path: Path,
-) -> None:
+def test_x9_without_zookeeper_the_cluster_forgets_them_with_their_cordons(tmp_path: Path) -> None:
     made = desk(tmp_path, shutdown=True)
     made.cluster.kraft = made.cluster.cordons = True
     assert made.process(forward).code == 0
     assert made.cluster.forgotten == set(GONE)
-    assert "cordoned.log.dirs=* of brokers 4, 5" in found(made, "remove.cordon-stays").seen
+    assert not any(made.cluster.cordoned(id) for id in GONE)
+    told = found(made, "remove.cordon-stays")
+    assert (told.held, told.seen) == (Held.YES, "unset at the controller for brokers 4, 5")
+    assert made.process(back).code == 0
+    assert made.home
+
+
+def test_x9_a_cordon_that_stays_is_named_where_the_controller_does_not_answer(tmp_path: Path) -> None:
+    made = desk(tmp_path, shutdown=True)
+    made.cluster.kraft = made.cluster.cordons = made.cluster.walled = True
+    assert made.process(forward).code == 0
+    assert made.cluster.forgotten == set(GONE)
+    assert all(made.cluster.cordoned(id) for id in GONE)
+    told = found(made, "remove.cordon-stays")
+    assert (told.held, told.blocks) == (Held.NO, False)
+    assert "broker 4: " in told.seen
+    assert "the controller did not answer" in told.seen
     assert made.process(back).code == 0
     assert made.home, "the brokers run again, so the setting is back as well"
 

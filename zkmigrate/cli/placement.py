@@ -306,7 +306,7 @@ def _from_brokers(path: Path) -> Cluster:
     inventory = load(path, Inventory, ("ssh", "kafka"))
     site = (click.get_current_context().obj or Site)(inventory, "placement")
     with closing(site):
-        return _not_refused(placed.read(inventory, site.look, flags.hint))
+        return _not_refused(placed.read(inventory, site.look, flags.hint, time.sleep))
 
 
 def _from_zookeeper(options: dict[str, Any]) -> Cluster:

@@ -213,4 +213,4 @@ def _check(path: Path, *, as_json: bool) -> int:
     inventory = load(path, Inventory, ("kafka",))
     site = (click.get_current_context().obj or Site)(inventory, "placement")
     with closing(site):
-        return check.run(inventory, site.look, click.echo, as_json=as_json)
+        return check.run(inventory, site.look, click.echo, flags.hint, as_json=as_json)

@@ -730,6 +730,27 @@ class UnregisterBroker(_OnCluster):
         return f"let Kafka forget broker {self.broker}"
 
 
+@dataclass(frozen=True)
+class UnsetAtController(_OnCluster):
+    """Unset one dynamic config of a broker that is down, where there is no ZooKeeper. No other broker takes
+    it; the controller does, until Kafka has forgotten the broker. before: the value."""
+
+    cluster: str
+    broker: int
+    key: str
+    before: str
+    verb = "unset-at-controller"
+    expect = "`Completed updating config` for the broker"
+
+    @property
+    def command(self) -> str:
+        told = _configs_command(f"brokers --entity-name {self.broker}", self.key, None)
+        return told.replace(f"--bootstrap-server {BOOTSTRAP}", "--bootstrap-controller CONTROLLER:PORT")
+
+    def describe(self) -> str:
+        return f"{_configs_words(f'broker {self.broker}', self.key, None, self.before)} at the controller"
+
+
 def _reassign_command(act: str, row: dict[str, object]) -> str:
     plan = shlex.quote(json.dumps({"version": 1, "partitions": [row]}))
     return (
@@ -846,8 +867,8 @@ Replaying: TypeAlias = BeginReplay | ReplayTransactions | EndReplay
 
 ClusterChange: TypeAlias = (
     ElectLeaders | AlterTopicConfig | AlterBrokerConfig | ReassignPartition | CancelReassignment |
-    PlaceReplica | ElectPreferred | UnregisterBroker | Replaying | DeleteZnode | CreateZnode | CopyOffsets |
-    AlterAcls | SetDirection | CreateTopic | DeleteTopic | GrowTopic
+    PlaceReplica | ElectPreferred | UnregisterBroker | UnsetAtController | Replaying | DeleteZnode |
+    CreateZnode | CopyOffsets | AlterAcls | SetDirection | CreateTopic | DeleteTopic | GrowTopic
 )  # fmt: skip
 Change: TypeAlias = HostChange | ClusterChange
 Changes: TypeAlias = tuple[Change, ...]

@@ -14,7 +14,7 @@ from typing import Protocol, TypeAlias, TypeVar
 from zkmigrate.mirror.rules.direction import Direction
 from zkmigrate.mirror.rules.needed import Lacking
 from zkmigrate.mirror.rules.rights import Acl
-from zkmigrate.model.change import CreateTopic, GrowTopic
+from zkmigrate.model.change import CreateTopic, GrowTopic, UnsetAtController
 from zkmigrate.model.fact import Reading
 
 T = TypeVar("T")
@@ -493,6 +493,11 @@ class Look(Protocol):
     @costs("one CreateTopics or CreatePartitions request, which the controller validates only")
     def refused_topic(self, change: CreateTopic | GrowTopic) -> Reading[str]:
         """Why Kafka would refuse to create or grow a topic; empty where it would not. It validates only."""
+
+    @costs("one DescribeQuorum request, and one IncrementalAlterConfigs request to the active controller")
+    def refused_unset(self, change: UnsetAtController) -> Reading[str]:
+        """Why the controller would refuse to unset a config of a broker; empty where it would not. Unknown
+        where it does not answer from here. It validates only."""
 
     @costs("one DescribeConfigs request to each of these brokers")
     def broker_settings(

@@ -10,7 +10,7 @@ from zkmigrate.model.by_hand import Manual
 from zkmigrate.model.look import Look
 from zkmigrate.model.report import Reporting
 from zkmigrate.model.sampling import Sampling, View
-from zkmigrate.model.step import AnyStep, Context, Records
+from zkmigrate.model.step import AnyStep, Context, Records, Waiting
 from zkmigrate.model.window import WatchSpec, WindowSpec
 
 
@@ -105,6 +105,7 @@ class Playbook:
     - manual: what the page by hand says around the steps.
     - report: what is special about its report.
     - foreseen: what ``plan`` says of the whole run, such as the length of its window.
+    - measured: what ``plan`` adds to it after two looks; Waiting until it is time for the second.
     - foreseen_back: what ``rollback`` says before it asks; ``unrestored`` is of the paced step.
     - sampling: what the run samples in passing.
     - throttled: its run copies replicas at rates that ``zkmigrate throttle`` overrides.
@@ -125,6 +126,7 @@ class Playbook:
     manual: Manual = field(default_factory=Manual)
     report: Reporting = field(default_factory=Reporting)
     foreseen: Callable[[Context, Look], tuple[str, ...]] = lambda _context, _look: ()
+    measured: Callable[[Context, Look], tuple[str, ...] | Waiting] = lambda _context, _look: ()
     foreseen_back: Callable[[Context], tuple[str, ...]] = lambda _context: ()
     sampling: tuple[Sampling, ...] = ()
     throttled: bool = False

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, TypeVar
 
 from zkmigrate.errors import HostError
 from zkmigrate.inventory.inventory import Inventory
-from zkmigrate.kafka.facts.placed import other_cluster
+from zkmigrate.kafka.facts.placed import other_cluster, settled
 from zkmigrate.kafka.rules.cluster_check import Check, Wrong, check
 from zkmigrate.model.change import KAFKA
 from zkmigrate.model.fact import Absent, Reading, Seen
@@ -28,13 +29,21 @@ WITNESSES = 3
 """Brokers that tell of the partitions; a replica is in sync where each of them says so."""
 
 
-def run(inventory: Inventory, look: Look, echo: Callable[[str], None], *, as_json: bool) -> int:
-    """Ask the brokers, print what they tell, and return the exit code. Raises HostError when no broker
-    answers, NoPlanError when they are of another cluster."""
-    view = _seen(look.kafka(WITNESSES))
+def run(
+    inventory: Inventory,
+    look: Look,
+    echo: Callable[[str], None],
+    tell: Callable[[str], None],
+    *,
+    as_json: bool,
+) -> int:
+    """Ask the brokers, print what they tell, and return the exit code. tell: takes lines of progress. Raises
+    HostError when no broker answers, NoPlanError when they are of another cluster."""
+    view = _seen(settled(lambda: look.kafka(WITNESSES), tell, time.sleep))
     if other := other_cluster(view, inventory):
         raise NoPlanError("; ".join(f"{one.id}: {one.text}" for one in other.reasons))
-    found = check(view, look.reassignments(KAFKA), [broker.id for broker in inventory.brokers])
+    moves = settled(lambda: look.reassignments(KAFKA), tell, time.sleep)
+    found = check(view, moves, {broker.id: broker.endpoint for broker in inventory.brokers})
     code = FOUND if found.wrong else NOT_KNOWN if found.unknown else 0
     if as_json:
         echo(json.dumps({"code": code, "cluster_id": view.cluster_id, **body(found)}, ensure_ascii=False))
@@ -74,6 +83,12 @@ def lines(found: Check) -> list[str]:
     if found.down:
         ids = ", ".join(map(str, found.down))
         out += ["", f"down: {counted(len(found.down), 'broker')} not registered: {ids}"]
+    if found.silent:
+        ids = ", ".join(map(str, found.silent))
+        out += [
+            "",
+            f"silent: {counted(len(found.silent), 'broker')} registered, but without an answer: {ids}",
+        ]
     for key, meaning, wrong in _kinds(found):
         if wrong:
             out += ["", f"{key.replace('_', '-')}: {counted(len(wrong), 'partition')} {meaning}"]
@@ -131,6 +146,7 @@ def body(found: Check) -> dict[str, Any]:
             for topic, of in found.leaders.items()
         ],
         "down": list(found.down),
+        "silent": list(found.silent),
         **wrong,
         "moving": moving,
         "unknown": found.unknown,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -37,7 +38,7 @@ def from_brokers(
 ) -> tuple[Cluster, tuple[Notice, ...]] | Refused:
     """The registered brokers that may get replicas, all sets, and what was noticed. Refused: another cluster,
     or the topic is being reassigned. Raises HostError when no broker answers."""
-    view = placed.seen_by_brokers(look, tell)
+    view = placed.seen_by_brokers(look, tell, time.sleep)
     if other := placed.other_cluster(view, inventory):
         return other
     if moving := [name for name in view.reassigning or () if name[0] == topic]:

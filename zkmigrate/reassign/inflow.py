@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from zkmigrate.model.finding import Finding, Severity, claim, few, meanings
+from zkmigrate.model.finding import Finding, Held, Severity, claim, few, meanings
 from zkmigrate.model.look import PartitionState
 from zkmigrate.model.step import Context, Waiting, Way
 from zkmigrate.placement.cluster import Name
@@ -109,6 +109,19 @@ def enough(
             moves=("raise throttle_bytes_s", "move at a quieter hour", "set adapt with raise_to_end: true"),
             severity=Severity.WARN,
         ),
+    )
+
+
+def measured(
+    c: Context, moves: Collection[Move], partitions: Mapping[Name, PartitionState], at: float
+) -> tuple[str, ...] | Waiting:
+    """Return what ``plan`` says about the throttle and what clients write; Waiting between two readings."""
+    waiting = first_reading(c, moves, at)
+    if waiting is not None:
+        return waiting
+    return tuple(
+        f"  {one.claim}: {one.seen}" if one.held is Held.YES else f"  warning: {one.id}: {one.seen}"
+        for one in enough(c, moves, partitions, at)
     )
 
 

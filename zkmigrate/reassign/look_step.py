@@ -17,7 +17,7 @@ from zkmigrate.model.fact import Seen
 from zkmigrate.model.finding import blocking
 from zkmigrate.model.look import Look
 from zkmigrate.model.report import counted
-from zkmigrate.model.step import Context, Done, Reads, Verdict, Way
+from zkmigrate.model.step import Context, Done, Reads, Verdict, Waiting, Way
 from zkmigrate.placement.cluster import Name
 from zkmigrate.reassign.facts import (
     Disks,
@@ -31,7 +31,7 @@ from zkmigrate.reassign.facts import (
     unmade,
     wanted,
 )
-from zkmigrate.reassign.inflow import enough, first_reading
+from zkmigrate.reassign.inflow import enough, first_reading, measured
 from zkmigrate.reassign.rate_control import unheard
 from zkmigrate.reassign.rules import COPYING, before, copied, gib, seconds
 from zkmigrate.reassign.throttle import FirstLimits, choosing, involved, listed, read, values
@@ -82,6 +82,12 @@ def foreseen(c: Context, look: Look) -> tuple[str, ...]:
     )
     takes = f"  {counted(len(moves), 'partition')}, {gib(sum(move.bytes for move in moves))}, "
     return (*brokers, f"{takes}{seconds(moves, rate):,.0f} s or more at {rate:,} bytes/s")
+
+
+def measured_writes(c: Context, look: Look) -> tuple[str, ...] | Waiting:
+    """What ``plan`` says about the throttle and what clients write to the moving partitions."""
+    f = first_look(c, look)
+    return measured(c, unmade(c, f), f.cluster.partitions, f.wall)
 
 
 def foreseen_back(c: Context) -> tuple[str, ...]:

@@ -21,7 +21,7 @@ from zkmigrate.model.finding import blocking
 from zkmigrate.model.look import Look
 from zkmigrate.model.step import Context, Done, Reads, Verdict, Waiting
 from zkmigrate.reassign.facts import LOOKS, Move
-from zkmigrate.reassign.inflow import enough, first_reading
+from zkmigrate.reassign.inflow import enough, first_reading, measured
 from zkmigrate.reassign.rules import copied, gib
 from zkmigrate.reassign.throttle import FirstLimits, Values, read, values
 from zkmigrate.removal.rules import (
@@ -117,6 +117,13 @@ class ValidateStep(Reads[ValidateFacts]):
 def planned_moves(c: Context, look: Look) -> tuple[Move, ...]:
     """The moves as they would be planned now."""
     return survey(c, look).moves
+
+
+def measured_writes(c: Context, look: Look) -> tuple[str, ...] | Waiting:
+    """What ``plan`` says about the throttle and what clients write to the moving partitions."""
+    f = survey(c, look)
+    partitions = {(one.topic, one.partition): one for one in f.view.partitions}
+    return measured(c, f.moves, partitions, f.at)
 
 
 def foreseen(c: Context, look: Look) -> tuple[str, ...]:

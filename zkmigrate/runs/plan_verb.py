@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
+from typing import Any
 
 from zkmigrate.engine import files, plan, planfile, runs
+from zkmigrate.engine.clock import RealClock
 from zkmigrate.engine.history import History
 from zkmigrate.engine.planfile import PlanFile
 from zkmigrate.errors import ZkmigrateError
 from zkmigrate.inventory import inventory as inventories
 from zkmigrate.inventory.inventory import Inventory
+from zkmigrate.model.look import Look
 from zkmigrate.model.playbook import Playbook
+from zkmigrate.model.step import Context, Waiting
 from zkmigrate.runs.open_run import refuse_stale
 from zkmigrate.runs.verb_context import (
     VerbContext,
@@ -30,7 +34,8 @@ def show_plan(context: VerbContext, run_id: str, out: Path | None = None, *, for
     inventory, playbook = load(context)
     if out is not None:
         files.refuse_taken(out, force=force)
-    plan_file = _make(context, inventory, playbook, history_of(context, run_id, inventory, playbook))
+    history = history_of(context, run_id, inventory, playbook)
+    plan_file = _make(context, inventory, playbook, history, measure=True)
     if out is not None:
         files.write_all({out: plan_file.text()}, force=force)
     lines = plan_text.lines(plan_file)
@@ -75,11 +80,28 @@ def _remarks_on(context: VerbContext, saved: PlanFile, *, offline: bool) -> list
 
 
 def _make(
-    context: VerbContext, inventory: Inventory, playbook: Playbook, history: History | None
+    context: VerbContext,
+    inventory: Inventory,
+    playbook: Playbook,
+    history: History | None,
+    *,
+    measure: bool = False,
 ) -> PlanFile:
-    """history: of the run whose figures and retired brokers to use; None without a run."""
+    """history: of the run whose figures and retired brokers to use; None without a run. measure: also tell
+    what only two looks some seconds apart can tell."""
     records = history.records() if history is not None else {}
     retired = tuple(history.retired.values()) if history is not None else ()
     with open_site(context, inventory, "plan") as site:
         lines = site.window_lines(playbook, records)
+        if measure:
+            lines += _measured(context, playbook, inventory, site.look)
         return planfile.from_plan(plan.make(playbook, inventory, site.look, lines, retired))
+
+
+def _measured(context: VerbContext, playbook: Playbook, inventory: Inventory, look: Look) -> tuple[str, ...]:
+    """Return the playbook's lines that need two looks, after both."""
+    clock, kept = RealClock(context.interrupt), dict[str, Any]()
+    while isinstance(told := playbook.measured(Context("plan", inventory, kept=kept), look), Waiting):
+        clock.pause(told.poll_s)
+        kept = dict(told.keep)
+    return told

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import time
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -13,6 +15,7 @@ from click.testing import CliRunner, Result
 
 from zkmigrate.cli.main import cli
 from zkmigrate.inventory.inventory import Inventory
+from zkmigrate.kafka.facts.placed import LEAVING_S
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.look import InFlight, KafkaView, PartitionState
 from zkmigrate.placing.text import SHOWN
@@ -39,6 +42,7 @@ WELL = KafkaView(
         PartitionState("u", 0, 1, (1, 3), (1, 3)),
     ),
     {"t": 2, "u": 1},
+    releases={f"10.0.0.{id_}:9092": "3.9" for id_ in BROKERS},
 )
 
 
@@ -49,6 +53,9 @@ class Site:
     view: Reading[KafkaView] = field(default_factory=lambda: Seen(WELL))
     moves: Reading[Mapping[tuple[str, int], InFlight]] = field(default_factory=lambda: Seen({}))
     opened: int = 0
+    failing: int = 0
+    """How many of the first questions fail, for each of the two."""
+    failed: Counter[str] = field(default_factory=Counter)
 
     def __call__(self, inventory: Inventory, run: str) -> Site:
         assert (inventory.name, run) == ("live", "placement")
@@ -61,10 +68,17 @@ class Site:
 
     def kafka(self, witnesses: int | None = None) -> Reading[KafkaView]:
         assert witnesses is not None, "all brokers of a large cluster would send gigabytes"
-        return self.view
+        return self._gone("view") or self.view
 
     def reassignments(self, _cluster: str) -> Reading[Mapping[tuple[str, int], InFlight]]:
-        return self.moves
+        return self._gone("moves") or self.moves
+
+    def _gone(self, question: str) -> Unknown | None:
+        """What the brokers say while they name one that has died."""
+        if self.failed[question] >= self.failing:
+            return None
+        self.failed[question] += 1
+        return Unknown("failed", "KafkaConnectionError: 111 ECONNREFUSED")
 
     def close(self) -> None:
         self.opened -= 1
@@ -85,7 +99,7 @@ def checked(folder: Path, site: Site) -> tuple[int, dict[str, Any]]:
     return done.exit_code, body
 
 
-KINDS = ("down", "offline", "below_min_isr", "under_replicated", "few_racks", "moving")
+KINDS = ("down", "silent", "offline", "below_min_isr", "under_replicated", "few_racks", "moving")
 
 
 def found(body: Mapping[str, Any]) -> set[str]:
@@ -111,6 +125,36 @@ def test_a_cluster_with_nothing_wrong_tells_its_leaders(tmp_path: Path) -> None:
         {"topic": "u", "leaders": {"1": 1, "2": 0, "3": 0}},
     ]
     assert "Nothing is wrong." in call(tmp_path, Site()).stdout
+
+
+def test_a_registered_broker_that_does_not_answer_is_silent(tmp_path: Path) -> None:
+    """Between its death and its leaving a broker's replicas count as in sync."""
+    site = Site(Seen(replace(WELL, releases={"10.0.0.1:9092": "3.9", "10.0.0.2:9092": "3.9"})))
+    code, body = checked(tmp_path, site)
+    assert (code, found(body), body["silent"]) == (10, {"silent"}, [3])
+    assert "silent: 1 broker registered, but without an answer: 3" in call(tmp_path, site).stdout
+
+
+def test_a_broker_that_died_is_waited_for_until_the_others_no_longer_name_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pauses: list[float] = []
+    monkeypatch.setattr(time, "sleep", pauses.append)
+    two = {id_: at for id_, at in BROKERS.items() if id_ != 3}
+    site = Site(Seen(replace(WELL, brokers=two)), failing=3)
+    done = call(tmp_path, site)
+    assert (done.exit_code, pauses) == (10, [1.0] * 6)
+    assert "asked again for at most 20 s, because one question failed: KafkaConnectionError" in done.stderr
+
+    pauses.clear()
+    done = call(tmp_path, Site(failing=10**6))
+    assert (done.exit_code, pauses) == (8, [1.0] * LEAVING_S)
+    assert "KafkaConnectionError: 111 ECONNREFUSED. Next: let the brokers" in done.stderr
+
+    pauses.clear()
+    for cause in ("denied", "timeout", "garbled"):
+        assert call(tmp_path, Site(Unknown(cause, "no"))).exit_code == 8
+    assert pauses == [], "no later answer differs"
 
 
 WRONG = {
@@ -163,7 +207,7 @@ def test_moves_of_anybody_are_told_and_what_they_add_is_not_behind(tmp_path: Pat
 
 
 def test_brokers_that_do_not_tell_their_moves_leave_that_unknown(tmp_path: Path) -> None:
-    denied = Unknown("failed", "CLUSTER_AUTHORIZATION_FAILED")
+    denied = Unknown("denied", "CLUSTER_AUTHORIZATION_FAILED")
     code, body = checked(tmp_path, Site(moves=denied))
     assert (code, body["moving"], body["unknown"]) == (11, None, "CLUSTER_AUTHORIZATION_FAILED")
     assert "Nothing is wrong. Not all is known." in call(tmp_path, Site(moves=denied)).stdout

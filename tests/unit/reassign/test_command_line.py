@@ -20,6 +20,7 @@ from zkmigrate.inventory.inventory import Door, Inventory, digest, load
 from zkmigrate.model.change import AlterBrokerConfig, Change, ClusterChange, Outcome
 from zkmigrate.model.step import Way
 from zkmigrate.placement import maps
+from zkmigrate.reassign import inflow
 from zkmigrate.reassign.section import ReassignInventory
 from zkmigrate.reassign.throttle import LEADER_RATE
 from zkmigrate.runs.run_verbs import RunOptions, rollback, run
@@ -268,8 +269,9 @@ def cluster() -> ReassignWorld:
 
 
 @pytest.fixture
-def asked(tmp_path: Path, cluster: ReassignWorld) -> Callable[..., Result]:
-    """``asked(verb, options)``: one verb over the world."""
+def asked(tmp_path: Path, cluster: ReassignWorld, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
+    """``asked(verb, options)``: one verb over the world, whose two readings of sizes are soon made."""
+    monkeypatch.setattr(inflow, "APART_S", 0.1)
     loaded(tmp_path, content=maps.text((name, ids, ()) for name, ids in plan(cluster).items()))
 
     def ask(verb: str, *options: str) -> Result:
@@ -297,6 +299,7 @@ def test_from_plan_to_rollback(asked: Callable[..., Result], cluster: ReassignWo
         "  broker 4: 3,000 bytes in, 0 bytes out",
         "  broker 5: 3,000 bytes in, 0 bytes out",
         "  7 partitions, 6,000 bytes, 0 s or more at 1,000,000 bytes/s",
+        "  the throttle is above what clients write to the moving partitions: 0 bytes/s are written",
     ]
     assert "4 of 7 steps change something" in lines[-1]
     done = asked("run", "--yes")
@@ -359,6 +362,19 @@ def test_a_rollback_asks_with_what_it_copies_at_most(
     told = f"  7 partitions to move back, if all were moved: {takes}"
     assert told in typed(rollback)
     assert cluster.state == state
+
+
+def test_the_plan_tells_of_a_throttle_that_can_never_end_T9(
+    asked: Callable[..., Result], cluster: ReassignWorld
+) -> None:
+    cluster.grows["t0", 0] = 40_000_000
+    planned = asked("plan")
+    assert planned.exit_code == 0, planned.output
+    told = (
+        "  warning: reassign.endless: broker 1 as leader: 1 MB/s can never finish, because clients produce "
+    )
+    [line] = [line for line in planned.output.splitlines() if "never" in line]
+    assert line.startswith(told)
 
 
 def test_the_plan_tells_what_refuses_it(asked: Callable[..., Result], cluster: ReassignWorld) -> None:

@@ -12,16 +12,17 @@ from tests.unit.engine_world import TinyClock
 from tests.unit.moves.steps.facts import ARMED
 from tests.unit.reassign_world import Held
 from tests.unit.removal_world import POLICY_FILE, RemovalLook, inventory, world
-from zkmigrate.model.change import AlterBrokerConfig, SetService, UnregisterBroker
+from zkmigrate.model import finding
+from zkmigrate.model.change import AlterBrokerConfig, SetService, UnregisterBroker, UnsetAtController
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.look import KafkaView, Look, Pulse, TopicSetting
 from zkmigrate.model.step import Blocked, Context, Done, Ready, Verdict, Waiting, Way
 from zkmigrate.reassign.facts import LOOKS, LateStragglers
 from zkmigrate.reassign.moves_facts import MovesFacts
-from zkmigrate.removal.clean_step import CleanFacts, CleanStep
+from zkmigrate.removal.clean_step import CleanFacts, CleanStep, Uncordoned
 from zkmigrate.removal.exclude_step import Excluded, ExcludeFacts, ExcludeStep
 from zkmigrate.removal.policy_step import Closed, PolicyFacts, PolicyStep, Word
-from zkmigrate.removal.rules import CORDON_ALL, UNREGISTER
+from zkmigrate.removal.rules import CORDON_ALL, CORDONED, UNREGISTER
 from zkmigrate.removal.section import Exclusion
 from zkmigrate.removal.stop_step import TRIES, StopStep
 from zkmigrate.removal.sweep_step import ROUNDS, SweepFacts
@@ -45,11 +46,14 @@ def view(*down: int) -> Reading[KafkaView]:
 
 
 def forget(
-    view: Reading[KafkaView], pulses: Mapping[str, Pulse] | None = None, c: Context | None = None
+    view: Reading[KafkaView],
+    pulses: Mapping[str, Pulse] | None = None,
+    c: Context | None = None,
+    refused: Mapping[int, Reading[str]] | None = None,
 ) -> Verdict:
     first = {f"broker{id}": UP for id in (1, 2, 3)}
     told = {**first, "broker4": DOWN, "broker5": DOWN} if pulses is None else pulses
-    return CleanStep().check(c or context(), CleanFacts(view, told))
+    return CleanStep().check(c or context(), CleanFacts(view, told, refused=refused or {}))
 
 
 def targets(verdict: Verdict) -> tuple[str, ...]:
@@ -104,14 +108,33 @@ def test_where_no_broker_is_to_stop_none_is_asked_for(c: Context) -> None:
     assert isinstance(CleanStep().check(c, facts), Done)
 
 
-def test_a_cordon_of_the_run_that_stays_on_a_broker_that_is_down_is_named() -> None:
-    record = Excluded(Exclusion.CORDON, {4: None})
-    c = context(
-        kept={"asked": frozenset({"unregister-4", "unregister-5"})}, records={Excluded.step: record.encode()}
+def test_x9_the_cordon_of_a_broker_goes_before_kafka_forgets_it() -> None:
+    """5 was cordoned before the run, so that one stays."""
+    cordon = Excluded(Exclusion.CORDON, {4: None, 5: CORDON_ALL})
+    c = context(records={Excluded.step: cordon.encode()})
+    verdict = forget(view(4, 5), c=c, refused={4: Seen("")})
+    assert targets(verdict) == ("unregister-4", "unregister-5")
+    unset = UnsetAtController("kafka", 4, CORDONED, CORDON_ALL)
+    facts = CleanFacts(refused={4: Seen("")})
+    assert CleanStep().plan(c, facts, "unregister-4") == (unset, UnregisterBroker("kafka", 4))
+    assert CleanStep().plan(c, facts, "unregister-5") == (UnregisterBroker("kafka", 5),)
+    assert "--bootstrap-controller CONTROLLER:PORT" in unset.command
+    assert (
+        unset.describe()
+        == "unset cordoned.log.dirs of broker 4 (found: cordoned.log.dirs=*) at the controller"
     )
-    verdict = forget(view(4, 5), c=c)
-    assert isinstance(verdict, Done)
-    assert [f.seen for f in verdict.findings] == ["4, 5", "cordoned.log.dirs=* of brokers 4, which are down"]
+
+    # Killed here: the record tells what was unset, for Kafka takes no question about the broker any more.
+    record = cast(Ready, verdict).record
+    gone: dict[int, Reading[str]] = {4: Seen("BROKER_ID_NOT_REGISTERED")}
+    for records, told in (({Uncordoned.step: record}, finding.Held.YES), ({}, finding.Held.NO)):
+        c = context(
+            kept={"asked": frozenset({"unregister-4", "unregister-5"})},
+            records={Excluded.step: cordon.encode(), **records},
+        )
+        ended = forget(view(4, 5), c=c, refused=gone)
+        assert isinstance(ended, Done)
+        assert [f.held for f in ended.findings] == [finding.Held.YES, told]
 
 
 # --- stopping ------------------------------------------------------------------------------------------

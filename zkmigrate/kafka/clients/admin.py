@@ -20,6 +20,7 @@ from typing import Any, TypeVar, overload
 from kafka import TopicPartition, TopicPartitionReplica
 from kafka.admin import AlterConfigOp, ConfigResource, ConfigResourceType, KafkaAdminClient
 from kafka.errors import (
+    AuthorizationError,
     BrokerIdNotRegisteredError,
     ElectionNotNeededError,
     IncompatibleBrokerVersion,
@@ -42,7 +43,7 @@ from zkmigrate import json_text
 from zkmigrate.errors import HostError
 from zkmigrate.hosts.parallel import together
 from zkmigrate.inventory.inventory import Inventory
-from zkmigrate.kafka.clients import schemas
+from zkmigrate.kafka.clients import controller, schemas
 from zkmigrate.kafka.clients.canary import BrokerCanary
 from zkmigrate.kafka.said import reason, said
 from zkmigrate.model.change import (
@@ -58,6 +59,7 @@ from zkmigrate.model.change import (
     PlaceReplica,
     ReassignPartition,
     UnregisterBroker,
+    UnsetAtController,
 )
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.look import KafkaView, Look, PartitionState, Pulse
@@ -130,6 +132,8 @@ def ask(
     except KafkaTimeoutError as error:
         silent = f"no broker of {', '.join(brokers)} answered in {deadline_s:g} s"
         return Unknown("timeout", f"{silent}: {reason(error)}")
+    except AuthorizationError as error:
+        return Unknown("denied", f"Kafka at {', '.join(brokers)}: {reason(error)}")
     except (KafkaError, OSError) as error:
         return Unknown("failed", f"Kafka at {', '.join(brokers)}: {reason(error)}")
     except GARBLED as error:
@@ -140,7 +144,7 @@ def ask(
 
 def _client(brokers: Sequence[str], answering: Collection[str], deadline_s: float) -> Any:
     """A client that asks those who answer."""
-    admin = _admin(list(answering), deadline_s)
+    admin = _admin(answering, deadline_s)
     if len(answering) < len(set(brokers)):
         _keep_to(admin, answering)
     return admin
@@ -221,14 +225,21 @@ class Brokers(Sequence[str]):
         self._canary.close()
 
 
-def _admin(brokers: Sequence[str], deadline_s: float) -> Any:
+def _admin(answering: Collection[str], deadline_s: float) -> Any:
+    """A client of these brokers, which answer. What is for the controller goes to one of them where brokers
+    pass it on, which those without ZooKeeper do: there Metadata names any broker as the controller, also one
+    that died and has not left the cluster yet."""
     milliseconds = int(deadline_s * 1000)
-    return KafkaAdminClient(
-        bootstrap_servers=list(brokers),
+    admin = KafkaAdminClient(
+        bootstrap_servers=list(answering),
         client_id="zkmigrate",
         request_timeout_ms=milliseconds,
         bootstrap_timeout_ms=milliseconds,
     )
+    if UnregisterBrokerRequest.API_KEY in admin._manager.broker_version_data.api_versions:
+        here = [b.node_id for b in admin._manager.cluster.brokers() if f"{b.host}:{b.port}" in answering]
+        admin._controller_id = next(iter(here), None)
+    return admin
 
 
 def _keep_to(admin: Any, answering: Collection[str]) -> None:
@@ -572,6 +583,7 @@ _SENDERS: Mapping[type[ClusterChange], Callable[[Any, Any], str]] = {
     PlaceReplica: _place,
     ElectPreferred: _elect_some,
     UnregisterBroker: _unregister,
+    UnsetAtController: controller.unset,
     CreateTopic: create_topic,
     DeleteTopic: _delete_topic,
     GrowTopic: grow_topic,

@@ -10,8 +10,10 @@ from kafka.errors import IncompatibleBrokerVersion
 from kafka.protocol.admin import DescribeConfigsRequest
 
 from zkmigrate.kafka.clients import admin as kafka
+from zkmigrate.kafka.clients import controller
 from zkmigrate.kafka.clients.each_broker import of_each
 from zkmigrate.kafka.said import said
+from zkmigrate.model.change import UnsetAtController
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.look import InFlight, TopicSetting
 
@@ -52,6 +54,15 @@ def broker_settings(
         return _setting(id, key, admin._manager.run(_described, admin, id, key))
 
     return of_each(brokers, ids, question)
+
+
+def refused_unset(brokers: Sequence[str], change: UnsetAtController) -> Reading[str]:
+    """Why the controller would refuse to unset a config; empty where it would not. It validates only."""
+
+    def question(admin: Any, _: object) -> Reading[str]:
+        return Seen(controller.refused(admin, change))
+
+    return kafka.ask(brokers, question)
 
 
 async def _described(admin: Any, id: int, key: str) -> dict[str, Any]:

@@ -4,21 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeAlias, TypeVar
 
 from zkmigrate.errors import HostError
 from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.model.change import KAFKA
-from zkmigrate.model.fact import Absent, Reading, Seen
+from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.look import KafkaView, LogDir, LogDirs, Volume
 from zkmigrate.placement import live
 from zkmigrate.placement.cluster import Assigned, Cluster, Name
 from zkmigrate.placement.plan import Notice, Refused
 
 T = TypeVar("T")
+Pause: TypeAlias = Callable[[float], None]
 
 _WITNESSES = 3
 """Each holds all partitions in its answer; all brokers of a large cluster would need gigabytes here."""
+LEAVING_S = 20
+"""Seconds for which brokers may still name one that died: until its session ends, by default 18 s with
+ZooKeeper and 9 s without."""
 _AT_ONCE = 20
 """Brokers whose log directories are asked for between two lines of progress."""
 
@@ -34,16 +38,35 @@ class Sight(Protocol):
     def each(self, hosts: Iterable[str], ask: Callable[[str], T]) -> dict[str, T]: ...
 
 
-def read(inventory: Inventory, look: Sight, tell: Callable[[str], None]) -> Cluster | Refused:
-    """The cluster of the inventory. tell: takes lines of progress. Raises HostError when no broker
-    answers."""
-    return measured(inventory, look, seen_by_brokers(look, tell), tell)
+def read(
+    inventory: Inventory, look: Sight, tell: Callable[[str], None], pause: Pause | None = None
+) -> Cluster | Refused:
+    """The cluster of the inventory. tell: takes lines of progress. pause: as for :func:`settled`. Raises
+    HostError when no broker answers."""
+    return measured(inventory, look, seen_by_brokers(look, tell, pause), tell)
 
 
-def seen_by_brokers(look: Sight, tell: Callable[[str], None]) -> KafkaView:
-    """Partitions and racks. Raises HostError when no broker answers."""
+def seen_by_brokers(look: Sight, tell: Callable[[str], None], pause: Pause | None = None) -> KafkaView:
+    """Partitions and racks. pause: as for :func:`settled`. Raises HostError when no broker answers."""
     tell("the brokers are asked for partitions and racks")
-    return _seen(look.kafka(_WITNESSES))
+    return _seen(settled(lambda: look.kafka(_WITNESSES), tell, pause))
+
+
+def settled(ask: Callable[[], Reading[T]], tell: Callable[[str], None], pause: Pause | None) -> Reading[T]:
+    """Ask brokers, and again while they answer and the question fails, up to ``LEAVING_S`` times.
+
+    A broker that died is named for a while, and questions go to it. pause: waits so many seconds; None from
+    callers that come again by themselves.
+    """
+    reading = ask()
+    for _ in range(LEAVING_S if pause is not None else 0):
+        if not isinstance(reading, Unknown) or reading.cause != "failed":
+            break
+        assert pause is not None
+        tell(f"asked again for at most {LEAVING_S} s, because one question failed: {reading.why}")
+        pause(1.0)
+        reading = ask()
+    return reading
 
 
 def measured(

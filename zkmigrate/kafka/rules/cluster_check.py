@@ -40,9 +40,9 @@ class BrokerShare:
 class Check:
     """The state of a cluster.
 
-    down: brokers of the inventory, or of a replica set, that are not registered. moves: the reassignments in
-    flight, of anybody; None where the brokers did not tell. leaders: by topic, how many partitions each
-    registered broker leads.
+    down: brokers of the inventory, or of a replica set, that are not registered. silent: registered brokers
+    of the inventory that do not answer. moves: the reassignments in flight, of anybody; None where the
+    brokers did not tell. leaders: by topic, how many partitions each registered broker leads.
     """
 
     brokers: tuple[BrokerShare, ...]
@@ -54,19 +54,25 @@ class Check:
     few_racks: tuple[Wrong, ...]
     moves: Mapping[Name, InFlight] | None
     unknown: str = ""
+    silent: tuple[int, ...] = ()
 
     @property
     def wrong(self) -> bool:
         """Whether anything was found that should not stay so."""
-        kinds = (self.down, self.offline, self.below_min_isr, self.under_replicated, self.few_racks)
+        kinds = (
+            self.down,
+            self.silent,
+            self.offline,
+            self.below_min_isr,
+            self.under_replicated,
+            self.few_racks,
+        )
         return any(kinds) or bool(self.moves)
 
 
-def check(
-    view: KafkaView, reading: Reading[Mapping[Name, InFlight]], expected: Collection[int] = ()
-) -> Check:
-    """Judge a cluster. reading: its reassignments in flight. expected: ids of the brokers that should be
-    registered, beside those of the sets.
+def check(view: KafkaView, reading: Reading[Mapping[Name, InFlight]], expected: Mapping[int, str]) -> Check:
+    """Judge a cluster. reading: its reassignments in flight. expected: the brokers that should be registered,
+    beside those of the sets, and answer: their ids and ``host:port``.
 
     Replicas that a reassignment adds are not behind, they are on their way; racks are those of the set that
     it leads to. A set can span as many racks as it has replicas, and as the registered brokers stand in. A
@@ -94,9 +100,11 @@ def check(
             few.append(Wrong(one, text, {"racks": racks, "possible": possible}))
     shares = _shares(view)
     down = sorted({*expected, *(share.broker for share in shares)} - set(view.brokers))
+    unanswered = {id_ for id_, at in expected.items() if id_ in view.brokers and at not in view.releases}
+    silent = tuple(sorted(unanswered))
     return Check(
         shares, _leaders(view), tuple(down), tuple(offline), tuple(below), tuple(behind), tuple(few), moves,
-        unknown,
+        unknown, silent,
     )  # fmt: skip
 
 

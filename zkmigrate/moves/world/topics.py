@@ -9,7 +9,13 @@ from threading import RLock
 from zkmigrate.errors import HostError
 from zkmigrate.mirror.rules.direction import Direction
 from zkmigrate.mirror.rules.rights import Acl
-from zkmigrate.model.change import AlterTopicConfig, ClusterChange, CreateTopic, GrowTopic
+from zkmigrate.model.change import (
+    AlterTopicConfig,
+    ClusterChange,
+    CreateTopic,
+    GrowTopic,
+    UnsetAtController,
+)
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.look import (
     BothEnds,
@@ -258,6 +264,9 @@ class TopicQuestions:
 
     def refused_topic(self, _change: CreateTopic | GrowTopic) -> Reading[str]:
         return Unknown("failed", "this world has no topic that could be created or grow")
+
+    def refused_unset(self, _change: UnsetAtController) -> Reading[str]:
+        return Unknown("failed", "this world has no controller without ZooKeeper")
 
     def broker_settings(
         self, _cluster: str, key: str, brokers: Sequence[int]

@@ -48,6 +48,7 @@ class FakeCluster:
         self.settings: dict[str, Any] = {}
         self.made = self.closed = 0
         self.controller = 1
+        self._controller_id: int | None = None
         self.addresses: dict[int, tuple[str, int, str | None]] = {
             n: (f"10.0.0.{n}", 9092, None) for n in (1, 2, 3)
         }
@@ -70,6 +71,11 @@ class FakeCluster:
         if self.unreachable:
             raise self.unreachable
         return self
+
+    @property
+    def broker_version_data(self) -> BrokerVersionData:
+        """What requests its brokers take, as the library keeps it."""
+        return BrokerVersionData(self.release)
 
     def answering(self, brokers: Sequence[str]) -> dict[str, str]:
         return {broker: "2.8" for broker in brokers if broker not in self.hanging}

@@ -122,6 +122,16 @@ def test_reassignments_come_from_the_brokers_that_can_list_them(cluster: FakeClu
     assert seen(view()).reassigning == (("a", 1), ("b", 0))
 
 
+def test_without_zookeeper_a_broker_that_answers_stands_for_the_controller(cluster: FakeCluster) -> None:
+    """Metadata may name one that died. With ZooKeeper only the controller itself answers."""
+    for release, hanging, wanted in (((4, 2), {1}, 2), ((4, 2), set[int](), 1), ((3, 9), {1}, None)):
+        cluster.release = release
+        cluster.hanging = {f"10.0.0.{id}:9092" for id in hanging}
+        cluster._controller_id = None
+        assert isinstance(kafka.view(BROKERS, lambda: None), Seen)
+        assert cluster._controller_id == wanted
+
+
 def test_reassignments_of_older_brokers_come_from_the_znode(cluster: FakeCluster) -> None:
     cluster.moving = IncompatibleBrokerVersion()
     data = b'{"version":1,"partitions":[{"topic":"a","partition":1,"replicas":[1,2]}]}'
@@ -176,7 +186,7 @@ def test_no_more_witnesses_are_asked_than_wanted(cluster: FakeCluster) -> None:
 
 def test_a_refused_question_is_unknown_and_not_an_empty_answer(cluster: FakeCluster) -> None:
     cluster.moving = ClusterAuthorizationFailedError()
-    assert cause(view()) == "failed"
+    assert cause(view()) == "denied"
 
 
 def test_a_topic_whose_metadata_failed_is_unknown(cluster: FakeCluster) -> None:

@@ -7,12 +7,21 @@ from typing import Any
 
 import pytest
 from kafka.errors import KafkaConnectionError
-from kafka.protocol.admin import DescribeLogDirsRequest
+from kafka.protocol.admin import (
+    DescribeLogDirsRequest,
+    DescribeQuorumRequest,
+    DescribeQuorumResponse,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
 
+from tests.ports import free_port
 from tests.unit.kafka.clients import wire_brokers
-from tests.unit.kafka.clients.wire_brokers import one_dir
+from tests.unit.kafka.clients.wire_brokers import Answer, one_dir
+from zkmigrate.errors import HostError
 from zkmigrate.kafka.clients import admin as kafka
-from zkmigrate.kafka.clients import each_broker, log_dirs
+from zkmigrate.kafka.clients import each_broker, log_dirs, reassignments
+from zkmigrate.model.change import UnsetAtController
 from zkmigrate.model.fact import Seen, Unknown
 
 
@@ -106,3 +115,63 @@ def test_a_client_that_knows_other_brokers_is_not_asked() -> None:
         assert isinstance(told(at, (1,))[1], Seen)
         assert (other.asked, other.closed) == (False, True)
         at.close()
+
+
+DOWN = UnsetAtController("kafka", 7, "cordoned.log.dirs", "*")
+
+
+def quorum(port: int, leader: int = 9) -> Answer:
+    """Brokers that name a controller on loopback."""
+    one = DescribeQuorumResponse.TopicData
+    partition = one.PartitionData(
+        partition_index=0, error_code=0, error_message=None, leader_id=leader, leader_epoch=1,
+        high_watermark=1, current_voters=[], observers=[],
+    )  # fmt: skip
+    listener = DescribeQuorumResponse.Node.Listener(name="CONTROLLER", host="127.0.0.1", port=port)
+    return lambda _id, _request: {
+        "error_code": 0,
+        "error_message": None,
+        "topics": [one(topic_name="__cluster_metadata", partitions=[partition])],
+        "nodes": [DescribeQuorumResponse.Node(node_id=9, listeners=[listener])],
+    }
+
+
+def test_x9_the_controller_unsets_a_config_of_a_broker_that_is_down(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wire_brokers, "RELEASE", {**wire_brokers.RELEASE, 44: 1, 55: 2})
+    sent: list[tuple[int, bool, object]] = []
+    code = 0
+
+    def alter(id: int, request: Any) -> Mapping[str, Any]:
+        [resource] = request.resources
+        [config] = resource.configs
+        act = (resource.resource_type, resource.resource_name, config.name, config.config_operation)
+        sent.append((id, request.validate_only, (*act, config.value)))
+        told = IncrementalAlterConfigsResponse.AlterConfigsResourceResponse(
+            error_code=code, error_message="No node" if code else None, resource_type=4, resource_name="7"
+        )
+        return {"responses": [told]}
+
+    with wire_brokers.brokers((1, 3), {IncrementalAlterConfigsRequest: alter}) as made:
+        at, send = [made.at[1]], kafka.Alter([made.at[1]])
+        made.answer(DescribeQuorumRequest, quorum(int(made.at[3].rpartition(":")[2])))
+        assert reassignments.refused_unset(at, DOWN) == Seen("")
+        assert send(DOWN)[0] == 0
+        act = (4, "7", "cordoned.log.dirs", 1, None)
+        assert sent == [(3, True, act), (3, False, act)], "to the controller, and first only validated"
+
+        code = 102
+        assert reassignments.refused_unset(at, DOWN) == Seen("BROKER_ID_NOT_REGISTERED: No node")
+        assert send(DOWN)[0] == 0, "Kafka forgot the broker after it was unset"
+        code = 31
+        assert send(DOWN) == (1, "CLUSTER_AUTHORIZATION_FAILED: No node")
+
+        # No controller, or none that can be reached from here.
+        made.answer(DescribeQuorumRequest, quorum(1, leader=-1))
+        assert isinstance(reassignments.refused_unset(at, DOWN), Unknown)
+        made.answer(DescribeQuorumRequest, quorum(free_port()))
+        unreached = reassignments.refused_unset(at, DOWN)
+        assert isinstance(unreached, Unknown)
+        assert "the controller at 127.0.0.1:" in unreached.why
+        with pytest.raises(HostError, match="Whether that was done is not known"):
+            send(DOWN)
+        send.close()

@@ -21,6 +21,7 @@ from kafka.errors import (
 )
 from kafka.protocol.admin import DescribeConfigsResponse, ElectLeadersResponse
 from kafka.protocol.admin.topics import ElectionType
+from kafka.protocol.broker_version_data import BrokerVersionData
 
 from tests.ports import free_port
 from zkmigrate.errors import HostError
@@ -79,6 +80,7 @@ class Cluster:
 
     def __init__(self) -> None:
         self._manager = self.cluster = self
+        self.broker_version_data = BrokerVersionData((2, 8))
         self.results: dict[int, Any] = {}
         self.asked: list[tuple[object, ...]] = []
         self.leaders: list[int] = []

@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any
 
-from kafka.protocol.admin import DescribeLogDirsRequest, DescribeLogDirsResponse
+from kafka.protocol.admin import DescribeLogDirsRequest, DescribeLogDirsResponse, DescribeQuorumRequest
 from kafka.protocol.api_header import RequestHeader, ResponseClassRegistry
 from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse, MetadataRequest, MetadataResponse
 
@@ -85,7 +85,9 @@ class WireBrokers:
             fields = answer(id, request.decode(body.read(), version=version))
         if fields is None:
             return None
-        response = ResponseClassRegistry._response_class_registry[key][version](throttle_time_ms=0, **fields)
+        if key != DescribeQuorumRequest.API_KEY:  # the one answer without it
+            fields = {"throttle_time_ms": 0, **fields}
+        response = ResponseClassRegistry._response_class_registry[key][version](**fields)
         response.API_VERSION = version
         response.with_header(correlation_id=header.correlation_id)
         return bytes(response.encode(header=True, framed=True))

@@ -1,0 +1,64 @@
+"""Unsets a broker's config at the active controller of a cluster without ZooKeeper.
+
+A broker that is down takes no config, and others refuse its id. The controller takes it while the broker is
+registered (4.3.1). DescribeQuorum tells the controllers' addresses since Kafka 3.8 (KIP-853).
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from kafka.admin import AlterConfigOp, ConfigResourceType
+from kafka.errors import BrokerIdNotRegisteredError, for_code
+from kafka.protocol.admin import IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
+
+from zkmigrate.kafka.clients.wire import BrokerConnection
+from zkmigrate.kafka.said import said
+from zkmigrate.model.change import UnsetAtController
+
+_ANSWER_S = 5.0
+
+
+def unset(admin: Any, change: UnsetAtController) -> str:
+    """Unset a config. Returns why the controller refused, empty where it did not, or where Kafka has
+    forgotten the broker since. Raises OSError, ValueError or KafkaError without an answer."""
+    code, why = _sent(admin, change, only_validate=False)
+    return "" if for_code(code) is BrokerIdNotRegisteredError else why
+
+
+def refused(admin: Any, change: UnsetAtController) -> str:
+    """Let the controller only validate that. Returns and raises the same, but a broker that Kafka has
+    forgotten is refused."""
+    return _sent(admin, change, only_validate=True)[1]
+
+
+def _sent(admin: Any, change: UnsetAtController, *, only_validate: bool) -> tuple[int, str]:
+    kind = IncrementalAlterConfigsRequest.AlterConfigsResource
+    config = kind.AlterableConfig(name=change.key, config_operation=AlterConfigOp.DELETE.value, value=None)
+    resource = kind(
+        resource_type=ConfigResourceType.BROKER.value, resource_name=str(change.broker), configs=[config]
+    )
+    request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=only_validate)
+    connection = BrokerConnection(*_active(admin))
+    try:
+        body = request.encode(version=0)
+        answer = connection.ask(request.API_KEY, 0, body, time.monotonic() + _ANSWER_S)
+    except OSError as error:
+        where = f"the controller at {connection.address}:{connection.port}"
+        raise OSError(f"{where} did not answer: {error or type(error).__name__}") from None
+    finally:
+        connection.drop()
+    [told] = IncrementalAlterConfigsResponse.decode(answer, version=0).responses
+    return told.error_code, said(told.error_code, told.error_message) if told.error_code else ""
+
+
+def _active(admin: Any) -> tuple[str, int]:
+    """The address and port of the active controller. ValueError where the brokers do not tell it."""
+    told = admin.describe_metadata_quorum()
+    leader = told["topics"][0]["partitions"][0]["leader_id"]
+    for node in told.get("nodes", ()):
+        if node["node_id"] == leader:
+            listener = node["listeners"][0]
+            return listener["host"], listener["port"]
+    raise ValueError("the brokers do not tell where the controller listens")
