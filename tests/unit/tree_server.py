@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import socket
 import struct
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from tests.unit.loopback import listening
 
-EXISTS, SYNC, GET_CHILDREN2, CLOSE_SESSION = 3, 9, 12, -11
+EXISTS, GET_DATA, GET_CHILDREN, SYNC, PING, GET_CHILDREN2, CLOSE_SESSION = 3, 4, 8, 9, 11, 12, -11
 NO_NODE, NO_AUTH = -101, -102
 ZXID = 0x500
 CONNECTED = struct.pack(">iiqi", 0, 30_000, 0x77, 16) + bytes(16) + b"\0"
@@ -48,7 +49,7 @@ def children_reply(xid: int, names: list[str], zxids: Zxids, zxid: int = ZXID) -
 def asked(request: bytes) -> tuple[int, int, str]:
     """xid, type and path of a request without its length."""
     xid, kind = struct.unpack_from(">ii", request)
-    if kind == CLOSE_SESSION:
+    if kind in (PING, CLOSE_SESSION):
         return xid, kind, ""
     (length,) = struct.unpack_from(">i", request, 8)
     rest = request[12 + length :]
@@ -126,6 +127,25 @@ class TreeServer:
         read = reader.read  # type: ignore[attr-defined]
         head = read(4)
         return read(*struct.unpack(">i", head)) if len(head) == 4 else None
+
+
+@dataclass
+class DataServer(TreeServer):
+    """The same with data, last written just now, and for clients that ask by getData and getChildren."""
+
+    data: Mapping[str, bytes] = field(default_factory=dict)
+
+    def reply(self, xid: int, kind: int, path: str) -> bytes:
+        if kind == PING:
+            return header(xid)
+        if kind not in (GET_DATA, GET_CHILDREN) or path not in self.nodes:
+            return super().reply(xid, kind, path)
+        if kind == GET_DATA:
+            told = bytearray(stat(self.nodes[path]))
+            struct.pack_into(">qq", told, 16, *[round(time.time() * 1000)] * 2)
+            return header(xid) + framed(self.data.get(path, b"")) + bytes(told)
+        names = children(self.nodes, path)
+        return header(xid) + struct.pack(">i", len(names)) + b"".join(map(text, names))
 
 
 @contextmanager

@@ -68,6 +68,14 @@ def number(
     )
 
 
+def switch(*names: str, text: str, envvar: str | None = None) -> Callable[[F], F]:
+    """A boolean option that also takes a value: ``--force``, ``--force=true``, ``--force=false``."""
+    return click.option(
+        *names, is_flag=False, flag_value="true", type=click.BOOL, default=False, metavar="[=false]",
+        envvar=envvar, show_envvar=bool(envvar), help=text,
+    )  # fmt: skip
+
+
 class _Decimal(click.FloatRange):
     """A number within bounds. click's own kind takes nan, because it is below and above no bound."""
 

@@ -33,13 +33,24 @@ _common: Callable[[F], F] = flags.together(
         "--zk-addr",
         default="",
         metavar="HOST[:PORT],…",
+        envvar="TOPICMAPPR_ZK_ADDR",
+        show_envvar=True,
         help="Instead, read the cluster and topicmappr's metrics from ZooKeeper.",
     ),
-    click.option("--zk-prefix", default="", metavar="PATH", help="With --zk-addr: above Kafka's znodes."),
+    click.option(
+        "--zk-prefix",
+        default="",
+        metavar="PATH",
+        envvar="TOPICMAPPR_ZK_PREFIX",
+        show_envvar=True,
+        help="With --zk-addr: above Kafka's znodes.",
+    ),
     click.option(
         "--zk-metrics-prefix",
         default="topicmappr",
         show_default=True,
+        envvar="TOPICMAPPR_ZK_METRICS_PREFIX",
+        show_envvar=True,
         metavar="PATH",
         help="With --zk-addr: above the metrics.",
     ),
@@ -76,12 +87,8 @@ _common: Callable[[F], F] = flags.together(
     ),
 )
 _written: Callable[[F], F] = flags.together(
-    click.option("--optimize-leadership", is_flag=True, help="Reorder sets so that brokers lead alike."),
-    click.option(
-        "--phased-reassignment",
-        is_flag=True,
-        help="Two maps: in the first the old leader stays preferred.",
-    ),
+    flags.switch("--optimize-leadership", text="Reorder sets so that brokers lead alike."),
+    flags.switch("--phased-reassignment", text="Two maps: in the first the old leader stays preferred."),
     click.option(
         "--leader-evac-brokers", default="", metavar="ID,…", help="These brokers lead none of the topics."
     ),
@@ -100,10 +107,15 @@ _written: Callable[[F], F] = flags.together(
     ),
     flags.number("--effort", "effort", "N", "How often the search begins again.", 1, least=0, most=1000),
     click.option("--out", type=flags.FILE, help="Write the plan here. Default: only report."),
+    click.option("--out-file", default="", metavar="NAME", help="Instead, write it to NAME.json."),
+    click.option("--out-path", default="", metavar="DIR", help="With --out-file: the folder of that file."),
     click.option("--page", type=flags.FILE, help="Also write the report as an HTML page."),
     click.option("--force", is_flag=True, help="Replace existing files."),
-    click.option(
-        "--ignore-warnings", "--ignore-warns", is_flag=True, help="Write the plan in spite of warnings."
+    flags.switch(
+        "--ignore-warnings",
+        "--ignore-warns",
+        text="Write the plan in spite of warnings.",
+        envvar="TOPICMAPPR_IGNORE_WARNS",
     ),
     flags.as_json,
 )  # fmt: skip
@@ -123,7 +135,7 @@ _moving: Callable[[F], F] = flags.together(
         "--partition-size-threshold", "partition_size_threshold", "MIB", "Move no smaller partition.", 512,
         least=0,
     ),
-    click.option("--locality-scoped", is_flag=True, help="Every replica stays in its rack."),
+    flags.switch("--locality-scoped", text="Every replica stays in its rack."),
     click.option(
         "--balance",
         type=click.Choice(["storage", "rate", "both"]),
@@ -163,10 +175,14 @@ def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
         metavar="SHARE",
         help="A broker gives replicas if its free bytes are this far below the harmonic mean. 0: all old.",
     )
-    @flags.number(
-        "--storage-threshold-gb", "storage_threshold_gb", "GIB", "A broker gives if less is free. 0: off.", 0,
-        least=0,
-    )  # fmt: skip
+    @click.option(
+        "--storage-threshold-gb",
+        type=flags.decimal(0.001, 1 << 40, or_zero=True),
+        default=0.0,
+        show_default=True,
+        metavar="GIB",
+        help="A broker gives if less is free. 0: off.",
+    )
     @click.option("--any-broker", is_flag=True, help="Every broker gives and takes, whatever is free.")
     @_fix_racks
     @_moving
@@ -199,12 +215,18 @@ def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
         show_default=True,
         help="Choose the broker with the fewest replicas, or with the most free bytes.",
     )
-    @click.option("--use-meta", type=bool, default=True, show_default=True, help="Racks and sizes count.")
-    @click.option("--force-rebuild", is_flag=True, help="Place every replica anew.")
-    @flags.number("--replication", "replication", "N", "Replicas of each set. 0: as many as now.", 0, least=0)
     @click.option(
-        "--sub-affinity", is_flag=True, help="One new broker of the same rack replaces each gone one."
+        "--use-meta",
+        is_flag=False,
+        flag_value="true",
+        type=bool,
+        default=True,
+        show_default=True,
+        help="Racks and sizes count.",
     )
+    @flags.switch("--force-rebuild", text="Place every replica anew.")
+    @flags.number("--replication", "replication", "N", "Replicas of each set. 0: as many as now.", 0, least=0)
+    @flags.switch("--sub-affinity", text="One new broker of the same rack replaces each gone one.")
     @flags.number("--min-rack-ids", "min_rack_ids", "N", "Racks of each set. 0: all different.", 0, least=0)
     @click.option(
         "--optimize",
@@ -221,6 +243,17 @@ def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
         metavar="FACTOR",
         help="Reserve so many times the size of a replica.",
     )
+    @click.option(
+        "--skip-no-ops",
+        is_flag=False,
+        flag_value="true",
+        type=bool,
+        default=True,
+        expose_value=False,
+        callback=_always,
+        metavar="[=true]",
+        help="Always so: a partition that stays is never in the map.",
+    )
     @_fix_racks
     @_written
     def rebuild(**options: Any) -> None:
@@ -234,22 +267,49 @@ def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
     return placement
 
 
+def _always(_context: click.Context, option: click.Parameter, value: bool) -> None:
+    """Take an option that is always on. Raises BadParameter for false."""
+    if not value:
+        raise click.BadParameter("A map never holds partitions that stay. Leave it out.", param=option)
+
+
 def _place(options: dict[str, Any], request: Any) -> int:
     from zkmigrate.placing import verb
 
-    names = ("out", "page", "force", "ignore_warnings", "as_json")
-    cluster, notices = _cluster(options)
+    names = ("page", "force", "ignore_warnings", "as_json")
+    out = _out(options)
+    cluster, notices = _cluster(options, sized=_sized(request))
     given = {name: options[name] for name in names}
     read = tuple(options[name] for name in ("cluster", "inventory", "partitions") if options[name])
-    return verb.place(verb.Asked(cluster, request, read=read, **given, notices=notices), click.echo)
+    return verb.place(verb.Asked(cluster, request, out, read=read, **given, notices=notices), click.echo)
 
 
-def _cluster(options: dict[str, Any]) -> tuple[Cluster, tuple[Notice, ...]]:
-    """The cluster that the options name, and what was noticed. Raises UsageError, InventoryError, HostError
-    and NoPlanError."""
+def _out(options: dict[str, Any]) -> Path | None:
+    """Return the file of the plan, named as here or as in topicmappr. Raises UsageError."""
+    if not options["out_file"]:
+        _useless("--out-file", "out_path")
+        out: Path | None = options["out"]
+        return out
+    if options["out"]:
+        _excluded("--out", "out_file")
+    return Path(options["out_path"], f"{options['out_file']}.json")
+
+
+def _sized(request: Any) -> bool:
+    """Whether a plan needs sizes and free bytes. ``rebuild`` by count does not."""
+    from zkmigrate.placement.request import By, Rebuild
+
+    return not isinstance(request, Rebuild) or request.placement is not By.COUNT
+
+
+def _cluster(options: dict[str, Any], *, sized: bool) -> tuple[Cluster, tuple[Notice, ...]]:
+    """The cluster that the options name, and what was noticed. sized: whether sizes and free bytes are
+    needed. Raises UsageError, InventoryError, HostError and NoPlanError."""
     from zkmigrate.errors import UsageError
     from zkmigrate.placement import maps
 
+    if (options["cluster"] or options["inventory"]) and not _given("zk_addr"):
+        options = {**options, "zk_addr": ""}
     given = sum(bool(options[name]) for name in ("cluster", "inventory", "zk_addr"))
     if given != 1:
         one = "only one" if given else "one"
@@ -259,13 +319,16 @@ def _cluster(options: dict[str, Any]) -> tuple[Cluster, tuple[Notice, ...]]:
         _useless("--zk-addr", "zk_prefix", "zk_metrics_prefix")
         if not options["partitions"]:
             _useless("--zk-addr or --partitions", "metrics_age")
+    notices: tuple[Notice, ...] = ()
     if options["inventory"]:
         cluster = _from_brokers(options["inventory"])
+    elif options["zk_addr"]:
+        cluster, notices = _from_zookeeper(options, sized=sized)
     else:
-        cluster = _from_zookeeper(options) if options["zk_addr"] else from_file(options["cluster"])
-    notices: tuple[Notice, ...] = ()
+        cluster = from_file(options["cluster"])
     if options["partitions"]:
-        cluster, notices = _measured(cluster, options["partitions"], options["metrics_age"])
+        cluster, told = _measured(cluster, options["partitions"], options["metrics_age"])
+        notices += told
     if options["map_string"]:
         cluster = _not_refused(maps.mapped(cluster, _sets(options)))
     return cluster, notices
@@ -309,11 +372,11 @@ def _from_brokers(path: Path) -> Cluster:
         return _not_refused(placed.read(inventory, site.look, flags.hint, time.sleep))
 
 
-def _from_zookeeper(options: dict[str, Any]) -> Cluster:
+def _from_zookeeper(options: dict[str, Any], *, sized: bool) -> tuple[Cluster, tuple[Notice, ...]]:
     from zkmigrate.placing import live
 
     where = options["zk_addr"], options["zk_prefix"], options["zk_metrics_prefix"]
-    return _not_refused(live.read(*where, options["metrics_age"], _now_ms()))
+    return _not_refused(live.read(*where, options["metrics_age"], _now_ms(), sized=sized))
 
 
 def _not_refused(found: T | Refused) -> T:
@@ -411,11 +474,15 @@ def _excluded(given: str, *names: str) -> None:
 def _no_effect(names: tuple[str, ...], why: str) -> None:
     from zkmigrate.errors import UsageError
 
-    context = click.get_current_context()
-    options = {one.name: one.opts[0] for one in context.command.params}
+    options = {one.name: one.opts[0] for one in click.get_current_context().command.params}
     for name in names:
-        if context.get_parameter_source(name) is not ParameterSource.DEFAULT:
+        if _given(name):
             raise UsageError(f"{options[name]} has no effect {why}")
+
+
+def _given(name: str) -> bool:
+    """Whether an option is on the command line. A variable of the environment stands for every call."""
+    return click.get_current_context().get_parameter_source(name) is ParameterSource.COMMANDLINE
 
 
 def _many(texts: tuple[str, ...]) -> tuple[str, ...]:

@@ -92,6 +92,17 @@ def cluster(assigned: Assigned, metrics: Metrics) -> Cluster | Refused:
     )
 
 
+def unmeasured(assigned: Assigned, why: str) -> tuple[Cluster, tuple[Notice, ...]]:
+    """Return the cluster without sizes, where every broker has 0 bytes free, and a notice that says why."""
+    brokers = (
+        Broker(id_, rack, 0, new=id_ not in assigned.holding, host=assigned.hosts.get(id_, ""))
+        for id_, rack in assigned.racks.items()
+    )
+    partitions = (Partition(*name, replicas, None) for name, replicas in assigned.sets.items())
+    text = f"The plan knows no sizes and no free bytes; a rebuild by count does not need them. Seen: {why}"
+    return Cluster.of(brokers, partitions), (Notice("placement.metrics-unused", text),)
+
+
 def _read(data: bytes, name: str) -> Any:
     if data.startswith(_GZIP):
         unpacking = zlib.decompressobj(_WITH_GZIP_HEADER)

@@ -52,6 +52,22 @@ class Notice:
     refuses: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Offload:
+    """Which brokers gave, and within which limits. sources: their ids. rule: what made a broker a source, in
+    words. mean, harmonic_mean: of free bytes. tolerance: of the chosen plan; highest, lowest: free bytes that
+    a move leaves a source at most, and a taker at least. None where no byte is spread, or nothing was tried.
+    """
+
+    sources: tuple[int, ...]
+    rule: str
+    mean: int | None = None
+    harmonic_mean: int | None = None
+    tolerance: float | None = None
+    highest: int | None = None
+    lowest: int | None = None
+
+
 @dataclass(frozen=True)
 class Plan:
     """cluster: before. moves: in the order in which they are made; a partition whose set stays is left
@@ -59,7 +75,8 @@ class Plan:
 
     phases: maps to be done one after the other, the last of them ends at ``moves``; empty when one map does
     it. limited: what kept the planner from a better plan. notices: all that a reader should know. dirs: by
-    partition and broker, the log directory of each replica that goes into a chosen one.
+    partition and broker, the log directory of each replica that goes into a chosen one. offload: which
+    brokers gave, of ``rebalance`` and ``scale``.
     """
 
     cluster: Cluster
@@ -68,6 +85,7 @@ class Plan:
     limited: str = ""
     notices: tuple[Notice, ...] = ()
     dirs: Mapping[tuple[tuple[str, int], int], str] = field(default_factory=dict)
+    offload: Offload | None = None
 
     @property
     def bytes(self) -> int:

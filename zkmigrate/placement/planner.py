@@ -14,7 +14,7 @@ from zkmigrate.placement.plan import Plan, Refused
 from zkmigrate.placement.racks import fix_racks, shared_racks
 from zkmigrate.placement.rebalance import rebalance
 from zkmigrate.placement.rebuild import rebuild
-from zkmigrate.placement.request import FixRacks, LogDirs, Rebuild, Request
+from zkmigrate.placement.request import By, FixRacks, LogDirs, Rebuild, Request
 from zkmigrate.placement.validation import chosen
 
 
@@ -66,6 +66,6 @@ def broken(plan: Plan, request: Request, made: Mapping[str, str]) -> Sequence[st
         maps,
         replication=rebuilt.replication if rebuilt else 0,
         away=None if isinstance(away, Refused) else away,
-        sized=rebuilt is None or rebuilt.use_meta,
+        sized=rebuilt is None or rebuilt.placement is not By.COUNT,
     )
     return wrong or log_dir_faults(plan.cluster, maps, [log_dirs_of(content) for content in forward])

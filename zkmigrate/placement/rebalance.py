@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from zkmigrate.placement.cluster import Cluster
 from zkmigrate.placement.constraints import racks_needed
 from zkmigrate.placement.order import after as free_after
-from zkmigrate.placement.plan import Notice, Plan, Reassignment, Refused
+from zkmigrate.placement.plan import Notice, Offload, Plan, Reassignment, Refused
 from zkmigrate.placement.request import GIB, MIB, Balance, Rebalance
 from zkmigrate.placement.search import Found, Replicas, Task, by_passes, refined, search
 from zkmigrate.placement.statistics import lower_bound
@@ -75,19 +75,42 @@ def rebalance(cluster: Cluster, request: Rebalance) -> Plan | Refused:
         if request.any_broker
         or (broker not in sources and (cluster.brokers[broker].new or not request.scale))
     )
+    offload = Offload(sources, _rule(request))
+    if request.balance is Balance.STORAGE:
+        free = [cluster.brokers[broker].free for broker in choice.brokers]
+        mean, harmonic = sum(free) // len(free), int(harmonic_mean(free))
+        offload = replace(offload, mean=mean, harmonic_mean=harmonic)
     if not sources or not takers:
         missing = "no chosen broker is a source" if not sources else "every chosen broker is a source"
-        return Plan(cluster, (), limited=missing, notices=choice.notices)
+        return Plan(cluster, (), limited=missing, notices=choice.notices, offload=offload)
     gauge = _gauge(cluster, choice.brokers, request.balance)
     task = _task(cluster, choice, request, gauge, sources, takers)
-    found, unfinished = _swept(task, gauge, request)
+    found, tolerance, unfinished = _swept(task, gauge, request)
+    offload = replace(offload, tolerance=tolerance)
+    if request.balance is Balance.STORAGE:
+        bounded = _bounded(task, gauge, tolerance)
+        offload = replace(offload, highest=bounded.highest, lowest=bounded.lowest)
     moves = _moves(cluster, choice, task, found)
     return Plan(
         cluster,
         moves,
         limited="; ".join(filter(None, (_limit(choice, request, task, found), unfinished))),
         notices=(*choice.notices, *worse(cluster, choice.brokers, moves)),
+        offload=offload,
     )
+
+
+def _rule(request: Rebalance) -> str:
+    """What makes a broker a source, in words."""
+    if request.any_broker:
+        return "every chosen broker"
+    if request.scale or (not request.storage_threshold_gb and not request.storage_threshold):
+        return "every old broker"
+    if request.storage_threshold_gb:
+        return f"less than {request.storage_threshold_gb:g} GiB free"
+    if request.balance is Balance.STORAGE:
+        return f"free bytes more than {100 * request.storage_threshold:.4g} % below the harmonic mean"
+    return f"load more than {100 * request.storage_threshold:.4g} % of the mean above it"
 
 
 def offload_targets(cluster: Cluster, brokers: Sequence[int], request: Rebalance) -> tuple[int, ...]:
@@ -208,14 +231,14 @@ def _task(
     )
 
 
-def _swept(task: Task, gauge: _Gauge, request: Rebalance) -> tuple[Found, str]:
-    """The best that the tolerances find, and what bounded the sweep.
+def _swept(task: Task, gauge: _Gauge, request: Rebalance) -> tuple[Found, float, str]:
+    """The best that the tolerances find, its tolerance, and what bounded the sweep.
 
     A tolerance that the one before never came near finds the same, so it is passed over. With a limit of
     bytes topicmappr's own choice of moves is compared too: it reaches no narrower range for the same bytes.
     """
     tolerances = (request.tolerance,) if request.tolerance else SWEEP
-    best: tuple[tuple[float, float, int], Task, Found] | None = None
+    best: tuple[tuple[float, float, int], float, Found] | None = None
     spent, cut, ended = 0, False, ""
     nearest = math.inf
     for tolerance in tolerances:
@@ -232,15 +255,20 @@ def _swept(task: Task, gauge: _Gauge, request: Rebalance) -> tuple[Found, str]:
         cut |= found.spent >= task.steps
         value = _value(task, found)
         if best is None or value < best[0]:
-            best = value, bounded, found
+            best = value, tolerance, found
         if request.balance is Balance.STORAGE and _cheapest(task, value):
             break
     assert best
     if request.max_bytes is not None:
-        for bounded in (_bounded(task, gauge, tolerance) for tolerance in tolerances):
-            found = by_passes(bounded)
-            best = min(best, (_value(task, found), bounded, found), key=lambda one: one[0])
-    return refined(*best[1:]), ended or (f"the search ended after {task.steps} looks" if cut else "")
+        for tolerance in tolerances:
+            found = by_passes(_bounded(task, gauge, tolerance))
+            best = min(best, (_value(task, found), tolerance, found), key=lambda one: one[0])
+    _, tolerance, found = best
+    return (
+        refined(_bounded(task, gauge, tolerance), found),
+        tolerance,
+        ended or (f"the search ended after {task.steps} looks" if cut else ""),
+    )
 
 
 def _bounded(task: Task, gauge: _Gauge, tolerance: float) -> Task:

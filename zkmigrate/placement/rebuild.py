@@ -48,9 +48,9 @@ def rebuild(cluster: Cluster, request: Rebuild) -> Plan | Refused:
         return Refused((Notice("placement.few-racks", text),))
     notices = choice.notices + _short_sets(choice.partitions, request)
     if unknown := sizes_missing(choice.partitions):
-        if request.use_meta:
+        if request.placement is By.STORAGE:
             return unknown
-        notices += (Notice("placement.capacity-unknown", unknown.reasons[0].text, refuses=True),)
+        notices += _capacity_unknown(choice.partitions)
     started = _Board.of(cluster, choice, request)
     if isinstance(started, Refused):
         return started
@@ -76,6 +76,18 @@ def rebuild(cluster: Cluster, request: Rebuild) -> Plan | Refused:
     if request.placement is By.STORAGE:
         notices += worse(cluster, choice.brokers, ordered)
     return Plan(cluster, ordered, notices=notices)
+
+
+def _capacity_unknown(partitions: Sequence[Partition]) -> tuple[Notice, ...]:
+    """Say that room on brokers is not checked. Refuse where only some sizes are known: the input lacks the
+    others."""
+    unknown = [one for one in partitions if one.size is None]
+    text = (
+        f"The size of {len(unknown)} of {len(partitions)} partitions is not known: "
+        f"{partition_names(unknown)}. Whether their copies fit on brokers is not checked. Next: compare them "
+        "with what brokers have free."
+    )
+    return (Notice("placement.capacity-unknown", text, refuses=len(unknown) < len(partitions)),)
 
 
 def _short_sets(partitions: Sequence[Partition], request: Rebuild) -> tuple[Notice, ...]:

@@ -104,7 +104,7 @@ class Rebalance:
     rollout: Rollout = Rollout()
     scale: bool = False
     storage_threshold: float = 0.20
-    storage_threshold_gb: int = 0
+    storage_threshold_gb: float = 0.0
     any_broker: bool = False
     tolerance: float = 0.0
     partition_limit: int = 30

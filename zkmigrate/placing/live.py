@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 from kazoo.exceptions import NoNodeError
 
@@ -12,7 +12,7 @@ from zkmigrate.errors import UsageError
 from zkmigrate.placement import live, peer_metrics
 from zkmigrate.placement.cluster import Assigned, Cluster
 from zkmigrate.placement.cluster_file import load_json
-from zkmigrate.placement.plan import Refused
+from zkmigrate.placement.plan import Notice, Refused
 from zkmigrate.zookeeper.clients.ensemble import ANSWER_S, connected, named
 from zkmigrate.zookeeper.disks.servers import parse_servers
 
@@ -27,22 +27,34 @@ class Client(Protocol):
     def get_children_async(self, path: str) -> Any: ...
 
 
-def read(address: str, prefix: str, metrics_prefix: str, minutes: int, now_ms: int) -> Cluster | Refused:
+Found: TypeAlias = tuple[Cluster, tuple[Notice, ...]]
+
+
+def read(
+    address: str, prefix: str, metrics_prefix: str, minutes: int, now_ms: int, *, sized: bool
+) -> Found | Refused:
     """The cluster below ``HOST:PORT,…/CHROOT``. prefix: of Kafka's znodes; metrics_prefix: of the metrics',
-    beside it. minutes: how old metrics may be. Raises UsageError, HostError."""
+    beside it. minutes: how old metrics may be. sized: without good metrics there is no cluster. Raises
+    UsageError, HostError."""
     servers, chroot = parse_servers(address)
     below = chroot.rstrip("/")
     with connected(_NAME, servers) as client, named(_NAME, "reading brokers and topics"):
         kafka, metrics = (f"{below}/{part.strip('/')}".rstrip("/") for part in (prefix, metrics_prefix))
-        return cluster(client, kafka, metrics, minutes, now_ms)
+        return cluster(client, kafka, metrics, minutes, now_ms, sized=sized)
 
 
-def cluster(client: Client, kafka: str, metrics: str, minutes: int, now_ms: int) -> Cluster | Refused:
+def cluster(
+    client: Client, kafka: str, metrics: str, minutes: int, now_ms: int, *, sized: bool
+) -> Found | Refused:
     """The same with an open session. kafka, metrics: paths without a ``/`` at the end."""
-    found = [*_got(client, [f"{metrics}/{name}" for name in _METRICS])]
-    if old := peer_metrics.too_old([stat.mtime for _, stat in found], now_ms, minutes):
-        return old
-    sizes = peer_metrics.parse(*(data for data, _ in found))
+    try:
+        measured = _metrics(client, metrics, minutes, now_ms)
+    except UsageError as error:
+        if sized:
+            raise
+        measured = Refused((Notice("placement.metrics-missing", str(error)),))
+    if sized and isinstance(measured, Refused):
+        return measured
     ids = sorted(_children(client, f"{kafka}/brokers/ids"))
     racks: dict[int, str] = {}
     hosts: dict[int, str] = {}
@@ -60,7 +72,19 @@ def cluster(client: Client, kafka: str, metrics: str, minutes: int, now_ms: int)
     if not racks or not sets:
         seen = "no broker" if not racks else "no topic"
         raise UsageError(f"seen {seen} below {kafka or '/'}; needed: Kafka's znodes. Next: see --zk-prefix")
-    return peer_metrics.cluster(Assigned(racks, sets, hosts), sizes)
+    assigned = Assigned(racks, sets, hosts)
+    whole = measured if isinstance(measured, Refused) else peer_metrics.cluster(assigned, measured)
+    if not isinstance(whole, Refused):
+        return whole, ()
+    return whole if sized else peer_metrics.unmeasured(assigned, whole.reasons[0].text)
+
+
+def _metrics(client: Client, metrics: str, minutes: int, now_ms: int) -> peer_metrics.Metrics | Refused:
+    """Return the sizes and free bytes, or the refusal of old ones. Raises UsageError."""
+    found = [*_got(client, [f"{metrics}/{name}" for name in _METRICS])]
+    if old := peer_metrics.too_old([stat.mtime for _, stat in found], now_ms, minutes):
+        return old
+    return peer_metrics.parse(*(data for data, _ in found))
 
 
 _METRICS = (peer_metrics.PARTITION_META, peer_metrics.BROKER_METRICS)

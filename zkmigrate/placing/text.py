@@ -8,7 +8,7 @@ from typing import Any
 
 from zkmigrate.model.report import counted, size
 from zkmigrate.placement.log_dirs import inside, usage
-from zkmigrate.placement.plan import Notice, Plan
+from zkmigrate.placement.plan import Notice, Offload, Plan, Reassignment
 from zkmigrate.placement.statistics import Spread, Statistics
 
 SHOWN = 20
@@ -28,24 +28,37 @@ def summary(plan: Plan, told: Statistics) -> str:
     if not plan.moves:
         return f"No set changes. {within}" if sizes else "Nothing to move."
     copied = f"{size(told.moved)} are copied" if told.moved else "no byte is copied"
+    if any(_bytes(plan, move) is None for move in plan.moves):
+        copied = "how many bytes are copied is not known"
     changed = "1 replica set changes" if told.moves == 1 else f"{told.moves} replica sets change"
     return f"{changed}, {copied}.{f' {within}' if sizes else ''}"
 
 
+def _measured(told: Statistics) -> bool:
+    """Whether any free bytes or sizes are known. Only a plan by count is made without them."""
+    return any(one.before.free or one.after.free or one.bytes_in for one in told.brokers)
+
+
 def figures(told: Statistics) -> list[tuple[str, ...]]:
-    """(what, before, after) of everything that is spread."""
-    rows: list[tuple[str, ...]] = [
+    """(what, before, after) of everything that is spread and known."""
+    rows: list[tuple[str, ...]] = []
+    if _measured(told):
+        rows += _storage(told)
+    if told.rate_before is not None and told.rate_after is not None:
+        rows += [("rate per broker", *(_from_to(one, _rate) for one in (told.rate_before, told.rate_after)))]
+    rows += [("leaders per broker", *(_from_to(one, str) for one in told.leaders))]
+    rows += [("degree per broker", *(_from_to(one, str) for one in told.degree))]
+    return rows
+
+
+def _storage(told: Statistics) -> list[tuple[str, ...]]:
+    return [
         ("lowest free", size(told.before.lowest), size(told.after.lowest)),
         ("highest free", size(told.before.highest), size(told.after.highest)),
         ("range", size(told.before.range), size(told.after.range)),
         ("range spread", _percent(told.before), _percent(told.after)),
         ("standard deviation", size(told.before.deviation), size(told.after.deviation)),
     ]
-    if told.rate_before is not None and told.rate_after is not None:
-        rows += [("rate per broker", *(_from_to(one, _rate) for one in (told.rate_before, told.rate_after)))]
-    rows += [("leaders per broker", *(_from_to(one, str) for one in told.leaders))]
-    rows += [("degree per broker", *(_from_to(one, str) for one in told.degree))]
-    return rows
 
 
 BROKER_HEAD = (
@@ -56,10 +69,11 @@ BROKER_HEAD = (
 
 def broker_rows(told: Statistics) -> list[tuple[str, ...]]:
     """A row for every registered broker, under ``BROKER_HEAD``."""
+    shown: Callable[[int], str] = size if _measured(told) else lambda _: "-"
     return [
         (
-            str(one.broker), one.rack or "-", size(one.before.free), size(one.after.free),
-            size(one.after.free - one.before.free), size(one.bytes_in), size(one.bytes_out),
+            str(one.broker), one.rack or "-", shown(one.before.free), shown(one.after.free),
+            shown(one.after.free - one.before.free), shown(one.bytes_in), shown(one.bytes_out),
             _to(one.before.leaders, one.after.leaders), _to(one.before.replicas, one.after.replicas),
             _to(one.before.degree, one.after.degree),
         )
@@ -85,9 +99,21 @@ MOVE_HEAD = ("partition", "before", "after", "copied")
 def move_rows(plan: Plan) -> list[tuple[str, ...]]:
     """A row for every move in its order, under ``MOVE_HEAD``."""
     return [
-        (f"{move.topic}-{move.number}", replicas(move.before), replicas(move.after), size(move.bytes))
+        (f"{move.topic}-{move.number}", replicas(move.before), replicas(move.after), _copied(plan, [move]))
         for move in plan.moves
     ]
+
+
+def _bytes(plan: Plan, move: Reassignment) -> int | None:
+    """What a move copies; None where the size of its partition is not known."""
+    unknown = move.added and plan.cluster.by_name[move.name].size is None
+    return None if unknown else move.bytes
+
+
+def _copied(plan: Plan, moves: Iterable[Reassignment]) -> str:
+    found = [_bytes(plan, move) for move in moves]
+    known = [one for one in found if one is not None]
+    return size(sum(known)) if len(known) == len(found) else "unknown"
 
 
 PHASE_HEAD = ("phase", "partitions", "copied")
@@ -95,15 +121,12 @@ PHASE_HEAD = ("phase", "partitions", "copied")
 
 def phase_rows(plan: Plan) -> list[tuple[str, str, str]]:
     """A row for every phase, under ``PHASE_HEAD``."""
-    return [
-        (str(number), str(len(phase)), size(sum(move.bytes for move in phase)))
-        for number, phase in enumerate(plan.phases)
-    ]
+    return [(str(number), str(len(phase)), _copied(plan, phase)) for number, phase in enumerate(plan.phases)]
 
 
 def remarks(plan: Plan, told: Statistics) -> list[str]:
     """How good the plan is, and what limited it."""
-    lines = []
+    lines = [] if plan.offload is None else _offload(plan.offload)
     if told.eta is not None:
         lines.append(
             f"Lower bound for this range: {size(told.lower_bound)}, "
@@ -111,6 +134,19 @@ def remarks(plan: Plan, told: Statistics) -> list[str]:
         )
     if plan.limited:
         lines.append(f"Limited by: {plan.limited}.")
+    return lines
+
+
+def _offload(of: Offload) -> list[str]:
+    """Which brokers give, and the means and limits that topicmappr prints too."""
+    lines = [f"Sources ({of.rule}): {', '.join(map(str, of.sources)) or 'none'}."]
+    if of.mean is not None and of.harmonic_mean is not None:
+        lines.append(f"Free bytes: mean {size(of.mean)}, harmonic mean {size(of.harmonic_mean)}.")
+    if of.tolerance is not None and of.highest is not None and of.lowest is not None:
+        lines.append(
+            f"Tolerance {of.tolerance:g}: a source ends with at most {size(of.highest)} free, a taker with "
+            f"at least {size(of.lowest)}."
+        )
     return lines
 
 
@@ -145,8 +181,9 @@ def lines(plan: Plan, told: Statistics, notices: Sequence[Notice]) -> list[str]:
 def body(plan: Plan, told: Statistics, notices: Sequence[Notice]) -> dict[str, Any]:
     """The report as JSON. Sizes are bytes."""
     return {
-        "moves": [_move(move) for move in plan.moves],
-        "phases": [[_move(move) for move in phase] for phase in plan.phases],
+        "offload": None if plan.offload is None else asdict(plan.offload),
+        "moves": [_move(plan, move) for move in plan.moves],
+        "phases": [[_move(plan, move) for move in phase] for phase in plan.phases],
         "log_dirs": [asdict(one) for one in usage(plan)],
         "limited": plan.limited,
         "notices": [asdict(notice) for notice in notices],
@@ -161,10 +198,10 @@ def body(plan: Plan, told: Statistics, notices: Sequence[Notice]) -> dict[str, A
     }
 
 
-def _move(move: Any) -> dict[str, Any]:
+def _move(plan: Plan, move: Reassignment) -> dict[str, Any]:
     return {
         "topic": move.topic, "partition": move.number, "before": list(move.before),
-        "after": list(move.after), "size": move.size, "bytes": move.bytes,
+        "after": list(move.after), "size": plan.cluster.by_name[move.name].size, "bytes": _bytes(plan, move),
     }  # fmt: skip
 
 

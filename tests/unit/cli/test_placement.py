@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
@@ -11,9 +12,11 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import click
 import pytest
 from click.testing import CliRunner, Result
 
+from tests.unit.tree_server import DataServer, running
 from zkmigrate.cli.main import cli
 from zkmigrate.errors import HostError
 from zkmigrate.inventory.inventory import Inventory
@@ -273,6 +276,7 @@ def test_json_has_the_whole_report(here: Path) -> None:
         "files",
         "removed",
         "log_dirs",
+        "offload",
     }
     assert body["files"] == ["plan-back.json", "plan.json"]
     assert body["statistics"]["moved"] == sum(move["bytes"] for move in body["moves"]) > 0
@@ -646,11 +650,12 @@ def test_b15_metrics_are_read_with_the_peers_prefixes_and_refused_when_old(
 ) -> None:
     seen: list[Any] = []
 
-    def read(*where: Any) -> Cluster | Refused:
+    def read(*where: Any, sized: bool) -> Any:
+        assert sized
         seen.append(where[:-1])
         if answer == "old":
             return Refused((Notice("placement.metrics-old", "61 minutes old"),))
-        return parse((here / "cluster.json").read_bytes(), "")
+        return parse((here / "cluster.json").read_bytes(), ""), ()
 
     monkeypatch.setattr(live, "read", read)
     words = ["--zk-addr", "zk1,zk2:2182", "--zk-prefix", "kafka", "--metrics-age", "30"]
@@ -769,27 +774,216 @@ def test_a_table_with_a_foreign_broker_needs_a_word_to_be_used(here: Path) -> No
     assert done.exit_code == 0, done.output
 
 
-def test_x13_a_plan_by_count_without_sizes_says_what_is_missing_and_is_written_on_consent(here: Path) -> None:
-    bare = [{key: one[key] for key in ("topic", "partition", "replicas")} for one in CLUSTER["partitions"]]
-    (here / "cluster.json").write_text(json.dumps({**CLUSTER, "partitions": bare}))
-    words = (
-        "rebuild",
-        "--placement",
-        "count",
-        "--use-meta",
-        "false",
-        "--brokers",
-        "2,3",
-        "--out",
-        "plan.json",
-    )
+def test_x13_a_plan_by_count_without_some_sizes_is_written_on_consent(here: Path) -> None:
+    edited(here, f', "size": {9 * GB}', "")
+    words = ("rebuild", "--brokers", "2,3", "--out", "plan.json")
     told = call(*words)
     assert told.exit_code == 3
-    assert "placement.capacity-unknown: the size of 3 partitions is not known" in told.output
+    assert "placement.capacity-unknown: The size of 1 of 3 partitions is not known: t-1." in told.output
     assert not (here / "plan.json").exists()
     assert call(*words, "--ignore-warnings").exit_code == 0
     sets = sets_of((here / "plan.json").read_text())
     assert {2, 3}.issuperset(broker for replicas in sets.values() for broker in replicas)
+
+
+ZNODES = {
+    "/brokers/ids/1": {"rack": "a"},
+    "/brokers/ids/2": {"rack": "b"},
+    "/brokers/ids/3": {"rack": "a"},
+    "/brokers/topics/t": {"partitions": {"0": [9, 2], "1": [2, 9]}},
+    "/topicmappr/partitionmeta": {"t": {"0": {"Size": 7}, "1": {"Size": 8}}},
+    "/topicmappr/brokermetrics": {id_: {"StorageFree": 50} for id_ in "123"},
+}
+
+
+def from_znodes(monkeypatch: pytest.MonkeyPatch, *words: str, **lacking: Any) -> Result:
+    """Run ``placement`` on a ZooKeeper with these znodes. lacking: what other ones hold; None: not there."""
+    told = {**ZNODES, **{f"/topicmappr/{name}": body for name, body in lacking.items()}}
+    data = {path: json.dumps(body).encode() for path, body in told.items() if body is not None}
+    above = {str(parent) for path in data for parent in Path(path).parents}
+    znodes = {**dict.fromkeys(above, b""), **data}
+    for name in ("ZK_ADDR", "ZK_PREFIX", "ZK_METRICS_PREFIX", "IGNORE_WARNS"):
+        monkeypatch.delenv(f"TOPICMAPPR_{name}", raising=False)
+    with running(DataServer(dict.fromkeys(znodes, (1, 1, 1)), data=znodes)) as server:
+        where = ["--zk-addr", f"127.0.0.1:{server.port}"]
+        return CliRunner().invoke(cli, ["placement", words[0], *where, *words[1:]])
+
+
+@pytest.mark.parametrize(
+    ("lacking", "why"),
+    [
+        ({"partitionmeta": None, "brokermetrics": None}, "no znode /topicmappr/partitionmeta"),
+        ({"brokermetrics": {"1": {"StorageFree": 1}}}, "no StorageFree of the registered brokers 2, 3"),
+        ({"brokermetrics": []}, "brokermetrics: seen []"),
+    ],
+)
+def test_b6_a_rebuild_by_count_needs_no_sizes_in_zookeeper(
+    here: Path, monkeypatch: pytest.MonkeyPatch, lacking: dict[str, Any], why: str
+) -> None:
+    done = from_znodes(monkeypatch, "rebuild", "--out", "plan.json", **lacking)
+    assert done.exit_code == 0, done.output
+    assert sets_of((here / "plan.json").read_text()) == {("t", 0): (1, 2), ("t", 1): (2, 3)}
+    assert "notice placement.metrics-unused: " in done.stdout
+    assert why in done.stdout
+    assert "notice placement.capacity-unknown: The size of 2 of 2 partitions" in done.stdout
+    assert "2 replica sets change, how many bytes are copied is not known." in done.stdout
+    assert "lowest free" not in done.stdout
+    assert "0 B" not in done.stdout
+    for words in (("rebuild", "--placement", "storage"), ("rebalance", "--brokers", "1,2,3")):
+        done = from_znodes(monkeypatch, *words, **lacking)
+        assert done.exit_code in (2, 3), done.output
+        assert why in done.stderr
+
+
+def test_b6_a_rebuild_by_count_takes_sizes_that_are_there(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done = from_znodes(monkeypatch, "rebuild", "--json")
+    told = json.loads(done.stdout)
+    assert [move["size"] for move in told["moves"]] == [7, 8]
+    assert "placement.metrics-unused" not in done.stdout
+    full = {id_: {"StorageFree": 1} for id_ in "123"}
+    assert "limit is disk" in from_znodes(monkeypatch, "rebuild", brokermetrics=full).stderr
+
+
+def test_b6_json_says_null_for_sizes_that_are_not_known(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = json.loads(from_znodes(monkeypatch, "rebuild", "--json", partitionmeta=None).stdout)
+    assert [(move["size"], move["bytes"]) for move in told["moves"]] == [(None, None)] * 2
+
+
+# The command lines of topicmappr
+
+PEER: dict[str, Any] = {
+    "zk-addr": "localhost:2181", "zk-prefix": "", "zk-metrics-prefix": "topicmappr",
+    "kafka-addr": "localhost:9092", "ignore-warns": False, "topics": "required", "topics-exclude": "",
+    "out-path": "", "out-file": "", "brokers": "required", "metrics-age": 60, "optimize-leadership": False,
+}  # fmt: skip
+"""The options of all three verbs by ``topicmappr --help`` of 4.2.1, with their defaults."""
+
+PEER_MOVES = {
+    **PEER, "tolerance": 0.0, "partition-limit": 30, "partition-size-threshold": 512,
+    "locality-scoped": False, "verbose": False,
+}  # fmt: skip
+PEERS = {
+    "scale": PEER_MOVES,
+    "rebalance": {**PEER_MOVES, "storage-threshold": 0.2, "storage-threshold-gb": 0.0},
+    "rebuild": {
+        **PEER, "map-string": "", "use-meta": True, "force-rebuild": False, "replication": 0,
+        "sub-affinity": False, "placement": "count", "min-rack-ids": 0, "optimize": "distribution",
+        "partition-size-factor": 1.0, "skip-no-ops": False, "phased-reassignment": False,
+        "leader-evac-brokers": "", "leader-evac-topics": "", "chunk-step-size": 0,
+    },
+}  # fmt: skip
+
+
+def differing(verb: str) -> set[str]:
+    """The peer's options that ours lacks, or has with another default or kind."""
+    group = cli.get_command(click.Context(cli), "placement")
+    assert isinstance(group, click.Group)
+    command = group.commands[verb]
+    own = {name: one for one in command.params for name in one.opts}
+    found = set()
+    for name, default in PEERS[verb].items():
+        option = own.get(f"--{name}")
+        if option is None:
+            found.add(name)
+            continue
+        ours = "" if option.multiple else option.default
+        if ours != default or isinstance(default, bool) != isinstance(ours, bool):
+            found.add(name)
+        if type(default) is float:
+            assert isinstance(option.type, click.FloatRange), name
+    return found
+
+
+def test_the_page_lists_the_options_of_topicmappr_that_differ_and_no_others() -> None:
+    page = Path(__file__, "../../../../docs/reference/placement.md").resolve().read_text()
+    table = page.split("These options differ:")[1].split("What they do differs here:")[0]
+    rows = dict(re.findall(r"^\| `([a-z-]+)` \| ([^|]+) \|", table, re.MULTILINE))
+    assert set(rows) == set().union(*map(differing, PEERS))
+    every = {name: default for options in PEERS.values() for name, default in options.items()}
+    for name, told in rows.items():
+        assert told.strip("`").lower() == str(every[name]).lower(), name
+
+
+@pytest.mark.parametrize(
+    ("verb", "name"), [(v, n) for v in PEERS for n, d in PEERS[v].items() if isinstance(d, bool)]
+)
+def test_every_boolean_of_topicmappr_takes_a_value(here: Path, verb: str, name: str) -> None:
+    if name in differing(verb) - {"skip-no-ops"}:
+        return
+    edited(here, '"replicas": [1, 2]', '"replicas": [2, 3]')
+    for word in (f"--{name}", f"--{name}=true", f"--{name}=1", f"--{name}=false"):
+        done = call(verb, "--force", word, "--json")
+        wrong = (name, word) == ("skip-no-ops", "--skip-no-ops=false")
+        assert (done.exit_code == 2) is wrong, done.output
+
+
+def test_a_boolean_with_a_value_is_what_it_says(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for words, request in (
+        (("--force-rebuild",), Rebuild(force_rebuild=True)),
+        (("--force-rebuild=true",), Rebuild(force_rebuild=True)),
+        (("--force-rebuild=false", "--use-meta"), Rebuild()),
+        (("--use-meta=false",), Rebuild(use_meta=False)),
+    ):
+        assert asked(monkeypatch, "rebuild", *words).request == request
+    assert asked(monkeypatch, "rebalance", "--ignore-warns=false").ignore_warnings is False
+    assert asked(monkeypatch, "rebalance", "--ignore-warns").ignore_warnings is True
+
+
+def test_out_file_and_out_path_name_the_plan_as_topicmappr_does(here: Path) -> None:
+    (here / "maps").mkdir()
+    assert call("rebalance", "--out-path", "maps/", "--out-file", "plan").exit_code == 0
+    assert call("rebalance", "--out-file", "whole").exit_code == 0
+    assert names(here) == {"maps", "whole.json", "whole-back.json"}
+    assert names(here / "maps") == {"plan.json", "plan-back.json"}
+    done = call("rebalance", "--out-path", "maps")
+    assert (done.exit_code, "--out-path has no effect without --out-file" in done.stderr) == (2, True)
+    done = call("rebalance", "--out", "a.json", "--out-file", "a")
+    assert (done.exit_code, "--out-file has no effect with --out" in done.stderr) == (2, True)
+
+
+def test_the_variables_of_topicmappr_stand_for_options(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Any] = []
+
+    def read(*where: Any, sized: bool) -> Any:
+        seen.append((*where[:-1], sized))
+        return parse((here / "cluster.json").read_bytes(), ""), ()
+
+    monkeypatch.setattr(live, "read", read)
+    for name, value in (
+        ("ZK_ADDR", "zk1"),
+        ("ZK_PREFIX", "k"),
+        ("ZK_METRICS_PREFIX", "m"),
+        ("IGNORE_WARNS", "true"),
+    ):
+        monkeypatch.setenv(f"TOPICMAPPR_{name}", value)
+    assert CliRunner().invoke(cli, ["placement", "rebalance"]).exit_code == 0
+    assert CliRunner().invoke(cli, ["placement", "rebuild", "--zk-addr", "zk2"]).exit_code == 0
+    assert seen == [("zk1", "k", "m", 60, True), ("zk2", "k", "m", 60, False)]
+    given = asked(monkeypatch, "rebalance")
+    assert given.ignore_warnings is True
+    assert [one.name for one in given.read] == ["cluster.json"]
+    assert len(seen) == 2
+    done = call("rebalance", "--zk-addr", "zk2")
+    assert (done.exit_code, "only one of --cluster" in done.stderr) == (2, True)
+
+
+def test_r3_sources_means_and_limits_are_told(here: Path) -> None:
+    told = call("rebalance", "--tolerance", "0.5").stdout
+    assert "Sources (free bytes more than 20 % below the harmonic mean): 1." in told
+    assert "Free bytes: mean 60.5 GiB, harmonic mean 23.0 GiB." in told
+    assert "Tolerance 0.5: a source ends with at most 90.8 GiB free, a taker with at least 30.3 GiB." in told
+    body = json.loads(call("rebalance", "--json").stdout)["offload"]
+    assert (body["sources"], body["mean"]) == ([1], 65 * GB)
+    for words, rule in (
+        (("--storage-threshold", "0"), "(every old broker): 1, 2."),
+        (("--storage-threshold-gb", "84.5"), "(less than 84.5 GiB free): 1, 2."),
+        (("--storage-threshold-gb", "0.5"), "(less than 0.5 GiB free): none."),
+        (("--any-broker",), "(every chosen broker): 1, 2, 3."),
+    ):
+        edited(here, '"storage_free": 95000000000}', '"storage_free": 95000000000, "new": true}')
+        assert rule in call("rebalance", *words).stdout
 
 
 SHARED: dict[str, Any] = {

@@ -142,13 +142,16 @@ def test_b2_placement_by_storage_without_meta_is_refused() -> None:
     assert list(refused(cluster("ab", (1,)), request)) == ["placement.storage-without-meta"]
 
 
-def test_x13_an_unknown_size_is_refused_or_told_where_sizes_are_left_out() -> None:
-    seen = Cluster.of([Broker(1, "a", 0), Broker(2, "b", 0)], [Partition("t", 0, (1,), None)])
-    for placement in By:
-        assert list(refused(seen, Rebuild(on(2), placement=placement))) == ["placement.size-missing"]
-    plan = rebuild(seen, Rebuild(on(2), use_meta=False))
-    assert isinstance(plan, Plan)
-    assert [told.id for told in plan.notices if told.refuses] == ["placement.capacity-unknown"]
+@pytest.mark.parametrize("use_meta", [True, False])
+def test_x13_an_unknown_size_is_refused_by_storage_and_told_by_count(use_meta: bool) -> None:
+    unknown, known = Partition("t", 0, (1,), None), Partition("t", 1, (2,), 5)
+    seen = Cluster.of([Broker(1, "a", 0), Broker(2, "b", 0)], [unknown])
+    assert list(refused(seen, Rebuild(on(2), placement=STORAGE))) == ["placement.size-missing"]
+    for partitions, refuses in (([unknown], False), ([unknown, known], True)):
+        plan = rebuild(replace(seen, partitions=tuple(partitions)), Rebuild(on(2), use_meta=use_meta))
+        assert isinstance(plan, Plan)
+        told = {one.id: one.refuses for one in plan.notices}
+        assert told["placement.capacity-unknown"] is refuses
 
 
 # Which replicas move

@@ -59,15 +59,17 @@ class Znodes:
 
 
 def test_b15_brokers_racks_sets_and_metrics_make_the_cluster() -> None:
-    assert cluster(Znodes(ZNODES), "/k", "/m", 60, NOW_MS) == Cluster.of(
+    found = Cluster.of(
         [Broker(1, "a", 70, host="h1"), Broker(2, "", 80, new=True, host="h2")],
         [Partition("t", 0, (1, 9), 7), Partition("t", 1, (1,), 8)],
     )
+    for sized in (True, False):
+        assert cluster(Znodes(ZNODES), "/k", "/m", 60, NOW_MS, sized=sized) == (found, ())
 
 
 def test_b15_old_metrics_are_refused() -> None:
-    assert isinstance(cluster(Znodes(ZNODES), "/k", "/m", 1, NOW_MS), Cluster)
-    assert isinstance(cluster(Znodes(ZNODES), "/k", "/m", 1, NOW_MS + 1), Refused)
+    assert isinstance(cluster(Znodes(ZNODES), "/k", "/m", 1, NOW_MS, sized=True), tuple)
+    assert isinstance(cluster(Znodes(ZNODES), "/k", "/m", 1, NOW_MS + 1, sized=True), Refused)
 
 
 MOVING = "/k/admin/reassign_partitions"
@@ -92,7 +94,7 @@ MOVED = {"version": 1, "partitions": [{"topic": "t", "partition": 0, "replicas":
     ],
 )
 def test_a_running_reassignment_is_refused(path: str, value: Any, told: str) -> None:
-    found = cluster(Znodes({**ZNODES, path: (value, 0)}), "/k", "/m", 60, NOW_MS)
+    found = cluster(Znodes({**ZNODES, path: (value, 0)}), "/k", "/m", 60, NOW_MS, sized=True)
     assert isinstance(found, Refused)
     assert [one.id for one in found.reasons] == ["placement.reassigning"]
     assert told in found.reasons[0].text
@@ -105,20 +107,22 @@ def test_a_topic_that_is_being_deleted_is_left_out() -> None:
         "/k/admin/delete_topics/u": (None, 0),
     }
     znodes = Znodes(deleted, {"/k/brokers/topics": ["w"]})
-    assert cluster(znodes, "/k", "/m", 60, NOW_MS) == cluster(Znodes(ZNODES), "/k", "/m", 60, NOW_MS)
+    assert cluster(znodes, "/k", "/m", 60, NOW_MS, sized=True) == cluster(
+        Znodes(ZNODES), "/k", "/m", 60, NOW_MS, sized=True
+    )
 
 
 @pytest.mark.parametrize("kind", ["ids", "topics"])
 def test_a_prefix_without_kafka_is_told(kind: str) -> None:
     left = {path: value for path, value in ZNODES.items() if f"/{kind}/" not in path}
     with pytest.raises(UsageError, match="see --zk-prefix"):
-        cluster(Znodes(left), "/k", "/m", 60, NOW_MS)
+        cluster(Znodes(left), "/k", "/m", 60, NOW_MS, sized=True)
 
 
 def test_a_znode_that_is_missing_is_named() -> None:
     left = {path: value for path, value in ZNODES.items() if path != "/m/brokermetrics"}
     with pytest.raises(UsageError, match="no znode /m/brokermetrics"):
-        cluster(Znodes(left), "/k", "/m", 60, NOW_MS)
+        cluster(Znodes(left), "/k", "/m", 60, NOW_MS, sized=True)
 
 
 @pytest.mark.parametrize(
@@ -133,9 +137,9 @@ def test_a_znode_that_is_missing_is_named() -> None:
 )
 def test_bad_input_in_kafkas_znodes_is_told(path: str, value: Any, told: str) -> None:
     with pytest.raises(UsageError, match=told):
-        cluster(Znodes({**ZNODES, path: (value, 0)}), "/k", "/m", 60, NOW_MS)
+        cluster(Znodes({**ZNODES, path: (value, 0)}), "/k", "/m", 60, NOW_MS, sized=True)
 
 
 def test_an_address_that_is_none_is_named() -> None:
     with pytest.raises(UsageError, match="'zk1:x' in 'zk1:x' is not a server"):
-        read("zk1:x", "", "topicmappr", 60, NOW_MS)
+        read("zk1:x", "", "topicmappr", 60, NOW_MS, sized=True)
