@@ -366,7 +366,7 @@ def _from_brokers(path: Path) -> Cluster:
     from zkmigrate.kafka.facts import placed
     from zkmigrate.site.wiring import Site
 
-    inventory = load(path, Inventory, ("ssh", "kafka"))
+    inventory = load(path, Inventory, ("kafka",))
     site = (click.get_current_context().obj or Site)(inventory, "placement")
     with closing(site):
         return _not_refused(placed.read(inventory, site.look, flags.hint, time.sleep))

@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -617,7 +618,8 @@ def test_the_cluster_of_an_inventory_is_read_from_its_brokers(
         seen.append((inventory.name, run))
         return opened
 
-    def read(inventory: Inventory, look: object, tell: Any) -> Cluster | Refused:
+    def read(inventory: Inventory, look: object, tell: Any, pause: Any) -> Cluster | Refused:
+        assert pause is time.sleep, "a broker that died is waited for"
         assert (inventory.name, look, opened.closed) == ("live", opened.look, 0)
         tell("3 of 4 brokers")
         if answer == "silent":
@@ -638,10 +640,10 @@ def test_the_cluster_of_an_inventory_is_read_from_its_brokers(
 
 
 def test_an_inventory_without_what_is_needed_is_told_before_anybody_is_asked(here: Path) -> None:
-    (here / "migration.yml").write_text(INVENTORY.replace("ssh:", "#"))
+    (here / "migration.yml").write_text(INVENTORY.replace("kafka:", "kafkas:"))
     done = CliRunner().invoke(cli, ["placement", "rebalance", "-i", "migration.yml"], obj=None)
     assert done.exit_code == 2
-    assert "ssh" in done.stderr
+    assert "kafka: missing" in done.stderr
 
 
 @pytest.mark.parametrize("answer", ["old", "known"])

@@ -181,6 +181,11 @@ def _measure(
     asked = {id_: held for id_, held in dirs.items() if id_ not in unseen and live.needs_host(held)}
     unseen |= {id_: "its free bytes: the inventory has no such broker" for id_ in asked if id_ not in names}
     at = {names[id_]: id_ for id_ in asked if id_ in names}
+    if not inventory.has("ssh"):
+        unseen |= dict.fromkeys(
+            at.values(), "only its host tells its free bytes, and the inventory has no section ssh"
+        )
+        return
     if at:
         tell(f"{len(at)} hosts are asked for their volumes: df")
     for host, reading in look.each(at, lambda host: look.volumes(host, sorted(asked[at[host]]))).items():

@@ -32,10 +32,13 @@ OLD, NEW = 2, 4
 """Versions of DescribeLogDirs that a 2.8 and a 3.9 broker offers."""
 
 
-def inventory(*brokers: int) -> Inventory:
+SSH = {"ssh": {"user": "op", "key": "key", "known_hosts": "known"}}
+
+
+def inventory(*brokers: int, also: Mapping[str, object] = SSH) -> Inventory:
     told = [{"name": f"b{id}", "address": f"10.0.0.{id}", "id": id} for id in brokers or (1, 2)]
     return Inventory.model_validate(
-        {"version": 1, "name": "x", "kafka": {"cluster_id": ID, "brokers": told}}, strict=False
+        {"version": 1, "name": "x", "kafka": {"cluster_id": ID, "brokers": told}, **also}, strict=False
     )
 
 
@@ -137,6 +140,16 @@ def test_hosts_tell_the_free_bytes_that_brokers_of_2_8_do_not() -> None:
     site = old()
     assert made(site) == EXPECTED
     assert site.asked == {"b1": ["/a"], "b2": ["/a", "/b"]}
+
+
+def test_without_ssh_only_brokers_that_tell_their_free_bytes_can_be_planned() -> None:
+    alone = inventory(also={})
+    assert read(alone, new(), lambda line: None) == EXPECTED
+    site = old()
+    found = read(alone, site, lambda line: None)
+    assert isinstance(found, Refused)
+    assert "only its host tells its free bytes, and the inventory has no section ssh" in str(found.reasons)
+    assert site.asked == {}
 
 
 def test_directories_of_one_total_are_asked_for_their_volume() -> None:
