@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
@@ -28,7 +29,7 @@ from zkmigrate.model.change import (
 from zkmigrate.model.fact import Seen
 from zkmigrate.model.finding import Held, Severity
 from zkmigrate.model.look import TopicSetting
-from zkmigrate.model.step import Context, Way
+from zkmigrate.model.step import Context, Waiting, Way
 from zkmigrate.reassign.hours import Hours, closed
 from zkmigrate.reassign.throttle import FOLLOWER_RATE, LEADER_RATE
 from zkmigrate.removal.exclude_step import ExcludeFacts, ExcludeStep
@@ -897,6 +898,26 @@ def test_x15_the_plan_tells_bytes_time_exclusion_and_how_it_ends(tmp_path: Path)
     assert forecast is not None
     assert sorted(forecast.targets or ()) == sorted(f"{t}-{n}" for t, n in on(made.cluster, GONE))
     assert made.cluster.made == []
+
+
+def test_x3_the_plan_says_why_there_is_none(tmp_path: Path) -> None:
+    made = desk(tmp_path, brokers=(2, 3, 4, 5))
+    told = "\n".join(foreseen(Context("plan", made.inventory), made.look()))
+    assert "  no plan: placement." in told
+
+
+def test_x15_t9_the_plan_tells_of_a_throttle_that_can_never_end(tmp_path: Path) -> None:
+    made = desk(tmp_path)
+    name = on(made.cluster, GONE)[0]
+    made.cluster.grows[name] = 40_000_000
+    c = Context("plan", made.inventory)
+    first = made.playbook.measured(c, made.look())
+    assert isinstance(first, Waiting)
+    made.clock.pause(first.poll_s)
+    told = made.playbook.measured(replace(c, kept=first.keep), made.look())
+    assert isinstance(told, tuple)
+    assert told[0].startswith("  warning: reassign.endless: broker ")
+    assert "1 MB/s can never finish, because clients produce" in told[0]
 
 
 def test_the_page_for_hands_takes_a_cordon_off_again() -> None:

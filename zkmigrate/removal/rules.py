@@ -98,11 +98,14 @@ def _stoppable(c: Context, f: Survey) -> Finding:
     )
 
 
+def _why(plan: Refused) -> str:
+    return few(f"{reason.id}: {reason.text}" for reason in plan.reasons)
+
+
 def _placed(f: Survey) -> Finding:
     plan = f.plan
     if isinstance(plan, Refused):
-        told = [f"{reason.id}: {reason.text}" for reason in plan.reasons]
-        seen = few(told)
+        seen = _why(plan)
     else:
         seen = f"{counted(len(plan.moves), 'partition')}, {gib(plan.bytes)}"
     return claim(
@@ -141,7 +144,7 @@ def _remarks(c: Context, f: Survey) -> tuple[Finding, ...]:
 def words(c: Context, f: Survey) -> str:
     """What the plan does, in one line."""
     if not isinstance(f.plan, Plan):
-        return "no plan"
+        return f"no plan: {_why(f.plan)}"
     rate = section(c.inventory).throttle_bytes_s
     told = statistics(f.plan.cluster, f.plan.moves, f.staying)
     return (
