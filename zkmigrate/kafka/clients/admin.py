@@ -379,8 +379,8 @@ def _partitions(topics: Sequence[Mapping[str, Any]]) -> list[PartitionState] | U
 def _min_isr(admin: Any, topics: Sequence[str], brokers: Sequence[int]) -> dict[str, int]:
     """Effective min.insync.replicas of each topic: its own setting, else the brokers' largest.
 
-    Brokers may differ and the leader's value counts, so the largest is safe. A broker that cannot answer is
-    skipped.
+    Brokers may differ and the leader's value counts, so the largest is safe. A broker that cannot answer, or
+    may not, is skipped.
     """
 
     def default(id: int) -> list[int]:
@@ -395,10 +395,14 @@ def _min_isr(admin: Any, topics: Sequence[str], brokers: Sequence[int]) -> dict[
 
 
 def _settings(admin: Any, kind: ConfigResourceType, names: Sequence[str]) -> dict[str, tuple[int, bool]]:
-    """min.insync.replicas of each topic or broker, and whether it is a topic's own setting."""
+    """min.insync.replicas of each topic or broker, and whether it is a topic's own setting. KafkaError where
+    one is not told; the library drops the broker's reason."""
     asked = [ConfigResource(kind, name, [MIN_ISR]) for name in names]
     found = admin.describe_configs(asked, config_filter="all") if asked else {}
     settings = found.get(kind.name.lower(), {})
+    if untold := [name for name in names if MIN_ISR not in settings.get(name, {})]:
+        why = "it was deleted just now, or the account may not describe its configs"
+        raise KafkaError(f"{MIN_ISR} of {kind.name.lower()} {untold[0]} was not told: {why}")
     return {
         name: (int(settings[name][MIN_ISR]["value"]), settings[name][MIN_ISR]["config_source"] == _OWN)
         for name in names

@@ -117,6 +117,17 @@ def test_min_isr_leaves_out_a_broker_that_hangs_but_not_a_topic(cluster: FakeClu
     assert cause(view()) == "failed"
 
 
+def test_min_isr_that_acls_hide_is_said_so_of_a_topic_and_left_out_of_a_broker(cluster: FakeCluster) -> None:
+    cluster.configs["broker"]["2"] = {}
+    assert seen(view()).min_isr == {"a": 1, "b": 1}
+    cluster.configs["topic"]["a"] = {}
+    hidden = view()
+    assert cause(hidden) == "failed"
+    assert "min.insync.replicas of topic a was not told: it was deleted just now, or the account" in str(
+        hidden
+    )
+
+
 def test_reassignments_come_from_the_brokers_that_can_list_them(cluster: FakeCluster) -> None:
     cluster.moving = [TopicPartition("b", 0), TopicPartition("a", 1)]
     assert seen(view()).reassigning == (("a", 1), ("b", 0))
