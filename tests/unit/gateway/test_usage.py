@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from zkmigrate.gateway.rules.seen import LONGEST, MOST_NAMES, Seen
+from zkmigrate.gateway.rules.seen import LONGEST, MOST_NAMES, Seen, count
 from zkmigrate.gateway.usage import usage
 from zkmigrate.model.finding import Finding, Held
 
@@ -121,11 +121,11 @@ def test_who_sends_many_names_displaces_its_own_and_the_one_unused_longest() -> 
 def test_a_name_that_was_displaced_does_not_come_back_beyond_the_bound() -> None:
     seen = Seen()
     seen.clients.add("old", "a")
-    [(table, name)] = seen.again("old", {})
-    table.again(name)
+    notes = seen.again("old", {})
+    count(notes)
     for n in range(MOST_NAMES):
         seen.clients.add(f"c{n}", "a")
-    table.again(name)
+    count(notes)
     assert (len(seen.clients), seen.clients["(more)"]) == (MOST_NAMES + 1, 3)
 
 

@@ -27,6 +27,7 @@ Schemas = Callable[[str], Mapping[str, Any]]
 """Kafka's definition of a message by its name, such as ``MetadataResponse``."""
 
 _HEADER, _CORRELATION, _RANGE = struct.Struct(">hhi"), struct.Struct(">i"), struct.Struct(">hhh")
+_COUNT, _LENGTH = struct.Struct(">I"), struct.Struct(">H")
 LEAST = _HEADER.size + 2
 """The fewest bytes of a request: its header without a client id."""
 _FETCH_EPOCHS, _FETCH_TOPICS, _FETCH_PARTITION, _FETCH_EPOCH, _NO_EPOCH = 9, 25, 28, 4, b"\xff" * 4
@@ -191,9 +192,13 @@ def without_epochs(head: Head, frame: bytes) -> bool:
     at, end = head.body + _FETCH_TOPICS + 4, len(frame)
     if not at <= end <= LONG:
         return False
-    for _ in range(int.from_bytes(frame[at - 4 : at], "big")):
-        at += 6 + int.from_bytes(frame[at : at + 2], "big")
-        count = int.from_bytes(frame[at - 4 : at], "big")
+    for _ in range(_COUNT.unpack_from(frame, at - 4)[0]):
+        if at + 2 > end:
+            return False
+        at += 6 + _LENGTH.unpack_from(frame, at)[0]
+        if at > end:
+            return False
+        count = _COUNT.unpack_from(frame, at - 4)[0]
         first, at = at + _FETCH_EPOCH, at + count * _FETCH_PARTITION
         if at > end or (count == 1 and frame[first : first + 4] != _NO_EPOCH):
             return False

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_right
-from collections import Counter
-from collections.abc import Mapping
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -31,11 +31,11 @@ Body = dict[str, dict[str, int]]
 """The tables of an application, each with numbers by name."""
 
 
-class Names(Counter[str]):
+class Names(defaultdict[str, int]):
     """Numbers by names that clients chose: at most ``MOST_NAMES``, and ``ALL`` and ``MORE``."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__(int)
         self._groups, self._of = Groups[str](), dict[str, str]()
 
     def add(self, name: str, by: str) -> None:
@@ -57,9 +57,16 @@ class Names(Counter[str]):
             self._of[name] = by
         self[name] += 1
 
-    def again(self, name: str) -> None:
-        """Count a name once more, as ``MORE`` if it was displaced."""
-        self[name if name in self else MORE] += 1
+
+def count(notes: Iterable[tuple[Names, str]]) -> None:
+    """Count names once more, each in its table, as ``MORE`` if it was displaced."""
+    for table, name in notes:
+        table[name if name in table else MORE] += 1
+
+
+def _numbers() -> defaultdict[str, int]:
+    """Return an empty table. Counting in it takes a quarter of the time that a ``Counter`` needs."""
+    return defaultdict(int)
 
 
 @dataclass
@@ -78,8 +85,8 @@ class Seen:
     topics: Names = field(default_factory=Names)
     acks: Names = field(default_factory=Names)
     refused: Names = field(default_factory=Names)
-    answered: Counter[str] = field(default_factory=Counter)
-    in_flight: Counter[str] = field(default_factory=Counter)
+    answered: defaultdict[str, int] = field(default_factory=_numbers)
+    in_flight: defaultdict[str, int] = field(default_factory=_numbers)
     lost: Counter[str] = field(default_factory=Counter)
     parked: dict[object, tuple[str, float]] = field(default_factory=dict)
     longest_wait_ms: Counter[str] = field(default_factory=Counter)
@@ -92,7 +99,10 @@ class Seen:
             parked[kind] += 1
             waits[kind] = max(waits[kind], _ms(since, now))
         tables = {**vars(self), "parked": parked, "longest_wait_ms": waits}
-        return {name: dict(sorted((+table).items())) for name, table in tables.items()}
+        return {
+            table: {name: number for name, number in sorted(numbers.items()) if number > 0}
+            for table, numbers in tables.items()
+        }
 
     def goes_on(self, connection: object, now: float) -> None:
         """Record that the request of a connection no longer waits, and how long it did."""

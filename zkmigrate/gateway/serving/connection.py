@@ -16,7 +16,7 @@ from zkmigrate.gateway.rules.plan import Port
 from zkmigrate.gateway.serving.buffer import LITTLE, VIEW
 from zkmigrate.gateway.serving.gateway import FREE, Gateway
 from zkmigrate.gateway.serving.learns import FIRST
-from zkmigrate.gateway.serving.link import PREFIX, Link
+from zkmigrate.gateway.serving.link import PREFIX, SIZE, Link
 from zkmigrate.gateway.serving.requests import Requests
 from zkmigrate.gateway.serving.sending import Ended
 from zkmigrate.gateway.serving.times import Times, limit
@@ -97,30 +97,21 @@ class Connection(Requests, asyncio.BufferedProtocol):
     def _like(self, data: bytes, at: int) -> int:
         """Send the whole requests from ``at`` on that are like earlier ones, all in one write. Return where
         they end."""
-        begun, end = at, len(data)
-        if self._left or self._request is not None or self._over:
+        begun, end, link = at, len(data), self._link
+        if link is None or self._left or self._request is not None or self._over or self._busy:
             return at
-        while at < end and not self._busy:
-            like = self._alike.get(data[at + PREFIX : at + 2 * PREFIX])
-            after = at + PREFIX + int.from_bytes(data[at : at + PREFIX], "big")
-            if like is None or after > end or after - at > PREFIX + self.most:
+        while at + PREFIX <= end and len(self.waiting) < self._most_waiting:
+            after = at + PREFIX + SIZE.unpack_from(data, at)[0]
+            if after > end or after - at > PREFIX + self.most:
                 break
-            frame = data if after - at == end else data[at:after]
-            if not self.is_like(like, frame) or not self._may():
+            if not self.again(data if after - at == end else data[at:after]):
                 break
-            self.sent_like(like, frame)
             at = after
-        if at > begun and self._link is not None:
-            self._times.over("frame")
-            self._link.transport.write(data if at - begun == end else data[begun:at])
+        if at > begun:
+            if self._times.by:
+                self._times.over("frame")
+            link.transport.write(data if at - begun == end else data[begun:at])
         return at
-
-    def _may(self) -> bool:
-        """Return True if the next request is served in this turn. Else it is served in a later one."""
-        if self.gateway.turns.may(self.share):
-            return True
-        self._queue()
-        return False
 
     def eof_received(self) -> bool:
         self._ending = True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import struct
 from collections import deque
 from collections.abc import Generator
 from dataclasses import dataclass
@@ -33,6 +34,7 @@ WHOLE = 64 << 20
 """The largest message that is read whole, in bytes."""
 PREFIX = 4
 """The bytes before each message that hold its length."""
+SIZE = struct.Struct(">I")
 _NO_ERROR = b"\0\0"
 _READ = frozenset({SYNC_GROUP, HEARTBEAT, SASL_HANDSHAKE, SASL_AUTHENTICATE})
 """The requests whose answers are read whole, though they are passed on as they are."""
@@ -184,28 +186,32 @@ class Link(asyncio.BufferedProtocol):
     def _whole(self, data: bytes) -> int:
         """Pass on the whole answers at the beginning of the bytes, if they need no change, all in one write.
         Return how many bytes were used."""
-        client, at, end = self._client, 0, len(data)
+        client, at, end, count = self._client, 0, len(data), 0
         if self._left or self._walked or client.full or self._greeted is not None:
             return at
-        found: list[tuple[Waiting, bytes]] = []
+        produced: list[tuple[Waiting, bytes]] = []
         for one in client.waiting:
             if one.rewritten or one.ready is not None or one.head.key in _READ:
                 break
-            if found and not client.gateway.turns.may(client.share):
+            if count and not client.gateway.turns.may(client.share):
                 break
-            after = at + PREFIX + int.from_bytes(data[at : at + PREFIX], "big")
-            if not at + 2 * PREFIX <= after <= end or data[at + PREFIX : at + 2 * PREFIX] != one.correlation:
+            begun = at + PREFIX
+            if data[begun : begun + PREFIX] != one.correlation:
                 break
-            found.append((one, data[at + PREFIX : after] if one.head.key == PRODUCE else b""))
+            after = begun + SIZE.unpack_from(data, at)[0]
+            if not begun + PREFIX <= after <= end:
+                break
+            if one.head.key == PRODUCE:
+                produced.append((one, data[begun:after]))
+            count += 1
             at = after
             if at == end:
                 break
-        if found:
+        if count:
             client.tell(data if at == end else data[:at])
-            for one, answer in found:
-                if answer:
-                    client.learns.told(one, answer)
-            client.answered(len(found))
+            for one, answer in produced:
+                client.learns.told(one, answer)
+            client.answered(count)
         return at
 
     async def greet(self, frame: Bytes) -> None:

@@ -17,7 +17,6 @@ from weakref import proxy
 
 from zkmigrate.gateway.rules.apis import (
     API_VERSIONS,
-    FETCH,
     PRODUCE,
     SASL_AUTHENTICATE,
     SASL_HANDSHAKE,
@@ -29,11 +28,12 @@ from zkmigrate.gateway.rules.layout import FrameError
 from zkmigrate.gateway.rules.messages import Bytes, Head, Messages, without_epochs
 from zkmigrate.gateway.rules.outcomes import Headers
 from zkmigrate.gateway.rules.plan import Port
-from zkmigrate.gateway.rules.seen import LONGEST, Names, Seen, fit
+from zkmigrate.gateway.rules.seen import LONGEST, Names, Seen, count, fit
 from zkmigrate.gateway.serving.gateway import Gateway
 from zkmigrate.gateway.serving.learns import Learns
 from zkmigrate.gateway.serving.link import PREFIX, Link, Waiting
 from zkmigrate.gateway.serving.times import Times
+from zkmigrate.gateway.serving.turns import COST
 
 MOST_WAITING, FIRST_WAITING = 1000, 32
 """The most unanswered requests of one connection, and of one whose broker has answered nothing but logins."""
@@ -128,6 +128,10 @@ class Sending(ABC):
         """Pause or resume reading from the client and from the broker."""
 
     @abstractmethod
+    def _queue(self, size: int = 0) -> None:
+        """Wait for the next turn of the event loop. size: the bytes that were read at last."""
+
+    @abstractmethod
     def stop(self, error: FrameError) -> None:
         """Log and count an error, and close the connection at once."""
 
@@ -174,29 +178,40 @@ class Sending(ABC):
             fields.get("Acks") != 0,
         )
 
-    def is_like(self, like: Alike, frame: bytes) -> bool:
-        """Return True if a whole request is like an earlier one, so that it need not be read."""
-        return (
-            self._link is like.link
-            and frame.startswith(like.tail, 12)
-            and self.gateway.app(like.app) is like.now
-            and (like.head.key != FETCH or without_epochs(like.head, frame))
-        )
-
-    def sent_like(self, like: Alike, frame: bytes) -> None:
-        """Count a request that is like an earlier one as sent. The caller writes it to the link."""
-        for table, name in like.notes:
-            table.again(name)
+    def again(self, frame: bytes) -> bool:
+        """Count a whole request as sent if it is like an earlier one, so that it need not be read, and if it
+        is served in this turn. Else return False. The caller writes it to the link."""
+        like = self._alike.get(frame[PREFIX : 2 * PREFIX])
+        if (
+            like is None
+            or self._link is not like.link
+            or not frame.startswith(like.tail, 12)
+            or self.gateway.app(like.app) is not like.now
+        ):
+            return False
+        head, seen, kind = like.head, like.seen, like.kind
+        produces = head.key == PRODUCE
+        if not (produces or without_epochs(head, frame)) or not self._may():
+            return False
+        count(like.notes)
         if not like.answered:
-            like.seen.answered[like.kind] += 1
-            return
-        head, wrote = like.head, None
-        if head.key == PRODUCE:
+            seen.answered[kind] += 1
+            return True
+        wrote = None
+        if produces:
             wrote = self.learns.kept(head, frame, len(frame), self.waiting)
-        else:
+        elif len(frame) >= COST:
             self.gateway.turns.spend(self.share, len(frame))
-        like.seen.in_flight[like.kind] += 1
-        self.waiting.append(Waiting(head, frame[8:12], like.app, like.seen, like.kind, False, None, 0, wrote))
+        seen.in_flight[kind] += 1
+        self.waiting.append(Waiting(head, frame[8:12], like.app, seen, kind, False, None, 0, wrote))
+        return True
+
+    def _may(self) -> bool:
+        """Return True if the next request is served in this turn. Else it is served in a later one."""
+        if self.gateway.turns.may(self.share):
+            return True
+        self._queue()
+        return False
 
     def _still_there(self) -> bool:
         """Return True if the client has not closed its side. A request that it gave up must not be sent."""
@@ -292,27 +307,28 @@ class Sending(ABC):
     def answered(self, count: int = 1) -> None:
         """Count the oldest requests as answered, once the system has taken all bytes of their answers."""
         self._pending += count
+        waiting = self.waiting
         while self._pending and not self.full:
             self._pending -= 1
-            self._count()
+            one = waiting.popleft()
+            if one.ready is None:
+                one.seen.in_flight[one.kind] -= 1
+                one.seen.answered[one.kind] += 1
+                if not self.known and one.head.key not in LOGIN:
+                    self._served_first()
+            if not waiting:
+                self._none_waits()
+            else:
+                if len(waiting) == self._most_waiting - 1:
+                    asyncio.get_running_loop().call_soon(self.go_on)
+                if waiting[0].ready is not None:
+                    self._tell_own()
 
-    def _count(self) -> None:
-        one = self.waiting.popleft()
-        if one.ready is None:
-            one.seen.in_flight[one.kind] -= 1
-            one.seen.answered[one.kind] += 1
-            if not self.known and one.head.key not in LOGIN:
-                self._served_first()
-        if not self.waiting:
-            if self._finishing:
-                asyncio.get_running_loop().call_soon(self.close)
-            if self._idle is not None and not self._idle.done():
-                self._idle.set_result(None)
-            return
-        if len(self.waiting) == self._most_waiting - 1:
-            asyncio.get_running_loop().call_soon(self.go_on)
-        if self.waiting[0].ready is not None:
-            self._tell_own()
+    def _none_waits(self) -> None:
+        if self._finishing:
+            asyncio.get_running_loop().call_soon(self.close)
+        if self._idle is not None and not self._idle.done():
+            self._idle.set_result(None)
 
     def _served_first(self) -> None:
         """Give the connection all room, because its broker has answered more than a login."""

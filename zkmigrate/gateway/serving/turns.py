@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 TURN = 16
 """The most requests that are served in one turn of the event loop."""
+_HALF = TURN // 2
 COST = 128
 """The bytes of a message, read field by field, that cost as much as one request."""
 PASSED = 1 << 16
@@ -42,10 +43,12 @@ class Turns:
 
     def may(self, address: str) -> bool:
         """Return True if a request of this address is served at once. Else call :meth:`later`."""
-        if self.spent < TURN:
-            self._spend(1)
-            return True
-        return self._first(address, 1)
+        if self.spent >= TURN:
+            return self._first(address, 1)
+        self.spent += 1  # as _spend does, without the call
+        if self.spent >= _HALF and not self._running:
+            self._run()
+        return True
 
     def _first(self, address: str, cost: int) -> bool:
         """Charge an address in a turn that is used up. Return True if it goes first all the same."""
@@ -81,7 +84,7 @@ class Turns:
         """Add a cost to this turn, and schedule its end once half of it is used. Earlier, scheduling would
         cost more than it saves."""
         self.spent += cost
-        if self.spent >= TURN // 2 and not self._running:
+        if self.spent >= _HALF and not self._running:
             self._run()
 
     def _paid(self, address: str, cost: float) -> float:
@@ -119,5 +122,5 @@ class Turns:
                 call()
         finally:  # an error in one connection must not keep the others waiting
             self._running = False
-            if self._later or self.spent >= TURN // 2:
+            if self._later or self.spent >= _HALF:
                 self._run()
