@@ -105,8 +105,7 @@ class KafkaDependent:
         return inventory.kafka.service
 
     def names_dest(self, inventory: Inventory, content: bytes) -> bool:
-        hosts = kafka.hosts_in(kafka.current_connect(content))
-        return any(h.address in hosts for h in inventory.dest.hosts)
+        return kafka.names_any(kafka.current_connect(content), inventory.dest.hosts)
 
     def with_dest(self, inventory: Inventory, content: bytes) -> bytes:
         return kafka.with_connect(content, kafka.connect_to_dest(inventory))

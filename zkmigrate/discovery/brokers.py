@@ -9,14 +9,16 @@ from dataclasses import dataclass, replace
 from zkmigrate.discovery.draft import Found, HostLine, KafkaDraft, agreed
 from zkmigrate.discovery.ensembles import Names
 from zkmigrate.discovery.host_survey import HostSurvey
-from zkmigrate.discovery.hosts import HostReader, config_of
+from zkmigrate.discovery.hosts import HostReader, absolute, config_of
+from zkmigrate.hosts.facts.host_names import same_host, unresolved
 from zkmigrate.hosts.facts.properties import parsed
 from zkmigrate.hosts.facts.servers import KAFKA
-from zkmigrate.hosts.transport.own_addresses import resolve
+from zkmigrate.hosts.transport.own_addresses import resolve, resolved
+from zkmigrate.inventory.checks import spelled
 from zkmigrate.kafka.facts.broker import LogDirectory, log_directories, owner_of
 from zkmigrate.kafka.rules.identity import configured_id, effective_id
 from zkmigrate.kafka.rules.listeners import Listener, for_clients
-from zkmigrate.model.fact import Reading, Seen, Unknown
+from zkmigrate.model.fact import Reading, Seen
 from zkmigrate.model.look import KafkaView
 from zkmigrate.zookeeper.data.four_letter_words import Connection, Dump
 from zkmigrate.zookeeper.data.session import unsigned
@@ -107,14 +109,16 @@ def candidates(
     for id, (host, port, _) in sorted(view.value.brokers.items()) if isinstance(view, Seen) else ():
         before = found.get(id)
         source = before.address if before else ""
-        addresses = () if host in resolve(host) else resolve(host)
-        also = tuple(dict.fromkeys(a for a in (*addresses, source) if a and a != host))
+        addresses = resolve(host)
         where = "/brokers/ids and metadata" if before else "metadata of the brokers alone"
+        if not addresses and source:  # this machine does not know the name by which it registers
+            where += f"; {unresolved(host, resolved(host), 'this machine')}"
+            host = source
+        also = tuple(dict.fromkeys(a for a in (*addresses, source) if a and spelled(a) != spelled(host)))
         found[id] = Candidate(host, id, port, also, where=where)
     out = [c for c in found.values() if c.address]
     for named in given:
-        places = set(resolve(named.address)) | {named.address}
-        same = next((c for c in out if places & {c.address, *c.also, *resolve(c.address)}), None)
+        same = next((c for c in out if same_host(named.address, (c.address, *c.also), resolved)), None)
         if same is None:
             out.append(named)
         else:
@@ -145,7 +149,7 @@ def survey(reader: HostReader, address: str) -> BrokerHost:
         return BrokerHost(runs, Found(path.value, where), {}, Found(None, where))
     properties = read.value
     path = path if path.value is not None else Found(CONFIG, "there")
-    return BrokerHost(runs, path, properties, *_identity(reader, address, properties))
+    return BrokerHost(runs, path, properties, *_identity(reader, address, runs, properties))
 
 
 def _properties(reader: HostReader, address: str, path: str) -> Reading[Mapping[str, str]]:
@@ -161,14 +165,14 @@ def _config_of(reader: HostReader, address: str, survey: Reading[HostSurvey]) ->
 
 
 def _identity(
-    reader: HostReader, address: str, properties: Mapping[str, str]
+    reader: HostReader, address: str, runs: Reading[HostSurvey], properties: Mapping[str, str]
 ) -> tuple[Found[str], tuple[Reading[LogDirectory], ...]]:
     """Return the cluster id, and what each log directory says of its owner."""
     found: dict[str, Reading[LogDirectory]] = {}
     for directory in log_directories(properties):
         path = f"{directory}/{_META}"
-        absolute = path.startswith("/")
-        meta = _properties(reader, address, path) if absolute else Unknown("failed", "a relative path")
+        place = absolute(reader, address, runs, KAFKA, directory)
+        meta = _properties(reader, address, f"{place.value}/{_META}") if isinstance(place, Seen) else place
         found[path] = owner_of(meta)
     ids = {p: Found(one.value.cluster_id, p) for p, one in found.items() if isinstance(one, Seen)}
     why = "; ".join(f"{path}: {one}" for path, one in found.items())
@@ -197,8 +201,8 @@ def draft(
         listener = host.listener
         if host.properties and listener is None:
             wrong += "; BUT none of its listeners is without SASL and TLS"
-        elif listener is not None and not _is_at(listener.host, (one.address, *one.also)):
-            wrong += f"; BUT its listener {listener.name} is bound to {listener.host}"
+        elif listener is not None and (doubt := _elsewhere(listener.host, (one.address, *one.also))):
+            wrong += f"; BUT its listener {listener.name} is bound to {listener.host}{doubt}"
         port = one.port or (listener.port if listener is not None else None)
         port = port if port != PORT else None
         name = names.name_for(host.survey, "broker", number, one.name)
@@ -221,12 +225,14 @@ def draft(
     )
 
 
-def _is_at(bound: str, addresses: Iterable[str]) -> bool:
-    """Whether a listener that is bound to this host name or address is reached at one of these addresses."""
-    if bound in ("", *ANY_ADDRESS):
-        return True
-    own = set(resolve(bound)) | {bound}
-    return any(own & {address, *resolve(address)} for address in addresses)
+def _elsewhere(bound: str, addresses: Iterable[str]) -> str:
+    """Why a listener that is bound to this name or address may not be reached at these addresses; empty where
+    it is."""
+    if bound in ("", *ANY_ADDRESS) or (same := same_host(bound, addresses, resolved)):
+        return ""
+    if same is None:
+        return f", and {unresolved(bound, resolved(bound), 'this machine')}"
+    return ", another address"
 
 
 def _unit(host: BrokerHost) -> Found[str]:

@@ -10,19 +10,28 @@ from typing import TypeVar
 
 from zkmigrate.discovery.draft import Ensemble, Found, HostLine, agreed
 from zkmigrate.discovery.host_survey import HostSurvey, Unit
-from zkmigrate.discovery.hosts import HostReader, config_of
+from zkmigrate.discovery.hosts import HostReader, absolute, config_of
+from zkmigrate.hosts.facts.host_names import is_address, same_host
 from zkmigrate.hosts.facts.servers import ZOOKEEPER
-from zkmigrate.hosts.transport.own_addresses import resolve
+from zkmigrate.hosts.transport.own_addresses import resolve, resolved
 from zkmigrate.inventory.checks import OWN_SETTINGS
-from zkmigrate.model.fact import Reading, Seen, Unknown
+from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.zookeeper.clients.admin import ADMIN_PORT
 from zkmigrate.zookeeper.data.zoocfg import ServerLine, ZooCfgError
-from zkmigrate.zookeeper.facts.config import ADDRESS_SETTINGS, ANY_ADDRESS, ZooConfig, of_one_host, parse
+from zkmigrate.zookeeper.facts.config import (
+    ADDRESS_SETTINGS,
+    ANY_ADDRESS,
+    DYNAMIC,
+    ZooConfig,
+    of_one_host,
+    parse,
+)
 
 T = TypeVar("T")
 
 CONFIGS = ("/etc/zookeeper/conf/zoo.cfg", "/etc/zookeeper/zoo.cfg", "/opt/zookeeper/conf/zoo.cfg")
 WORDS_NEEDED = ("srvr", "mntr", "cons", "dump")
+_PATHS = ("dataDir", "dataLogDir", DYNAMIC)
 _WHITELIST = "4lw.commands.whitelist"
 _VALUE = re.compile(r"([A-Za-z0-9._:/,=@+% -]*|\*)")
 NOT_ASKED = Unknown("failed", "not asked")
@@ -35,13 +44,14 @@ _LEFT_OUT = {
 
 @dataclass(frozen=True)
 class Server:
-    """What a ZooKeeper host shows. path: of its zoo.cfg."""
+    """What a ZooKeeper host shows. path: of its zoo.cfg. places: the absolute paths in it, by key."""
 
     address: str
     survey: Reading[HostSurvey]
     path: Found[str]
     config: ZooConfig | None = None
     myid: str = ""
+    places: Mapping[str, Reading[str]] = field(default_factory=dict)
 
 
 @dataclass
@@ -73,16 +83,33 @@ def survey(reader: HostReader, address: str, configs: tuple[str, ...] = CONFIGS)
         return Server(address, runs, path)
     try:
         config = parse(text, path.value)
-        if (dynamic := config.values.get("dynamicConfigFile")) is not None:
-            more = reader.file(address, dynamic)
-            servers = parse(more.value, dynamic).servers if isinstance(more, Seen) else {}
+        places = {
+            key: absolute(reader, address, runs, ZOOKEEPER, config.values[key].strip())
+            for key in _PATHS
+            if config.values.get(key, "").strip()
+        }
+        if DYNAMIC in places:
+            dynamic = places[DYNAMIC]
+            more = reader.file(address, dynamic.value) if isinstance(dynamic, Seen) else dynamic
+            servers = parse(more.value, config.values[DYNAMIC]).servers if isinstance(more, Seen) else {}
             config = ZooConfig(config.values, {**config.servers, **servers}, config.odd)
     except ZooCfgError as error:
         return Server(address, runs, Found(path.value, f"{path.where}, but not understood: {error}"))
+    config = replace(config, servers={n: _reached(reader, address, s) for n, s in config.servers.items()})
+    data_dir = places.get("dataDir")
     myid: Reading[str] | None = None
-    if data_dir := config.values.get("dataDir"):
-        myid = reader.file(address, f"{data_dir.rstrip('/')}/myid")
-    return Server(address, runs, path, config, myid.value.strip() if isinstance(myid, Seen) else "")
+    if isinstance(data_dir, Seen):
+        myid = reader.file(address, f"{data_dir.value.rstrip('/')}/myid")
+    return Server(address, runs, path, config, myid.value.strip() if isinstance(myid, Seen) else "", places)
+
+
+def _reached(reader: HostReader, address: str, line: ServerLine) -> ServerLine:
+    """A server line, with an address in place of a name that only the host resolves."""
+    if is_address(line.host) or resolve(line.host):
+        return line
+    there = reader.addresses(address, line.host)
+    own = [one for one in there.value if of_one_host(one)] if isinstance(there, Seen) else []
+    return replace(line, host=own[0]) if own else line
 
 
 def _config_of(
@@ -196,10 +223,7 @@ def server_lines(servers: Mapping[str, Server]) -> Mapping[int, ServerLine]:
 
 def server_at(servers: Mapping[str, Server], host: str) -> Server | None:
     """The server that was surveyed at this address, or at another address of the same host."""
-    if host in servers:
-        return servers[host]
-    wanted = set(resolve(host))
-    return next((s for a, s in servers.items() if wanted & set(resolve(a))), None)
+    return next((s for a, s in servers.items() if same_host(host, (a,), resolved)), None)
 
 
 def _also(host: str) -> tuple[str, ...]:
@@ -233,10 +257,13 @@ def _paths(
     """zoo.cfg, dataDir, dataLogDir, and the file with the JVM's flags."""
 
     def setting(key: str) -> Found[str]:
-        found = {}
+        found: dict[str, Found[str]] = {}
         for address, server in servers.items():
-            value = server.config.values.get(key, "").rstrip("/") if server.config else ""
-            found[address] = Found(value or None, f"{key} in zoo.cfg" if value else f"no {key} seen")
+            place = server.places.get(key, Absent(f"no {key} seen"))
+            if isinstance(place, Seen):
+                found[address] = Found(place.value.rstrip("/"), f"{key} in zoo.cfg")
+            else:
+                found[address] = Found(None, place.what if isinstance(place, Absent) else str(place))
         return agreed(found)
 
     return (

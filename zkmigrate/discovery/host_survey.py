@@ -10,7 +10,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from zkmigrate.hosts.facts.servers import SERVERS, Server, starts
-from zkmigrate.hosts.facts.start_command import Program, StartCommands, start_commands, started
+from zkmigrate.hosts.facts.start_command import (
+    Program,
+    StartCommands,
+    shown_properties,
+    start_commands,
+    started,
+)
 
 _MAINS = " ".join(f"-e {main}" for server in SERVERS for main in server.mains)
 
@@ -103,20 +109,21 @@ def parse(text: str) -> HostSurvey:
     """Parse the script's answer. Raises ValueError."""
     name, processes, units = "", list[Process](), dict[str, Unit]()
     owner, ids, arguments = "", "", list[str]()
-    shown: dict[str, str] = {}
+    shown: list[str] = []
     current = ""
 
     def finish_block() -> None:
         nonlocal owner, ids, current
         if owner and (made := _process(owner, ids, arguments)) is not None:
             processes.append(made)
-        if current and shown.get("LoadState") == "loaded":
-            units[current] = _unit(current, shown)
+        properties = shown_properties(shown)
+        if current and properties.get("LoadState") == "loaded":
+            units[current] = _unit(current, properties)
         owner, ids, current = "", "", ""
         arguments.clear()
         shown.clear()
 
-    for line in text.splitlines():
+    for line in text.split("\n"):
         word, _, rest = line.partition(" ")
         if word == "host":
             name = rest.strip()
@@ -131,8 +138,7 @@ def parse(text: str) -> HostSurvey:
             finish_block()
             current = rest.strip()
         elif word == "show":
-            key, _, value = rest.partition("=")
-            shown[key] = f"{shown[key]}\n{value}" if key in shown else value  # several files, several lines
+            shown.append(rest)
     finish_block()
     if not name:
         raise ValueError(f"no host name in {text[:80]!r}; does the login shell print something of its own?")

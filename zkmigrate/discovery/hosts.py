@@ -101,6 +101,15 @@ class HostReader:
             return Unknown("denied", f"{host}: /proc/{pid}/cwd was not read; {right or 'sudo may not'}")
         return Unknown("failed", f"{host}: {path} leads nowhere")
 
+    def addresses(self, host: str, name: str) -> Reading[tuple[str, ...]]:
+        """The addresses of a name as a host resolves it; Absent where it has none."""
+        try:
+            done = self._transport.exec(host, ["getent", "ahosts", name])
+        except TransportError as error:
+            return unknown(error)
+        found = tuple(dict.fromkeys(line.split()[0] for line in done.text.splitlines() if line.strip()))
+        return Seen(found) if done.rc == 0 and found else Absent(name)
+
     def _through_sudo(self, host: str, path: str) -> Reading[str]:
         try:
             done = self._transport.exec(host, ["env", "LC_ALL=C", "sudo", "-n", "cat", "--", path])
@@ -145,6 +154,26 @@ def config_of(reader: HostReader, address: str, survey: HostSurvey, server: Serv
     return Found(
         place.value if isinstance(place, Seen) else posixpath.normpath(named), f"ExecStart of {unit.name}"
     )
+
+
+def absolute(
+    reader: HostReader, address: str, survey: Reading[HostSurvey], server: Server, path: str
+) -> Reading[str]:
+    """Return a path that a server's config names as an absolute one: a relative path is below the directory
+    where the server works, or where its unit starts it."""
+    if path.startswith("/"):
+        return Seen(path)
+    if not isinstance(survey, Seen):
+        return Unknown("failed", f"{address}: {path} is a relative path, and no process was seen: {survey}")
+    process, unit = survey.value.process(server), survey.value.unit(server)
+    if process is not None and isinstance(place := reader.place(address, path, process.pid), Seen):
+        return place
+    if unit is None or not unit.start.directory:
+        return Unknown(
+            "failed", f"{address}: {path} is a relative path, and where the server works is unknown"
+        )
+    whole = posixpath.normpath(posixpath.join(unit.start.directory, path))
+    return place if isinstance(place := reader.place(address, whole, 0), Seen) else Seen(whole)
 
 
 def unknown(error: Exception) -> Unknown:

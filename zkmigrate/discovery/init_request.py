@@ -11,7 +11,9 @@ from zkmigrate.discovery import ansible
 from zkmigrate.discovery.ansible import AnsibleHost
 from zkmigrate.discovery.draft import SshDraft
 from zkmigrate.errors import UsageError
+from zkmigrate.hosts.facts.host_names import same_host
 from zkmigrate.hosts.jump_host import parse_jump_hosts
+from zkmigrate.hosts.transport.own_addresses import resolved
 from zkmigrate.inventory.inventory import Ssh
 
 
@@ -64,8 +66,7 @@ def named_hosts(options: InitOptions) -> tuple[InitOptions, Mapping[str, list[Na
             )
         by_role = ansible.hosts(ansible.run_inventory(options.ansible), mapping)
         for role, hosts in by_role.items():
-            known = {host.address for host in named[role]}
-            named[role] += [NamedHost(h.address, None, h.name) for h in hosts if h.address not in known]
+            named[role] = _merged(named[role], hosts)
         options = replace(options, ssh=_with_ansible(options.ssh, [h for hs in by_role.values() for h in hs]))
     if not named["source"]:
         raise UsageError(
@@ -73,6 +74,18 @@ def named_hosts(options: InitOptions) -> tuple[InitOptions, Mapping[str, list[Na
             "the others); or --ansible with --map source=GROUP"
         )
     return options, named
+
+
+def _merged(given: Iterable[NamedHost], hosts: Iterable[AnsibleHost]) -> list[NamedHost]:
+    """The hosts of options, then those of Ansible; one that both name by any address is one, with both."""
+    found = list(given)
+    for host in hosts:
+        same = next((one for one in found if same_host(host.address, (one.address,), resolved)), None)
+        if same is None:
+            found.append(NamedHost(host.address, None, host.name))
+        elif not same.name:
+            found[found.index(same)] = replace(same, name=host.name)
+    return found
 
 
 def _endpoint(text: str, option: str) -> NamedHost:

@@ -96,12 +96,16 @@ def _hosts(top: Any, listed: HostList) -> Iterator[_Host]:
         )
 
 
-def _address(text: str) -> str:
-    """One spelling per address; names in small letters."""
+def spelled(host: str) -> str:
+    """Return a name or address in its one spelling: small letters, no dot at the end, short IPv6 without
+    brackets and zone, IPv4-mapped IPv6 as IPv4."""
+    text = host.strip().strip("[]").partition("%")[0]
     try:
-        return str(ipaddress.ip_address(text))
+        address = ipaddress.ip_address(text)
     except ValueError:
-        return text.lower().rstrip(".")
+        return text.rstrip(".").lower()
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return str(mapped or address)
 
 
 def _is_ip(text: str) -> bool:
@@ -121,7 +125,7 @@ def _twice(hosts: list[_Host]) -> _Wrong:
             if first is not host:
                 yield (*host.path, "name"), _clash(f"name {host.name!r}", first, host)
         for path, text in host.addresses:
-            first = addresses.setdefault(_address(text), host)
+            first = addresses.setdefault(spelled(text), host)
             if first is not host:
                 yield path, _clash(f"address {text}", first, host)
 
@@ -155,13 +159,13 @@ def _addresses(hosts: list[_Host]) -> _Wrong:
 
 
 def _operator(top: Any, hosts: list[_Host]) -> _Wrong:
-    known = {_address(text): host for host in hosts for _, text in host.addresses}
+    known = {spelled(text): host for host in hosts for _, text in host.addresses}
     for at, text in enumerate(items_at(top, ("operator",))):
         if not isinstance(text, str):
             continue
         if not _is_ip(text):
             yield ("operator", at), f"not an address (seen {text!r}, needed an IPv4 or IPv6 address)"
-        elif host := known.get(_address(text)):
+        elif host := known.get(spelled(text)):
             yield (
                 ("operator", at),
                 f"{text} is the {host.role} host {host.name} (needed: the machine that runs zkmigrate, not "

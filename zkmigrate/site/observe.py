@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import socket
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -237,7 +236,7 @@ class Observe:
 
     def addresses(self, host: str, name: str) -> Reading[tuple[str, ...]]:
         if not host:
-            return _resolved_here(name)
+            return own_addresses.resolved(name)
         try:
             done = self._transport.exec(host, ["getent", "ahosts", name])
         except TransportError as error:
@@ -454,16 +453,6 @@ def parse_listing(path: str, text: str) -> Reading[tuple[DirEntry, ...]]:
 
 def _no_znodes(host: str) -> Unknown:
     return Unknown("failed", f"{host} is not a ZooKeeper host: it has no znodes")
-
-
-def _resolved_here(name: str) -> Reading[tuple[str, ...]]:
-    try:
-        found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
-    except socket.gaierror as error:
-        if error.errno in (socket.EAI_NONAME, socket.EAI_NODATA):
-            return Absent(name)
-        return Unknown("failed", f"{name}: {error.strerror}")
-    return Seen(tuple(dict.fromkeys(str(address[0]) for *_, address in found)))
 
 
 def _command_failed(host: str, program: str, done: Output) -> Unknown:

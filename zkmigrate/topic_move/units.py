@@ -71,7 +71,7 @@ def unit_topics(reading: Reading[HostFacts], values: Mapping[str, str]) -> UnitT
     if not isinstance(reading, Seen):
         return UnitTopics(frozenset(), str(reading))
     shown = {"ExecStart": reading.value.unit.get("ExecStart", "")}
-    arguments = (word for command in start_commands(shown).commands for word in command.split())
+    arguments = (word for command in start_commands(shown).commands for word in command if word)
     words = " ".join(_expanded(arguments, values)).replace("--topic=", "--topic ").split()
     named = {word.strip("\"'") for option, word in pairwise(words) if option == "--topic"}
     topics = frozenset(name for name in named if "$" not in name)

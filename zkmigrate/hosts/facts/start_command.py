@@ -9,7 +9,7 @@ from __future__ import annotations
 import posixpath
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 EXEC_KEYS = ("ExecCondition", "ExecStartPre", "ExecStart", "ExecStartPost")
@@ -18,7 +18,10 @@ EXEC_KEYS = ("ExecCondition", "ExecStartPre", "ExecStart", "ExecStartPost")
 SEARCH_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 """Where systemd and a shell find a program without a directory (systemd.exec(5), ExecSearchPath)."""
 
-_ARGV = re.compile(r"argv\[\]=(?P<words>.*?) ; (?:ignore_errors|flags)=", re.DOTALL)
+_COMMAND = re.compile(
+    r"(?:path=(?P<path>/[^;]*?) ; )?argv\[\]=(?P<words>.*?) ; (?:ignore_errors=(?:yes|no)|flags=[^;]*) ;",
+    re.DOTALL,
+)
 _FILE = re.compile(r"(?P<path>/.*?)(?: \(ignore_errors=(?:yes|no)\))?")
 _ASSIGNMENT = re.compile(r"(?P<name>[A-Za-z_][A-Za-z0-9_]*)=(?P<value>.*)", re.DOTALL)
 _VARIABLE = re.compile(r"\$(?:(?P<name>[A-Za-z_]\w*)|\{(?P<braced>[A-Za-z_]\w*)(?::?-(?P<default>[^}]*))?\})")
@@ -26,12 +29,18 @@ _DYNAMIC = re.compile(r"[$`]")
 _SEPARATOR = re.compile(r"[;&|()\n]+")
 _REDIRECTION = re.compile(r"[0-9]*[<>]+&?")
 _SHELLS = frozenset({"sh", "bash", "dash", "ash", "ksh", "zsh"})
-_SWITCHES = frozenset({"su", "runuser"})
+_TAKE_SCRIPT = frozenset({"su", "runuser", "flock"})
+"""Wrappers that hand the text behind -c to a shell."""
 _WRAPPERS = frozenset({
     "env", "exec", "nohup", "nice", "ionice", "chrt", "taskset", "numactl", "sudo", "su", "runuser",
     "setpriv", "setsid", "stdbuf", "timeout", "time", "command", "flock", "chpst", "gosu", "su-exec",
     "authbind", "prlimit",
 })  # fmt: skip
+_DIRECTORY_OPTIONS = {"env": ("-C", "--chdir"), "sudo": ("-D", "--chdir")}
+_PATH_OPTIONS = {"su": ("-s", "--shell"), "runuser": ("-s", "--shell"), "chpst": ("-e", "-/")}
+"""Options of wrappers whose value is a path but no program: the directory where it starts, or a file."""
+_VALUE_OPTION = re.compile(r"[-+][a-z]*[oO]|--(?:rcfile|init-file)")
+"""An option of a shell whose value is the next word."""
 _KEYWORDS = frozenset({"if", "then", "else", "elif", "while", "until", "do", "!", "{"})
 _ENDS = frozenset({"fi", "done", "esac", "}"})
 
@@ -65,25 +74,51 @@ class Started:
 
 @dataclass(frozen=True)
 class StartCommands:
-    """What systemd shows of how a unit starts. commands: without quotes. files: its environment files.
-    variables: its Environment=. directory: its WorkingDirectory=."""
+    """What systemd shows of how a unit starts. commands: each as its program and words. files: its
+    environment files. variables: its Environment=. directory: its WorkingDirectory=; empty where only systemd
+    knows it."""
 
-    commands: tuple[str, ...] = ()
+    commands: tuple[tuple[str, ...], ...] = ()
     files: tuple[str, ...] = ()
     variables: Mapping[str, str] = field(default_factory=dict)
-    directory: str = ""
+    directory: str = "/"
+
+
+def shown_properties(lines: Iterable[str]) -> dict[str, str]:
+    """Read what ``systemctl show`` prints. A repeated property has a line for each value. A line belongs to
+    the command before it until that one ends: an argument may hold line feeds."""
+    found: dict[str, str] = {}
+    name, within = "", False
+    for line in lines:
+        key, equals, value = line.partition("=")
+        if within or not equals:
+            value = line
+        else:
+            name, within = key, value.startswith("{")
+        found[name] = f"{found[name]}\n{value}" if name in found else value
+        within = within and not value.endswith("}")
+    return found
 
 
 def start_commands(shown: Mapping[str, str]) -> StartCommands:
     """Read systemd's properties of a unit; several lines of one property are separated by line feeds."""
     files = [_FILE.fullmatch(line.strip()) for line in shown.get("EnvironmentFiles", "").split("\n")]
-    directory = shown.get("WorkingDirectory", "").lstrip("!-")
+    directory = shown.get("WorkingDirectory", "").lstrip("!-") or "/"
     return StartCommands(
-        tuple(m["words"] for key in EXEC_KEYS for m in _ARGV.finditer(shown.get(key, ""))),
+        tuple(_words(m) for key in EXEC_KEYS for m in _COMMAND.finditer(shown.get(key, ""))),
         tuple(m["path"] for m in files if m is not None),
         _assignments(_split(shown.get("Environment", ""))),
-        directory if directory.startswith("/") else "/",
+        directory if directory.startswith("/") else "",  # ~ is the home of the account
     )
+
+
+def _words(command: re.Match[str]) -> tuple[str, ...]:
+    """Return the program of a command and its arguments; its first argument may be another name for it."""
+    path, words = command["path"], command["words"]
+    if path is None:
+        return tuple(words.split(" "))
+    rest = words.removeprefix(path) if words.startswith(path) else words.partition(" ")[2]
+    return (path, *(word for word in rest.split(" ") if word))
 
 
 def environment_of(text: str) -> dict[str, str]:
@@ -98,10 +133,10 @@ def environment_of(text: str) -> dict[str, str]:
     return found
 
 
-def started(command: str, variables: Mapping[str, str], directory: str = "/") -> Started:
-    """Read one command: its words with single blanks between, without quotes of systemd."""
+def started(command: Iterable[str], variables: Mapping[str, str], directory: str = "/") -> Started:
+    """Read one command: its program and words, without quotes of systemd."""
     reader = _Reader(dict(variables), directory)
-    reader.plain(command.replace("$$", "$").split(" "))
+    reader.plain([word.replace("$$", "$") for word in command])
     return Started(tuple(reader.programs), tuple(dict.fromkeys(reader.unread)))
 
 
@@ -147,37 +182,52 @@ class _Reader:
         if name == "export":
             self.variables |= _assignments(rest)
         elif name == "cd":
-            target = rest[0] if rest else ""
-            self.directory = "" if not target or _DYNAMIC.search(target) else self._below(target)
+            self._change_directory(rest[0] if rest else "")
         elif name in (".", "source"):
             self._add(rest, sourced=True)
-        elif name in _SWITCHES and "-c" in rest:
+        elif name in _TAKE_SCRIPT and "-c" in rest:
             self.script(" ".join(rest[rest.index("-c") + 1 :]))
         elif name in _WRAPPERS:
-            self._wrapped(rest, written)
+            self._wrapped(name, rest, written)
         elif name in _SHELLS:
             self._shell(rest)
         else:
             self._add(words)
 
-    def _below(self, path: str) -> str:
-        return posixpath.join(self.directory, path) if self.directory or path.startswith("/") else ""
+    def _change_directory(self, path: str) -> None:
+        known = path and not _DYNAMIC.search(path) and (self.directory or path.startswith("/"))
+        self.directory = posixpath.join(self.directory, path) if known else ""
 
     def _shell(self, rest: list[str]) -> None:
+        value = False
         for at, word in enumerate(rest):
-            if re.fullmatch(r"-[a-z]*c", word):
+            if value:
+                value = False
+            elif re.fullmatch(r"-[a-z]*c", word):
                 return self.script(" ".join(rest[at + 1 :]))
-            if not word.startswith(("-", "+")):
+            elif _VALUE_OPTION.fullmatch(word):
+                value = True
+            elif not word.startswith(("-", "+")):
                 return self._add(rest[at:])
         return None
 
-    def _wrapped(self, rest: list[str], written: list[str]) -> None:
+    def _wrapped(self, name: str, rest: list[str], written: list[str]) -> None:
         """What a wrapper starts: the first word after its options that can be a program."""
+        folder, other = _DIRECTORY_OPTIONS.get(name, ()), _PATH_OPTIONS.get(name, ())
+        before, lock = "", name == "flock"  # whose first word is a file
         for at, word in enumerate(rest):
-            if _ASSIGNMENT.fullmatch(word):
+            option, equals, value = word.partition("=")
+            if before in folder or (option in folder and equals):
+                self._change_directory(value if equals and option in folder else word)
+            elif before in other:
+                pass
+            elif _ASSIGNMENT.fullmatch(word):
                 self.variables |= _assignments([word])
+            elif not word.startswith("-") and lock:
+                lock = False
             elif not word.startswith("-") and _can_start(word):
                 return self._command(rest[at:], rest[at:])
+            before = word
         self.unread.append(" ".join(written))
         return None
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from zkmigrate.hosts.facts import keyvalue
+from zkmigrate.hosts.facts.start_command import shown_properties
 from zkmigrate.model.change import command_words
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.look import Look
@@ -354,19 +355,19 @@ def parse_facts(text: str) -> HostFacts:
     property of the unit has a line for each value. Raises ValueError or KeyError."""
     tools: dict[str, str] = {}
     free: dict[str, int | None] = {}
-    unit: dict[str, str] = {}
+    unit: list[str] = []
     addresses: list[str] = []
     refused: list[str] = []
     plain: dict[str, str] = {}
-    for line in text.splitlines():
+    for line in text.split("\n"):
         key, equals, value = line.partition("=")
-        if not equals:
-            raise ValueError(f"not key=value: {line[:80]!r}")
-        if key.startswith("tool."):
+        if line.startswith("unit."):
+            unit.append(line.removeprefix("unit."))
+        elif not equals:
+            if line:
+                raise ValueError(f"not key=value: {line[:80]!r}")
+        elif key.startswith("tool."):
             tools[key.removeprefix("tool.")] = value
-        elif key.startswith("unit."):
-            name = key.removeprefix("unit.")
-            unit[name] = f"{unit[name]}\n{value}" if name in unit else value
         elif key == "address":
             addresses.append(value.split()[-1].partition("/")[0])
         elif key == "refused":
@@ -386,6 +387,6 @@ def parse_facts(text: str) -> HostFacts:
         root=f.whole("uid") == 0,
         addresses=tuple(addresses),
         clock=f.seconds("time"),
-        unit=unit,
+        unit=shown_properties(unit),
         refused=tuple(refused),
     )

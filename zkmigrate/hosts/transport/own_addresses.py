@@ -6,16 +6,29 @@ import ipaddress
 import socket
 from collections.abc import Iterable
 
+from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
+
 _ANY_PORT = 9
 """To connect a datagram socket, which sends nothing."""
 
 
-def resolve(host: str) -> tuple[str, ...]:
-    """The addresses of a name as this machine resolves it; empty for an unknown name."""
+def resolved(host: str) -> Reading[tuple[str, ...]]:
+    """The addresses of a name as this machine resolves it; Absent for an unknown name."""
     try:
-        return tuple(dict.fromkeys(str(info[4][0]) for info in socket.getaddrinfo(host, None)))
-    except (OSError, UnicodeError):
-        return ()
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except socket.gaierror as error:
+        if error.errno in (socket.EAI_NONAME, socket.EAI_NODATA):
+            return Absent(host)
+        return Unknown("failed", f"{host}: {error.strerror}")
+    except (OSError, UnicodeError) as error:
+        return Unknown("failed", f"{host}: {error}")
+    return Seen(tuple(dict.fromkeys(str(info[4][0]) for info in found)))
+
+
+def resolve(host: str) -> tuple[str, ...]:
+    """The same; empty where none is known."""
+    found = resolved(host)
+    return found.value if isinstance(found, Seen) else ()
 
 
 def owned(addresses: Iterable[str]) -> tuple[str, ...]:

@@ -202,7 +202,7 @@ def start_files(
     unit_files = [
         path for path in (shown.get("FragmentPath", ""), *shown.get("DropInPaths", "").split()) if path
     ]
-    commands = start_commands(shown) if start is None else StartCommands((start,))
+    commands = start_commands(shown) if start is None else StartCommands((tuple(start.split(" ")),))
     if start is None and not unit_files:
         return Unknown("failed", f"systemd shows no file of the unit {unit}")
     if not commands.commands:
@@ -224,10 +224,11 @@ def start_files(
     for path in named[len(unit_files) if start is None else 0 :]:
         variables |= environment_of(texts.get(path, ""))
     for command in commands.commands:
-        found = started(command, variables, commands.directory or "/")
+        found = started(command, variables, commands.directory)
         if found.unread:
             words = ", ".join(found.unread)
-            return Unknown("failed", f"{words} in {command} was not read: only its shell can tell")
+            whole = " ".join(command)
+            return Unknown("failed", f"{words} in {whole} was not read: only its shell can tell")
         for program in found.programs:
             script = _script(look, host, program, variables, texts)
             if isinstance(script, Unknown):
@@ -294,9 +295,12 @@ def log_directories(properties: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(part.strip().rstrip("/") or "/" for part in text.split(",") if part.strip())
 
 
-def log_directory(look: Look, host: str, path: str) -> Reading[LogDirectory]:
-    """The owner of a log directory; Absent where no broker has used it."""
-    file = f"{path}/meta.properties"
+def log_directory(look: Look, host: str, path: str, works_in: str = "") -> Reading[LogDirectory]:
+    """The owner of a log directory; Absent where no broker has used it. works_in: where the broker works, to
+    which a relative path is; empty for unknown."""
+    if not path.startswith("/") and not works_in:
+        return Unknown("failed", f"{path} is a relative path, and where the broker works is unknown")
+    file = posixpath.join(works_in, path, "meta.properties")
     return owner_of(properties_of(look.file(host, file), file))
 
 
@@ -341,13 +345,16 @@ def broker_host(
     else:
         shown = facts.value.unit if isinstance(facts, Seen) else {}
         starts = start_files(look, host, service.unit, shown, service.start)
+    works_in = f"/proc/{process.value.pid}/cwd" if isinstance(process, Seen) else ""
+    if not works_in and service.start is None and isinstance(facts, Seen):
+        works_in = start_commands(facts.value.unit).directory
     return BrokerHost(
         process,
         file_entry(look, host, kafka.config),
         same_file(look, host, process.value, kafka.config) if isinstance(process, Seen) else process,
         status.value.unit_started if isinstance(status, Seen) else None,
         starts,
-        Seen({path: log_directory(look, host, path) for path in log_directories(properties.value)})
+        Seen({path: log_directory(look, host, path, works_in) for path in log_directories(properties.value)})
         if isinstance(properties, Seen)
         else properties,
     )

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection, Iterable
 
 from zkmigrate import java_properties
 from zkmigrate.errors import UsageError
+from zkmigrate.hosts.facts.host_names import Resolve, same_host, unresolved
+from zkmigrate.inventory.checks import spelled
 from zkmigrate.inventory.inventory import Inventory, ZooKeeperHost
 from zkmigrate.java_properties import ENCODING, Entry, PropertiesError
 
@@ -53,7 +56,35 @@ def connect_sed(connect: str) -> str:
 def hosts_in(connect: str) -> set[str]:
     """The hosts that a value names, without ports and brackets."""
     servers = (server.strip() for server in connect.split("/", 1)[0].split(","))
-    return {server.rsplit(":", 1)[0].strip("[]") for server in servers if server}
+    return {_host(server) for server in servers if server}
+
+
+def _host(server: str) -> str:
+    if server.startswith("["):
+        return server[1:].partition("]")[0]
+    return server.partition(":")[0] if server.count(":") == 1 else server  # else IPv6 without a port
+
+
+def others_than(
+    hosts: Collection[ZooKeeperHost], connect: str, resolve: Resolve, where: str
+) -> tuple[list[str], list[str]]:
+    """Return the hosts in a value that are none of these, and sentences on those that are not known. where:
+    the host whose file has the value; ``resolve`` tells what it takes names for."""
+    strange: list[str] = []
+    unknown: list[str] = []
+    for name in sorted(hosts_in(connect)):
+        same = [same_host(name, (host.address, *host.also), resolve) for host in hosts]
+        if True not in same and None in same:
+            unknown.append(unresolved(name, resolve(name), where))
+        elif True not in same:
+            strange.append(name)
+    return strange, unknown
+
+
+def names_any(connect: str, hosts: Iterable[ZooKeeperHost]) -> bool:
+    """Whether a value names one of these hosts by a name or an address of the inventory, in any spelling."""
+    named = {spelled(name) for name in hosts_in(connect)}
+    return any(spelled(text) in named for host in hosts for text in (host.address, *host.also))
 
 
 def chroot_in(connect: str) -> str:

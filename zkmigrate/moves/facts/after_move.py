@@ -8,11 +8,13 @@ that only reads does not show.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+from zkmigrate.hosts.facts.host_names import Resolved, resolve_all
 from zkmigrate.hosts.facts.properties import properties
 from zkmigrate.inventory.inventory import Inventory
+from zkmigrate.kafka.rules.connect import hosts_in
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.look import Look
 from zkmigrate.moves.dependent import AnyDependent
@@ -60,7 +62,7 @@ class AfterMove:
 
     leader: ``mntr`` of dest's leader. source_owners, dest_owners: sessions that own a part of the chroot.
     at_source: session → the client's address. connect: broker → zookeeper.connect of its file. written:
-    Absent where the log was not read.
+    Absent where the log was not read. resolved: on each broker the names in ``connect``.
     """
 
     source: EnsembleView
@@ -72,6 +74,7 @@ class AfterMove:
     clients: SourceClients
     connect: Mapping[str, Reading[str]]
     written: Reading[NewWrites]
+    resolved: Resolved = field(default_factory=dict)
 
 
 def look_after_move(
@@ -95,6 +98,8 @@ def look_after_move(
     }
     on_dest = owners[inventory.dest_names]
     listed = [c for reading in cons.values() if isinstance(reading, Seen) for c in reading.value]
+    connect = look.each(inventory.broker_names, lambda host: broker_connect(inventory, look, host))
+    named = {host: hosts_in(one.value) for host, one in connect.items() if isinstance(one, Seen)}
     return AfterMove(
         source=source,
         dest=dest,
@@ -103,12 +108,13 @@ def look_after_move(
         dest_owners=on_dest,
         at_source={unsigned(c.session): c.address for c in listed if c.session},
         clients=source_clients(inventory, dependent, look, cons),
-        connect=look.each(inventory.broker_names, lambda host: broker_connect(inventory, look, host)),
+        connect=connect,
         written=_written(
             inventory, look, source, position, on_dest.value.owners if isinstance(on_dest, Seen) else {}
         )
         if read_log and reformed(dest)
         else Absent("not looked at"),
+        resolved=resolve_all(look, named),
     )
 
 

@@ -10,7 +10,7 @@ from zkmigrate.hosts.facts.status import HostStatus, unit_status
 from zkmigrate.inventory.inventory import Inventory, ZooKeeperHost
 from zkmigrate.kafka.facts.cluster import controller
 from zkmigrate.kafka.facts.recovery import Recovery, recovery
-from zkmigrate.kafka.rules.connect import current_connect, hosts_in
+from zkmigrate.kafka.rules.connect import current_connect, names_any
 from zkmigrate.model.change import ServiceAction, SetService
 from zkmigrate.model.fact import Reading, Seen, Unknown
 from zkmigrate.model.look import DirEntry, Look
@@ -43,10 +43,9 @@ class BrokerState:
         if not isinstance(self.properties, Seen):
             return None
         try:
-            named = hosts_in(current_connect(self.properties.value))
+            return names_any(current_connect(self.properties.value), hosts)
         except UsageError:
             return None
-        return any(host.address in named for host in hosts)
 
 
 def runs(status: Reading[HostStatus]) -> bool | None:

@@ -6,12 +6,14 @@ import math
 from collections.abc import Iterator, Mapping
 
 from zkmigrate.errors import UsageError
+from zkmigrate.hosts.facts.host_names import resolver
 from zkmigrate.kafka.facts.recovery import parse_span
-from zkmigrate.kafka.rules.connect import current_connect, line_of_connect
+from zkmigrate.kafka.rules.connect import current_connect, line_of_connect, others_than
 from zkmigrate.kafka.rules.identity import cluster_ids, configured_id, effective_id, identity
 from zkmigrate.model.fact import Absent, Seen, Unknown
 from zkmigrate.model.finding import Severity
 from zkmigrate.model.step import Context
+from zkmigrate.moves.facts.connections import addresses
 from zkmigrate.moves.preflight.check import Gate, Judged, Scope, check, unseen
 from zkmigrate.moves.preflight.evidence import Evidence
 from zkmigrate.moves.preflight.kafka_evidence import of_kafka, properties_at
@@ -50,10 +52,19 @@ def config(c: Context, e: Evidence) -> Iterator[Judged]:
         id = effective_id(configured_id(properties.value), held)
         connect = properties.value.get("zookeeper.connect", "")
         wrong = dict(_file_mistakes(c, host, id, connect, reading.value))
+        written_out = "" if "${" in connect else connect
+        resolve = resolver(k.resolved, host, addresses(inventory.broker(host)))
+        strange, unknown = others_than(inventory.source.hosts, written_out, resolve, host)
+        if strange:
+            told = f"zookeeper.connect names {', '.join(strange)}, no source host"
+            wrong[told] = "correct source.hosts in migration.yml, or add the address under also"
+        failed = bool(wrong)
+        if unknown:
+            wrong["; ".join(unknown)] = f"let each name in zookeeper.connect resolve on {host}"
         line = line_of_connect(reading.value)
         where = path if line is None else f"{path}:{line}"
         yield Judged(
-            not wrong,
+            False if failed else None if unknown else True,
             f"{where}: " + ("; ".join(wrong) or f"broker {id}, zookeeper.connect={connect}"),
             f"broker.id {inventory.broker(host).id}, source hosts, chroot {inventory.kafka.chroot}",
             host,
@@ -69,9 +80,7 @@ _WRITTEN_OUT = (
 def _file_mistakes(c: Context, host: str, id: str, connect: str, content: bytes) -> Iterator[tuple[str, str]]:
     """Yield what is wrong with a broker's file, each with what to do about it."""
     inventory = c.inventory
-    source = {a for h in inventory.source.hosts for a in (h.address, *h.also)}
-    servers, slash, path = connect.partition("/")
-    names = {item.strip().rpartition(":")[0].strip("[]") or item.strip() for item in servers.split(",")}
+    _, slash, path = connect.partition("/")
     ours = inventory.kafka.chroot
     if id != str(inventory.broker(host).id):
         told = f"broker.id={id or '(none)'}, in the inventory {inventory.broker(host).id}"
@@ -85,9 +94,6 @@ def _file_mistakes(c: Context, host: str, id: str, connect: str, content: bytes)
         yield told, "do not move this cluster with zkmigrate, and give the file no other chroot"
     elif connect and slash + path.strip() != ours:
         yield f"chroot {slash + path}, in the inventory {ours}", "correct kafka.chroot in migration.yml"
-    if connect and (strange := sorted(names - source)):
-        told = f"zookeeper.connect names {', '.join(strange)}, no source host"
-        yield told, "correct source.hosts in migration.yml, or add the address under also"
     try:
         current_connect(content)
     except UsageError as error:

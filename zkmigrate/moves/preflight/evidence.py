@@ -12,11 +12,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from zkmigrate.hosts.facts.host_names import Resolved, resolve_all
 from zkmigrate.hosts.facts.properties import running_flags, system_properties
 from zkmigrate.hosts.facts.runs import other_runs
 from zkmigrate.hosts.facts.sockets import Socket, sockets
 from zkmigrate.hosts.facts.status import HostFacts, HostStatus, host_facts, host_status, reach
 from zkmigrate.hosts.facts.surroundings import Surroundings, surroundings
+from zkmigrate.inventory.checks import spelled
 from zkmigrate.inventory.inventory import Inventory, ZooKeeperHost
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.look import Look
@@ -59,19 +61,19 @@ class Evidence:
     """One look at the world for one gate; what the gate does not need stays empty or unknown.
 
     at: when, by the operator's clock, seconds since the epoch. here: addresses of the operator's machine, as
-    :meth:`zkmigrate.model.look.Look.here` tells them. The rest keyed by host name. leader: ``mntr``
-    of source's leader. mntrs, cons, dumps: what each source host and, once joined, each dest host answered.
+    :meth:`zkmigrate.model.look.Look.here` tells them. The rest keyed by host name. leader: ``mntr`` of
+    source's leader. mntrs, cons, dumps: what each source host and, once joined, each dest host answered.
     confs: ``conf`` of source. reach: host → what its connects to doors of others got (:func:`door`). knocks:
-    ``srvr`` of dest, before anything runs there. resolved: (host or ``""`` for the operator, name) →
-    addresses. source_bytes: size of a source host's newest snapshot and logs. sessions: those that own
-    ephemerals under the chroot. flags: ``-D`` settings of the JVM, as it runs where that is seen, else as its
-    java_env says; env_flags, running_flags: both apart. dest_config: what is there now. fact_times: the
-    operator's clock before and after ``facts`` was asked. homes: where those sessions are connected, None
-    before the cut-over. runs: other runs that a host knows, with their phase. own: the inventory's own
-    commands. files: the dependent's file as it is on each member. identities: its identity as seen through
-    each dest host. tenants: who else is a client of source. foreign: who is a client of dest and none of the
-    dependent's. dest_sockets: the established connections of each dest host. disk: the listings of source's
-    leader. of_dependent: what the dependent's own checks judge by.
+    ``srvr`` of dest, before anything runs there. resolved: the names of the inventory everywhere, and on
+    each source host the names in its server lines. source_bytes: size of a source host's newest snapshot and
+    logs. sessions: those that own ephemerals under the chroot. flags: ``-D`` settings of the JVM, as it runs
+    where that is seen, else as its java_env says; env_flags, running_flags: both apart. dest_config: what is
+    there now. fact_times: the operator's clock before and after ``facts`` was asked. homes: where those
+    sessions are connected, None before the cut-over. runs: other runs that a host knows, with their phase.
+    own: the inventory's own commands. files: the dependent's file as it is on each member. identities: its
+    identity as seen through each dest host. tenants: who else is a client of source. foreign: who is a
+    client of dest and none of the dependent's. dest_sockets: the established connections of each dest host.
+    disk: the listings of source's leader. of_dependent: what the dependent's own checks judge by.
     """
 
     at: float
@@ -94,7 +96,7 @@ class Evidence:
     knocks: Mapping[str, Reading[str]] = field(default_factory=dict)
     around: Mapping[str, Reading[Surroundings]] = field(default_factory=dict)
     dates: Mapping[str, Dated] = field(default_factory=dict)
-    resolved: Mapping[tuple[str, str], Reading[tuple[str, ...]]] = field(default_factory=dict)
+    resolved: Resolved = field(default_factory=dict)
     confs: Mapping[str, Reading[Conf]] = field(default_factory=dict)
     dest_data: Mapping[str, Reading[DataState]] = field(default_factory=dict)
     dest_config: Mapping[str, Reading[ZooConfig]] = field(default_factory=dict)
@@ -186,11 +188,12 @@ def _as_configured(c: Context, look: Look, common: Evidence, gate: str) -> Evide
     serving = (*sources, *(dests if common.joined else ()))
     running = look.each(serving, lambda host: running_flags(look, host))
     offers = look.each((*dests, *members), offer)
+    source_config = look.each(sources, lambda host: zoo_config(look, host, source.config))
     leader = leader_of(c, common)
     disk = read_disk(lambda: listed(look, leader, source))
     return replace(
         common,
-        source_config=look.each(sources, lambda host: zoo_config(look, host, source.config)),
+        source_config=source_config,
         source_flags={host: _true(file, running[host]) for host, file in source_flags.items()},
         source_bytes=_newest_bytes(disk),
         disk=disk,
@@ -204,7 +207,7 @@ def _as_configured(c: Context, look: Look, common: Evidence, gate: str) -> Evide
         runs=look.each((*dests, *members), lambda host: other_runs(look, host, c.run)),
         around=look.each((*dests, *members), lambda host: _around(c, dependent, look, host)),
         reach=look.each((*dests, *members), lambda host: reach(look, host, _doors(c, host, gate))),
-        resolved=_resolved(c.inventory, dependent, look),
+        resolved=_resolved(c.inventory, dependent, look, source_config),
         # last, over connections that are open
         dates=look.each((*sources, *dests, *members), lambda host: _dated(look, host)),
     )
@@ -254,21 +257,27 @@ def _around(c: Context, dependent: AnyDependent, look: Look, host: str) -> Readi
 
 
 def named(inventory: Inventory, dependent: AnyDependent) -> Mapping[str, ZooKeeperHost | Member]:
-    """The hosts whose address is a name, by it."""
+    """The hosts whose address is a name, by it in its one spelling."""
     members = dependent.members(inventory)
     hosts: tuple[ZooKeeperHost | Member, ...] = (*inventory.source.hosts, *inventory.dest.hosts, *members)
-    return {host.address: host for host in hosts if not numeric(host.address)}
+    return {spelled(host.address): host for host in hosts if not numeric(host.address)}
 
 
 def _resolved(
-    inventory: Inventory, dependent: AnyDependent, look: Look
-) -> Mapping[tuple[str, str], Reading[tuple[str, ...]]]:
-    """Every name of the inventory, on every host and on the operator's machine."""
-    names = named(inventory, dependent)
+    inventory: Inventory,
+    dependent: AnyDependent,
+    look: Look,
+    configs: Mapping[str, Reading[ZooConfig]],
+) -> Resolved:
+    """Every name of the inventory, on every host and on the operator's machine; on source the names in server
+    lines too."""
+    everywhere = tuple(named(inventory, dependent))
     members = (member.name for member in dependent.members(inventory))
-    hosts = ("", *inventory.source_names, *inventory.dest_names, *members) if names else ()
-    found = look.each(hosts, lambda host: {name: look.addresses(host, name) for name in names})
-    return {(host, name): reading for host, told in found.items() for name, reading in told.items()}
+    names = dict.fromkeys(("", *inventory.source_names, *inventory.dest_names, *members), everywhere)
+    for host, config in configs.items():
+        if isinstance(config, Seen):
+            names[host] = (*everywhere, *(server.host for server in config.value.servers.values()))
+    return resolve_all(look, names)
 
 
 def _dated(look: Look, host: str) -> Dated:

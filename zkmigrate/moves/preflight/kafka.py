@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 
+from zkmigrate.hosts.facts.host_names import resolver, same_host, unresolved
 from zkmigrate.kafka.rules.listeners import for_clients
 from zkmigrate.model.fact import Absent, Reading, Seen
 from zkmigrate.model.finding import Severity
@@ -295,8 +296,11 @@ def addresses(c: Context, e: Evidence) -> Iterator[Judged]:
         if there is None:
             yield Judged(None, "not registered", needed, broker.name)
         else:
-            same = there[0] in (broker.address, *broker.also, broker.name) and there[1] == broker.port
-            yield Judged(same, f"it is registered as {there[0]}:{there[1]}", needed, broker.name)
+            own = (broker.address, *broker.also, broker.name)
+            resolve = resolver(k.resolved, "")
+            same = same_host(there[0], own, resolve) if there[1] == broker.port else False
+            lacks = f"; {unresolved(there[0], resolve(there[0]), 'this machine')}" if same is None else ""
+            yield Judged(same, f"it is registered as {there[0]}:{there[1]}{lacks}", needed, broker.name)
 
 
 def _numbers(values: Iterable[int]) -> str:

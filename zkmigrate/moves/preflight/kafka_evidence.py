@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import cast
 
+from zkmigrate.hosts.facts.host_names import Resolved, resolve_all
 from zkmigrate.hosts.facts.properties import properties_of
 from zkmigrate.hosts.facts.status import unit_status
 from zkmigrate.kafka.facts.broker import BrokerHost, broker_host
 from zkmigrate.kafka.facts.chroot import Chroot, chroot_seen
 from zkmigrate.kafka.facts.cluster import kafka_view
+from zkmigrate.kafka.rules.connect import hosts_in
 from zkmigrate.model.fact import Reading, Seen
 from zkmigrate.model.look import KafkaView, Look
 from zkmigrate.model.step import Context
@@ -21,12 +23,14 @@ from zkmigrate.moves.preflight.evidence import NOT_ASKED, Evidence, leader_of
 @dataclass(frozen=True)
 class KafkaEvidence:
     """view: the cluster as its brokers answer. brokers: what their hosts show, until they are rolled. chroot:
-    what one dest host shows of it, None before the join. written: who wrote under it lately."""
+    what one dest host shows of it, None before the join. written: who wrote under it lately. resolved: on
+    each broker the names in its zookeeper.connect, on the operator's machine those of registered brokers."""
 
     view: Reading[KafkaView]
     brokers: Mapping[str, BrokerHost] = field(default_factory=dict)
     chroot: Chroot | None = None
     written: Reading[RecentWrites] = NOT_ASKED
+    resolved: Resolved = field(default_factory=dict)
 
 
 def of_kafka(e: Evidence) -> KafkaEvidence:
@@ -51,7 +55,19 @@ def gather(c: Context, look: Look, common: Evidence, gate: str) -> KafkaEvidence
         _at_brokers(c, look, common) if gate != "cutover" else {},
         chroot,
         _written(c, common) if gate != "roll" else NOT_ASKED,
+        resolve_all(look, _names(c, common, view)) if gate == "preflight" else {},
     )
+
+
+def _names(c: Context, common: Evidence, view: Reading[KafkaView]) -> Mapping[str, Iterable[str]]:
+    names: dict[str, Iterable[str]] = {}
+    for broker in c.inventory.broker_names:
+        properties = properties_at(common, broker, c.inventory.kafka.config)
+        connect = properties.value.get("zookeeper.connect", "") if isinstance(properties, Seen) else ""
+        names[broker] = hosts_in(connect)
+    if isinstance(view, Seen):
+        names[""] = [host for host, _, _ in view.value.brokers.values()]
+    return names
 
 
 def _at_brokers(c: Context, look: Look, common: Evidence) -> Mapping[str, BrokerHost]:

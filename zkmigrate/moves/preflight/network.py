@@ -193,8 +193,11 @@ def names(c: Context, e: Evidence) -> Iterator[Judged]:
     needed = "on every host and here the addresses of the inventory"
     wrong: list[str] = []
     unknown: list[str] = []
+    hosts = named(c.inventory, e.dependent)
     for (asker, name), reading in e.resolved.items():
-        known = addresses(named(c.inventory, e.dependent)[name])
+        if name not in hosts:
+            continue
+        known = addresses(hosts[name])
         where = asker or "this machine"
         if isinstance(reading, Unknown):
             unknown.append(f"{name} on {where}: {reading}")
@@ -202,10 +205,7 @@ def names(c: Context, e: Evidence) -> Iterator[Judged]:
             wrong.append(f"{name} is unknown on {where}")
         elif strange := sorted({a for text in reading.value for a in numeric(text)} - known):
             wrong.append(f"{name} is {', '.join(strange)} on {where}")
-    seen = (
-        "; ".join((wrong or unknown)[:5])
-        or f"{len(named(c.inventory, e.dependent))} names, the same everywhere"
-    )
+    seen = "; ".join((wrong or unknown)[:5]) or f"{len(hosts)} names, the same everywhere"
     moves = ("correct DNS or /etc/hosts there", "add the address to also in migration.yml", "use addresses")
     yield Judged(False if wrong else None if unknown else True, seen, needed, moves=moves)
 

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import get_args
 
+from zkmigrate.hosts.facts.host_names import Resolve, resolver, same_host, unresolved
+from zkmigrate.inventory.checks import spelled
 from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.model.fact import NotHeard, Reading, Seen, Unknown
 from zkmigrate.model.finding import Severity
 from zkmigrate.model.step import Context
+from zkmigrate.moves.facts.connections import addresses
 from zkmigrate.moves.preflight.check import ALWAYS, NOT_HEARD, Judged, Scope, check, unseen, why
 from zkmigrate.moves.preflight.drilled import DRILLED, NEEDED
-from zkmigrate.moves.preflight.evidence import Evidence, door, first_address
+from zkmigrate.moves.preflight.evidence import NOT_ASKED, Evidence, door, first_address
 from zkmigrate.moves.preflight.security import security_of
 from zkmigrate.zookeeper.data.four_letter_words import Conf, Mntr, Srvr
 from zkmigrate.zookeeper.data.zoocfg import ServerLine
 from zkmigrate.zookeeper.data.zxid import counter, format_zxid
-from zkmigrate.zookeeper.facts.config import ANY_ADDRESS, ZooConfig, parse
+from zkmigrate.zookeeper.facts.config import ZooConfig, of_one_host, parse
 
 COUNTER_LIMIT = 0xF0000000
 """A zxid counter above this may run over during the move, which forces an election on source."""
@@ -117,51 +121,77 @@ def config(c: Context, e: Evidence) -> Iterator[Judged]:
                 ("let the ssh account read it", "correct source.config in migration.yml"),
             )
             continue
-        wrong = [
-            *_server_mistakes(c.inventory, host, reading.value),
-            *_path_mistakes(c.inventory, reading.value),
-        ]
+        resolve = resolver(e.resolved, host, addresses(c.inventory.source_host(host)))
+        told = dict(_server_mistakes(c.inventory, host, reading.value, resolve))
+        told |= dict(_path_mistakes(c.inventory, reading.value, e.confs.get(host, NOT_ASKED)))
         yield Judged(
-            not wrong,
-            "; ".join(wrong) or f"{len(reading.value.servers)} servers, ports and directories equal",
+            False if False in told.values() else None if told else True,
+            "; ".join(told) or f"{len(reading.value.servers)} servers, ports and directories equal",
             "the same servers, addresses, ports and directories",
             host,
-            ("correct the source part of migration.yml", "correct this server's config"),
+            (
+                "correct the source part of migration.yml",
+                "correct this server's config",
+                *(("let each name in it resolve on that host",) if None in told.values() else ()),
+            ),
         )
 
 
-def _server_mistakes(inventory: Inventory, host: str, config: ZooConfig) -> Iterator[str]:
+def _server_mistakes(
+    inventory: Inventory, host: str, config: ZooConfig, resolve: Resolve
+) -> Iterator[tuple[str, bool | None]]:
+    """Yield what is wrong with a server's lines, with False; with None what is not known."""
     known = {one.myid: one for one in inventory.source.hosts}
     ports = (inventory.source.ports.quorum, inventory.source.ports.election)
     own = inventory.source_host(host)
     for odd in config.odd:
-        yield f"a server line that is not understood: {odd}"
+        yield f"a server line that is not understood: {odd}", False
     for myid, server in config.servers.items():
-        if myid == own.myid and server.host in ANY_ADDRESS:
+        if myid == own.myid and not of_one_host(server.host):
             server = replace(server, host=own.address)
         if myid not in known:
-            yield f"server.{myid}={server.host} is not in the inventory"
-        elif server.host not in (known[myid].address, *known[myid].also):
-            yield f"server.{myid} is {server.host}, in the inventory {known[myid].address}"
-        elif (server.quorum_port, server.election_port) != ports:
+            yield f"server.{myid}={server.host} is not in the inventory", False
+            continue
+        same = same_host(server.host, (known[myid].address, *known[myid].also), resolve)
+        if same is None:
+            yield f"server.{myid}: {unresolved(server.host, resolve(server.host), host)}", None
+        elif not same:
+            yield f"server.{myid} is {server.host}, in the inventory {known[myid].address}", False
+        if (server.quorum_port, server.election_port) != ports:
             used = f"{server.quorum_port}:{server.election_port}"
-            yield f"server.{myid} uses ports {used}, not {ports[0]}:{ports[1]}"
+            yield f"server.{myid} uses ports {used}, not {ports[0]}:{ports[1]}", False
     for myid in sorted(set(known) - set(config.servers)):
-        yield f"no line for server.{myid} ({known[myid].name})"
+        yield f"no line for server.{myid} ({known[myid].name})", False
 
 
-def _path_mistakes(inventory: Inventory, config: ZooConfig) -> Iterator[str]:
+def _path_mistakes(
+    inventory: Inventory, config: ZooConfig, told: Reading[Conf]
+) -> Iterator[tuple[str, bool | None]]:
     source = inventory.source
-    data_dir = config.values.get("dataDir", "")
-    if data_dir.rstrip("/") != source.data_dir.rstrip("/"):
-        yield f"dataDir={data_dir or '(none)'}, in the inventory {source.data_dir}"
-    log_dir = config.values.get("dataLogDir", data_dir)
-    if log_dir.rstrip("/") != source.txn_dir.rstrip("/"):
-        yield f"dataLogDir={log_dir or '(none)'}, in the inventory {source.txn_dir}"
+    data_dir = config.values.get("dataDir", "").strip()
+    log_dir = config.values.get("dataLogDir", data_dir).strip()
+    wanted = {"dataDir": (data_dir, source.data_dir), "dataLogDir": (log_dir, source.txn_dir)}
+    for key, (given, path) in wanted.items():
+        runs = _running_directory(key, given, told)
+        if runs is None:
+            yield f"{key}={given} is a relative path, and conf did not tell the directory: {why(told)}", None
+        elif runs.rstrip("/") != path.rstrip("/"):
+            meant = f", which is {runs}" if runs != given else ""
+            yield f"{key}={given or '(none)'}{meant}, in the inventory {path}", False
     client = {str(server.client_port) for server in config.servers.values() if server.client_port is not None}
     client |= {config.values["clientPort"]} if "clientPort" in config.values else set()
     if client != {str(source.ports.client)}:
-        yield f"client ports {', '.join(sorted(client)) or 'none'}, in the inventory {source.ports.client}"
+        seen = ", ".join(sorted(client)) or "none"
+        yield f"client ports {seen}, in the inventory {source.ports.client}", False
+
+
+def _running_directory(key: str, given: str, told: Reading[Conf]) -> str | None:
+    """A directory as a server uses it: a relative path is below its working directory, which ``conf`` tells;
+    None where it did not."""
+    if given.startswith("/") or not given:
+        return given
+    path = told.value.values.get(key, "") if isinstance(told, Seen) else ""
+    return posixpath.normpath(path).removesuffix("/version-2") if path.startswith("/") else None
 
 
 @check("source.myid", "the server's myid file is what the inventory says", Scope.SOURCE)
@@ -341,6 +371,7 @@ def running(c: Context, e: Evidence) -> Iterator[Judged]:
 
 def _differs(inventory: Inventory, host: str, told: Conf, file: ZooConfig) -> Iterator[str]:
     wanted = {key: file.values[key].strip() for key in RUNS_WITH if key in file.values}
+    told = replace(told, values=_normal_directories(told.values))
     wanted["dataDir"] = f"{inventory.source.data_dir.rstrip('/')}/version-2"
     wanted["dataLogDir"] = f"{inventory.source.txn_dir.rstrip('/')}/version-2"
     wanted["serverId"] = str(inventory.source_host(host).myid)
@@ -349,11 +380,20 @@ def _differs(inventory: Inventory, host: str, told: Conf, file: ZooConfig) -> It
             yield f"{key} is {told.values[key]}, in the file {value}"
     if not told.servers:
         return
-    runs = {(n, s.host, s.quorum_port, s.election_port, s.role) for n, s in _members(told).items()}
-    listed = {(n, s.host, s.quorum_port, s.election_port, s.role) for n, s in file.servers.items()}
-    if runs != listed:
+    if _lines(_members(told)) != _lines(file.servers):
         servers = ", ".join(f"{key}={value}" for key, value in told.servers.items())
         yield f"its servers are {servers}, in the file others"
+
+
+def _normal_directories(values: Mapping[str, str]) -> dict[str, str]:
+    """The values of ``conf``; a directory that the file names by a relative path may hold dots."""
+    keys = [key for key in ("dataDir", "dataLogDir") if values.get(key)]
+    return {**values, **{key: posixpath.normpath(values[key]) for key in keys}}
+
+
+def _lines(servers: Mapping[int, ServerLine]) -> set[tuple[object, ...]]:
+    """Server lines of one host in a form to compare; a name is the same name in any spelling."""
+    return {(n, spelled(s.host), s.quorum_port, s.election_port, s.role) for n, s in servers.items()}
 
 
 def _members(told: Conf) -> Mapping[int, ServerLine]:

@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
+from zkmigrate.hosts.facts.host_names import resolver
 from zkmigrate.inventory.inventory import Inventory
-from zkmigrate.kafka.rules.connect import hosts_in, registration
+from zkmigrate.kafka.rules.connect import others_than, registration
 from zkmigrate.model.fact import Absent, Seen, Unknown
 from zkmigrate.model.finding import Finding, Severity, claim, meanings
 from zkmigrate.moves.facts.after_move import AfterMove, NewWrites, reformed
+from zkmigrate.moves.facts.connections import addresses
 from zkmigrate.zookeeper.data.session import format_session, unsigned
 from zkmigrate.zookeeper.data.zxid import format_zxid
 from zkmigrate.zookeeper.facts.ensemble import EnsembleView
@@ -94,13 +96,15 @@ def _registered(inventory: Inventory, seen: AfterMove) -> Iterator[Finding]:
 
 
 def _configured(inventory: Inventory, seen: AfterMove) -> Iterator[Finding]:
-    dest = {a for host in inventory.dest.hosts for a in (host.address, *host.also)}
     for host, reading in seen.connect.items():
+        resolve = resolver(seen.resolved, host, addresses(inventory.broker(host)))
+        connect = reading.value if isinstance(reading, Seen) else ""
+        strange, unknown = others_than(inventory.dest.hosts, connect, resolve, host)
         yield claim(
             "watch.config",
             "the broker's file names dest only",
-            hosts_in(reading.value) <= dest if isinstance(reading, Seen) else None,
-            seen=reading.value if isinstance(reading, Seen) else str(reading),
+            None if not isinstance(reading, Seen) else False if strange else None if unknown else True,
+            seen="; ".join((connect, *unknown)) if isinstance(reading, Seen) else str(reading),
             needed="hosts of dest: the next restart goes where this file says",
             target=host,
             moves=("put dest into zookeeper.connect again, before this broker restarts",),

@@ -261,6 +261,21 @@ def test_recovery_counts_what_the_newest_start_of_a_broker_says_in_its_own_log(d
     assert says(dest) == ["logs=5 of=31 segments=1"]
 
 
+def test_recovery_counts_for_a_broker_below_a_shell_that_started_it(tmp_path: Path) -> None:
+    """The unit's main process stayed the shell, and a broker that recovered its logs seemed to stand."""
+    jvm = "import sys; print('runs', flush=True); sys.stdin.read()"
+    script = f"{sys.executable} -c {shlex.quote(jvm)} -Dkafka.logs.dir={tmp_path}; exit 0"
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(["sh", "-c", script], text=True, **pipes) as shell:
+        assert shell.stdout is not None
+        assert shell.stdin is not None
+        assert shell.stdout.readline() == "runs\n"
+        (tmp_path / "server.log").write_text("INFO Completed load of Log(dir=/d/t-1) (2/9 loaded in /d)\n")
+        said = with_systemd(tmp_path, f"ActiveState=activating\\nMainPID={shell.pid}\\n", "recovery", "kafka")
+        shell.stdin.close()
+    assert said.splitlines() == ["logs=2 of=9 segments=0"]
+
+
 @pytest.mark.parametrize("kind", ["text", "fifo", "link"])
 def test_recovery_tells_nothing_but_counts_whatever_stands_in_the_place_of_the_log(
     dest: Dest, kind: str
@@ -312,17 +327,22 @@ def test_a_reload_reads_the_config_again_and_starts_what_is_down(tmp_path: Path)
     assert "reload is systemd's: keeper.service has commands of its own" in own.stderr
 
 
+def with_systemd(folder: Path, shown: str, *words: str) -> str:
+    """What a verb says where systemd shows this of a unit."""
+    program, systemctl = folder / "zkm-host", folder / "systemctl"
+    text = text_of_zkm_host().decode().replace("/run/systemd/system", str(folder))
+    program.write_text(text.replace(" PATH=", f" PATH={folder}:", 1))
+    systemctl.write_text(f"#!/bin/sh\ncase \"$*\" in *UnitFileState*) printf '{shown}' ;; esac\n")
+    systemctl.chmod(0o755)
+    argv = ["sh", str(program), "--run", "r1", *words]
+    said = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert said.returncode == 0, said.stderr
+    return said.stdout
+
+
 @pytest.mark.parametrize("told", ["enabled", "disabled", "static", ""])
 def test_status_tells_whether_a_unit_starts_at_boot(tmp_path: Path, told: str) -> None:
     """As the steps read it."""
-    program, systemctl = tmp_path / "zkm-host", tmp_path / "systemctl"
-    text = text_of_zkm_host().decode().replace("/run/systemd/system", str(tmp_path))
-    program.write_text(text.replace(" PATH=", f" PATH={tmp_path}:", 1))
     shown = f"ActiveState=inactive\\nMainPID=0\\nTimeoutStopUSec=90s\\nUnitFileState={told}\\n"
-    systemctl.write_text(f"#!/bin/sh\ncase \"$*\" in *UnitFileState*) printf '{shown}' ;; esac\n")
-    systemctl.chmod(0o755)
-    argv = ["sh", str(program), "--run", "r1", "status", "copier.service"]
-    said = subprocess.run(argv, capture_output=True, text=True, check=False)
-    assert said.returncode == 0, said.stderr
-    status = parse_status(said.stdout)
+    status = parse_status(with_systemd(tmp_path, shown, "status", "copier.service"))
     assert (status.unit_state, status.unit_file) == ("inactive", told)

@@ -492,7 +492,7 @@ CASES: list[tuple[str, str, str, Break, str, Break]] = [
     ),
     (
         "kafka.config", "preflight", "broker1",
-        file("broker1", PROPERTIES, server_properties(1, "zk.example:2181").encode()), "names zk.example",
+        file("broker1", PROPERTIES, server_properties(1, "10.9.9.9:2181").encode()), "names 10.9.9.9",
         file("broker1", PROPERTIES, b"a=\\u1"),
     ),
     (

@@ -410,6 +410,12 @@ WRITER = b"#!/bin/sh\necho zookeeper.connect=x >>/etc/kafka/server.properties\n"
         ("/bin/sh -c ${HOME_OF}/start.sh", (), "/opt/start.sh"),
         ("$START_WITH", ('Environment="START_WITH=/opt/start.sh a b"',), "/opt/start.sh"),
         ("bin/start.sh", ("WorkingDirectory=/opt/kafka",), "/opt/kafka/bin/start.sh"),
+        ("/bin/bash -euo pipefail -c exec /opt/start.sh /etc/k", (), "/opt/start.sh"),
+        ("/usr/bin/flock -n /run/kafka.lock /opt/start.sh", (), "/opt/start.sh"),
+        ("/usr/bin/flock /run/kafka.lock -c exec /opt/start.sh", (), "/opt/start.sh"),
+        ("/usr/bin/env --chdir=/opt/a -u B bin/start.sh", (), "/opt/a/bin/start.sh"),
+        ("/usr/bin/env -C /opt/a bin/start.sh", (), "/opt/a/bin/start.sh"),
+        ("/bin/sh -c printf 'a\nunit.b'; exec /opt/start.sh", (), "/opt/start.sh"),
         ("/bin/sh -c start.sh", (), "/usr/bin/start.sh"),
         ("/bin/sh -c start.sh", ("Environment=PATH=/opt/a:/opt/b",), "/opt/b/start.sh"),
         ("/usr/bin/python3 /opt/start.py", (), "/opt/start.py"),
@@ -431,6 +437,30 @@ def test_what_a_shell_or_a_wrapper_starts_is_looked_through(
     world.files["broker2", path] = Seen(WRITER)
     found = _found(world, "kafka.only-place", "preflight", "broker2", asked)
     assert (found.held, found.seen) == (Held.NO, f"{path}:2")
+
+
+@pytest.mark.parametrize(
+    ("path", "words"),
+    [("/opt/start.sh", "kafka /etc/k"), ("/opt/of us/start.sh", "/opt/of us/start.sh /etc/k")],
+)
+def test_a_program_is_found_by_its_own_path_and_not_by_its_first_argument(path: str, words: str) -> None:
+    """systemd prints ``path=/bin/sh ; argv[]=other -c …`` for ``@/bin/sh other -c …``."""
+    asked, world = systemd()
+    line = f"ExecStart={{ path={path} ; argv[]={words} ; ignore_errors=no ; start_time=[n/a] ; pid=0 }}"
+    world.programs["broker2", "facts"] = Seen(FACTS + shown(STARTED, line))
+    world.files["broker2", path] = Seen(WRITER)
+    found = _found(world, "kafka.only-place", "preflight", "broker2", asked)
+    assert (found.held, found.seen) == (Held.NO, f"{path}:2")
+
+
+def test_a_program_below_the_home_of_an_account_is_not_looked_for_elsewhere() -> None:
+    asked, world = systemd()
+    world.programs["broker2", "facts"] = Seen(
+        FACTS + shown("/bin/sh -c exec bin/start.sh", "WorkingDirectory=~")
+    )
+    found = _found(world, "kafka.only-place", "preflight", "broker2", asked)
+    assert found.held is Held.UNKNOWN
+    assert "bin/start.sh in /bin/sh -c exec bin/start.sh was not read" in found.seen
 
 
 def test_a_command_that_only_a_shell_can_tell_is_said_not_to_be_read() -> None:

@@ -1,0 +1,81 @@
+"""Whether two names or addresses are one host: compared by what they resolve to, not by their text."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Callable, Iterable, Mapping
+from typing import TypeAlias
+
+from zkmigrate.inventory.checks import spelled
+from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
+from zkmigrate.model.look import Look
+
+Resolve: TypeAlias = Callable[[str], Reading[tuple[str, ...]]]
+"""Returns the addresses of a name; Absent for a name without any."""
+Resolved: TypeAlias = Mapping[tuple[str, str], Reading[tuple[str, ...]]]
+"""(host, or "" for the operator's machine, and name) → the addresses of that name there."""
+
+
+def is_address(text: str) -> bool:
+    """Whether this is a numeric address."""
+    try:
+        ipaddress.ip_address(spelled(text))
+    except ValueError:
+        return False
+    return True
+
+
+def same_host(named: str, own: Iterable[str], resolve: Resolve) -> bool | None:
+    """Return whether a name or address is a host of these names and addresses; None where that is not known,
+    because a name does not resolve. resolve: where ``named`` was read."""
+    text, known = spelled(named), {spelled(one) for one in own}
+    if text in known:
+        return True
+    addresses = _addresses(text, resolve)
+    if addresses is None:
+        return None
+    others = [_addresses(one, resolve) for one in sorted(known)]
+    if any(addresses & other for other in others if other is not None):
+        return True
+    return False if any(map(is_address, known)) or None not in others else None
+
+
+def _addresses(text: str, resolve: Resolve) -> set[str] | None:
+    if is_address(text):
+        return {text}
+    found = resolve(text)
+    return {spelled(one) for one in found.value} if isinstance(found, Seen) and found.value else None
+
+
+def unresolved(name: str, reading: Reading[tuple[str, ...]], where: str) -> str:
+    """Say that a name does not resolve on a host, or why it is not known. where: the host."""
+    if isinstance(reading, Unknown):
+        return f"{name} was not resolved on {where}: {reading}"
+    return f"{name} does not resolve on {where}"
+
+
+def resolve_all(look: Look, names: Mapping[str, Iterable[str]]) -> Resolved:
+    """Resolve names on the hosts that use them. names: by host, "" for the operator's machine; addresses
+    among them are left out."""
+    wanted = {host: sorted({spelled(n) for n in of if n and not is_address(n)}) for host, of in names.items()}
+    hosts = [host for host, of in wanted.items() if of]
+    found = look.each(hosts, lambda host: {name: look.addresses(host, name) for name in wanted[host]})
+    return {(host, name): reading for host, told in found.items() for name, reading in told.items()}
+
+
+def resolver(resolved: Resolved, host: str, own: Iterable[str] = ()) -> Resolve:
+    """Return how a host resolves names. own: its addresses, which stand for a loopback address there."""
+    addresses = tuple(own)
+
+    def resolve(name: str) -> Reading[tuple[str, ...]]:
+        reading = resolved.get((host, spelled(name)), Absent(name))
+        if not isinstance(reading, Seen):
+            return reading
+        parts = (addresses if _is_loopback(one) else (one,) for one in reading.value)
+        return Seen(tuple(one for part in parts for one in part))
+
+    return resolve
+
+
+def _is_loopback(text: str) -> bool:
+    return is_address(text) and ipaddress.ip_address(spelled(text)).is_loopback
