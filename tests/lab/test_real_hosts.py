@@ -8,21 +8,28 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
+from kafka.admin import KafkaAdminClient, NewTopic
 
 from tests.lab.tool import asked
+from zkmigrate.hosts.zkm_host import program as text_of_zkm_host
 from zkmigrate.inventory.inventory import Inventory, load
 from zkmigrate.lab.inventory import write_inventory
 from zkmigrate.lab.lab import Lab
 from zkmigrate.lab.render import SERVER_PROPERTIES, ZOO_CFG
-from zkmigrate.lab.spec import LabSpec, Role
+from zkmigrate.lab.spec import KAFKA_PORT, LabSpec, Role
 
 pytestmark = pytest.mark.lab
 
 SPEC = LabSpec()
+READ = {
+    "source.config", "source.myid", "source.security", "source.running", "kafka.addresses", "kafka.config",
+    "kafka.security", "kafka.started-with", "kafka.only-place", "kafka.log-dirs", "host.names",
+}  # fmt: skip
+"""The findings that depend on how hosts are set up; others tell how loaded this machine is."""
 MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 ZK = f'/usr/bin/java $JVMFLAGS -cp "/etc/zookeeper/conf:/opt/zookeeper/lib/*" {MAIN}'
 KAFKA = '/usr/bin/java $KAFKA_JVM -cp "/etc/kafka:/opt/kafka/lib/*:/opt/kafka/policy/*" kafka.Kafka'
@@ -39,8 +46,8 @@ UNITS = {
     "broker2": "EnvironmentFile=/etc/default/kafka*\nExecStart=/bin/bash -c '\\\n"
     f"  {KAFKA} ${{CONFIG}} \\\n  --override num.io.threads=8; exit $$?'\n",
     "broker3": "ExecStart=/usr/bin/nice -n 1 /usr/bin/env -u HOME /usr/bin/java $KAFKA_JVM \\\n"
-    "  -cp /etc/kafka:/opt/kafka/lib/*:/opt/kafka/policy/* kafka.Kafka etc/kafka/server.properties\n"
-    "WorkingDirectory=/\n",
+    "  -cp /etc/kafka:/opt/kafka/lib/*:/opt/kafka/policy/* kafka.Kafka ../etc/kafka/server.properties\n"
+    "WorkingDirectory=/var\n",
 }
 """What stands in a drop-in of a host's unit."""
 
@@ -71,6 +78,9 @@ def put(lab: Lab, host: str, path: str, text: str) -> None:
 
 def shape(lab: Lab) -> None:
     """Give each host its shape, and start its server anew with it."""
+    brokers = [f"{host.address}:{KAFKA_PORT}" for host in lab.role(Role.BROKER)]
+    with lab.operator(), closing(KafkaAdminClient(bootstrap_servers=brokers)) as client:
+        client.create_topics([NewTopic("held", 3, 3)], timeout_ms=60_000)
     at = {host.name: host.address for host in lab.hosts.values()}
     rewritten(lab, "source1", ZOO_CFG, (rf"^server\.1={at['source1']}:", "server.1=0.0.0.0:"))
     put(lab, "source2", "/etc/default/zk.conf", f"# ours\nZOO_CFG='{ZOO_CFG}'\n")
@@ -85,7 +95,7 @@ def shape(lab: Lab) -> None:
     to = "zookeeper.connect=SOURCE1:2181,source2:2181,[::ffff:10.71.0.13]:2181/"
     assert at["source3"] == "10.71.0.13"
     rewritten(lab, "broker2", SERVER_PROPERTIES, (r"^zookeeper\.connect=[^/]*/", to))
-    rewritten(lab, "broker3", SERVER_PROPERTIES, (r"^log\.dirs=/", "log.dirs="), (r"(?<=\d):", r"\\:"))
+    rewritten(lab, "broker3", SERVER_PROPERTIES, (r"^log\.dirs=/var/", "log.dirs="), (r"(?<=\d):", r"\\:"))
     for host in ("broker1", "broker2", "broker3"):
         more = "listener.security.protocol.map=INSIDE:PLAINTEXT\ninter.broker.listener.name=INSIDE\n"
         rewritten(lab, host, SERVER_PROPERTIES, ("^listeners=PLAINTEXT", f"{more}listeners=INSIDE"))
@@ -123,11 +133,12 @@ def begun(lab: Lab, path: Path) -> tuple[str, Inventory]:
     return text, load(path)
 
 
-def judged(lab: Lab, path: Path) -> tuple[int, dict[tuple[str, str], Any]]:
-    """The exit code of `preflight`, and its findings by id and target."""
+def judged(lab: Lab, path: Path) -> dict[tuple[str, str], tuple[str, str]]:
+    """What `preflight` says of the host's files, units and names: id and target → whether it holds, and what
+    was seen."""
     done = asked(lab, path, "preflight", "--json", timeout_s=300)
     findings = json.loads(done.stdout)["findings"]
-    return done.returncode, {(one["id"], one["target"]): one for one in findings}
+    return {(one["id"], one["target"]): (one["held"], one["seen"]) for one in findings if one["id"] in READ}
 
 
 def test_init_and_preflight_read_every_shape(lab: Lab, tmp_path: Path) -> None:
@@ -138,9 +149,17 @@ def test_init_and_preflight_read_every_shape(lab: Lab, tmp_path: Path) -> None:
     assert found.dest.config == ZOO_CFG
     assert " BUT " not in text
 
-    code, all_found = judged(lab, tmp_path / "migration.yml")
-    doubtful = {key: one["seen"] for key, one in all_found.items() if one["held"] is not True}
-    assert (code, doubtful) == (0, {})
+    judgements = judged(lab, tmp_path / "migration.yml")
+    assert {id for id, _ in judgements} == READ
+    assert {key: seen for key, (held, seen) in judgements.items() if held != "yes"} == {}
+
+
+def test_the_logs_of_a_broker_below_its_units_shell_are_counted(lab: Lab) -> None:
+    """As the roll asks for them while such a broker starts."""
+    program = text_of_zkm_host().decode()
+    words = ["sh", "-s", "--", "--run", "looks", "recovery", "kafka.service"]
+    read = {host: lab.exec(host, words, stdin=program).stdout for host in lab.names(Role.BROKER)}
+    assert set(read.values()) == {"logs=3 of=3 segments=0\n"}
 
 
 def test_what_is_wrong_behind_a_shell_or_a_name_is_found(lab: Lab, tmp_path: Path) -> None:
@@ -157,15 +176,16 @@ def test_what_is_wrong_behind_a_shell_or_a_name_is_found(lab: Lab, tmp_path: Pat
         (r"^server\.1=ZK1", "server.1=zk9"),
         (r"^server\.3=.*:2", "server.3=source1:2"),
     )
-    _, found = judged(lab, path)
-    only = {host: found["kafka.only-place", host] for host in ("broker1", "broker2", "broker3")}
-    assert (only["broker1"]["held"], only["broker1"]["seen"]) == (False, "/opt/render.sh:2")
-    assert only["broker2"]["held"] is None
-    assert "was not read: only its shell can tell" in only["broker2"]["seen"]
-    assert only["broker3"]["held"] is True
-    assert found["kafka.config", "broker3"]["held"] is None
-    assert "zk.nowhere does not resolve on broker3" in found["kafka.config", "broker3"]["seen"]
-    config = found["source.config", "source2"]
-    assert config["held"] is False
-    assert "server.1: zk9.inside does not resolve on source2" in config["seen"]
-    assert f"server.3 is source1, in the inventory {lab.host('source3').address}" in config["seen"]
+    found = judged(lab, path)
+    assert found["kafka.only-place", "broker1"] == ("no", "/opt/render.sh:2")
+    held, seen = found["kafka.only-place", "broker2"]
+    assert held == "unknown"
+    assert "was not read: only its shell can tell" in seen
+    assert found["kafka.only-place", "broker3"][0] == "yes"
+    held, seen = found["kafka.config", "broker3"]
+    assert held == "unknown"
+    assert "zk.nowhere does not resolve on broker3" in seen
+    held, seen = found["source.config", "source2"]
+    assert held == "no"
+    assert "server.1: zk9.inside does not resolve on source2" in seen
+    assert f"server.3 is source1, in the inventory {lab.host('source3').address}" in seen

@@ -114,7 +114,11 @@ def candidates(
         if not addresses and source:  # this machine does not know the name by which it registers
             where += f"; {unresolved(host, resolved(host), 'this machine')}"
             host = source
-        also = tuple(dict.fromkeys(a for a in (*addresses, source) if a and spelled(a) != spelled(host)))
+        also = tuple(
+            dict.fromkeys(
+                a for a in (*addresses, source) if a and "%" not in a and spelled(a) != spelled(host)
+            )
+        )
         found[id] = Candidate(host, id, port, also, where=where)
     out = [c for c in found.values() if c.address]
     for named in given:

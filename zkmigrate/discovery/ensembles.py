@@ -33,6 +33,7 @@ CONFIGS = ("/etc/zookeeper/conf/zoo.cfg", "/etc/zookeeper/zoo.cfg", "/opt/zookee
 WORDS_NEEDED = ("srvr", "mntr", "cons", "dump")
 _PATHS = ("dataDir", "dataLogDir", DYNAMIC)
 _WHITELIST = "4lw.commands.whitelist"
+_KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _VALUE = re.compile(r"([A-Za-z0-9._:/,=@+% -]*|\*)")
 NOT_ASKED = Unknown("failed", "not asked")
 _LEFT_OUT = {
@@ -229,7 +230,7 @@ def server_at(servers: Mapping[str, Server], host: str) -> Server | None:
 def _also(host: str) -> tuple[str, ...]:
     """The addresses behind a name, for rules and client lists."""
     found = resolve(host)
-    return () if host in found else found
+    return () if host in found else tuple(one for one in found if "%" not in one)  # a zone is this machine's
 
 
 def _ports(servers: Mapping[str, Server]) -> tuple[Found[int], Found[int], Found[int]]:
@@ -277,8 +278,9 @@ def _paths(
 def _java_env(reader: HostReader, server: Server) -> Found[str]:
     """The unit's EnvironmentFile; else java.env beside zoo.cfg, which ZooKeeper's own scripts read."""
     unit = _unit(server)
-    if unit is not None and unit.start.files:
-        return Found(unit.start.files[0], f"EnvironmentFile of {unit.name}")
+    files = [path for path in unit.start.files if not set("*?[ ") & set(path)] if unit is not None else []
+    if unit is not None and files:
+        return Found(files[0], f"EnvironmentFile of {unit.name}")
     if server.path.value is None:
         return Found(None, "no unit and no zoo.cfg names it")
     beside = str(PurePosixPath(server.path.value).parent / "java.env")
@@ -298,6 +300,8 @@ def _settings(values: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]
             continue
         if key in _LEFT_OUT:
             left[key] = f"{_LEFT_OUT[key]} (seen {value})"
+        elif not _KEY.fullmatch(key):
+            left[key] = "its name holds characters that migration.yml does not take"
         elif key in ADDRESS_SETTINGS and of_one_host(value):
             left[key] = f"{value} is an address of one host, and dest's hosts share these lines"
         elif not _VALUE.fullmatch(value):

@@ -12,7 +12,7 @@ from zkmigrate.discovery import host_survey
 from zkmigrate.discovery.draft import Found
 from zkmigrate.discovery.host_survey import HostSurvey
 from zkmigrate.errors import UsageError
-from zkmigrate.hosts.facts.servers import Server
+from zkmigrate.hosts.facts.servers import Server, works_in
 from zkmigrate.hosts.facts.servers import config_of as config_named
 from zkmigrate.hosts.facts.start_command import environment_of
 from zkmigrate.hosts.transport.failure import TransportError
@@ -159,20 +159,21 @@ def config_of(reader: HostReader, address: str, survey: HostSurvey, server: Serv
 def absolute(
     reader: HostReader, address: str, survey: Reading[HostSurvey], server: Server, path: str
 ) -> Reading[str]:
-    """Return a path that a server's config names as an absolute one: a relative path is below the directory
-    where the server works, or where its unit starts it."""
+    """Return a path that a server's config names as migration.yml takes it. A relative path is below the
+    directory where the server works, or where its unit's command starts it."""
     if path.startswith("/"):
-        return Seen(path)
+        odd = {".", "..", ""} & set(path.strip("/").split("/"))
+        return reader.place(address, path, 0) if odd else Seen(path)
     if not isinstance(survey, Seen):
         return Unknown("failed", f"{address}: {path} is a relative path, and no process was seen: {survey}")
     process, unit = survey.value.process(server), survey.value.unit(server)
     if process is not None and isinstance(place := reader.place(address, path, process.pid), Seen):
         return place
-    if unit is None or not unit.start.directory:
-        return Unknown(
-            "failed", f"{address}: {path} is a relative path, and where the server works is unknown"
-        )
-    whole = posixpath.normpath(posixpath.join(unit.start.directory, path))
+    directory = works_in(server, unit.programs()) if unit is not None else ""
+    if not directory:
+        why = "is a relative path, and where the server works is unknown"
+        return Unknown("failed", f"{address}: {path} {why}")
+    whole = posixpath.normpath(posixpath.join(directory, path))
     return place if isinstance(place := reader.place(address, whole, 0), Seen) else Seen(whole)
 
 

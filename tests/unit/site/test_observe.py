@@ -32,7 +32,7 @@ from zkmigrate.hosts.transport.ssh import Transport
 from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.kafka.clients import admin as kafka_client
 from zkmigrate.kafka.clients import topics as topic_client
-from zkmigrate.kafka.facts.broker import BrokerProcess, broker_process, same_file
+from zkmigrate.kafka.facts.broker import BrokerProcess, WorkingDirectory, broker_process, same_file
 from zkmigrate.kafka.facts.release import release
 from zkmigrate.model.change import (
     KAFKA,
@@ -315,9 +315,10 @@ def test_a_running_broker_is_seen_through_proc(parts: Parts, tmp_path: Path) -> 
     environment = {**os.environ, "KAFKA_ZOOKEEPER_CONNECT": "hush"}
     with subprocess.Popen(argv, cwd=tmp_path, env=environment, stdin=subprocess.PIPE) as broker:
         found = value(broker_process(parts.look, "b1", broker.pid))
-        assert same_file(parts.look, "b1", found, str(config)) == Seen(True)
+        place = WorkingDirectory(broker.pid, "")
+        assert same_file(parts.look, "b1", found, str(config), place) == Seen(True)
         (config.parent / "other").write_text("broker.id=1\n")
-        assert same_file(parts.look, "b1", found, f"{config.parent}/other") == Seen(False)
+        assert same_file(parts.look, "b1", found, f"{config.parent}/other", place) == Seen(False)
         broker.communicate(b"\n", timeout=10)
     assert found == BrokerProcess(
         broker.pid,

@@ -59,6 +59,11 @@ def config_of(server: Server, programs: Iterable[Program]) -> str:
     return ""
 
 
+def works_in(server: Server, programs: Iterable[Program]) -> str:
+    """Return the directory where a command starts such a server; empty where that is unknown."""
+    return next((p.directory for p in programs if _words_for(server, p) is not None), "")
+
+
 def _words_for(server: Server, program: Program) -> tuple[str, ...] | None:
     """The words of which the config is the first without a dash."""
     arguments = server.arguments(program.words)

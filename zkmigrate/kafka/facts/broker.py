@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from zkmigrate.hosts.facts.properties import properties_of
-from zkmigrate.hosts.facts.servers import KAFKA
+from zkmigrate.hosts.facts.servers import KAFKA, works_in
 from zkmigrate.hosts.facts.start_command import (
     SEARCH_PATH,
     Program,
@@ -170,18 +170,43 @@ def file_entry(look: Look, host: str, path: str) -> Reading[DirEntry]:
     return content
 
 
-def same_file(look: Look, host: str, process: BrokerProcess, path: str) -> Reading[bool]:
-    """Whether the process was started with the file at this path: by the path's text, else by directory
-    entry.
+@dataclass(frozen=True)
+class WorkingDirectory:
+    """Where a broker works. pid: of its process, 0 for none. unit: where its unit's command starts it, empty
+    for unknown. zkm-host reads no path with dots, so one that leaves the directory needs the unit's."""
 
-    A relative path is below the process's working directory.
-    """
+    pid: int
+    unit: str
+
+    def path(self, path: str) -> str:
+        """Return a path as zkm-host reads it; empty for a relative one that is not known."""
+        plain = posixpath.normpath(path)
+        if plain.startswith("/"):
+            return plain
+        if self.pid and not plain.startswith(".."):
+            return posixpath.normpath(f"/proc/{self.pid}/cwd/{plain}")
+        return posixpath.normpath(posixpath.join(self.unit, plain)) if self.unit else ""
+
+
+_UNKNOWN_DIRECTORY = WorkingDirectory(0, "")
+
+
+def _nowhere(path: str) -> Unknown:
+    return Unknown("failed", f"{path} is a relative path, and where the broker works is unknown")
+
+
+def same_file(
+    look: Look, host: str, process: BrokerProcess, path: str, works_in: WorkingDirectory
+) -> Reading[bool]:
+    """Whether the process was started with the file at this path: by the path's text, else by directory
+    entry."""
     if not process.config:
         return Seen(False)
-    own = posixpath.normpath(process.config)
+    own = works_in.path(process.config)
     if own == posixpath.normpath(path):
         return Seen(True)
-    own = own if own.startswith("/") else f"/proc/{process.pid}/cwd/{own}"
+    if not own:
+        return _nowhere(process.config)
     entries = [file_entry(look, host, asked) for asked in (own, path)]
     for entry in entries:
         if isinstance(entry, Unknown):
@@ -295,12 +320,14 @@ def log_directories(properties: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(part.strip().rstrip("/") or "/" for part in text.split(",") if part.strip())
 
 
-def log_directory(look: Look, host: str, path: str, works_in: str = "") -> Reading[LogDirectory]:
-    """The owner of a log directory; Absent where no broker has used it. works_in: where the broker works, to
-    which a relative path is; empty for unknown."""
-    if not path.startswith("/") and not works_in:
-        return Unknown("failed", f"{path} is a relative path, and where the broker works is unknown")
-    file = posixpath.join(works_in, path, "meta.properties")
+def log_directory(
+    look: Look, host: str, path: str, works_in: WorkingDirectory = _UNKNOWN_DIRECTORY
+) -> Reading[LogDirectory]:
+    """The owner of a log directory; Absent where no broker has used it. works_in: for a relative path."""
+    place = works_in.path(path)
+    if not place:
+        return _nowhere(path)
+    file = f"{place}/meta.properties"
     return owner_of(properties_of(look.file(host, file), file))
 
 
@@ -345,16 +372,23 @@ def broker_host(
     else:
         shown = facts.value.unit if isinstance(facts, Seen) else {}
         starts = start_files(look, host, service.unit, shown, service.start)
-    works_in = f"/proc/{process.value.pid}/cwd" if isinstance(process, Seen) else ""
-    if not works_in and service.start is None and isinstance(facts, Seen):
-        works_in = start_commands(facts.value.unit).directory
+    commands = start_commands(facts.value.unit) if isinstance(facts, Seen) else StartCommands()
+    programs = [
+        program
+        for command in (commands.commands if service.start is None else ())
+        for program in started(command, commands.variables, commands.directory).programs
+    ]
+    pid = process.value.pid if isinstance(process, Seen) else 0
+    directory = WorkingDirectory(pid, works_in(KAFKA, programs))
     return BrokerHost(
         process,
         file_entry(look, host, kafka.config),
-        same_file(look, host, process.value, kafka.config) if isinstance(process, Seen) else process,
+        same_file(look, host, process.value, kafka.config, directory)
+        if isinstance(process, Seen)
+        else process,
         status.value.unit_started if isinstance(status, Seen) else None,
         starts,
-        Seen({path: log_directory(look, host, path, works_in) for path in log_directories(properties.value)})
+        Seen({path: log_directory(look, host, path, directory) for path in log_directories(properties.value)})
         if isinstance(properties, Seen)
         else properties,
     )

@@ -189,7 +189,7 @@ def _running_directory(key: str, given: str, told: Reading[Conf]) -> str | None:
     """A directory as a server uses it: a relative path is below its working directory, which ``conf`` tells;
     None where it did not."""
     if given.startswith("/") or not given:
-        return given
+        return given and posixpath.normpath(given)
     path = told.value.values.get(key, "") if isinstance(told, Seen) else ""
     return posixpath.normpath(path).removesuffix("/version-2") if path.startswith("/") else None
 

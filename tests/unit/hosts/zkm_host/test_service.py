@@ -265,8 +265,8 @@ def test_recovery_counts_for_a_broker_below_a_shell_that_started_it(tmp_path: Pa
     """The unit's main process stayed the shell, and a broker that recovered its logs seemed to stand."""
     jvm = "import sys; print('runs', flush=True); sys.stdin.read()"
     script = f"{sys.executable} -c {shlex.quote(jvm)} -Dkafka.logs.dir={tmp_path}; exit 0"
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    with subprocess.Popen(["sh", "-c", script], text=True, **pipes) as shell:
+    pipe = subprocess.PIPE
+    with subprocess.Popen(["sh", "-c", script], stdin=pipe, stdout=pipe, text=True) as shell:
         assert shell.stdout is not None
         assert shell.stdin is not None
         assert shell.stdout.readline() == "runs\n"

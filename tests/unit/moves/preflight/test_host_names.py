@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from tests.unit.moves.preflight.test_kafka import PROPERTIES, _found
+from tests.unit.moves.preflight.test_checks import PROPERTIES
+from tests.unit.moves.preflight.test_kafka import _found
 from tests.unit.preflight_world import SOURCE_CFG, healthy, server_properties
 from zkmigrate.model.fact import Reading, Seen, Unknown
 from zkmigrate.model.finding import Held
@@ -60,7 +61,7 @@ def test_a_broker_may_register_by_another_name_of_its_host(
     world = healthy()
     assert isinstance(world.view, Seen)
     view = world.view.value
-    world.view = Seen(replace(view, brokers={**view.brokers, 1: (name, 9092, None)}))
+    world.view = Seen(replace(view, brokers={**view.brokers, 1: (name, 9092, "r1")}))
     if addresses is not None:
         world.resolved["", name.lower()] = addresses
     found = _found(world, "kafka.addresses", "preflight", "broker1")

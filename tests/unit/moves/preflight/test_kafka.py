@@ -497,6 +497,16 @@ def test_a_relative_path_of_any_spelling_is_found(spelled: str, folder: str) -> 
     assert _found(world, "kafka.started-with", "preflight", "broker1").held is Held.YES
 
 
+def test_a_path_that_leaves_the_working_directory_is_found_by_the_unit() -> None:
+    """zkm-host reads no path with dots, so ``/proc/PID/cwd/..`` was refused."""
+    asked, world = systemd()
+    command(words=(*CMDLINE[:-1], "../etc/kafka/server.properties"))(world)
+    world.programs["broker1", "facts"] = Seen(FACTS + shown(STARTED, "WorkingDirectory=~"))
+    assert _found(world, "kafka.started-with", "preflight", "broker1", asked).held is Held.UNKNOWN
+    world.programs["broker1", "facts"] = Seen(FACTS + shown(STARTED, "WorkingDirectory=/var"))
+    assert _found(world, "kafka.started-with", "preflight", "broker1", asked).held is Held.YES
+
+
 def test_a_start_program_that_is_no_script_is_not_searched() -> None:
     world = healthy()
     world.files["broker1", START] = Seen(b"\x7fELF zookeeper.connect=")
