@@ -98,7 +98,8 @@ def _dest(dest: Ensemble) -> list[str]:
         *_service(dest.unit, "zookeeper.service"),
     ]
     if dest.settings or dest.left_out:
-        out.append(f"  settings:  # further zoo.cfg lines, {dest.settings_where}")
+        mark = "" if dest.settings else "# "
+        out.append(f"  {mark}settings:  # further zoo.cfg lines, {dest.settings_where}")
         out += [f"    {_key(key)}: {_setting(value)}" for key, value in dest.settings.items()]
         out += [f"    # {key}: left out: {why}" for key, why in dest.left_out.items()]
     return out
