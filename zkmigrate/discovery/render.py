@@ -193,4 +193,4 @@ def _key(text: str) -> str:
 
 def _setting(value: str) -> str:
     """A setting's value; settings are text, so numbers need no quotes."""
-    return value if re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._/-]*", value) else _scalar(value)
+    return value if re.fullmatch(r"0|[1-9][0-9]{0,17}", value) else _scalar(value)

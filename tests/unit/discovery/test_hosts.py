@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from zkmigrate.discovery import ansible, render
@@ -17,6 +17,8 @@ from zkmigrate.discovery.host_survey import HostSurvey, parse
 from zkmigrate.errors import UsageError
 from zkmigrate.hosts.facts.servers import KAFKA, ZOOKEEPER, config_of
 from zkmigrate.inventory import marked_yaml
+from zkmigrate.inventory.checks import OWN_SETTINGS
+from zkmigrate.inventory.inventory import load
 from zkmigrate.model.fact import Seen, Unknown
 from zkmigrate.zookeeper.data.four_letter_words import Connection, Dump
 
@@ -194,3 +196,109 @@ def test_what_hosts_say_never_becomes_a_line_of_its_own(said: str, name: str) ->
     assert set(document.value) == {"version", "name", "ssh", "source", "dest", "kafka"}
     assert set(document.value["source"]) == {"hosts", "ports", "config", "java_env"}
     assert set(document.value["kafka"]) == {"chroot"}
+
+
+SEEN = st.text(max_size=30)
+"""Where a value was seen, as hosts and errors word it."""
+
+
+def found(values: st.SearchStrategy[Any]) -> st.SearchStrategy[Found[Any]]:
+    return st.builds(Found, values, SEEN)
+
+
+def paths(below: str) -> st.SearchStrategy[str]:
+    """Paths as migration.yml takes them."""
+    return st.from_regex(r"[A-Za-z0-9_@%+-][A-Za-z0-9._@%+-]{0,12}", fullmatch=True).map(f"{below}/".__add__)
+
+
+def host_lines(kind: int, count: int, first: int) -> st.SearchStrategy[tuple[HostLine, ...]]:
+    """Hosts by IPv4 or IPv6 addresses or by names, all others than those of another kind."""
+
+    def line(n: int) -> st.SearchStrategy[HostLine]:
+        v4, v6, name = f"10.{kind}.0.{n}", f"fd00::{kind}:{n}", f"Host-{kind}-{n}.Example.com"
+        at = st.sampled_from([(v4, ()), (v6, ()), (v4, (v6,)), (name, (v4,)), (name, (v6, v4))])
+        port = st.none() | st.integers(1, 65535) if kind == 3 else st.none()
+        return st.tuples(at, port, SEEN).map(
+            lambda got: HostLine(f"h-{kind}-{n}", got[0][0], first + n, got[0][1], got[1], got[2])
+        )
+
+    return st.tuples(*(line(n) for n in range(1, count + 1)))
+
+
+SETTINGS = st.dictionaries(
+    st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,12}", fullmatch=True).filter(
+        lambda key: key not in OWN_SETTINGS and not key.startswith(("server.", "group.", "weight."))
+    ),
+    st.sampled_from(["*", "true", "null", "0x1f", "010", "1e3", "1_0", "no", "2000-01-01", ""])
+    | st.from_regex(r"[A-Za-z0-9._:/,=@+%-]([A-Za-z0-9._:/,=@+% -]{0,12}[A-Za-z0-9])?", fullmatch=True),
+    max_size=6,
+)
+
+
+def ensembles(kind: int, first: int) -> st.SearchStrategy[Ensemble]:
+    at, port = f"/srv/side{kind}", found(st.integers(1, 65535))
+    account = found(st.none() | st.from_regex(r"[a-z_][a-z0-9_-]{0,8}", fullmatch=True))
+    unit = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,12}\.service", fullmatch=True)
+    return st.builds(
+        Ensemble, host_lines(kind, 3, first), SEEN, port, port, port, found(paths(f"{at}/conf")),
+        found(paths(f"{at}/data")), found(st.none() | paths(f"{at}/log")),
+        found(st.none() | paths(f"{at}/env")), account, account, found(st.none() | unit), SETTINGS, SEEN,
+        st.dictionaries(st.sampled_from(["skipACL", "a.b"]), SEEN, max_size=2),
+        found(st.none() | st.integers(1, 65535) if kind == 1 else st.none()),
+    )  # fmt: skip
+
+
+DRAFTS = st.builds(
+    Draft,
+    st.from_regex(r"[a-z0-9][a-z0-9-]{0,19}", fullmatch=True),
+    st.sampled_from([("10.9.0.1",), ("fd00::9:1", "10.9.0.1")]),
+    st.builds(
+        SshDraft, st.just("ops"), st.integers(1, 65535), st.sampled_from(["keys/id", "~/.ssh/id"]),
+        st.just("known_hosts"), st.sampled_from(["", "ops@[fd00::7]:2222,jump.example", "10.0.0.7"]),
+        st.sampled_from(["", "~/.ssh/config"]),
+    ),
+    ensembles(1, 0),
+    ensembles(2, 10),
+    st.builds(
+        KafkaDraft, found(st.from_regex(r"[A-Za-z0-9_-]{22}", fullmatch=True)),
+        found(st.from_regex(r"(/[A-Za-z0-9._-]{1,8}){1,3}", fullmatch=True)), host_lines(3, 2, -1), SEEN,
+        found(st.none() | paths("/etc/kafka")), found(st.none() | st.just("kafka@a.service")),
+        found(st.none() | st.just("kafka_1")), found(st.none() | st.just("kafka")),
+    ),
+    st.lists(SEEN, max_size=2).map(tuple),
+)  # fmt: skip
+
+
+@settings(max_examples=6)
+@given(DRAFTS)
+def test_what_init_writes_is_read_back_unchanged(
+    tmp_path_factory: pytest.TempPathFactory, draft: Draft
+) -> None:
+    path = tmp_path_factory.mktemp("round") / "migration.yml"
+    path.write_text(render.text(draft, "now"), encoding="utf-8")
+    read = load(path)
+    assert (read.name, read.operator) == (draft.name, draft.operator)
+    ssh, kafka = read.ssh, draft.kafka
+    assert (ssh.user, ssh.port, ssh.bastion or "") == (draft.ssh.user, draft.ssh.port, draft.ssh.bastion)
+    for drawn, side in ((draft.source, read.source), (draft.dest, read.dest)):
+        lines = [(h.name, h.address, h.number, h.also) for h in drawn.hosts]
+        assert [(h.name, h.address, h.myid, h.also) for h in side.hosts] == lines
+        assert side.ports.model_dump() == {
+            "client": drawn.client.value, "quorum": drawn.quorum.value, "election": drawn.election.value
+        }  # fmt: skip
+        assert (side.config, side.data_dir, side.log_dir) == (
+            drawn.config.value, drawn.data_dir.value, drawn.log_dir.value
+        )  # fmt: skip
+        assert drawn.java_env.value in (None, side.java_env)
+    assert draft.source.admin.value in (None, read.source.admin_port)
+    dest = draft.dest
+    assert dict(read.dest.settings) == dict(dest.settings)
+    for value, there in (
+        (dest.user, read.dest.user), (dest.group, read.dest.group), (dest.unit, read.dest.service.unit),
+        (kafka.config, read.kafka.config), (kafka.unit, read.kafka.service.unit),
+        (kafka.user, read.kafka.user), (kafka.group, read.kafka.group),
+    ):  # fmt: skip
+        assert value.value in (None, there)
+    assert (read.kafka.cluster_id, read.kafka.chroot) == (kafka.cluster_id.value, kafka.chroot.value)
+    brokers = [(b.name, b.address, b.number, b.port or 9092, b.also) for b in kafka.brokers]
+    assert [(b.name, b.address, b.id, b.port, b.also) for b in read.kafka.brokers] == brokers
