@@ -162,7 +162,13 @@ class WindowSite(Scene):
             held = not case.last and not back and self.tool.wait_for_hold(HELD_S)
             if held:
                 self.tool.type("back")
-            return self.tool.wait_for_end(ENDED_S), held
+            code = self.tool.wait_for_end(ENDED_S)
+            if held and any(event["how"] == "go" for event in self.tool.events_of("HoldEnded")):
+                raise LabError(
+                    "the machine was too slow for this case: at the hold after CHECK a way back would have "
+                    "ended sessions, so the run went on to OPEN by itself, and this lab cannot be used again"
+                )
+            return code, held
 
     def _alarms(self) -> set[str]:
         return set() if self.tool is None else {e["finding"]["id"] for e in self.tool.events_of("Alarm")}
