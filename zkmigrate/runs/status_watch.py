@@ -43,7 +43,8 @@ class _Lent:
 def watch(context: VerbContext, run_id: str, *, offline: bool, findings: str) -> int:
     """Show the state of a run every two seconds, cut to the terminal. Only Ctrl-C ends it (130)."""
     site = _OneSite(context)
-    with Live(console=Styled(context.out), auto_refresh=False, vertical_overflow="ellipsis") as screen:
+    first = Text("The hosts are asked for the state of the run.")
+    with Live(first, console=Styled(context.out), auto_refresh=False, vertical_overflow="ellipsis") as screen:
         while True:
             text = StringIO()
             status(replace(context, out=text, site=site), run_id, offline=offline, findings=findings)

@@ -91,6 +91,7 @@ def test_watch_shows_the_run_anew_until_ctrl_c(tmp_path: Path, more: tuple[str, 
         stderr=theirs,
     )
     os.close(theirs)
+    read_until(ours, "The hosts are asked for the state of the run.", "")
     seen = read_until(ours, "run lab-1 of", "")
     read_until(ours, "run lab-1 of", "")  # a second time
     process.send_signal(signal.SIGINT)
