@@ -88,7 +88,7 @@ while True:
 def ask(request, version):
     """Send one request to the only broker, and return its answer."""
     request.API_VERSION = version
-    return admin._manager.run(admin._manager.send, request)
+    return admin._manager.run(admin._manager.send, request, 1)
 
 
 topic = CreateTopicsRequest.CreatableTopic
