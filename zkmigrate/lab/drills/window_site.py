@@ -165,8 +165,8 @@ class WindowSite(Scene):
             code = self.tool.wait_for_end(ENDED_S)
             if held and any(event["how"] == "go" for event in self.tool.events_of("HoldEnded")):
                 raise LabError(
-                    "the machine was too slow for this case: at the hold after CHECK a way back would have "
-                    "ended sessions, so the run went on to OPEN by itself, and this lab cannot be used again"
+                    "the hold after CHECK began too late for a way back that keeps sessions, so the run went "
+                    "on to OPEN by itself. Repeat this case on an idle machine"
                 )
             return code, held
 
