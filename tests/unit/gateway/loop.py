@@ -6,11 +6,11 @@ import asyncio
 import json
 import struct
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import uvloop
 
@@ -21,6 +21,7 @@ from zkmigrate.gateway.serving.connection import Connection
 from zkmigrate.gateway.serving.gateway import Gateway
 from zkmigrate.gateway.serving.schemas import messages
 
+Result = TypeVar("Result")
 DEADLINE_S = 20.0
 MESSAGES = messages()
 FRAME = 1 << 22
@@ -67,14 +68,30 @@ class Broker:
         return [int.from_bytes(frame[:2], "big") for frame in self.got]
 
 
+def at_once(call: Coroutine[Any, Any, Result]) -> Result:
+    """Return the result of a coroutine that waits for nothing."""
+    try:
+        call.send(None)
+    except StopIteration as end:
+        result: Result = end.value
+        return result
+    call.close()
+    raise AssertionError("it waits")
+
+
 class Memory:
-    """A record in memory, or a disk without room."""
+    """A record in memory, or a disk without room, or one that is slow until ``slow`` is set."""
 
     def __init__(self) -> None:
         self.written: list[Any] = []
         self.full = False
+        self.slow: asyncio.Event | None = None
+        self.writing = 0
 
-    def write(self, body: Any) -> None:
+    async def write(self, body: Any) -> None:
+        if self.slow is not None:
+            self.writing += 1
+            await self.slow.wait()
         if self.full:
             raise OSError(28, "No space left on device")
         self.written.append(json.loads(json.dumps(body)))
@@ -138,6 +155,9 @@ class Setting:
         return Client(reader, writer)
 
     def order(self, verb: str, app: str = "app", **more: Any) -> Answer:
+        return at_once(self.ordering(verb, app, **more))
+
+    def ordering(self, verb: str, app: str = "app", **more: Any) -> Coroutine[Any, Any, Answer]:
         self.ids += 1
         more.setdefault("id", f"id-{self.ids}")
         return self.gateway.order(Order(self.fencing, verb=verb, app=app, **more))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -144,8 +145,8 @@ def test_another_file_is_refused(text: str, tmp_path: Path) -> None:
 def test_a_record_has_one_process_and_is_whole(tmp_path: Path) -> None:
     record = Record(tmp_path / "state")
     assert record.read() is None
-    record.write({"route": "a"})
-    record.write({"route": "b"})
+    asyncio.run(record.write({"route": "a"}))
+    asyncio.run(record.write({"route": "b"}))
     assert record.read() == {"route": "b"}
     assert (tmp_path / "state" / "record.json").stat().st_mode & 0o777 == 0o600
     with pytest.raises(LockedError):
@@ -153,7 +154,7 @@ def test_a_record_has_one_process_and_is_whole(tmp_path: Path) -> None:
     (tmp_path / "state" / "record.new").mkdir()
     (tmp_path / "state" / "record.new" / "x").touch()
     with pytest.raises(OSError, match="directory"):
-        record.write({"route": "c"})
+        asyncio.run(record.write({"route": "c"}))
     assert record.read() == {"route": "b"}
     record.close()
     again = Record(tmp_path / "state")

@@ -302,6 +302,59 @@ def test_a_lease_that_ends_lets_requests_go_on() -> None:
     run(test)
 
 
+def test_connections_are_served_while_an_order_is_written() -> None:
+    async def test(at: Setting) -> None:
+        client = await at.client()
+        at.record.slow = asyncio.Event()
+        held = asyncio.create_task(at.ordering("hold", ttl_ms=60_000))
+        await until("it is being written", lambda: bool(at.record.writing))
+        assert await client.asks(produce(1)) == told(1), "the hold has not begun"
+        at.record.slow.set()
+        assert (await held).outcome == "done"
+        client.send(produce(2))
+        await until("it is parked", lambda: at.seen("parked") == {"PRODUCE": 1})
+
+    run(test)
+
+
+def test_no_lease_ends_while_an_order_is_written() -> None:
+    async def test(at: Setting) -> None:
+        client = await at.client()
+        at.order("route", to="b")
+        at.order("hold", "others", ttl_ms=1000)
+        at.order("hold", id="the-hold", ttl_ms=1000)
+        client.send(produce(1))
+        await until("it is parked", lambda: at.seen("parked") == {"PRODUCE": 1})
+        at.record.slow = asyncio.Event()
+        sealed = asyncio.create_task(at.ordering("seal", hold="the-hold"))
+        await until("it is being written", lambda: bool(at.record.writing))
+        at.now += 2
+        assert at.gateway.app("app").gate is Gate.HELD
+        assert at.gateway.app("others").gate is Gate.HELD
+        at.record.slow.set()
+        assert (await sealed).outcome == "done"
+        assert [one["app"] for one in at.events("Lapsed")] == ["others"]
+        assert at.gateway.app("app").gate is Gate.SEALED
+        assert at.a.got == []
+
+    run(test)
+
+
+def test_an_order_waits_until_the_one_before_it_is_written() -> None:
+    async def test(at: Setting) -> None:
+        at.order("route", to="b")
+        at.record.slow = asyncio.Event()
+        first = asyncio.create_task(at.ordering("hold", id="the-hold", ttl_ms=60_000))
+        await until("it is being written", lambda: at.record.writing == 1)
+        second = asyncio.create_task(at.ordering("seal", hold="the-hold"))
+        await asyncio.sleep(0)
+        at.record.slow.set()
+        assert (await first).outcome == "done"
+        assert (await second).outcome == "done"
+
+    run(test)
+
+
 def test_h10_a_left_port_leads_to_the_other_cluster() -> None:
     async def test(at: Setting) -> None:
         before = await at.client("a")

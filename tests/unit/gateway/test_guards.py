@@ -92,7 +92,7 @@ def test_an_order_is_on_disk_before_it_is_done(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(os, "fsync", synced)
     monkeypatch.setattr(Path, "replace", replaced)
     record = Record(tmp_path / "state")
-    record.write({"a": 1})
+    asyncio.run(record.write({"a": 1}))
     record.close()
     assert steps == ["record.new", "record.new to record.json", "state"]
 

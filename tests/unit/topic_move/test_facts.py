@@ -41,7 +41,7 @@ class Notes(list[tuple[str, Body]]):
 
 
 class _Record:
-    def write(self, body: Any) -> None: ...
+    async def write(self, body: Any) -> None: ...
 
 
 def status(app: App) -> str:

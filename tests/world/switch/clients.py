@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from tests.unit.gateway.loop import at_once
 from tests.world.switch.logs import Cluster, Part
 from zkmigrate.engine.codec import encode_finding
 from zkmigrate.gateway.rules import orders
@@ -57,7 +58,7 @@ class ModelGateway:
         again = bool(self.body)
         return Gateway(plan, state, self, lambda _line: None, world.now, world.wall, again=again)
 
-    def write(self, body: Any) -> None:
+    async def write(self, body: Any) -> None:
         self.body = json.dumps(body)
 
     def kill(self) -> None:
@@ -76,7 +77,7 @@ class ModelGateway:
     def order(self, change: GatewayOrder, operation: str, fencing: int) -> Outcome:
         """Carry an order out, as its relay does."""
         asked = Order(fencing, operation, change.order, change.app, change.to, change.hold, change.ttl_ms)
-        answer = self.real.order(asked)
+        answer = at_once(self.real.order(asked))
         return Outcome(CODES[answer.outcome], f"{answer.outcome}: {answer.text}")
 
     def status(self) -> str:

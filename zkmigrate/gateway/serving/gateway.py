@@ -24,6 +24,8 @@ from zkmigrate.gateway.serving.buffer import FEW
 from zkmigrate.gateway.serving.room import CROWD, TOTAL, Room
 from zkmigrate.gateway.serving.turns import Turns
 
+LATE_S = 0.05
+"""The most seconds by which a parked request notices late that a lease has ended."""
 MOST_LINES, LINES_S = 20, 10.0
 """The most log lines of one kind of event that clients cause, and the seconds in which they count."""
 _AT_WILL = frozenset({"Refused", "BrokerRefused", "Unreachable", "NotTaken"})
@@ -33,7 +35,7 @@ FREE = frozenset(api.name for api in APIS.values() if api.free)
 class Writes(Protocol):
     """The store of the gateway's record."""
 
-    def write(self, body: Any) -> None:
+    async def write(self, body: Any) -> None:
         """Write the record to disk. Raises OSError if it could not be written."""
 
 
@@ -86,7 +88,7 @@ class Gateway:
         *,
         again: bool = False,
     ) -> None:
-        self.plan, self._record = plan, record
+        self.plan, self._record, self._ordering = plan, record, asyncio.Lock()
         self._readers = {name: App(one.cluster) for name, one in plan.reading.items()}
         self._say, self.now, self._wall = say, now, wall
         self._began = now() if again else None
@@ -176,7 +178,7 @@ class Gateway:
         if self.app(name) != seen:
             return
         if seen.until is not None:
-            most_s = min(most_s, max(0.001, seen.until - self.now()))
+            most_s = min(most_s, max(LATE_S, seen.until - self.now()))
         with suppress(TimeoutError):
             await asyncio.wait_for(self._changed[name].wait(), most_s)
 
@@ -193,8 +195,15 @@ class Gateway:
     def _wake(self, name: str) -> None:
         self._changed.pop(name, asyncio.Event()).set()
 
-    def order(self, order: Order) -> orders.Answer:
-        """Carry out an order. Its changes are on disk before they take effect."""
+    async def order(self, order: Order) -> orders.Answer:
+        """Carry out an order, after those that came before it. Its changes are on disk before they take
+        effect. While they are written, connections are served as before, and no lease ends."""
+        async with self._ordering:
+            answer = await self._carry_out(order)
+        self.app(OTHERS)  # leases that ended meanwhile
+        return answer
+
+    async def _carry_out(self, order: Order) -> orders.Answer:
         self.app(OTHERS)  # leases that have ended
         before = self._state.apps.get(order.app)
         unsure = self.outcomes[order.app].names(self.now()) if order.app in self._state.apps else []
@@ -209,8 +218,9 @@ class Gateway:
         )
         record = orders.durable(state)
         if record != orders.durable(self._state):
+            self._until = math.inf  # what was decided about a hold must still be true once it is written
             try:
-                self._record.write(record)
+                await self._record.write(record)
             except OSError as error:
                 answer = orders.Answer(
                     "failed", f"the record could not be written, nothing has changed: {error}"

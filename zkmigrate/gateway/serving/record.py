@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import fcntl
 import json
 import os
@@ -49,9 +50,13 @@ class Record:
                 "gateways' status, then restore the file or remove it"
             ) from None
 
-    def write(self, body: Any) -> None:
-        """Replace the record on disk. Raises OSError if the former record is still in place, and HostError if
-        it is unknown which one a restart would find, so that the process must end."""
+    async def write(self, body: Any) -> None:
+        """Replace the record on disk, in a thread, because a disk may be slow. Raises OSError if the former
+        record is still in place, and HostError if it is unknown which one a restart would find, so that the
+        process must end."""
+        await asyncio.to_thread(self._replace, body)
+
+    def _replace(self, body: Any) -> None:
         new = self.path.with_suffix(".new")
         with open(new, "wb", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
             file.write(json.dumps(body).encode())

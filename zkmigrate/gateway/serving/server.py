@@ -128,7 +128,7 @@ class Server:
             try:
                 async with asyncio.timeout(ORDER_S):
                     line = await reader.readline()
-                answer = self._answer(json_text.loads(line))
+                answer = await self._answer(json_text.loads(line))
             except ValueError as error:
                 needed = f"needed: one line of JSON, at most {_ORDER_BYTES} bytes"
                 answer = {"outcome": "refused", "text": f"not an order: {error}; {needed}"}
@@ -138,11 +138,11 @@ class Server:
                 await writer.wait_closed()
         writer.transport.abort()
 
-    def _answer(self, told: Any) -> dict[str, Any]:
+    async def _answer(self, told: Any) -> dict[str, Any]:
         if told == "status":
             return self._gateway.status()
         try:
-            answer = self._gateway.order(forms.order(told))
+            answer = await self._gateway.order(forms.order(told))
             self._ordered.set()
         except forms.FormError as error:
             return {"outcome": "refused", "text": f"not an order: {error}"}
