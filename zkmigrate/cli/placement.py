@@ -481,7 +481,7 @@ def _no_effect(names: tuple[str, ...], why: str) -> None:
 
 
 def _given(name: str) -> bool:
-    """Whether an option is on the command line. A variable of the environment stands for every call."""
+    """Return whether an option is on the command line. An environment variable does not count."""
     return click.get_current_context().get_parameter_source(name) is ParameterSource.COMMANDLINE
 
 

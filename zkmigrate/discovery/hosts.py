@@ -15,6 +15,7 @@ from zkmigrate.errors import UsageError
 from zkmigrate.hosts.facts.servers import Server, works_in
 from zkmigrate.hosts.facts.servers import config_of as config_named
 from zkmigrate.hosts.facts.start_command import environment_of
+from zkmigrate.hosts.transport import own_addresses
 from zkmigrate.hosts.transport.failure import TransportError
 from zkmigrate.hosts.transport.ssh import Transport
 from zkmigrate.inventory.inventory import Ssh
@@ -107,8 +108,7 @@ class HostReader:
             done = self._transport.exec(host, ["getent", "ahosts", name])
         except TransportError as error:
             return unknown(error)
-        found = tuple(dict.fromkeys(line.split()[0] for line in done.text.splitlines() if line.strip()))
-        return Seen(found) if done.rc == 0 and found else Absent(name)
+        return own_addresses.from_getent(host, name, done)
 
     def _through_sudo(self, host: str, path: str) -> Reading[str]:
         try:

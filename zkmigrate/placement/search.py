@@ -249,8 +249,8 @@ class _Board:
         return high - low
 
     def apart(self, row: int, order: Iterable[tuple[int, int]]) -> int | None:
-        """The first taker that shares no rack with the rest of the set, or of the same rack if local. order:
-        the takers, each beside its level."""
+        """Return the first taker that shares no rack with the rest of the set, or, if moves are local, the
+        first in the giver's rack. order: the takers, the one to try first in front."""
         task, racks = self.task, self.task.racks
         replicas = self.sets[task.replicas.partition[row]]
         giver = self.at[row]

@@ -22,7 +22,6 @@ from zkmigrate.hosts.facts import volumes as volume_facts
 from zkmigrate.hosts.parallel import GiveUp, together
 from zkmigrate.hosts.transport import own_addresses
 from zkmigrate.hosts.transport.channels import Channels
-from zkmigrate.hosts.transport.connection import Output
 from zkmigrate.hosts.transport.failure import TransportError
 from zkmigrate.hosts.transport.program import Program, failure_cause
 from zkmigrate.hosts.transport.reader import SftpReader
@@ -75,7 +74,6 @@ _SILENT_WORD_S = 0.3
 milliseconds."""
 _LATE_S = 4.0
 """Within a deadline, a host is given up this long after most others answered."""
-_GETENT_NOTHING = 2
 _ABSENT = "absent"
 _CAUSES: dict[int, Cause] = {4: "missing-tool", 9: "denied"}
 """zkm-host's exit codes as causes; all others are ``failed``."""
@@ -241,11 +239,7 @@ class Observe:
             done = self._transport.exec(host, ["getent", "ahosts", name])
         except TransportError as error:
             return _failed(error)
-        if done.rc == _GETENT_NOTHING:
-            return Absent(name)
-        if done.rc:
-            return _command_failed(host, "getent", done)
-        return Seen(tuple(dict.fromkeys(line.split()[0] for line in done.text.splitlines() if line.strip())))
+        return own_addresses.from_getent(host, name, done)
 
     def here(self) -> Reading[tuple[str, ...]]:
         inventory = self._inventory
@@ -384,7 +378,7 @@ class Observe:
         except TransportError as error:
             return _failed(error)
         if done.rc:
-            return _command_failed(host, argv[0], done)
+            return done.failed(host, argv[0])
         return Seen(done.text)
 
     def _reassignments(self) -> Reading[bytes] | None:
@@ -453,10 +447,6 @@ def parse_listing(path: str, text: str) -> Reading[tuple[DirEntry, ...]]:
 
 def _no_znodes(host: str) -> Unknown:
     return Unknown("failed", f"{host} is not a ZooKeeper host: it has no znodes")
-
-
-def _command_failed(host: str, program: str, done: Output) -> Unknown:
-    return Unknown("missing-tool" if done.rc == 127 else "failed", f"{host}: {program}: {done.last_line}")
 
 
 def _zkm_reading(host: str, words: tuple[str, ...], rc: int, text: str) -> Reading[str]:

@@ -18,7 +18,7 @@ import paramiko
 from zkmigrate.hosts.transport import quote
 from zkmigrate.hosts.transport.failure import TransportError
 from zkmigrate.hosts.transport.pipeline import Pipeline
-from zkmigrate.model.fact import Cause
+from zkmigrate.model.fact import Cause, Unknown
 from zkmigrate.model.look import DirEntry
 
 _CHUNK = 32768
@@ -51,6 +51,10 @@ class Output:
             if stream.strip():
                 return stream.strip().rsplit("\n", 1)[-1][:400]
         return "no output"
+
+    def failed(self, host: str, program: str) -> Unknown:
+        """Return the reading of a program that failed on a host."""
+        return Unknown("missing-tool" if self.rc == 127 else "failed", f"{host}: {program}: {self.last_line}")
 
 
 class Connection:

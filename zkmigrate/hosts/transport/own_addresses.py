@@ -1,4 +1,4 @@
-"""The addresses of this machine: those that it owns, and those that it sends from."""
+"""The addresses of names, and of this machine: those that it owns, and those that it sends from."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ import ipaddress
 import socket
 from collections.abc import Iterable
 
+from zkmigrate.hosts.transport.connection import Output
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 
 _ANY_PORT = 9
 """To connect a datagram socket, which sends nothing."""
+_GETENT_NOTHING = 2
+"""The exit code of ``getent`` for a name that it does not find (getent(1))."""
 
 
 def resolved(host: str) -> Reading[tuple[str, ...]]:
@@ -23,6 +26,16 @@ def resolved(host: str) -> Reading[tuple[str, ...]]:
     except (OSError, UnicodeError) as error:
         return Unknown("failed", f"{host}: {error}")
     return Seen(tuple(dict.fromkeys(str(info[4][0]) for info in found)))
+
+
+def from_getent(host: str, name: str, done: Output) -> Reading[tuple[str, ...]]:
+    """Read the output of ``getent ahosts NAME`` on a host. Returns the addresses, or Absent for an unknown
+    name."""
+    if done.rc == _GETENT_NOTHING:
+        return Absent(name)
+    if done.rc:
+        return done.failed(host, "getent")
+    return Seen(tuple(dict.fromkeys(line.split()[0] for line in done.text.splitlines() if line.strip())))
 
 
 def resolve(host: str) -> tuple[str, ...]:
