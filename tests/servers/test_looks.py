@@ -26,6 +26,7 @@ from zkmigrate.lab.wait import wait_until
 from zkmigrate.model.fact import Absent, Reading, Seen
 from zkmigrate.model.look import KafkaView, LogDir, LogDirs, PartitionState, Volume
 from zkmigrate.placement.cluster import Cluster
+from zkmigrate.placement.plan import Refused
 
 T = TypeVar("T")
 
@@ -75,6 +76,11 @@ def test_a_real_broker_tells_of_named_topics_and_of_its_disks(
             assert (directory.total is not None, directory.usable is not None) == (tells, tells)
 
         site = OneHost(at)
+        without = site.inventory.model_copy(update={"ssh": None})
+        refused = read_placed(without, site, lambda line: None)
+        assert isinstance(refused, Refused), refused
+        assert "the inventory has no section ssh" in refused.reasons[0].text
+        assert site.hosts == []
         cluster = read_placed(site.inventory, site, lambda line: None)
         assert isinstance(cluster, Cluster), cluster
         # Both directories are on one volume: it counts once.
@@ -106,7 +112,9 @@ class OneHost:
     def __init__(self, at: str) -> None:
         told = {"name": "b1", "address": ADDRESS, "id": ID, "port": int(at.rpartition(":")[2])}
         kafka = {"cluster_id": seen(topics.names([at])).cluster_id, "brokers": [told]}
-        self.inventory = Inventory.model_validate({"version": 1, "name": "x", "kafka": kafka}, strict=False)
+        ssh = {"user": "root", "key": "key", "known_hosts": "known_hosts"}
+        raw = {"version": 1, "name": "x", "kafka": kafka, "ssh": ssh}
+        self.inventory = Inventory.model_validate(raw, strict=False)
         self.at = at
         self.hosts: list[str] = []
 
