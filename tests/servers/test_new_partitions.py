@@ -26,13 +26,14 @@ from zkmigrate.kafka.clients import admin, reassignments, topics
 from zkmigrate.lab.wait import wait_until
 from zkmigrate.model.change import (
     KAFKA,
+    AlterAtController,
     AlterBrokerConfig,
     AlterTopicConfig,
     ReassignPartition,
     UnregisterBroker,
-    UnsetAtController,
 )
 from zkmigrate.model.fact import Seen
+from zkmigrate.reassign.throttle import LEADER_RATE
 from zkmigrate.removal.rules import CORDON_ALL, CORDONED
 
 RUN = "kafka_new_partitions"
@@ -208,9 +209,11 @@ def test_p2_p10_topics_are_created_grow_and_are_checked(release: str, tmp_path: 
         wait_until("broker 2 down", named, WAIT_S)
         assert codes == {10}, "also while the others still name it"
         if cordoned:
-            unset = UnsetAtController(KAFKA, 2, CORDONED, CORDON_ALL)
-            assert reassignments.refused_unset(made.addresses, unset) == Seen("")
+            unset = AlterAtController(KAFKA, 2, CORDONED, None, CORDON_ALL)
+            assert reassignments.refused_at_controller(made.addresses, unset) == Seen("")
             assert alter(unset)[0] == 0
+            rates = [AlterAtController(KAFKA, 2, LEADER_RATE, value, None) for value in ("77", None)]
+            assert [alter(one)[0] for one in rates] == [0, 0]
         assert alter(ReassignPartition(KAFKA, "t.one", 1, (1,), (1, 2)))[0] == 0
         wait_until(
             "in flight or done", lambda: None if len(made.check()["under_replicated"]) == 4 else "no", WAIT_S
@@ -223,7 +226,7 @@ def test_p2_p10_topics_are_created_grow_and_are_checked(release: str, tmp_path: 
         assert (code, "placement.few-brokers" in output) == (3, True)
         if cordoned:
             assert alter(UnregisterBroker(KAFKA, 2))[0] == 0
-            told = reassignments.refused_unset(made.addresses, unset)
+            told = reassignments.refused_at_controller(made.addresses, unset)
             assert told == Seen("BROKER_ID_NOT_REGISTERED: No node with id 2 found.")
         alter.close()
 

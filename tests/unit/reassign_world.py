@@ -24,6 +24,7 @@ from zkmigrate.engine.throttle_file import ThrottleFile
 from zkmigrate.errors import HostError
 from zkmigrate.inventory.inventory import Broker, Kafka
 from zkmigrate.model.change import (
+    AlterAtController,
     AlterBrokerConfig,
     AlterTopicConfig,
     CancelReassignment,
@@ -152,7 +153,8 @@ class ReassignWorld(TopicWorld):
     brokers, by id. zookeeper: what it tells of partitions, whatever is there. keeper: why it does not answer.
     disk: bytes of a broker's disk, where ``usable`` does not say what is free. deleting: bytes of replicas
     that left a broker, and for how many seconds they stay. least: the fewest free bytes of a broker so far.
-    endless: brokers that do not tell where logs end. epoch: of every leader.
+    endless: brokers that do not tell where logs end. epoch: of every leader. kraft: it has no ZooKeeper.
+    walled: its controller does not answer the operator. forgotten: ids that were unregistered.
     """
 
     held: dict[Name, Held] = field(default_factory=dict)
@@ -188,6 +190,9 @@ class ReassignWorld(TopicWorld):
     endless: frozenset[int] = frozenset()
     epoch: int = 7
     brokers: tuple[int, ...] = BROKERS
+    kraft: bool = False
+    walled: bool = False
+    forgotten: set[int] = field(default_factory=set)
     before_look: Callable[[], object] = lambda: None
 
     def copy(self) -> ReassignWorld:
@@ -499,6 +504,14 @@ class ReassignWorld(TopicWorld):
             self.places.pop((id, name), None)
             self.futures.pop((id, name), None)
 
+    def refused_at_controller(self, change: AlterAtController) -> Reading[str]:
+        """As the controller answers."""
+        if not self.kraft:
+            return Absent("DescribeQuorum")
+        if self.walled:
+            return Unknown("failed", "the controller did not answer")
+        return Seen("BROKER_ID_NOT_REGISTERED" if change.broker in self.forgotten else "")
+
     # --- changes -------------------------------------------------------------------------------------------
 
     def alter(self, change: ClusterChange) -> tuple[int, str]:
@@ -526,6 +539,10 @@ class ReassignWorld(TopicWorld):
                 own = self.rates.setdefault(change.broker, {})
                 self.rates_shown[change.broker, change.key] = [own.get(change.key)] * self.rates_lag
                 _set(own, change.key, change.value)
+            case AlterAtController():
+                assert change.broker in self.down
+                assert self.refused_at_controller(change) == Seen("")
+                _set(self.rates[change.broker], change.key, change.value)
             case ReassignPartition():
                 return self._submitted(change)
             case CancelReassignment():
@@ -650,6 +667,9 @@ class ReassignLook(TopicQuestions):
     @property
     def cluster(self) -> TopicWorld:
         return self.world
+
+    def refused_at_controller(self, change: AlterAtController) -> Reading[str]:
+        return self.world.refused_at_controller(change)
 
     def znode(self, host: str, path: str) -> Reading[Znode]:
         assert host in ("zk1:2181", "zk2:2181")

@@ -24,7 +24,6 @@ from zkmigrate.model.change import (
     SetService,
     UninstallProgram,
     UnregisterBroker,
-    UnsetAtController,
 )
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.look import (
@@ -64,8 +63,7 @@ class RemovalWorld(ReassignWorld):
     for none. min_isr: of every topic. born: called at each look at the topics' names. strays: replicas on
     disks that no set names, by broker. unsized: partitions whose size no broker tells. birthplaces: the first
     set of each partition that was born. racks: by broker. installed: hosts with zkm-host. operations: what
-    hosts were sent. kraft: it has no ZooKeeper. walled: its
-    controller does not answer the operator. forgotten: ids that were unregistered. stops: hosts in the
+    hosts were sent. stops: hosts in the
     order of their stops. outrun: topics come all the time. spared: what named a broker that stopped. deaf:
     hosts whose service does not stop. aside: directories on disks that Kafka has set aside, by broker.
     owners: ids in meta.properties, where they are not the broker's. files: what our policy reads, by host.
@@ -74,9 +72,6 @@ class RemovalWorld(ReassignWorld):
     cordons: bool = False
     policy: str = ""
     controller: int = 0
-    kraft: bool = False
-    walled: bool = False
-    forgotten: set[int] = field(default_factory=set)
     min_isr: int = 1
     born: Callable[[RemovalWorld], None] = nothing
     strays: dict[int, list[Name]] = field(default_factory=dict)
@@ -218,20 +213,9 @@ class RemovalWorld(ReassignWorld):
             assert change.broker in self.down
             self.forgotten.add(change.broker)
             return ""
-        if isinstance(change, UnsetAtController):
-            assert (change.key, change.broker in self.down) == (CORDONED, True)
-            assert self.refused_unset(change) == Seen("")
-            self.rates[change.broker].pop(CORDONED, None)
-            return ""
         if isinstance(change, AlterBrokerConfig) and change.key == CORDONED and not self.cordons:
             return "InvalidConfigurationError: unknown config cordoned.log.dirs"
         return super()._made(change)
-
-    def refused_unset(self, change: UnsetAtController) -> Reading[str]:
-        """As the controller answers."""
-        if self.walled:
-            return Unknown("failed", "the controller did not answer")
-        return Seen("BROKER_ID_NOT_REGISTERED" if change.broker in self.forgotten else "")
 
     def cordoned(self, id: int) -> bool:
         return self.rates.get(id, {}).get(CORDONED) == CORDON_ALL
@@ -248,9 +232,6 @@ class RemovalLook(ReassignLook):
 
     def kafka(self, witnesses: int | None = None) -> Reading[KafkaView]:
         return self.world.view()
-
-    def refused_unset(self, change: UnsetAtController) -> Reading[str]:
-        return self.world.refused_unset(change)
 
     def volumes(self, host: str, paths: Sequence[str]) -> Reading[Mapping[str, Volume]]:
         return Unknown("unreachable", f"{host} does not answer")

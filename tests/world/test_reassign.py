@@ -846,6 +846,50 @@ def test_a_way_back_is_not_over_while_a_broker_that_died_keeps_the_throttle(tmp_
     assert made.home
 
 
+@pytest.mark.parametrize("dies", [1, 2])
+def test_without_zookeeper_the_controller_gives_back_the_rates_of_a_broker_that_died(
+    tmp_path: Path, dies: int
+) -> None:
+    """Also a rate that was there before the run: broker 1 had one."""
+    made = desk(tmp_path)
+    made.cluster.kraft = True
+    made.before_change = at(1, ElectPreferred, lambda: made.cluster.down.add(dies))
+    made.process(forward)
+    assert made.settings_kept
+    assert "move.unthrottle" in made.history.done
+    assert f"given back at the controller for broker-{dies}" in found(made, "reassign.throttle").seen
+
+
+@pytest.mark.parametrize("dies", [1, 3])
+def test_without_zookeeper_a_way_back_ends_though_a_broker_with_its_rates_died(
+    tmp_path: Path, dies: int
+) -> None:
+    made = desk(tmp_path)
+    made.cluster.kraft = made.cluster.walled = True
+    made.after_change = at(3, ReassignPartition, lambda: made.cluster.hung.update(BROKERS))
+    assert made.process(forward).code == 6
+    made.cluster.hung.clear()
+    made.before_change = at(1, AlterBrokerConfig, lambda: made.cluster.down.add(dies))
+    ended = made.process(back)
+    [told] = [f for f in ended.findings if f.id == "reassign.throttle-stays"]
+    assert (ended.code, told.target) == (8, f"broker-{dies}")
+    assert "; the controller: " in told.seen
+    made.cluster.walled = False
+    assert made.process(resume).code == 0
+    assert made.settings_kept
+    assert not made.cluster.flights
+
+
+def test_a_broker_that_kafka_has_forgotten_keeps_its_rates_and_is_named(tmp_path: Path) -> None:
+    made = desk(tmp_path)
+    made.cluster.kraft = True
+    made.cluster.forgotten.add(2)
+    made.before_change = at(1, ElectPreferred, lambda: made.cluster.down.add(2))
+    [told] = made.process(forward).findings
+    assert (told.id, told.target) == ("reassign.throttle-stays", "broker-2")
+    assert told.seen.endswith("; the controller: BROKER_ID_NOT_REGISTERED")
+
+
 def test_somebody_may_accept_that_a_broker_that_is_gone_keeps_the_throttle(tmp_path: Path) -> None:
     made = desk(tmp_path)
     made.before_change = at(1, ElectPreferred, lambda: made.cluster.down.add(2))

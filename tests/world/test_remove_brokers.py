@@ -630,6 +630,15 @@ def test_a_removed_broker_that_dies_before_it_stops_holds_nothing_up_and_its_rat
     ]
 
 
+def test_the_rates_of_a_removed_broker_that_died_go_before_kafka_forgets_it(tmp_path: Path) -> None:
+    made = desk(tmp_path, shutdown=True)
+    made.cluster.kraft = True
+    made.after_change = at(1, InstallProgram, lambda: made.cluster.down.add(5))
+    assert made.process(forward).code == 0
+    assert made.cluster.forgotten == set(GONE)
+    assert made.settings_kept
+
+
 def test_x10_what_lands_on_a_broker_before_it_stops_is_moved_first(tmp_path: Path) -> None:
     made = desk(tmp_path, shutdown=True)
 

@@ -731,24 +731,28 @@ class UnregisterBroker(_OnCluster):
 
 
 @dataclass(frozen=True)
-class UnsetAtController(_OnCluster):
-    """Unset one dynamic config of a broker that is down, where there is no ZooKeeper. No other broker takes
-    it; the controller does, until Kafka has forgotten the broker. before: the value."""
+class AlterAtController(_OnCluster):
+    """Set or unset one dynamic config of a broker that is down, where there is no ZooKeeper. No other broker
+    takes it; the controller does, until Kafka has forgotten the broker. before: the value that the run knows
+    of, for a broker that is down tells none."""
 
     cluster: str
     broker: int
     key: str
-    before: str
-    verb = "unset-at-controller"
+    value: str | None
+    before: str | None
+    verb = "alter-at-controller"
     expect = "`Completed updating config` for the broker"
 
     @property
     def command(self) -> str:
-        told = _configs_command(f"brokers --entity-name {self.broker}", self.key, None)
+        told = _configs_command(f"brokers --entity-name {self.broker}", self.key, self.value)
         return told.replace(f"--bootstrap-server {BOOTSTRAP}", "--bootstrap-controller CONTROLLER:PORT")
 
     def describe(self) -> str:
-        return f"{_configs_words(f'broker {self.broker}', self.key, None, self.before)} at the controller"
+        return (
+            f"{_configs_words(f'broker {self.broker}', self.key, self.value, self.before)} at the controller"
+        )
 
 
 def _reassign_command(act: str, row: dict[str, object]) -> str:
@@ -867,7 +871,7 @@ Replaying: TypeAlias = BeginReplay | ReplayTransactions | EndReplay
 
 ClusterChange: TypeAlias = (
     ElectLeaders | AlterTopicConfig | AlterBrokerConfig | ReassignPartition | CancelReassignment |
-    PlaceReplica | ElectPreferred | UnregisterBroker | UnsetAtController | Replaying | DeleteZnode |
+    PlaceReplica | ElectPreferred | UnregisterBroker | AlterAtController | Replaying | DeleteZnode |
     CreateZnode | CopyOffsets | AlterAcls | SetDirection | CreateTopic | DeleteTopic | GrowTopic
 )  # fmt: skip
 Change: TypeAlias = HostChange | ClusterChange
@@ -912,6 +916,8 @@ def inverse(applied: Applied) -> Change | None:
     change = applied.change
     if isinstance(change, AlterTopicConfig | AlterBrokerConfig):
         return replace(change, value=change.before, before=change.value)
+    if isinstance(change, AlterAtController):  # the broker is up again by then
+        return AlterBrokerConfig(change.cluster, change.broker, change.key, change.before, change.value)
     if isinstance(change, ReassignPartition):
         return replace(change, replicas=change.before, before=change.replicas)
     if isinstance(change, PlaceReplica) and change.before:
@@ -938,6 +944,8 @@ def undoes(change: Change, applied: Applied) -> bool:
     if isinstance(change, Restore):
         return change.operation == applied.operation
     made = inverse(applied)
+    if isinstance(change, AlterAtController):  # whoever took it
+        change = AlterBrokerConfig(**vars(change))
     if made is None or type(change) is not type(made):
         return False
     return {**vars(change), "before": None} == {**vars(made), "before": None}

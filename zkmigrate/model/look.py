@@ -14,7 +14,7 @@ from typing import Protocol, TypeAlias, TypeVar
 from zkmigrate.mirror.rules.direction import Direction
 from zkmigrate.mirror.rules.needed import Lacking
 from zkmigrate.mirror.rules.rights import Acl
-from zkmigrate.model.change import CreateTopic, GrowTopic, UnsetAtController
+from zkmigrate.model.change import AlterAtController, CreateTopic, GrowTopic
 from zkmigrate.model.fact import Reading
 
 T = TypeVar("T")
@@ -495,9 +495,9 @@ class Look(Protocol):
         """Why Kafka would refuse to create or grow a topic; empty where it would not. It validates only."""
 
     @costs("one DescribeQuorum request, and one IncrementalAlterConfigs request to the active controller")
-    def refused_unset(self, change: UnsetAtController) -> Reading[str]:
-        """Why the controller would refuse to unset a config of a broker; empty where it would not. Unknown
-        where it does not answer from here. It validates only."""
+    def refused_at_controller(self, change: AlterAtController) -> Reading[str]:
+        """Why the controller would refuse to change a config of a broker; empty where it would not. Unknown
+        where it does not answer from here, Absent with ZooKeeper. It validates only."""
 
     @costs("one DescribeConfigs request to each of these brokers")
     def broker_settings(

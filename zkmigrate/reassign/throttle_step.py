@@ -13,12 +13,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from zkmigrate.inventory.inventory import Inventory
-from zkmigrate.model.change import KAFKA, AlterBrokerConfig, AlterTopicConfig, Applied, Changes
-from zkmigrate.model.fact import Reading, Seen
+from zkmigrate.model.change import (
+    KAFKA,
+    AlterAtController,
+    AlterBrokerConfig,
+    AlterTopicConfig,
+    Applied,
+    Changes,
+)
+from zkmigrate.model.fact import Absent, Reading, Seen
 from zkmigrate.model.finding import Finding, Severity, blocking, claim, few, meanings
 from zkmigrate.model.look import Look, TopicSetting
 from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Waiting, Way
@@ -60,7 +67,8 @@ class ThrottleFacts:
     """limits: of this run; before its first change as they will be recorded. record: what is to be recorded
     with the first change, else empty. seen: what is set now. after: in a forecast, what is set once the step
     is made, from where it is undone. wall: when it was looked, seconds since the epoch. set_since: what
-    another hand has set since the preflight, in words."""
+    another hand has set since the preflight, in words. refused: for brokers that do not answer, why the
+    controller would not give back their rates; empty where it would."""
 
     plan: Originals | None
     limits: Limits | None
@@ -69,6 +77,7 @@ class ThrottleFacts:
     after: Reading[Seens] | None = None
     wall: float = 0.0
     set_since: tuple[str, ...] = ()
+    refused: Mapping[str, Reading[str]] = field(default_factory=dict)
 
     @cached_property
     def now(self) -> Values:
@@ -105,7 +114,13 @@ class ThrottleStep(Step[ThrottleFacts]):
         return moved
 
     def observe(self, c: Context, look: Look) -> ThrottleFacts:
-        return replace(self._observed(c, look, originals(c)), wall=look.wall())
+        facts = replace(self._observed(c, look, originals(c)), wall=look.wall())
+        if c.way is self.sets or c.kept.get("looks", 0) < LOOKS or facts.limits is None:
+            return facts
+        rates = {one: _at_controller(one, facts.limits) for one in self._keeping(c, facts)}
+        return replace(
+            facts, refused={one: look.refused_at_controller(of[0]) for one, of in rates.items() if of}
+        )
 
     def _observed(self, c: Context, look: Look, plan: Originals | None) -> ThrottleFacts:
         if plan is None:
@@ -155,8 +170,12 @@ class ThrottleStep(Step[ThrottleFacts]):
         todo = tuple(target for target in differ if target not in sent)
         if todo:
             return Ready(todo[:WAVE], record=f.record)
+        passed = self._passed(c)
+        dead = tuple(one for one in self._keeping(c, f) if f.refused.get(one) == _TAKEN and one not in passed)
+        if dead:
+            return Ready(dead[:WAVE], record=f.record, keep={**c.kept, "passed": passed | {*dead[:WAVE]}})
         must_hold = bool(silent) and c.way is self.sets is Way.FORWARD  # no move begins without its limits
-        left = self._left(c, f, silent)
+        left = self._left(c, f)
         if must_hold or ((differ or silent) and looks < LOOKS):
             what, keep = "brokers to tell the throttle that Kafka has confirmed", {"looks": looks + 1}
             late = few((*differ, *silent))
@@ -166,16 +185,28 @@ class ThrottleStep(Step[ThrottleFacts]):
             return Ready(differ[:WAVE])
         return Blocked(left) if blocking(left) else Done((*left, self._result(c, f)), f.record)
 
-    def _left(self, c: Context, f: ThrottleFacts, silent: Collection[str]) -> tuple[Finding, ...]:
-        """Targets that keep the throttle of the run, because they do not answer. A broker's rates can be
-        unset by that broker alone: every other one refuses its id."""
-        assert f.limits is not None
-        if c.way is self.sets:
+    def _keeping(self, c: Context, f: ThrottleFacts) -> tuple[str, ...]:
+        """Return the targets that may keep the throttle of the run, because they do not answer."""
+        if c.way is self.sets or not isinstance(f.seen, Seen):
             return ()
-        back = c.way is Way.BACK
-        away = frozenset(() if back else map(of_broker, self.leave(c.inventory)))
-        some = [one for one in silent if not back or one in c.unrestored or known(SentRates, c)]
-        findings = [_kept(target, f.limits) for target in some if target not in away]
+        forward = c.way is Way.FORWARD
+        silent = unread(f.seen.value)
+        return tuple(one for one in silent if forward or one in c.unrestored or known(SentRates, c))
+
+    def _passed(self, c: Context) -> frozenset[str]:
+        """Return the brokers whose rates the controller has given back in this visit."""
+        passed: frozenset[str] = c.kept.get("passed", frozenset())
+        return passed - c.unconfirmed
+
+    def _left(self, c: Context, f: ThrottleFacts) -> tuple[Finding, ...]:
+        """Name the targets that keep the throttle of the run. Every other broker refuses a broker's id; with
+        ZooKeeper nobody else unsets its rates, and without it the controller alone."""
+        assert f.limits is not None
+        away = frozenset(() if c.way is Way.BACK else map(of_broker, self.leave(c.inventory)))
+        done = away | self._passed(c)
+        findings = [
+            _kept(one, f.limits, f.refused.get(one)) for one in self._keeping(c, f) if one not in done
+        ]
         return accepted(c.inventory.accept, findings, f.wall)
 
     def _wanted(self, c: Context, f: ThrottleFacts, target: str) -> dict[str, tuple[str | None, str | None]]:
@@ -191,6 +222,8 @@ class ThrottleStep(Step[ThrottleFacts]):
         return tuple(target for target in f.seen.value if self._wanted(c, f, target))
 
     def _changes(self, c: Context, f: ThrottleFacts, target: str) -> Changes:
+        if f.limits is not None and f.refused.get(target) == _TAKEN:
+            return _at_controller(target, f.limits)
         return tuple(
             AlterTopicConfig(KAFKA, target.removeprefix("topic-"), key, value, own)
             if key in LISTS
@@ -243,10 +276,13 @@ class ThrottleStep(Step[ThrottleFacts]):
                 for key, own in settings.items()
                 if own != f.limits.found[target].get(key)
             )
-            odd += tuple(f"{target}: {why}" for target, why in silent.items())
-            by_hand = _by_hand(silent, f.limits)
+            passed = self._passed(c)
+            left = {target: why for target, why in silent.items() if target not in passed}
+            odd += tuple(f"{target}: {why}" for target, why in left.items())
+            by_hand = _by_hand(left, f.limits)
             kept = listed(f.limits.found)
             seen = f"found and kept: {few(kept)}" if kept else "none was found, and none is left"
+            seen += f"; given back at the controller for {few(sorted(passed))}" if passed else ""
         return claim(
             "reassign.throttle",
             sentence,
@@ -272,16 +308,37 @@ def _set_since(told: Sequence[str]) -> Finding:
     )
 
 
-def _kept(target: str, limits: Limits) -> Finding:
+_TAKEN = Seen("")
+
+
+def _at_controller(target: str, limits: Limits) -> tuple[AlterAtController, ...]:
+    """Return what gives a broker that is down its rates back; nothing for a topic."""
+    if not target.startswith("broker-"):
+        return ()
+    id = int(target.removeprefix("broker-"))
+    return tuple(
+        AlterAtController(KAFKA, id, key, found, limits.on(target, key, None))
+        for key, found in limits.found.get(target, {}).items()
+    )
+
+
+def _kept(target: str, limits: Limits, refused: Reading[str] | None) -> Finding:
     return claim(
         "reassign.throttle-stays",
         "the run has taken its throttle off",
         False,
         target=target,
-        seen="it does not answer, and may keep what the run set",
-        needed="an answer of its own: no other broker unsets it",
+        seen=f"it does not answer, and may keep what the run set{_of_controller(refused)}",
+        needed="an answer of its own, for no other broker unsets it; without ZooKeeper, of the controller",
         moves=(f"start {target}, then resume", *_by_hand((target,), limits), "accept it in migration.yml"),
     )
+
+
+def _of_controller(refused: Reading[str] | None) -> str:
+    """Return why the controller does not give it back; nothing with ZooKeeper, where it cannot."""
+    if refused is None or isinstance(refused, Absent):
+        return ""
+    return f"; the controller: {refused.value if isinstance(refused, Seen) else refused}"
 
 
 def _by_hand(silent: Collection[str], limits: Limits) -> tuple[str, ...]:
@@ -304,7 +361,8 @@ MEANINGS = meanings(
     settings are to stay, roll back and run again.
 
     reassign.throttle-stays: A broker or topic does not answer, so it may keep the throttle of the run. Cause:
-    Its broker is down, and no other one unsets its rates. To do: Start it, then resume. Where it is gone for
-    good, accept this in migration.yml.
+    Its broker is down, and no other one unsets its rates. Without ZooKeeper the active controller does, but
+    it did not answer from here or had forgotten the broker. To do: Start the broker, then resume. Where it
+    is gone for good, accept this in migration.yml.
     """
 )

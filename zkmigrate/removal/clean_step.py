@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from zkmigrate.model.change import KAFKA, Applied, Changes, UnregisterBroker, UnsetAtController
+from zkmigrate.model.change import KAFKA, AlterAtController, Applied, Changes, UnregisterBroker
 from zkmigrate.model.fact import Reading, Seen
 from zkmigrate.model.finding import Finding, Severity, claim, few, meanings
 from zkmigrate.model.look import KafkaView, Look, Pulse
@@ -60,7 +60,7 @@ class CleanStep(Step[CleanFacts]):
     def observe(self, c: Context, look: Look) -> CleanFacts:
         if c.way is Way.BACK or not removal(c.inventory).shutdown:
             return CleanFacts()
-        refused = {id: look.refused_unset(_cordon(id)) for id in _cordoned(c)}
+        refused = {id: look.refused_at_controller(_cordon(id)) for id in _cordoned(c)}
         return CleanFacts(look.kafka(1), look.pulses(ANSWER_S), on_disks(c.inventory, look), refused)
 
     def check(self, c: Context, f: CleanFacts) -> Verdict:
@@ -109,8 +109,8 @@ def _forgotten(gone: list[int], able: bool) -> Finding:
 _TAKEN = Seen("")
 
 
-def _cordon(id: int) -> UnsetAtController:
-    return UnsetAtController(KAFKA, id, CORDONED, CORDON_ALL)
+def _cordon(id: int) -> AlterAtController:
+    return AlterAtController(KAFKA, id, CORDONED, None, CORDON_ALL)
 
 
 def _cordoned(c: Context) -> list[int]:

@@ -33,7 +33,7 @@ from zkmigrate.kafka.clients import log_ends as log_end_client
 from zkmigrate.kafka.clients import reassignments as reassignment_client
 from zkmigrate.kafka.clients import topics as topic_client
 from zkmigrate.kafka.clients.canary import BrokerCanary
-from zkmigrate.model.change import KAFKA, CreateTopic, GrowTopic, UnsetAtController
+from zkmigrate.model.change import KAFKA, AlterAtController, CreateTopic, GrowTopic
 from zkmigrate.model.fact import Absent, Cause, Reading, Seen, Unknown
 from zkmigrate.model.look import (
     ClusterAt,
@@ -305,8 +305,10 @@ class Observe:
     def refused_topic(self, change: CreateTopic | GrowTopic) -> Reading[str]:
         return self._ask_brokers(change.cluster, lambda at: topic_client.refused_topic(at, change))
 
-    def refused_unset(self, change: UnsetAtController) -> Reading[str]:
-        return self._ask_brokers(change.cluster, lambda at: reassignment_client.refused_unset(at, change))
+    def refused_at_controller(self, change: AlterAtController) -> Reading[str]:
+        return self._ask_brokers(
+            change.cluster, lambda at: reassignment_client.refused_at_controller(at, change)
+        )
 
     def broker_settings(
         self, cluster: str, key: str, brokers: Sequence[int]

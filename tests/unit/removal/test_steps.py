@@ -13,7 +13,7 @@ from tests.unit.moves.steps.facts import ARMED
 from tests.unit.reassign_world import Held
 from tests.unit.removal_world import POLICY_FILE, RemovalLook, inventory, world
 from zkmigrate.model import finding
-from zkmigrate.model.change import AlterBrokerConfig, SetService, UnregisterBroker, UnsetAtController
+from zkmigrate.model.change import AlterAtController, AlterBrokerConfig, SetService, UnregisterBroker
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.look import KafkaView, Look, Pulse, TopicSetting
 from zkmigrate.model.step import Blocked, Context, Done, Ready, Verdict, Waiting, Way
@@ -114,7 +114,7 @@ def test_x9_the_cordon_of_a_broker_goes_before_kafka_forgets_it() -> None:
     c = context(records={Excluded.step: cordon.encode()})
     verdict = forget(view(4, 5), c=c, refused={4: Seen("")})
     assert targets(verdict) == ("unregister-4", "unregister-5")
-    unset = UnsetAtController("kafka", 4, CORDONED, CORDON_ALL)
+    unset = AlterAtController("kafka", 4, CORDONED, None, CORDON_ALL)
     facts = CleanFacts(refused={4: Seen("")})
     assert CleanStep().plan(c, facts, "unregister-4") == (unset, UnregisterBroker("kafka", 4))
     assert CleanStep().plan(c, facts, "unregister-5") == (UnregisterBroker("kafka", 5),)

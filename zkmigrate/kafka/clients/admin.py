@@ -47,6 +47,7 @@ from zkmigrate.kafka.clients import controller, schemas
 from zkmigrate.kafka.clients.canary import BrokerCanary
 from zkmigrate.kafka.said import reason, said
 from zkmigrate.model.change import (
+    AlterAtController,
     AlterBrokerConfig,
     AlterTopicConfig,
     CancelReassignment,
@@ -59,7 +60,6 @@ from zkmigrate.model.change import (
     PlaceReplica,
     ReassignPartition,
     UnregisterBroker,
-    UnsetAtController,
 )
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.look import KafkaView, Look, PartitionState, Pulse
@@ -587,7 +587,7 @@ _SENDERS: Mapping[type[ClusterChange], Callable[[Any, Any], str]] = {
     PlaceReplica: _place,
     ElectPreferred: _elect_some,
     UnregisterBroker: _unregister,
-    UnsetAtController: controller.unset,
+    AlterAtController: controller.alter,
     CreateTopic: create_topic,
     DeleteTopic: _delete_topic,
     GrowTopic: grow_topic,

@@ -1,4 +1,4 @@
-"""Unsets a broker's config at the active controller of a cluster without ZooKeeper.
+"""Sets or unsets a broker's config at the active controller of a cluster without ZooKeeper.
 
 A broker that is down takes no config, and others refuse its id. The controller takes it while the broker is
 registered (4.3.1). DescribeQuorum tells the controllers' addresses since Kafka 3.8 (KIP-853).
@@ -15,27 +15,28 @@ from kafka.protocol.admin import IncrementalAlterConfigsRequest, IncrementalAlte
 
 from zkmigrate.kafka.clients.wire import BrokerConnection
 from zkmigrate.kafka.said import said
-from zkmigrate.model.change import UnsetAtController
+from zkmigrate.model.change import AlterAtController
 
 _ANSWER_S = 5.0
 
 
-def unset(admin: Any, change: UnsetAtController) -> str:
-    """Unset a config. Returns why the controller refused, empty where it did not, or where Kafka has
+def alter(admin: Any, change: AlterAtController) -> str:
+    """Set or unset a config. Returns why the controller refused, empty where it did not, or where Kafka has
     forgotten the broker since. Raises OSError, ValueError or KafkaError without an answer."""
     code, why = _sent(admin, change, only_validate=False)
     return "" if for_code(code) is BrokerIdNotRegisteredError else why
 
 
-def refused(admin: Any, change: UnsetAtController) -> str:
+def refused(admin: Any, change: AlterAtController) -> str:
     """Let the controller only validate that. Returns and raises the same, but a broker that Kafka has
     forgotten is refused."""
     return _sent(admin, change, only_validate=True)[1]
 
 
-def _sent(admin: Any, change: UnsetAtController, *, only_validate: bool) -> tuple[int, str]:
+def _sent(admin: Any, change: AlterAtController, *, only_validate: bool) -> tuple[int, str]:
     kind = IncrementalAlterConfigsRequest.AlterConfigsResource
-    config = kind.AlterableConfig(name=change.key, config_operation=AlterConfigOp.DELETE.value, value=None)
+    act = AlterConfigOp.DELETE if change.value is None else AlterConfigOp.SET
+    config = kind.AlterableConfig(name=change.key, config_operation=act.value, value=change.value)
     resource = kind(
         resource_type=ConfigResourceType.BROKER.value, resource_name=str(change.broker), configs=[config]
     )

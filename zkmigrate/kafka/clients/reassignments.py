@@ -13,7 +13,7 @@ from zkmigrate.kafka.clients import admin as kafka
 from zkmigrate.kafka.clients import controller
 from zkmigrate.kafka.clients.each_broker import of_each
 from zkmigrate.kafka.said import said
-from zkmigrate.model.change import UnsetAtController
+from zkmigrate.model.change import AlterAtController
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.look import InFlight, TopicSetting
 
@@ -56,11 +56,15 @@ def broker_settings(
     return of_each(brokers, ids, question)
 
 
-def refused_unset(brokers: Sequence[str], change: UnsetAtController) -> Reading[str]:
-    """Why the controller would refuse to unset a config; empty where it would not. It validates only."""
+def refused_at_controller(brokers: Sequence[str], change: AlterAtController) -> Reading[str]:
+    """Why the controller would refuse a config; empty where it would not. Absent where brokers have no such
+    controller, but ZooKeeper. It validates only."""
 
     def question(admin: Any, _: object) -> Reading[str]:
-        return Seen(controller.refused(admin, change))
+        try:
+            return Seen(controller.refused(admin, change))
+        except IncompatibleBrokerVersion:
+            return Absent("DescribeQuorum")
 
     return kafka.ask(brokers, question)
 

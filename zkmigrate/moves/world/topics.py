@@ -10,11 +10,11 @@ from zkmigrate.errors import HostError
 from zkmigrate.mirror.rules.direction import Direction
 from zkmigrate.mirror.rules.rights import Acl
 from zkmigrate.model.change import (
+    AlterAtController,
     AlterTopicConfig,
     ClusterChange,
     CreateTopic,
     GrowTopic,
-    UnsetAtController,
 )
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.look import (
@@ -265,7 +265,7 @@ class TopicQuestions:
     def refused_topic(self, _change: CreateTopic | GrowTopic) -> Reading[str]:
         return Unknown("failed", "this world has no topic that could be created or grow")
 
-    def refused_unset(self, _change: UnsetAtController) -> Reading[str]:
+    def refused_at_controller(self, _change: AlterAtController) -> Reading[str]:
         return Unknown("failed", "this world has no controller without ZooKeeper")
 
     def broker_settings(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -21,8 +22,8 @@ from tests.unit.kafka.clients.wire_brokers import Answer, one_dir
 from zkmigrate.errors import HostError
 from zkmigrate.kafka.clients import admin as kafka
 from zkmigrate.kafka.clients import each_broker, log_dirs, reassignments
-from zkmigrate.model.change import UnsetAtController
-from zkmigrate.model.fact import Seen, Unknown
+from zkmigrate.model.change import AlterAtController
+from zkmigrate.model.fact import Absent, Seen, Unknown
 
 
 def told(at: Any, ids: tuple[int, ...]) -> Mapping[int, Any]:
@@ -117,7 +118,7 @@ def test_a_client_that_knows_other_brokers_is_not_asked() -> None:
         at.close()
 
 
-DOWN = UnsetAtController("kafka", 7, "cordoned.log.dirs", "*")
+DOWN = AlterAtController("kafka", 7, "cordoned.log.dirs", None, "*")
 
 
 def quorum(port: int, leader: int = 9) -> Answer:
@@ -134,6 +135,11 @@ def quorum(port: int, leader: int = 9) -> Answer:
         "topics": [one(topic_name="__cluster_metadata", partitions=[partition])],
         "nodes": [DescribeQuorumResponse.Node(node_id=9, listeners=[listener])],
     }
+
+
+def test_with_zookeeper_no_controller_takes_a_config_for_a_broker_that_is_down() -> None:
+    with wire_brokers.brokers((1,)) as made:
+        assert reassignments.refused_at_controller([made.at[1]], DOWN) == Absent("DescribeQuorum")
 
 
 def test_x9_the_controller_unsets_a_config_of_a_broker_that_is_down(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -154,22 +160,26 @@ def test_x9_the_controller_unsets_a_config_of_a_broker_that_is_down(monkeypatch:
     with wire_brokers.brokers((1, 3), {IncrementalAlterConfigsRequest: alter}) as made:
         at, send = [made.at[1]], kafka.Alter([made.at[1]])
         made.answer(DescribeQuorumRequest, quorum(int(made.at[3].rpartition(":")[2])))
-        assert reassignments.refused_unset(at, DOWN) == Seen("")
+        assert reassignments.refused_at_controller(at, DOWN) == Seen("")
         assert send(DOWN)[0] == 0
         act = (4, "7", "cordoned.log.dirs", 1, None)
         assert sent == [(3, True, act), (3, False, act)], "to the controller, and first only validated"
 
+        sent.clear()
+        assert send(replace(DOWN, value="77"))[0] == 0
+        assert sent == [(3, False, (4, "7", "cordoned.log.dirs", 0, "77"))]
+
         code = 102
-        assert reassignments.refused_unset(at, DOWN) == Seen("BROKER_ID_NOT_REGISTERED: No node")
+        assert reassignments.refused_at_controller(at, DOWN) == Seen("BROKER_ID_NOT_REGISTERED: No node")
         assert send(DOWN)[0] == 0, "Kafka forgot the broker after it was unset"
         code = 31
         assert send(DOWN) == (1, "CLUSTER_AUTHORIZATION_FAILED: No node")
 
         # No controller, or none that can be reached from here.
         made.answer(DescribeQuorumRequest, quorum(1, leader=-1))
-        assert isinstance(reassignments.refused_unset(at, DOWN), Unknown)
+        assert isinstance(reassignments.refused_at_controller(at, DOWN), Unknown)
         made.answer(DescribeQuorumRequest, quorum(free_port()))
-        unreached = reassignments.refused_unset(at, DOWN)
+        unreached = reassignments.refused_at_controller(at, DOWN)
         assert isinstance(unreached, Unknown)
         assert "the controller at 127.0.0.1:" in unreached.why
         with pytest.raises(HostError, match="Whether that was done is not known"):
