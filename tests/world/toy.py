@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict
 
 from tests.world.operator import SOURCE_CONFIG, inventory
 from zkmigrate.errors import UsageError
+from zkmigrate.hosts.facts.host_names import Resolve
 from zkmigrate.inventory.checks import HostList
 from zkmigrate.inventory.inventory import Inventory, Service
 from zkmigrate.model.change import Changes, SetService
@@ -169,7 +170,7 @@ class KeeperDependent:
     def service(self, inventory: Inventory) -> Service:
         return section(inventory).service
 
-    def names_dest(self, inventory: Inventory, content: bytes) -> bool:
+    def names_dest(self, inventory: Inventory, content: bytes, _resolve: Resolve) -> bool:
         return bool(set(servers_of(content)) & set(self._dest(inventory)))
 
     def with_dest(self, inventory: Inventory, content: bytes) -> bytes:

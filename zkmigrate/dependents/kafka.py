@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from zkmigrate.hosts.facts.host_names import Resolve
 from zkmigrate.hosts.facts.properties import properties_of
 from zkmigrate.inventory.inventory import Broker, Inventory, Service, without_brokers
 from zkmigrate.kafka.facts.cluster import cluster_id, kafka_view
@@ -104,8 +105,9 @@ class KafkaDependent:
     def service(self, inventory: Inventory) -> Service:
         return inventory.kafka.service
 
-    def names_dest(self, inventory: Inventory, content: bytes) -> bool:
-        return kafka.names_any(kafka.current_connect(content), inventory.dest.hosts)
+    def names_dest(self, inventory: Inventory, content: bytes, resolve: Resolve) -> bool | None:
+        connect = kafka.current_connect(content)
+        return kafka.names_any(connect, inventory.dest.hosts, inventory.source.hosts, resolve)
 
     def with_dest(self, inventory: Inventory, content: bytes) -> bytes:
         return kafka.with_connect(content, kafka.connect_to_dest(inventory))

@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
+from zkmigrate.hosts.facts.host_names import Names, Resolve
 from zkmigrate.hosts.facts.status import HostStatus
 from zkmigrate.model.change import Changes
 from zkmigrate.model.fact import Absent, Reading, Seen
@@ -48,12 +49,13 @@ NOT_ASKED = Absent("not asked")
 @dataclass(frozen=True)
 class MemberFacts:
     """One member: its file with its directory entry, its service, and the ZooKeeper addresses that it is
-    connected to."""
+    connected to. names: what the names in its file resolve to, where the inventory has others."""
 
     file: Reading[bytes]
     entry: DirEntry | None
     status: Reading[HostStatus] = NOT_ASKED
     zookeepers: Reading[frozenset[str]] = NOT_ASKED
+    names: Names = field(default_factory=dict)
 
     @property
     def runs(self) -> bool:
@@ -202,8 +204,9 @@ class Dependent(Protocol[V]):
 
     # --- its file, as bytes
 
-    def names_dest(self, inventory: Inventory, content: bytes) -> bool:
-        """Whether the file names a dest host. Raises UsageError where that cannot be read safely."""
+    def names_dest(self, inventory: Inventory, content: bytes, resolve: Resolve) -> bool | None:
+        """Return whether the file names a dest host; None where a name in it does not resolve. resolve: as
+        the member's host does. Raises UsageError where the file cannot be read safely."""
         ...
 
     def with_dest(self, inventory: Inventory, content: bytes) -> bytes:

@@ -12,6 +12,8 @@ from zkmigrate.model.look import Look
 
 Resolve: TypeAlias = Callable[[str], Reading[tuple[str, ...]]]
 """Returns the addresses of a name; Absent for a name without any."""
+Names: TypeAlias = Mapping[str, Reading[tuple[str, ...]]]
+"""The addresses of names, as one host resolves them."""
 Resolved: TypeAlias = Mapping[tuple[str, str], Reading[tuple[str, ...]]]
 """(host, or "" for the operator's machine, and name) → the addresses of that name there."""
 
@@ -75,6 +77,21 @@ def resolver(resolved: Resolved, host: str, own: Iterable[str] = ()) -> Resolve:
         return Seen(tuple(one for part in parts for one in part))
 
     return resolve
+
+
+def asked_names(look: Look, host: str, own: Iterable[str], question: Callable[[Resolve], object]) -> Names:
+    """Return the addresses of every name that a question resolves on a host, so that it can be answered from
+    facts. own: as in :func:`resolver`."""
+    found: dict[str, Reading[tuple[str, ...]]] = {}
+    addresses = tuple(own)
+
+    def resolve(name: str) -> Reading[tuple[str, ...]]:
+        if name not in found:
+            found[name] = resolver({(host, name): look.addresses(host, name)}, host, addresses)(name)
+        return found[name]
+
+    question(resolve)
+    return found
 
 
 def _is_loopback(text: str) -> bool:

@@ -7,10 +7,11 @@ from collections.abc import Collection, Iterable
 
 from zkmigrate import java_properties
 from zkmigrate.errors import UsageError
-from zkmigrate.hosts.facts.host_names import Resolve, same_host, unresolved
+from zkmigrate.hosts.facts.host_names import Names, Resolve, same_host, unresolved
 from zkmigrate.inventory.checks import spelled
 from zkmigrate.inventory.inventory import Inventory, ZooKeeperHost
 from zkmigrate.java_properties import ENCODING, Entry, PropertiesError
+from zkmigrate.model.fact import Seen
 
 _CONNECT = re.compile(
     r"^(?P<head>[ \t\f]*zookeeper\.connect[ \t\f]*[=: \t][ \t]*)(?P<value>[^\r\n]*)", re.MULTILINE
@@ -81,10 +82,27 @@ def others_than(
     return strange, unknown
 
 
-def names_any(connect: str, hosts: Iterable[ZooKeeperHost]) -> bool:
-    """Whether a value names one of these hosts by a name or an address of the inventory, in any spelling."""
-    named = {spelled(name) for name in hosts_in(connect)}
-    return any(spelled(text) in named for host in hosts for text in (host.address, *host.also))
+def names_any(
+    connect: str, hosts: Iterable[ZooKeeperHost], others: Iterable[ZooKeeperHost], resolve: Resolve
+) -> bool | None:
+    """Return whether a value names one of these hosts, by whatever resolves to it; None where a name in it
+    does not resolve. others: hosts that are none of these; what names one of them as the inventory does is
+    not resolved."""
+    elsewhere = {spelled(text) for host in others for text in (host.address, *host.also)}
+    named = [name for name in sorted(hosts_in(connect)) if spelled(name) not in elsewhere]
+    same = [same_host(name, (host.address, *host.also), resolve) for name in named for host in hosts]
+    return True if True in same else None if None in same else False
+
+
+def unresolved_in(connect: str, names: Names, where: str) -> str:
+    """Say which names in a value do not resolve; empty where all do. where: the host whose file has it."""
+    unknown = (name for name in sorted(hosts_in(connect)) if not _is_known(names, spelled(name)))
+    return "; ".join(unresolved(name, names[spelled(name)], where) for name in unknown)
+
+
+def _is_known(names: Names, name: str) -> bool:
+    reading = names.get(name)
+    return reading is None or (isinstance(reading, Seen) and bool(reading.value))
 
 
 def chroot_in(connect: str) -> str:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 
 from zkmigrate.errors import UsageError
+from zkmigrate.hosts.facts.host_names import Names, Resolve, asked_names
 from zkmigrate.hosts.facts.status import HostStatus, unit_status
 from zkmigrate.inventory.inventory import Inventory, ZooKeeperHost
 from zkmigrate.kafka.facts.cluster import controller
 from zkmigrate.kafka.facts.recovery import Recovery, recovery
-from zkmigrate.kafka.rules.connect import current_connect, names_any
+from zkmigrate.kafka.rules.connect import current_connect, names_any, unresolved_in
 from zkmigrate.model.change import ServiceAction, SetService
-from zkmigrate.model.fact import Reading, Seen, Unknown
+from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.look import DirEntry, Look
+from zkmigrate.moves.facts.connections import addresses
 
 DOWN_STATES = ("inactive", "failed")
 
@@ -21,12 +24,14 @@ DOWN_STATES = ("inactive", "failed")
 @dataclass(frozen=True)
 class BrokerState:
     """A broker's file with its directory entry, and its service. recovery: how far it has loaded its logs;
-    None where it does not run."""
+    None where it does not run. resolved: what the names in its file resolve to, where the inventory has
+    others."""
 
     properties: Reading[bytes]
     entry: DirEntry | None
     status: Reading[HostStatus]
     recovery: Reading[Recovery] | None = None
+    resolved: Names = field(default_factory=dict)
 
     @property
     def runs(self) -> bool | None:
@@ -38,14 +43,35 @@ class BrokerState:
         """Whether systemd is stopping it."""
         return isinstance(self.status, Seen) and self.status.value.unit_state == "deactivating"
 
-    def names(self, hosts: Iterable[ZooKeeperHost]) -> bool | None:
-        """Whether its file names one of these; None where it cannot be read."""
+    def names(self, hosts: Iterable[ZooKeeperHost], others: Iterable[ZooKeeperHost]) -> bool | None:
+        """Return whether its file names one of these; None where it cannot be read, or a name in it does not
+        resolve. others: of the other ensemble."""
+        return self.asked(hosts, others, lambda name: self.resolved.get(name, Absent(name)))
+
+    def asked(
+        self, hosts: Iterable[ZooKeeperHost], others: Iterable[ZooKeeperHost], resolve: Resolve
+    ) -> bool | None:
+        """Answer the same with names resolved anew."""
+        connect = self.connect
+        return None if connect is None else names_any(connect, hosts, others, resolve)
+
+    @property
+    def connect(self) -> str | None:
+        """The zookeeper.connect of its file; None where that cannot be read."""
         if not isinstance(self.properties, Seen):
             return None
         try:
-            return names_any(current_connect(self.properties.value), hosts)
+            return current_connect(self.properties.value)
         except UsageError:
             return None
+
+    def why_unknown(self, host: str) -> str:
+        """Say why it is not known which hosts its file names; empty where that is known."""
+        if not isinstance(self.properties, Seen):
+            return str(self.properties)
+        if self.connect is None:
+            return "its zookeeper.connect cannot be read safely"
+        return unresolved_in(self.connect, self.resolved, host)
 
 
 def runs(status: Reading[HostStatus]) -> bool | None:
@@ -65,11 +91,20 @@ def brokers(inventory: Inventory, look: Look) -> dict[str, BrokerState]:
         entries = [e for e in listing.value if e.name == name] if isinstance(listing, Seen) else []
         status = unit_status(look, host, kafka.service.unit, kafka.commands(host))
         state = BrokerState(look.file(host, kafka.config), entries[0] if entries else None, status)
+        own, ask = addresses(inventory.broker(host)), partial(_both, inventory, state)
+        state = replace(state, resolved=asked_names(look, host, own, ask))
         if not state.runs:
             return state
         return replace(state, recovery=recovery(look, host, kafka.service.unit, kafka.commands(host)))
 
     return look.each(inventory.broker_names, one)
+
+
+def _both(inventory: Inventory, state: BrokerState, resolve: Resolve) -> None:
+    """Ask whether a file names dest, and whether it names source."""
+    dest, source = inventory.dest.hosts, inventory.source.hosts
+    state.asked(dest, source, resolve)
+    state.asked(source, dest, resolve)
 
 
 def broker_service(inventory: Inventory, broker: str, action: ServiceAction) -> SetService:

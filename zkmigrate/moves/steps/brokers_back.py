@@ -68,12 +68,14 @@ class BrokersBackStep(Step[BackFacts]):
         unread = unanswered("brokers-back.file", files)
         if unread := (*unknown_services("brokers-back", f.brokers), *unread):
             return Blocked(unread)
-        source = c.inventory.source.hosts
-        rewritten = [name for name, state in f.brokers.items() if state.names(source)]
+        ensembles = c.inventory.source.hosts, c.inventory.dest.hosts
+        names = {name: state.names(*ensembles) for name, state in f.brokers.items()}
+        rewritten = [name for name, source in names.items() if source]
         started = [name for name, state in f.brokers.items() if state.runs]
         if c.way is Way.BACK:
-            return _back(f, rewritten, started)
-        if strangers := tuple(_stranger(name) for name in started if name not in rewritten):
+            return _back(f, rewritten, [name for name in started if names[name] is not False])
+        odd = {name: f.brokers[name].why_unknown(name) for name in started if name not in rewritten}
+        if strangers := tuple(_stranger(name, why) for name, why in odd.items()):
             return Blocked(strangers)
         registered = registered_of(c, started, f.source)
         if wave := next_to_start(_order(c), started, registered):
@@ -116,9 +118,8 @@ def _order(c: Context) -> tuple[str, ...]:
     )
 
 
-def _back(f: BackFacts, rewritten: list[str], started: list[str]) -> Verdict:
-    """Put the files back, as long as no broker has been on source."""
-    used = sorted(set(rewritten) & set(started))
+def _back(f: BackFacts, rewritten: list[str], used: list[str]) -> Verdict:
+    """Put the files back, as long as no broker has been on source. used: those that run and may name it."""
     if not used and not isinstance(f.replayed, Absent):
         if not isinstance(f.source, Seen) or not isinstance(f.replayed, Seen):
             unread = f.replayed if not isinstance(f.replayed, Seen) else f.source
@@ -129,7 +130,7 @@ def _back(f: BackFacts, rewritten: list[str], started: list[str]) -> Verdict:
         "brokers-back.no-way-back",
         "no broker has used source",
         False,
-        seen=f"{', '.join(used)} started against source"
+        seen=f"{', '.join(sorted(used))} started against source"
         if used
         else "a broker has been registered on source",
         needed="none",
@@ -138,13 +139,13 @@ def _back(f: BackFacts, rewritten: list[str], started: list[str]) -> Verdict:
     return Blocked((found,), no_way_back=True)
 
 
-def _stranger(host: str) -> Finding:
+def _stranger(host: str, why: str) -> Finding:
     return claim(
         "brokers-back.file",
         "a broker that runs was started against source",
-        False,
+        None if why else False,
         target=host,
-        seen="it runs, and its file does not name source",
+        seen=f"it runs, and {why}" if why else "it runs, and its file does not name source",
         needed="stopped, or started by this step",
         moves=("stop it and find out who started it, then resume",),
     )

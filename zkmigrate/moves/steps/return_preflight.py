@@ -190,8 +190,11 @@ def _kafka(inventory: Inventory, view: Reading[KafkaView]) -> tuple[Finding, ...
 
 def _files(inventory: Inventory, states: Mapping[str, BrokerState]) -> tuple[Finding, ...]:
     def held(state: BrokerState) -> bool | None:
-        dest, source = state.names(inventory.dest.hosts), state.names(inventory.source.hosts)
-        return None if dest is None else dest and not source
+        ensembles = inventory.dest.hosts, inventory.source.hosts
+        dest, source = state.names(*ensembles), state.names(*reversed(ensembles))
+        if source or dest is False:
+            return False
+        return True if dest and source is False else None
 
     return tuple(
         claim(
@@ -199,9 +202,9 @@ def _files(inventory: Inventory, states: Mapping[str, BrokerState]) -> tuple[Fin
             "the broker's file names dest and not source",
             held(state),
             target=host,
-            seen=str(state.properties) if not isinstance(state.properties, Seen) else "its zookeeper.connect",
+            seen=state.why_unknown(host) or f"zookeeper.connect={state.connect}",
             needed="dest alone, as the roll left it",
-            moves=("look at zookeeper.connect of that broker",),
+            moves=("look at zookeeper.connect of that broker; each name in it must resolve there",),
         )
         for host, state in states.items()
     )
@@ -228,7 +231,7 @@ MEANINGS = meanings(
     return.disks: zkmigrate cannot read from the disks what dest did. Cause: A directory cannot be read,
     or a host does not answer. To do: See the reason in the finding, then run again.
 
-    return.file: A broker's file does not name dest alone. Cause: Somebody changed it after the roll. To
-    do: Correct zookeeper.connect of that broker.
+    return.file: A broker's file does not name dest alone. Cause: Somebody changed it after the roll. Or a
+    name in it does not resolve there. To do: Correct zookeeper.connect of that broker, or let it resolve.
     """
 )

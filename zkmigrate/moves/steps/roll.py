@@ -15,16 +15,19 @@ and not to source, the cluster is settled, and source's client lists show no mem
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, get_args
 
 from zkmigrate.errors import HostError, UsageError
+from zkmigrate.hosts.facts.host_names import asked_names, unresolved
 from zkmigrate.hosts.facts.sockets import normalized, sockets
 from zkmigrate.hosts.facts.status import HostStatus, unit_status
 from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.kafka.facts.recovery import parse_span
 from zkmigrate.model.change import Applied, Changes, PutFile, inverses
-from zkmigrate.model.fact import NotHeard, Reading, Seen, Unknown
+from zkmigrate.model.fact import Absent, NotHeard, Reading, Seen, Unknown
 from zkmigrate.model.finding import Finding, blocking, claim, each, meanings
 from zkmigrate.model.look import DirEntry, Look
 from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Waiting, Way
@@ -106,6 +109,7 @@ class RollStep(OfDependent, Step[RollFacts]):
             *unanswered("roll.answer", {host: m.file for host, m in heard.items()}),
             *(_state_unknown(d, h, m.status) for h, m in heard.items() if not _state_known(m.status)),
         )
+        unread = unread or self._unresolved(c, heard)
         if unread:
             return Blocked(unread)
         if c.way is Way.FORWARD and (wrong := self._another_cluster(inventory, f)):
@@ -173,19 +177,56 @@ class RollStep(OfDependent, Step[RollFacts]):
     def _file(self, inventory: Inventory, look: Look, host: str) -> MemberFacts:
         path = self.dependent.config(inventory)
         entry = _entry(look.listing(host, path.rpartition("/")[0]), path)
-        return MemberFacts(look.file(host, path), entry)
+        member = MemberFacts(look.file(host, path), entry)
+        if not isinstance(member.file, Seen):
+            return member
+        ask, content = partial(self.dependent.names_dest, inventory), member.file.value
+        own = addresses(next(m for m in self.dependent.members(inventory) if m.name == host))
+        with suppress(UsageError):  # the verdict names it
+            return replace(member, names=asked_names(look, host, own, lambda r: ask(content, r)))
+        return member
 
     def _ending(self, inventory: Inventory, target: str) -> Ending | None:
         """What follows after the last wave, where this is its target."""
         ending = self.dependent.ending(inventory)
         return ending if ending is not None and ending.target == target else None
 
-    def _names_dest(self, inventory: Inventory, member: MemberFacts) -> bool:
-        return isinstance(member.file, Seen) and self.dependent.names_dest(inventory, member.file.value)
+    def _names_dest(self, inventory: Inventory, member: MemberFacts) -> bool | None:
+        """Whether a member's file names dest; None where a name in it does not resolve."""
+        if not isinstance(member.file, Seen):
+            return False
+        found = member.names
+        return self.dependent.names_dest(inventory, member.file.value, lambda n: found.get(n, Absent(n)))
+
+    def _unresolved(self, c: Context, heard: Mapping[str, MemberFacts]) -> tuple[Finding, ...]:
+        """Name each member of which it is not known whether its file names dest."""
+        words, path = self.dependent.words, self.dependent.config(c.inventory)
+        return tuple(
+            claim(
+                "roll.names",
+                f"it is known whether the {words.one}'s file names dest",
+                None,
+                target=host,
+                seen="; ".join(
+                    unresolved(name, reading, host)
+                    for name, reading in member.names.items()
+                    if not isinstance(reading, Seen)
+                ),
+                needed=f"each name in {words.key} of {path} resolves on {host}",
+                moves=(f"let it resolve on {host}, or name source by its addresses, then resume",),
+            )
+            for host, member in heard.items()
+            if self._names_dest(c.inventory, member) is None and not self._untouched(c, host, member)
+        )
+
+    def _untouched(self, c: Context, host: str, member: MemberFacts) -> bool:
+        """Whether the way back has nothing to do here: the run wrote no file, and its process is connected to
+        source alone."""
+        return c.way is Way.BACK and host not in c.unrestored and _connected(c, member)
 
     def _position(self, c: Context, f: RollFacts, name: str) -> Position:
         d, inventory, state = self.dependent, c.inventory, f.members[name]
-        file_done = self._file_done(c, state)
+        file_done = self._file_done(c, state) or self._untouched(c, name, state)
         moved = file_done and _connected(c, state) and d.settled(inventory, f.own, name)
         # On the way back whoever is not moved was changed by us; one that never came back whole is ours too.
         lost = c.way is Way.BACK and d.is_spare(inventory, f.own, name)
@@ -480,6 +521,10 @@ MEANINGS = meanings(
 
     roll.left-source: A broker that was rolled is still a client of source. Cause: Its process did not
     read the new file. To do: Restart the broker that the finding names, then resume.
+
+    roll.names: It is not known whether a broker's file names dest. Cause: A name in zookeeper.connect does
+    not resolve on the broker's host. To do: Let it resolve there, or write addresses in its place, then
+    resume.
 
     roll.answer: The host did not show the broker's file. Cause: The host does not answer, or the file
     cannot be read. To do: See why, then resume.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -19,9 +19,13 @@ from tests.unit.moves.steps.outage import (
     registered,
     view,
 )
+from zkmigrate.kafka.rules.connect import names_any, with_connect
 from zkmigrate.model.change import PutFile, SetService
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
+from zkmigrate.model.finding import Held
+from zkmigrate.model.look import DirEntry, Look
 from zkmigrate.model.step import Blocked, Done, Ready, Verdict, Waiting, Way
+from zkmigrate.moves.facts import outage as outage_facts
 from zkmigrate.moves.facts.records import Outage
 from zkmigrate.moves.steps.brokers_back import BackFacts, BrokersBackStep
 
@@ -68,6 +72,51 @@ def test_a_broker_that_somebody_started_with_the_old_file_blocks() -> None:
     assert stopped_by(verdict(brokers=brokers(HOME, broker1=broker(UP, TO_DEST)))) == [
         ("brokers-back.file", "broker1")
     ]
+
+
+def test_a_broker_that_runs_with_a_name_that_does_not_resolve_may_have_used_source() -> None:
+    """It is not taken for one that did not, and the way back is closed."""
+    named = replace(
+        broker(UP, with_connect(TO_SOURCE, "zk.alias:2181/kafka")), resolved={"zk.alias": Absent("zk.alias")}
+    )
+    forward = verdict(brokers=brokers(HOME, broker1=named))
+    assert isinstance(forward, Blocked)
+    [told] = forward.findings
+    assert (told.id, told.held) == ("brokers-back.file", Held.UNKNOWN)
+    assert told.seen == "it runs, and zk.alias does not resolve on broker1"
+    back = verdict(NOBODY, Way.BACK, brokers=brokers(STOPPED, broker1=named))
+    assert isinstance(back, Blocked)
+    assert back.no_way_back
+
+
+class World:
+    """What a look at brokers asks, where no service is known."""
+
+    def listing(self, _host: str, _path: str) -> Reading[tuple[DirEntry, ...]]:
+        return Seen(())
+
+    def zkm(self, _host: str, *_words: str) -> Reading[str]:
+        return Absent("not asked")
+
+    def each(self, hosts: Any, ask: Any) -> dict[str, Any]:
+        return {host: ask(host) for host in hosts}
+
+
+def test_the_names_in_a_brokers_file_are_resolved_there_and_those_of_the_inventory_are_not() -> None:
+    class Hosts(World):
+        def file(self, host: str, _path: str) -> Reading[bytes]:
+            return Seen(with_connect(TO_SOURCE, "zk.alias:2181/kafka") if host == "broker1" else TO_SOURCE)
+
+        def addresses(self, host: str, name: str) -> Reading[tuple[str, ...]]:
+            assert (host, name) == ("broker1", "zk.alias")
+            return Seen(("10.0.0.11",))
+
+    c = context()
+    states = outage_facts.brokers(c.inventory, cast(Look, Hosts()))
+    ensembles = c.inventory.dest.hosts, c.inventory.source.hosts
+    assert [state.names(*ensembles) for state in states.values()] == [True, False, False]
+    named = (c.inventory.source.hosts[0].model_copy(update={"address": "zk.source"}),)
+    assert names_any("zk.source:2181", ensembles[0], named, lambda _: Absent()) is False
 
 
 @pytest.mark.parametrize("way", list(Way))

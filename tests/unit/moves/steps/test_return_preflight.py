@@ -12,8 +12,9 @@ from tests.unit.moves.steps.facts import DEST, context, stopped_by, well
 from tests.unit.moves.steps.outage import SOURCE, TO_SOURCE, broker, brokers, ensemble, looked, view
 from tests.world.returned import AGREED
 from zkmigrate.inventory.accept import Accept
-from zkmigrate.model.fact import Unknown
-from zkmigrate.model.finding import Severity
+from zkmigrate.kafka.rules.connect import with_connect
+from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
+from zkmigrate.model.finding import Finding, Held, Severity
 from zkmigrate.model.step import Blocked, Context, Done, Verdict
 from zkmigrate.moves.steps.return_preflight import ReturnFacts, ReturnPreflightStep
 
@@ -81,6 +82,25 @@ def test_a_file_that_names_both_is_not_as_the_roll_left_it() -> None:
     assert stopped_by(verdict(brokers=brokers(broker(), broker3=broker(content=both)))) == [
         ("return.file", "broker3")
     ]
+
+
+def test_a_file_that_names_hosts_by_other_names_is_known_by_what_they_resolve_to() -> None:
+    """zk.one and zk.two are not in the inventory. One that does not resolve on the broker is unknown."""
+    named = with_connect(TO_SOURCE, "zk.one:2181,zk.two:2181/kafka")
+    dest, source = Seen(("10.0.0.11",)), Seen(("10.0.0.2",))
+
+    def told(one: Reading[tuple[str, ...]], two: Reading[tuple[str, ...]]) -> Finding:
+        at = replace(broker(content=named), resolved={"zk.one": one, "zk.two": two})
+        found = verdict(brokers=brokers(broker(), broker3=at))
+        assert isinstance(found, Done | Blocked)
+        return next(f for f in found.findings if (f.id, f.target) == ("return.file", "broker3"))
+
+    assert told(dest, Seen(("10.0.0.12",))).held is Held.YES
+    assert told(dest, source).held is Held.NO
+    assert told(source, source).held is Held.NO
+    lost = told(dest, Absent("zk.two"))
+    assert (lost.held, lost.seen) == (Held.UNKNOWN, "zk.two does not resolve on broker3")
+    assert told(source, Absent("zk.two")).held is Held.NO
 
 
 def test_brokers_that_cannot_tell_of_reassignments_are_only_told() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -18,7 +18,7 @@ from zkmigrate.kafka.rules.leaders import not_led_by_preferred
 from zkmigrate.model.change import KAFKA as CLUSTER
 from zkmigrate.model.change import ElectLeaders
 from zkmigrate.model.fact import Absent, Reading, Seen
-from zkmigrate.model.look import DirEntry, KafkaView, PartitionState
+from zkmigrate.model.look import DirEntry, KafkaView, Look, PartitionState
 from zkmigrate.model.step import Blocked, Context, Done, Ready, Verdict, Waiting, Way
 from zkmigrate.moves.dependent import MemberFacts
 from zkmigrate.moves.steps.roll import WAVE_DEADLINE_S, RollFacts, RollStep
@@ -64,6 +64,62 @@ def verdict(f: RollFacts) -> Verdict:
 
 def test_brokers_that_have_moved_are_done() -> None:
     assert well(verdict(facts()))
+
+
+ALIAS: Reading[bytes] = Seen(b"zookeeper.connect=zk.alias:2181/kafka\n")
+
+
+@pytest.mark.parametrize(("found", "moved"), [("10.0.0.12", True), ("10.0.0.2", False)])
+def test_a_file_that_names_an_ensemble_by_another_name_counts_by_what_it_resolves_to(
+    found: str, moved: bool
+) -> None:
+    names = {"zk.alias": Seen((found,))}
+    at = facts(MOVED if moved else THERE, file=ALIAS, names=names)
+    told = verdict(at) if moved else RollStep(KAFKA).check(context(way=Way.BACK), at)
+    assert well(told) if moved else isinstance(told, Done)
+
+
+@pytest.mark.parametrize("way", Way)
+def test_a_name_that_does_not_resolve_on_a_broker_is_unknown_and_named(way: Way) -> None:
+    names = {"zk.alias": Absent("zk.alias")}
+    at = facts(MOVED, file=ALIAS, names=names)
+    told = RollStep(KAFKA).check(context(way=way), at)
+    assert stopped_by(told) == [("roll.names", "broker2")]
+    assert isinstance(told, Blocked)
+    assert told.findings[0].seen == "zk.alias does not resolve on broker2"
+
+
+def test_a_way_back_does_not_end_at_a_name_of_a_broker_that_it_left_alone() -> None:
+    """Its process is connected to source alone, and the run wrote no file there."""
+    at = facts(THERE, file=ALIAS, names={"zk.alias": Absent("zk.alias")})
+    assert isinstance(RollStep(KAFKA).check(context(way=Way.BACK), at), Done)
+    wrote = replace(context(way=Way.BACK), unrestored=frozenset({"broker2"}))
+    assert stopped_by(RollStep(KAFKA).check(wrote, at)) == [("roll.names", "broker2")]
+
+
+def test_the_names_of_a_members_file_are_resolved_on_its_host() -> None:
+    """Those that the inventory has are not: nobody is asked for them."""
+    asked: list[tuple[str, str]] = []
+
+    class Hosts:
+        def listing(self, _host: str, _path: str) -> Reading[tuple[DirEntry, ...]]:
+            return Seen(())
+
+        def file(self, host: str, _path: str) -> Reading[bytes]:
+            return SOURCE_FILE if host == "broker1" else ALIAS
+
+        def addresses(self, host: str, name: str) -> Reading[tuple[str, ...]]:
+            asked.append((host, name))
+            return Seen(("127.0.0.1",))
+
+        def each(self, hosts: Any, ask: Any) -> dict[str, Any]:
+            return {host: ask(host) for host in hosts}
+
+    seen = RollStep(KAFKA).forecast(context(), cast(Look, Hosts()))
+    assert asked == [("broker2", "zk.alias"), ("broker3", "zk.alias")]
+    own = {broker.name: broker.address for broker in inventory().kafka.brokers}
+    told = [member.names for member in seen.facts.members.values()]
+    assert told == [{}, *({"zk.alias": Seen((own[host],))} for host in ("broker2", "broker3"))]
 
 
 def test_the_first_broker_to_go_is_not_the_controller() -> None:
