@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -46,6 +47,12 @@ DISK = "/var/lib/kafka"
 ANYBODY: Rights = ((31, "world", "anyone"),)
 DAY_S = 86_400.0
 MARK = "0" * 32
+FACTS = re.sub("unit.*\n", "", (RECORDED.parent / "facts.txt").read_text()) + (
+    "unit.WorkingDirectory=/var\n"
+    "unit.ExecStart={ path=/k/bin/kafka-server-start.sh ; argv[]=/k/bin/kafka-server-start.sh /k.conf "
+    "; ignore_errors=no ; start_time=[n/a] ; stop_time=[n/a] ; pid=0 ; code=(null) ; status=0/0 }\n"
+)
+"""What zkm-host tells of a host whose unit starts the broker in /var."""
 
 
 @dataclass
@@ -83,6 +90,7 @@ class LeftoversWorld:
     mounts: tuple[str, ...] = ("/", "/var/lib")
     refuses_moves: bool = False
     ids: dict[str, str] = field(default_factory=dict)
+    log_dirs: str = DISK
     zxid: int = 100
     made: list[Change] = field(default_factory=list)
 
@@ -195,6 +203,8 @@ class LeftoversLook(ReassignLook):
         return Seen({path: self.all.tree[at].acl for path, at in below.items() if at in self.all.tree})
 
     def zkm(self, host: str, *words: str) -> Reading[str]:
+        if words[0] == "facts":
+            return Seen(FACTS)
         assert words[0] == "status"
         pid = 46 if host in self.all.running else 0
         return Seen(RECORDED.read_text().replace("unit_pid=46", f"unit_pid={pid}"))
@@ -207,7 +217,7 @@ class LeftoversLook(ReassignLook):
         id = host.removeprefix("broker")
         if path.endswith("meta.properties"):
             return Seen(f"broker.id={id}\ncluster.id={ID}\n".encode())
-        return Seen(f"broker.id={self.all.ids.get(host, id)}\nlog.dirs={DISK}\n".encode())
+        return Seen(f"broker.id={self.all.ids.get(host, id)}\nlog.dirs={self.all.log_dirs}\n".encode())
 
     def log_dirs(
         self, _cluster: str, brokers: Sequence[int], partitions: Mapping[str, Sequence[int]] | None = None

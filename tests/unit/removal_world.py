@@ -48,6 +48,11 @@ T = TypeVar("T")
 
 GONE = (4, 5)
 STATUS = (Path(__file__).parents[1] / "recorded/zkm-host/status-started.txt").read_text()
+FACTS = re.sub("unit.*\n", "", (Path(__file__).parents[1] / "recorded/zkm-host/facts.txt").read_text()) + (
+    "unit.ExecStart={ path=/k/bin/kafka-server-start.sh ; argv[]=/k/bin/kafka-server-start.sh /k.conf "
+    "; ignore_errors=no ; start_time=[n/a] ; stop_time=[n/a] ; pid=0 ; code=(null) ; status=0/0 }\n"
+)
+"""What zkm-host tells of a host whose unit starts the broker in /."""
 RACKS = {1: "a", 2: "b", 3: "c", 4: "a", 5: "b"}
 FREE = 10**9
 POLICY_FILE = "/etc/kafka/excluded-brokers"
@@ -67,7 +72,7 @@ class RemovalWorld(ReassignWorld):
     order of their stops. outrun: topics come all the time. spared: what named a broker that stopped. deaf:
     hosts whose service does not stop. aside: directories on disks that Kafka has set aside, by broker.
     owners: ids in meta.properties, where they are not the broker's. files: what our policy reads, by host.
-    found: the same before each operation."""
+    found: the same before each operation. disk_named: the brokers' log.dirs."""
 
     cordons: bool = False
     policy: str = ""
@@ -88,6 +93,7 @@ class RemovalWorld(ReassignWorld):
     owners: dict[int, int] = field(default_factory=dict)
     files: dict[str, bytes] = field(default_factory=dict)
     found: dict[str, bytes | None] = field(default_factory=dict)
+    disk_named: str = "/d"
 
     def copy(self) -> RemovalWorld:
         made = cast(RemovalWorld, super().copy())
@@ -242,6 +248,8 @@ class RemovalLook(ReassignLook):
 
     def zkm(self, host: str, *words: str) -> Reading[str]:
         """A recorded answer of zkm-host, with the state of the broker's unit."""
+        if words[0] == "facts":
+            return Seen(FACTS)
         assert words[0] == "status"
         state = "inactive" if int(host.removeprefix("broker")) in self.world.down else "active"
         return Seen(re.sub("unit_state=.*", f"unit_state={state}", STATUS))
@@ -256,7 +264,7 @@ class RemovalLook(ReassignLook):
         if path == "/d/meta.properties":
             return Seen(f"broker.id={self.world.owners.get(id, id)}\ncluster.id={ID}\n".encode())
         assert path == "/etc/kafka/server.properties"
-        return Seen(f"broker.id={id}\nlog.dirs=/d\n".encode())
+        return Seen(f"broker.id={id}\nlog.dirs={self.world.disk_named}\n".encode())
 
     def listing(self, host: str, path: str) -> Reading[tuple[DirEntry, ...]]:
         if path == zkm_host.STATE_DIR:

@@ -98,8 +98,13 @@ def test_what_is_named_goes_and_nothing_else_and_comes_back(tmp_path: Path) -> N
     assert made.world.state == made.first, "with data and ACL"
 
 
-def test_directories_are_moved_aside_while_their_broker_is_stopped_and_moved_back(tmp_path: Path) -> None:
+@pytest.mark.parametrize("log_dirs", [DISK, "lib/../lib/kafka"], ids=["whole", "relative"])
+def test_directories_are_moved_aside_while_their_broker_is_stopped_and_moved_back(
+    tmp_path: Path, log_dirs: str
+) -> None:
+    """A relative log directory is below the one where the unit starts the broker."""
     made = desk(tmp_path, "broker1:*", stopped=("broker1",))
+    made.world.log_dirs = log_dirs
     assert made.process(forward).code == 0
     assert set(made.left) == set(ALL) - {f"broker1:{DISK}/gone-0", f"broker1:{DISK}/live2-0.{MARK}-delete"}
     assert made.world.installed == {"broker1"}, "not where nothing is named"

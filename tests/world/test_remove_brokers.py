@@ -244,9 +244,16 @@ def test_x19_a_stray_replica_on_a_disk_is_named_and_waited_for(tmp_path: Path) -
 ASIDE = (f"t1-0.{'a' * 32}-stray", f"t2-1.{'b' * 32}-delete", "__cluster_metadata-0", "log.tmp")
 
 
-@pytest.mark.parametrize(("shutdown", "step"), [(False, "sweep"), (True, "forget")])
-def test_x19_what_kafka_set_aside_on_the_disks_is_told(tmp_path: Path, shutdown: bool, step: str) -> None:
+@pytest.mark.parametrize(
+    ("shutdown", "step", "log_dirs"),
+    [(False, "sweep", "/d"), (True, "forget", "/d"), (True, "forget", "./d")],
+)
+def test_x19_what_kafka_set_aside_on_the_disks_is_told(
+    tmp_path: Path, shutdown: bool, step: str, log_dirs: str
+) -> None:
+    """A relative log directory is below the one where the unit starts the broker."""
     made = desk(tmp_path, shutdown=shutdown)
+    made.cluster.disk_named = log_dirs
     made.cluster.aside = {4: ASIDE}
     assert made.process(forward).code == 0
     [told] = [
@@ -258,6 +265,9 @@ def test_x19_what_kafka_set_aside_on_the_disks_is_told(tmp_path: Path, shutdown:
     ]
     assert (told.held, told.blocks) == (Held.NO, False)
     assert told.seen == f"broker4: 1 stray: /d/{ASIDE[0]}; broker4: 1 being deleted: /d/{ASIDE[1]}"
+    if shutdown:
+        assert made.process(back).code == 0
+        assert found(made, "remove.identity").held is Held.YES, "the run has found its directory"
 
 
 def test_every_broker_that_stays_gets_a_rate_before_anything_moves(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from zkmigrate import json_text
 from zkmigrate.hosts.facts.properties import properties
 from zkmigrate.hosts.facts.status import unit_status
 from zkmigrate.inventory.inventory import Broker
-from zkmigrate.kafka.facts.broker import log_directories, log_directory
+from zkmigrate.kafka.facts.broker import log_directory, log_places
 from zkmigrate.kafka.facts.cluster import cluster_id, controller
 from zkmigrate.kafka.facts.replica_directories import Directory, directories
 from zkmigrate.kafka.rules import znodes as rules
@@ -301,10 +301,12 @@ def _disk_over_ssh(c: Context, look: Look, broker: Broker) -> Reading[Disks]:
     if not isinstance(mounted, Seen):
         return mounted
     mounts = frozenset(line.split(" ")[1] for line in mounted.value.decode("utf-8", "replace").splitlines())
-    folders = log_directories(given.value)
-    owners = {folder: log_directory(look, broker.name, folder) for folder in folders}
+    places = log_places(look, broker.name, kafka, given.value, status.value.unit_pid)
+    if not isinstance(places, Seen):
+        return places
+    owners = {folder: log_directory(look, broker.name, place) for folder, place in places.value.items()}
     same = identity(kafka.config, given.value, owners, broker.id, kafka.cluster_id)
-    found = directories(look, broker.name, folders)
+    found = directories(look, broker.name, places.value.values())
     if not isinstance(found, Seen):
         return found
     return Seen(Disks(broker, status.value.unit_pid != 0, True, found.value, mounts, same))

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from zkmigrate.hosts.facts.properties import properties
-from zkmigrate.inventory.inventory import Inventory
-from zkmigrate.kafka.facts.broker import log_directories, log_directory
+from zkmigrate.hosts.facts.status import unit_status
+from zkmigrate.inventory.inventory import Inventory, Kafka
+from zkmigrate.kafka.facts.broker import log_directory, log_places
 from zkmigrate.kafka.facts.replica_directories import Directory, directories
 from zkmigrate.kafka.rules.identity import Identity, identity
 from zkmigrate.kafka.rules.stray import METADATA
@@ -62,7 +63,10 @@ def on_disks(inventory: Inventory, look: Look) -> OnDisks:
         given = properties(look, host, inventory.kafka.config)
         if not isinstance(given, Seen):
             return given
-        found = directories(look, host, log_directories(given.value))
+        places = _places(inventory.kafka, look, host, given.value)
+        if not isinstance(places, Seen):
+            return places
+        found = directories(look, host, places.value.values())
         if not isinstance(found, Seen):
             return found
         return Seen(tuple(one for one in found.value if one.topic != METADATA))
@@ -78,11 +82,19 @@ def identified(inventory: Inventory, look: Look, hosts: Iterable[str]) -> Mappin
         given = properties(look, host, kafka.config)
         if not isinstance(given, Seen):
             return given
-        owners = {folder: log_directory(look, host, folder) for folder in log_directories(given.value)}
+        places = _places(kafka, look, host, given.value)
+        if not isinstance(places, Seen):
+            return places
+        owners = {folder: log_directory(look, host, place) for folder, place in places.value.items()}
         id = inventory.broker(host).id
         return Seen(identity(kafka.config, given.value, owners, id, kafka.cluster_id))
 
     return look.each(hosts, one)
+
+
+def _places(kafka: Kafka, look: Look, host: str, given: Mapping[str, str]) -> Reading[Mapping[str, str]]:
+    status = unit_status(look, host, kafka.service.unit, kafka.commands(host))
+    return log_places(look, host, kafka, given, status.value.unit_pid if isinstance(status, Seen) else 0)
 
 
 def directories_left(told: OnDisks) -> tuple[Finding, ...]:

@@ -23,8 +23,8 @@ from zkmigrate.hosts.facts.start_command import (
     start_commands,
     started,
 )
-from zkmigrate.hosts.facts.status import HostFacts, HostStatus
-from zkmigrate.inventory.inventory import Kafka
+from zkmigrate.hosts.facts.status import HostFacts, HostStatus, host_facts
+from zkmigrate.inventory.inventory import Kafka, Service
 from zkmigrate.kafka.facts.release import Release, kafka_release, zookeeper_release
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.look import DirEntry, Look
@@ -320,6 +320,38 @@ def log_directories(properties: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(part.strip().rstrip("/") or "/" for part in text.split(",") if part.strip())
 
 
+def log_places(
+    look: Look, host: str, kafka: Kafka, properties: Mapping[str, str], pid: int
+) -> Reading[Mapping[str, str]]:
+    """Return where a broker's log directories are, by what its file calls them. A relative one is below the
+    directory where its unit's command starts it, else where its process works. pid: of its service, 0 for
+    none. Unknown where neither tells."""
+    given = log_directories(properties)
+    if all(path.startswith("/") for path in given):
+        return Seen({path: path for path in given})
+    facts = host_facts(look, host, "-" if kafka.service.has_commands else kafka.service.unit)
+    if isinstance(facts, Unknown):
+        return facts
+    unit = works_in(KAFKA, unit_programs(facts, kafka.service))
+    process = broker_process(look, host, pid) if pid and not unit else Absent("no process")
+    directory = WorkingDirectory(process.value.pid if isinstance(process, Seen) else 0, unit)
+    places = {path: directory.path(path) for path in given}
+    lost = next((path for path, place in places.items() if not place), None)
+    return Seen(places) if lost is None else _nowhere(lost)
+
+
+def unit_programs(facts: Reading[HostFacts], service: Service) -> list[Program]:
+    """Return the programs that a service's unit starts; none where commands of the inventory do."""
+    if service.start is not None or not isinstance(facts, Seen):
+        return []
+    commands = start_commands(facts.value.unit)
+    return [
+        program
+        for command in commands.commands
+        for program in started(command, commands.variables, commands.directory).programs
+    ]
+
+
 def log_directory(
     look: Look, host: str, path: str, works_in: WorkingDirectory = _UNKNOWN_DIRECTORY
 ) -> Reading[LogDirectory]:
@@ -372,14 +404,8 @@ def broker_host(
     else:
         shown = facts.value.unit if isinstance(facts, Seen) else {}
         starts = start_files(look, host, service.unit, shown, service.start)
-    commands = start_commands(facts.value.unit) if isinstance(facts, Seen) else StartCommands()
-    programs = [
-        program
-        for command in (commands.commands if service.start is None else ())
-        for program in started(command, commands.variables, commands.directory).programs
-    ]
     pid = process.value.pid if isinstance(process, Seen) else 0
-    directory = WorkingDirectory(pid, works_in(KAFKA, programs))
+    directory = WorkingDirectory(pid, works_in(KAFKA, unit_programs(facts, service)))
     return BrokerHost(
         process,
         file_entry(look, host, kafka.config),

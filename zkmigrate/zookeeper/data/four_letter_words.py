@@ -361,6 +361,15 @@ def parse_wchp(text: str) -> dict[str, tuple[int, ...]]:
     return {path: tuple(watching) for path, watching in found.items()}
 
 
+def parse_works_in(text: str) -> str:
+    """Return the server's working directory from `envi`. Raises WordError."""
+    check_answer("envi", text)
+    found = re.search(r"^user\.dir=(/.*)$", text, re.MULTILINE)
+    if found is None:
+        raise _garbled("envi", "no line user.dir= with a path", text)
+    return found[1]
+
+
 def parse_conf(text: str) -> Conf:
     """Parse `conf`. Raises WordError."""
     check_answer("conf", text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import posixpath
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,7 +11,9 @@ from functools import cached_property
 
 from zkmigrate.model.fact import Reading, Seen, Unknown
 from zkmigrate.model.look import Look
+from zkmigrate.zookeeper.data.four_letter_words import parse_conf, parse_works_in
 from zkmigrate.zookeeper.data.zoocfg import ServerLine, ZooCfgError, parse_server_line, parse_zoocfg
+from zkmigrate.zookeeper.facts.ensemble import answer
 
 DEFAULT_TICK_MS = 3000
 ANY_ADDRESS = ("0.0.0.0", "::", "0:0:0:0:0:0:0:0")
@@ -87,16 +90,36 @@ def setting(config: ZooConfig, flags: Mapping[str, str], key: str) -> str | None
 
 
 def zoo_config(look: Look, host: str, path: str) -> Reading[ZooConfig]:
-    """The config of a host, with its dynamicConfigFile if it names one."""
+    """The config of a host, with its dynamicConfigFile if it names one. A relative one is below the directory
+    where the server works, which ``conf`` or ``envi`` tells."""
     static = _config(look, host, path)
     if not isinstance(static, Seen) or DYNAMIC not in static.value.values:
         return static
-    name = static.value.values[DYNAMIC]
-    dynamic = _config(look, host, name)
+    name = static.value.values[DYNAMIC].strip()
+    directory = Seen("/") if name.startswith("/") else _works_in(look, host, static.value.values)
+    if not isinstance(directory, Seen):
+        why = f"is a relative path, and where the server works is unknown: {directory}"
+        return Unknown("failed", f"dynamicConfigFile {name} {why}")
+    dynamic = _config(look, host, posixpath.normpath(posixpath.join(directory.value, name)))
     if not isinstance(dynamic, Seen):
         return Unknown("failed", f"dynamicConfigFile {name}: {dynamic}")
     servers = {**static.value.servers, **dynamic.value.servers}
     return Seen(ZooConfig(static.value.values, servers, static.value.odd + dynamic.value.odd))
+
+
+def _works_in(look: Look, host: str, values: Mapping[str, str]) -> Reading[str]:
+    """Return the directory where a host's server works. ``conf`` tells it of a relative directory in the
+    file; else ``envi`` does, which servers allow less often."""
+    for key in ("dataDir", "dataLogDir"):
+        given = posixpath.normpath(values.get(key, "").strip() or "/")
+        if given.startswith(("/", "..")):
+            continue
+        told = answer(look, host, "conf", parse_conf)
+        path = told.value.values.get(key, "") if isinstance(told, Seen) else ""
+        whole = posixpath.normpath(path).removesuffix("/version-2") if path.startswith("/") else ""
+        if whole and (given == "." or whole.endswith(f"/{given}")):
+            return Seen(whole if given == "." else whole.removesuffix(f"/{given}") or "/")
+    return answer(look, host, "envi", parse_works_in)
 
 
 def _config(look: Look, host: str, path: str) -> Reading[ZooConfig]:

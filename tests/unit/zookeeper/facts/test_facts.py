@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -385,6 +386,34 @@ def test_an_own_line_that_listens_anywhere_is_no_address_for_dest(anywhere: str)
     reading = source_members(inventory(), world)
     assert isinstance(reading, Seen)
     assert reading.value.lines == ("server.1=10.71.0.11:2888:3888;0.0.0.0:2181", "server.2=b:2888:3888")
+
+
+@pytest.mark.parametrize(
+    ("data_dir", "words", "place"),
+    [
+        ("data/", {"conf": "clientPort=2181\ndataDir=/opt/zk/./data/version-2\n"}, "/opt/zk"),
+        (".", {"conf": "clientPort=2181\ndataDir=/opt/zk/./version-2\n"}, "/opt/zk"),
+        ("/data", {"envi": "Environment:\nuser.home=/root\nuser.dir=/srv/zk\n"}, "/srv/zk"),
+        (".", {"envi": "Environment:\nuser.dir=/srv/zk\n"}, "/srv/zk"),
+        ("../data", {"envi": "Environment:\nuser.dir=/\n"}, ""),
+        ("data", {"conf": "clientPort=2181\ndataDir=/elsewhere/version-2\n"}, None),
+        ("/data", {"envi": "envi is not executed because it is not in the whitelist.\n"}, None),
+    ],
+)
+def test_a_relative_dynamic_file_is_below_the_directory_where_the_server_works(
+    data_dir: str, words: Mapping[str, str], place: str | None
+) -> None:
+    world = PreflightWorld()
+    text = f"dataDir={data_dir}\ndynamicConfigFile=conf/../zoo.dynamic\n"
+    world.files["h", "/zoo.cfg"] = Seen(text.encode())
+    world.files["h", f"{place}/zoo.dynamic"] = Seen(b"server.1=a:1:2\n")
+    world.words |= {("h", word): Seen(answer) for word, answer in words.items()}
+    reading = zoo_config(world, "h", "/zoo.cfg")
+    if place is None:
+        _unknown(reading, "failed", "is a relative path, and where the server works is unknown: ")
+    else:
+        assert isinstance(reading, Seen), reading
+        assert list(reading.value.servers) == [1]
 
 
 def test_zoo_config_with_its_dynamic_file() -> None:
