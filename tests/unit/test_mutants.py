@@ -1,28 +1,20 @@
-"""The table of named mutants fits the tree, and the runner tells a mutant that is noticed from another."""
+"""The tables of mutants fit the tree, and a survivor that nobody has accepted fails the run."""
 
 from __future__ import annotations
 
 import subprocess
 from collections import Counter
-from pathlib import Path
 
 import pytest
 
 from tests.mutants import python, shell
-from tests.mutants.python import ROOT, Mutant, MutantError
+from tests.mutants.python import ListError, Survivor, Tried
+from tests.mutants.shell import ROOT, Mutant, MutantError
 
-MUTANTS = python.table()
-IN_SHELL = shell.mutants()
-
-
-def test_every_mutant_changes_its_file_in_one_place_and_names_tests_that_there_are() -> None:
-    for mutant in MUTANTS:
-        before = (ROOT / mutant.file).read_text()
-        after = mutant.of(before)
-        assert after != before, mutant.name
-        compile(after, mutant.file, "exec")
-        assert mutant.tests, mutant.name
-        assert all((ROOT / test.partition("::")[0]).is_file() for test in mutant.tests), mutant.name
+IN_SHELL = shell.table()
+FILE = "zkmigrate/one.py"
+BELOW = Survivor(FILE, "Rule.safe", ("- return n < 9", "+ return n <= 9"))
+ENTRY = "zkmigrate/one.py Rule.safe\n- return n < 9\n+ return n <= 9\n"
 
 
 def test_every_mutant_of_a_shell_program_changes_one_place_names_tests_and_can_be_run() -> None:
@@ -35,28 +27,71 @@ def test_every_mutant_of_a_shell_program_changes_one_place_names_tests_and_can_b
         assert all((ROOT / test.partition("::")[0]).is_file() for test in mutant.tests), mutant.name
 
 
-@pytest.mark.parametrize("table", [MUTANTS, IN_SHELL], ids=["python", "shell"])
-def test_every_name_is_there_once(table: tuple[Mutant, ...]) -> None:
-    assert [name for name, times in Counter(m.name for m in table).items() if times > 1] == []
+def test_every_name_is_there_once() -> None:
+    assert [name for name, times in Counter(m.name for m in IN_SHELL).items() if times > 1] == []
 
 
 def test_a_text_that_is_gone_or_stands_twice_is_refused() -> None:
     for text in ("b", "a a"):
         with pytest.raises(MutantError, match="needed: once"):
-            Mutant("one", "f.py", "a", "c", ()).of(text)
+            Mutant("one", "f.sh", "a", "c", ()).of(text)
 
 
-def test_a_mutant_is_killed_where_a_test_fails_and_the_file_is_put_back(tmp_path: Path) -> None:
-    (tmp_path / "rule.py").write_text("def safe(n: int) -> bool:\n    return n > 1 and n < 9\n")
-    (tmp_path / "test_rule.py").write_text(
-        "from rule import safe\n\n\ndef test_low() -> None:\n    assert not safe(1)\n"
+def test_mutmut_is_given_modules_and_tests_that_there_are() -> None:
+    configured = python.configuration()
+    named = (*configured["only_mutate"], *configured["pytest_add_cli_args_test_selection"])
+    assert [name for name in named if not (ROOT / name).exists()] == []
+    files = python.modules()
+    assert len(files) >= 12
+    assert python.chosen(files, ["rules.next_wave", "lock"]) == (
+        "zkmigrate/engine/lock.py",
+        "zkmigrate/kafka/rules/next_wave.py",
     )
-    low = Mutant("low", "rule.py", "n > 1 and ", "", ("test_rule.py",))
-    high = Mutant("high", "rule.py", " and n < 9", "", ("test_rule.py",))
-    before = (tmp_path / "rule.py").read_text()
-    assert python.passes(tmp_path, low.tests)
-    assert (python.killed(tmp_path, low), python.killed(tmp_path, high)) == (True, False)
-    assert (tmp_path / "rule.py").read_text() == before
-    (tmp_path / "test_rule.py").write_text("import nothing_of_the_sort\n")
-    with pytest.raises(MutantError, match="pytest ended with"):
-        python.passes(tmp_path, low.tests)
+    assert python.chosen(files, []) == files
+
+
+def test_the_list_of_survivors_is_of_those_modules() -> None:
+    listed = python.listed(python.LISTED.read_text())
+    assert {one.file for one in listed} <= set(python.modules())
+
+
+def test_an_entry_reads_as_it_is_written() -> None:
+    other = Survivor(FILE, "safe", ("- a", "+ b"))
+    text = f"# A comment.\n\n{BELOW.text('9 never comes')}\n\n{other.text()}\n"
+    assert python.listed(text) == {BELOW: "9 never comes", other: ""}
+
+
+@pytest.mark.parametrize(
+    "entry", ["zkmigrate/one.py\n- a\n+ b", "zkmigrate/one.py safe\n= it does", ENTRY + "why"]
+)
+def test_an_entry_without_a_function_or_a_change_is_refused(entry: str) -> None:
+    with pytest.raises(ListError, match="needs a file"):
+        python.listed(entry)
+
+
+def test_a_change_is_told_from_its_context_and_its_indent() -> None:
+    diff = "--- one.py\n+++ one.py\n@@ -1,2 +1,2 @@\n def safe(n):\n-    return n < 9\n+    return n <= 9"
+    assert python.changed(diff) == BELOW.change
+
+
+def test_a_survivor_fails_the_run_unless_it_is_listed() -> None:
+    results = {FILE: Tried((BELOW,), 7, 0, 2.0)}
+    lines, code = python.judge(results, {})
+    assert code == 1
+    assert f"SURVIVED\n{ENTRY}" in lines
+    lines, code = python.judge(results, {BELOW: "9 never comes"})
+    assert code == 0
+    assert not any("SURVIVED" in line for line in lines)
+
+
+def test_a_listed_mutant_that_is_killed_is_named_and_fails_nothing() -> None:
+    lines, code = python.judge({FILE: Tried((), 8, 0, 2.0)}, {BELOW: ""})
+    assert code == 0
+    assert any("No longer survives" in line and ENTRY in line for line in lines)
+
+
+@pytest.mark.parametrize("tried", [Tried((), 7, 1, 2.0), Tried((), 0, 0, 0.0)], ids=["cut short", "none"])
+def test_mutants_that_were_not_tried_fail_the_run(tried: Tried) -> None:
+    lines, code = python.judge({FILE: tried}, {})
+    assert code == 1
+    assert "Run it again." in lines[-1]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from pathlib import Path
 
 import pytest
@@ -106,18 +105,6 @@ def test_each_group_and_area_has_a_heading_and_is_used() -> None:
     assert {defect.area for defect in found.defects} == set(AREAS)
 
 
-def test_the_mutants_that_a_defect_names_exist() -> None:
-    rows = [
-        row["name"]
-        for path in (ROOT / "tests" / "mutants").glob("*.toml")
-        for rows in tomllib.loads(path.read_text()).values()
-        if isinstance(rows, list)
-        for row in rows
-    ]
-    named = {name for defect in record().defects for name in defect.mutants}
-    assert {name for name in named if not any(row.startswith(name) for row in rows)} == set()
-
-
 # --- the generator ------------------------------------------------------------------------------------------
 
 
@@ -219,4 +206,4 @@ def test_an_entry_has_each_of_its_keys() -> None:
     """A person who adds one is told of each that is missing; only a defect's tests may be left out."""
     assert [name for name, field in Drill.model_fields.items() if not field.is_required()] == []
     optional = [name for name, field in Defect.model_fields.items() if not field.is_required()]
-    assert optional == ["tests", "untested", "mutants"]
+    assert optional == ["tests", "untested"]

@@ -128,8 +128,7 @@ class Figure(Entry):
 
 
 class Defect(Entry):
-    """A defect. now: what the program does instead. untested: why no test finds it. mutants: how the names of
-    its rows in tests/mutants begin."""
+    """A defect. now: what the program does instead. untested: why no test finds it."""
 
     area: Literal[
         "window", "back", "proof", "journal", "roll", "join", "preflight", "host", "screen", "hand", "files",
@@ -142,7 +141,6 @@ class Defect(Entry):
     state: Literal["mended", "worked around", "not reproduced", "open"]
     tests: tuple[Test, ...] = ()
     untested: str = ""
-    mutants: tuple[Words, ...] = ()
 
 
 class Limit(Entry):
