@@ -47,6 +47,8 @@ def test_what_a_job_kept_is_given_back(
     said: list[str] = []
     names = ("sessions", "continuity", "proof")
     code = verb.analyze(names, request, Bounds(), tmp_path / "out", said.append, said.append, as_json=True)
+    told = json.loads(next(line for line in said if line.startswith("{")))
+    assert (told["schema"], bool(told["time"]), bool(told["proof"])) == (1, True, True)
     assert kept == dict.fromkeys(names, (False, True))
     assert not keeps()
     sessions = spark.read.parquet(str(tmp_path / "out" / "sessions" / "sessions.parquet")).count()

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from zkmigrate.errors import HostError
 from zkmigrate.inventory.inventory import Inventory
+from zkmigrate.json_stamp import stamped
 from zkmigrate.kafka.facts.placed import other_cluster, settled
 from zkmigrate.kafka.rules.cluster_check import Check, Wrong, check
 from zkmigrate.model.change import KAFKA
@@ -46,7 +47,8 @@ def run(
     found = check(view, moves, {broker.id: broker.endpoint for broker in inventory.brokers})
     code = FOUND if found.wrong else NOT_KNOWN if found.unknown else 0
     if as_json:
-        echo(json.dumps({"code": code, "cluster_id": view.cluster_id, **body(found)}, ensure_ascii=False))
+        told = {"code": code, "cluster_id": view.cluster_id, **body(found)}
+        echo(json.dumps(stamped(told), ensure_ascii=False))
         return code
     for line in lines(found):
         echo(line)

@@ -12,6 +12,7 @@ from pathlib import Path
 from zkmigrate.engine.files import refuse_taken, write_all
 from zkmigrate.errors import UsageError
 from zkmigrate.inventory.inventory import Inventory
+from zkmigrate.json_stamp import stamped
 from zkmigrate.kafka.facts import placed
 from zkmigrate.model.change import KAFKA
 from zkmigrate.model.fact import Seen
@@ -85,7 +86,8 @@ def answer(found: TopicSets, notices: tuple[Notice, ...], output: Output, echo: 
         ]
         body = {"topic": found.topic, "start": found.start, "shift": found.shift, "sets": sets}
         body["command"] = _command(found) if found.sets else ""
-        echo(json.dumps({"code": 0, **body, "notices": [asdict(one) for one in told], "files": files}))
+        body |= {"code": 0, "notices": [asdict(one) for one in told], "files": files}
+        echo(json.dumps(stamped(body)))
         return 0
     for line in _lines(found, told):
         echo(line)

@@ -11,6 +11,7 @@ from typing import TypeAlias
 
 from zkmigrate.engine.files import refuse_all_taken, write_all
 from zkmigrate.errors import UsageError, ZkmigrateError
+from zkmigrate.json_stamp import stamped
 from zkmigrate.placement.cluster import Cluster
 from zkmigrate.placement.maps import beside_plan, files, no_way_back
 from zkmigrate.placement.plan import Notice, Plan, Refused
@@ -85,7 +86,8 @@ def place(asked: Asked, echo: Callable[[str], None], planner: Planner = planned)
         code = NoPlanError.exit_code if refusing else 0
         ended = {"code": code, **({"error": _why(refusing)} if refusing else {})}
         paths = {"files": [*map(str, written)], "removed": [*map(str, removed)]}
-        echo(json.dumps({**ended, **text.body(plan, told, notices), **paths}, ensure_ascii=False))
+        body = {**ended, **text.body(plan, told, notices), **paths}
+        echo(json.dumps(stamped(body), ensure_ascii=False))
         return code
     for line in text.lines(plan, told, notices):
         echo(line)

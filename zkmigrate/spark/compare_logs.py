@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
+from zkmigrate.json_stamp import stamped
 from zkmigrate.spark.request import Request
 from zkmigrate.spark.session import Bounds, session
 from zkmigrate.spark.verb import AnalysisError, reason
@@ -26,7 +27,7 @@ def compare_logs(request: Request, bounds: Bounds, say: Say, hint: Say, *, as_js
         except PySparkException as error:
             raise AnalysisError(reason(error)) from error
     if as_json:
-        say(json.dumps({"partitions": [body(one) for one in found]}))
+        say(json.dumps(stamped({"partitions": [body(one) for one in found]})))
     else:
         for one in found:
             say("\n".join((line(one), *more(one))))

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from zkmigrate.clean import clean, inline
 from zkmigrate.errors import UsageError, ZkmigrateError
+from zkmigrate.json_stamp import stamped
 from zkmigrate.model.report import Table
 from zkmigrate.spark.jobs import job
 from zkmigrate.spark.page import page
@@ -87,7 +88,7 @@ def analyze(
                 say("\n".join(text(found)))
     body = {name: {"answer": one.answer, "held": one.held, **one.figures} for name, one in sections.items()}
     if as_json:
-        say(json.dumps(body, ensure_ascii=False))
+        say(json.dumps(stamped(body), ensure_ascii=False))
     if out is not None:
         written = clean(json.dumps(body, ensure_ascii=False, indent=1))
         (out / JSON).write_text(f"{written}\n", encoding="utf-8")

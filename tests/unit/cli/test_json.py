@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import Result
 
+import zkmigrate
 from tests.unit.cli.test_main import Place, place
 from tests.unit.inventory.test_inventory import GOOD
 from zkmigrate.engine import journal
@@ -79,3 +82,17 @@ def test_without_yes_json_is_refused_in_json(place: Place, verb: str) -> None:
     said = last(done := place.call(verb, "--json"))
     assert (done.exit_code, said["event"], said["code"]) == (2, "RunEnded", 2)
     assert "give --yes" in said["message"]
+
+
+def test_every_object_that_a_verb_prints_is_stamped() -> None:
+    """The gateway's log is no answer of a verb, and each of its lines has the time."""
+    package = Path(zkmigrate.__file__).parent
+    printed = re.compile(r"\b(?:say|echo|_line)\(\s*(?:clean\()?json\.dumps\((?P<what>\w+)")
+    found: dict[str, list[str]] = {}
+    for path in sorted(package.rglob("*.py")):
+        name = path.relative_to(package).as_posix()
+        if not name.startswith(("lab/", "gateway/serving/")):
+            for one in printed.finditer(path.read_text()):
+                found.setdefault(one["what"], []).append(name)
+    assert set(found) == {"stamped"}, found
+    assert {"placing/check.py", "placing/topics.py", "placing/verb.py", "spark/verb.py"} < {*found["stamped"]}

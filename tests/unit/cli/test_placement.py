@@ -278,7 +278,11 @@ def test_json_has_the_whole_report(here: Path) -> None:
         "removed",
         "log_dirs",
         "offload",
+        "schema",
+        "time",
     }
+    plan = json.loads((here / "plan.json").read_text())
+    assert set(plan) == {"version", "partitions"}, "Kafka's own form"
     assert body["files"] == ["plan-back.json", "plan.json"]
     assert body["statistics"]["moved"] == sum(move["bytes"] for move in body["moves"]) > 0
     assert 0 < body["statistics"]["eta"] <= 1

@@ -96,6 +96,7 @@ def checked(folder: Path, site: Site) -> tuple[int, dict[str, Any]]:
     done = call(folder, site, "--json")
     body: dict[str, Any] = json.loads(done.stdout)
     assert body["code"] == done.exit_code
+    assert (body["schema"], bool(body["time"])) == (1, True)
     return done.exit_code, body
 
 

@@ -43,6 +43,7 @@ def placed(verb: str, topic: str, partitions: int, *words: str) -> dict[str, Any
     done = call(verb, topic, partitions, *words, "--json")
     assert done.exit_code == 0, done.output
     body: dict[str, Any] = json.loads(done.stdout)
+    assert (body["schema"], bool(body["time"])) == (1, True)
     return body
 
 
