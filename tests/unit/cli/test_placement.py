@@ -841,6 +841,16 @@ def test_b6_a_rebuild_by_count_needs_no_sizes_in_zookeeper(
         assert why in done.stderr
 
 
+def test_b2_a_rebuild_without_meta_and_sizes_is_planned_with_a_notice_as_topicmappr_plans_it(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ("rebuild", "--use-meta", "false", "--out", "plan.json")
+    done = from_znodes(monkeypatch, *words, partitionmeta=None, brokermetrics=None)
+    assert (done.exit_code, names(here)) == (0, {"plan.json", "plan-back.json"}), done.output
+    assert "notice placement.capacity-unknown: " in done.stdout
+    assert "Whether their copies fit on brokers is not checked." in done.stdout
+
+
 def test_b6_a_rebuild_by_count_takes_sizes_that_are_there(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

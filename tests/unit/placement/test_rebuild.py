@@ -154,6 +154,13 @@ def test_x13_an_unknown_size_is_refused_by_storage_and_told_by_count(use_meta: b
         assert told["placement.capacity-unknown"] is refuses
 
 
+@pytest.mark.parametrize("use_meta", [True, False])
+def test_b2_a_known_size_limits_what_fits_with_and_without_meta(use_meta: bool) -> None:
+    """topicmappr reads no sizes by count. Here nothing is planned onto a broker that is known to be full."""
+    full = Cluster.of([Broker(1, "a", 0), Broker(2, "b", 4)], [Partition("t", 0, (1,), 5)])
+    assert list(refused(full, Rebuild(on(2), use_meta=use_meta))) == ["placement.no-place"]
+
+
 # Which replicas move
 
 
