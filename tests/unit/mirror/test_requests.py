@@ -113,6 +113,34 @@ def test_no_look_makes_a_topic(look: str) -> None:
     assert wire.asked("FindCoordinatorRequest") == []
 
 
+@pytest.mark.parametrize(
+    ("kraft", "asked", "node"),
+    [
+        (False, [None], 9),
+        (True, [None, 9, 1], 1),
+    ],
+)
+def test_without_zookeeper_a_broker_that_answers_takes_changes_of_topics(
+    kraft: bool, asked: list[int | None], node: int
+) -> None:
+    """Metadata may name one that died. With ZooKeeper only the controller itself answers."""
+    names = SimpleNamespace(controller_id=9, brokers=[SimpleNamespace(node_id=id) for id in (1, 9)])
+    gone = HostError("target did not answer")
+    made = SimpleNamespace(topics=[SimpleNamespace(error_code=0, error_message=None)])
+    answers: dict[str, list[Any]] = {
+        "MetadataRequest": [names, gone, names] if kraft else [names],
+        "CreateTopicsRequest": [made],
+    }
+    wire = Wire(answers | ({"UnregisterBrokerRequest": [made]} if kraft else {}))
+    topics.make(wire, topics.New("orders", 1, 1, {}))
+    assert [at for one, at in wire.sent if one.name == "MetadataRequest"] == asked
+    assert [at for one, at in wire.sent if one.name == "CreateTopicsRequest"] == [node]
+
+    dark = Wire({"MetadataRequest": [names, gone], "UnregisterBrokerRequest": [made]})
+    with pytest.raises(HostError, match="did not answer"):
+        dark.controller()
+
+
 def test_batches_are_appended_once_every_in_sync_replica_has_them() -> None:
     wire = Wire({})
     wire.begin_produce(1, {P: b"batch"})

@@ -24,6 +24,7 @@ from kafka.protocol.producer import ProduceRequest, WriteTxnMarkersRequest
 
 from zkmigrate import deadline
 from zkmigrate.errors import HostError
+from zkmigrate.kafka.clients.admin import UnregisterBrokerRequest
 from zkmigrate.kafka.said import reason, said
 from zkmigrate.mirror.clients.leads import Leads
 from zkmigrate.mirror.clients.owners import Owner, Owners
@@ -245,9 +246,24 @@ class Cluster:
         return sorted(one.node_id for one in answer.brokers)
 
     def controller(self) -> int:
-        """Return the id of the broker that accepts changes of topics."""
-        answer = self._ask(MetadataRequest(topics=[], allow_auto_topic_creation=False))
-        return int(answer.controller_id)
+        """Return the id of a broker that accepts changes of topics.
+
+        Without ZooKeeper every broker passes them on, and Metadata names any as the controller, also one that
+        died a moment ago. So it is the first one that answers. HostError when none does.
+        """
+        request = MetadataRequest(topics=[], allow_auto_topic_creation=False)
+        answer = self._ask(request)
+        if not self.offers(UnregisterBrokerRequest):
+            return int(answer.controller_id)
+        failed = HostError(f"{self.what}: no broker accepts changes of topics")
+        for id in sorted((one.node_id for one in answer.brokers), key=lambda id: id != answer.controller_id):
+            try:
+                self._ask(request, id)
+            except HostError as error:
+                failed = error
+            else:
+                return int(id)
+        raise failed
 
     def topics(self, names: Iterable[str]) -> tuple[dict[str, Topic], dict[str, str]]:
         """Return the existing topics among these names, and why Kafka does not show the others, by topic."""
