@@ -163,7 +163,9 @@ MEANINGS = meanings(
     switch.arm-gate: An application is not open on source when its route is staged. Cause: Another run
     holds it. To do: Look at zkmigrate gateway status, then resume.
 
-    switch.arm-records: Records differ between the clusters. Cause: Somebody else wrote on target, or a
-    defect. To do: zkmigrate mirror compare names the first difference. Do not switch.
+    switch.arm-records: Records differ between the clusters, or could not be compared. Cause: Somebody else
+    wrote on target, or retention deletes records faster than they are compared, or a defect. To do: zkmigrate
+    mirror compare names the first difference. Do not switch. Against retention, raise retention.ms and
+    retention.bytes on both clusters, then resume.
     """
 )

@@ -120,7 +120,8 @@ MEANINGS = meanings(
     late. To do: Let the run walk back. See who started it.
 
     switch.prove-records: Records differ between the clusters, or could not be read. Cause: Somebody wrote
-    on target, or a broker does not answer. To do: Let the run walk back. zkmigrate mirror compare names
-    the difference.
+    on target, a broker does not answer, or retention deletes records faster than they are compared. To do:
+    Let the run walk back. zkmigrate mirror compare names the difference. Against retention, raise
+    retention.ms and retention.bytes on both clusters.
     """
 )

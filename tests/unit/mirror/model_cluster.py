@@ -128,7 +128,7 @@ class ModelCluster:
     the next write. away: asked before each answer to a fetch, whether the leader moved. silent: the same,
     whether it does not answer. most: batches in one answer to a fetch. above: by partition, offsets that too
     few replicas have yet. in_sync: by partition, of its replicas 1 and 2. least: min.insync.replicas; None:
-    it is hidden."""
+    it is hidden. denied: why it does not show a topic."""
 
     what: str
     logs: dict[Part, Log]
@@ -142,6 +142,7 @@ class ModelCluster:
     above: dict[Part, int] = field(default_factory=dict)
     in_sync: dict[Part, tuple[int, ...]] = field(default_factory=dict)
     least: int | None = 2
+    denied: dict[str, str] = field(default_factory=dict)
 
     def arrive(self, *_: object) -> None:
         """Apply what was under way when its sender died."""
@@ -177,6 +178,9 @@ class ModelCluster:
 
     def leaders(self, topics: Iterable[str]) -> dict[str, dict[int, int]]:
         return {name: {n: 1 for topic, n in self.logs if topic == name} for name in topics}
+
+    def unshown(self, names: Iterable[str]) -> dict[str, str]:
+        return {name: why for name, why in self.denied.items() if name in names}
 
     def ends(self, parts: Iterable[Part], *, committed: bool = False) -> dict[Part, Ends | int]:
         logs = {part: self.logs[part] for part in parts}

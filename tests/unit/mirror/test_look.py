@@ -20,11 +20,13 @@ from zkmigrate.mirror.clients.alter import Alter, alterer
 from zkmigrate.mirror.clients.cluster import Cluster, Latest, Part, Topic
 from zkmigrate.mirror.clients.look import ClustersLook
 from zkmigrate.mirror.clients.pair import Pair
+from zkmigrate.mirror.clients.survey import Place
 from zkmigrate.mirror.rules.commits import Commit, Group
 from zkmigrate.mirror.rules.position import Ends
 from zkmigrate.mirror.rules.rights import Acl
 from zkmigrate.mirror.rules.topic import Settings
 from zkmigrate.mirror.rules.transactions import Writers
+from zkmigrate.mirror.verbs.compare import _compared
 from zkmigrate.model.change import AlterAcls, CopyOffsets, ElectLeaders
 from zkmigrate.model.fact import Reading, Seen, Unknown
 from zkmigrate.model.finding import Held
@@ -197,6 +199,56 @@ def test_the_part_of_a_range_that_both_logs_still_have_is_compared(monkeypatch: 
         monkeypatch.setattr(there, "ends", lambda _parts: {P: 6})
         told = value(look.differences({P: (0, 5)}))[P]
     assert told == Unknown("failed", "target: orders-0 does not report where its log begins")
+
+
+def test_h11_what_retention_deletes_while_it_is_compared_is_named_and_the_rest_is_compared(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    here, there = Side("source", {P: log(2, 2, 2)}), Side("target", {P: log(2, 2, 2)})
+    moves = [(here, 2), (there, 3)]
+
+    def moving() -> bool:
+        if moves:
+            side, start = moves.pop(0)
+            side.drop(P, start)
+        return False
+
+    here.away = moving
+    gone = "retention deleted the records from offset 0 to {} while they were compared"
+    with looking(monkeypatch, here, there) as look:
+        assert value(look.differences({P: (0, 6)})) == {P: same(3, gone.format(3))}
+        here.logs[P], there.logs[P] = log(2, 2, 2), log(2, 2, 2)
+        there.drop(P, 2)
+        moves += [(there, 6)]
+        lacks = "target lacks source's records from offset 0 to 2, where its log begins; "
+        whole = "retention deleted the records from offset 2 to 5 while they were compared"
+        assert value(look.differences({P: (0, 5)})) == {P: same(0, lacks + whole)}
+        # The start moves at each try: that is said, with what to do.
+        here.logs[P], there.logs[P] = log(*[1] * 9), log(*[1] * 9)
+        moves += [(here, start) for start in (1, 2, 3, 4, 5, 6)]
+        told = value(look.differences({P: (0, 9)}))[P]
+        assert isinstance(told, Unknown)
+        assert "Retention deletes these records faster than they are compared. Next: raise" in told.why
+        # A leader that has moved is no retention, even if a log begins later by now.
+        here.logs[P], there.logs[P] = log(2, 2), log(2, 2)
+        moves[:] = [(here, 2)]
+        monkeypatch.setattr(here, "away", lambda: not moving())
+        told = value(look.differences({P: (0, 4)}))[P]
+        assert told == Unknown("failed", "source: orders-0: NOT_LEADER_FOR_PARTITION")
+        here.away = moving
+        # An offset that is out of range though no log begins later is no retention.
+        moves.clear()
+        here.logs[P], there.logs[P] = log(3), log(1)
+        told = value(look.differences({P: (2, 3)}))[P]
+        assert told == Unknown("failed", "target: orders-0: OFFSET_OUT_OF_RANGE")
+
+
+def test_mirror_compare_tells_from_which_offset_it_compared_where_retention_deletes_meanwhile() -> None:
+    here, there = Side("source", {P: log(2, 2, 2)}), Side("target", {P: log(2, 2, 2)})
+    place = Place(P, Ends(0, 6), 6, Ends(0, 6), "equal")
+    there.drop(P, 2)
+    told = _compared(cast(Any, here), cast(Any, there), place)
+    assert (told.state, told.records, told.begun, told.end) == ("equal", 4, 2, 6)
 
 
 def test_h11_a_range_that_cannot_be_read_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -42,7 +42,7 @@ def cluster(made: Log, most: int = 2) -> Any:
 
 def equal(side: Any, end: int) -> int:
     """How many records up to an offset are equal to themselves."""
-    found = compared((side, side), (1, 1), P, 0, end, KafkaCodecs())
+    found, _ = compared((side, side), (1, 1), P, 0, end, KafkaCodecs())
     assert found.first == ""
     return found.equal
 

@@ -48,6 +48,9 @@ class Brokers:
     def leaders(self, topics: Any) -> dict[str, dict[int, int]]:
         return {"orders": {0: 1, 1: 2}} if "orders" in topics else self.log.leaders(topics)
 
+    def unshown(self, names: Any) -> dict[str, str]:
+        return self.log.unshown(names)
+
     def ends(self, parts: Any) -> Any:
         return self.log.ends(parts)
 
@@ -261,6 +264,15 @@ def test_before_kafka_3_0_the_coordinators_log_tells_transactional_ids() -> None
             "soon": "it has a transaction open on orders-1, state Ongoing",
         }
     )
+
+
+def test_before_kafka_3_0_a_hidden_log_of_the_coordinators_is_unknown_and_not_empty() -> None:
+    brokers = Brokers(listing=False)
+    why = f"source does not show topic {STATE}: TOPIC_AUTHORIZATION_FAILED"
+    brokers.log.denied = {STATE: why}
+    assert told(brokers) == Writers({}, f"transactional ids: {why}. Needed: Read and Describe on it")
+    brokers.log.denied = {"orders": "source does not show topic orders: no"}
+    assert told(brokers).dark == "source does not show topic orders: no"
 
 
 def test_before_kafka_2_8_every_id_is_named_that_may_write() -> None:

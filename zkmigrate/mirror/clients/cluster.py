@@ -270,11 +270,7 @@ class Cluster:
         asked = [MetadataRequest.MetadataRequestTopic(name=name) for name in names]
         answer = self._ask(MetadataRequest(topics=asked, allow_auto_topic_creation=False))
         led = {one.name: one.partitions for one in answer.topics if one.partitions}
-        hidden = {
-            one.name: f"{self.what} does not show topic {one.name}: {said(one.error_code)}"
-            for one in answer.topics
-            if not one.partitions and one.error_code != NO_TOPIC
-        }
+        hidden = self._unshown(answer)
         request = DescribeConfigsRequest(
             resources=[(_TOPIC, name, None) for name in led], include_synonyms=True, min_version=1
         )
@@ -289,6 +285,18 @@ class Cluster:
             replicas = max(len(p.replica_nodes) for p in led[name])
             found[name] = Topic(leaders, replicas, _settings(result.configs))
         return found, hidden
+
+    def unshown(self, names: Iterable[str]) -> dict[str, str]:
+        """Return why Kafka does not show some of these topics. One that does not exist is left out."""
+        asked = [MetadataRequest.MetadataRequestTopic(name=name) for name in names]
+        return self._unshown(self._ask(MetadataRequest(topics=asked, allow_auto_topic_creation=False)))
+
+    def _unshown(self, answer: Any) -> dict[str, str]:
+        return {
+            one.name: f"{self.what} does not show topic {one.name}: {said(one.error_code)}"
+            for one in answer.topics
+            if not one.partitions and one.error_code != NO_TOPIC
+        }
 
     def least_in_sync(self, names: Sequence[str]) -> dict[str, int]:
         """Return each topic's min.insync.replicas: how many replicas must be in sync for a write with

@@ -229,7 +229,10 @@ def _difference(led: Sequence[Led], part: Part, begun: int, end: int) -> Reading
     if begun >= end:
         return Seen(RangeCompared("", 0, note))
     try:
-        found = compared([side for side, *_ in led], leaders, part, begun, end, KafkaCodecs())
+        found, kept = compared([side for side, *_ in led], leaders, part, begun, end, KafkaCodecs())
+        if kept > begun:
+            gone = f"retention deleted the records from offset {begun} to {kept} while they were compared"
+            note = f"{note}; {gone}" if note else gone
         return Seen(RangeCompared(found.first, found.equal, note))
     except HostError as error:
         return Unknown("failed", str(error))

@@ -11,12 +11,14 @@ from zkmigrate.mirror.rules import records
 from zkmigrate.mirror.rules.batch import Batch, BatchError, parse
 from zkmigrate.mirror.rules.gaps import Append, steps
 from zkmigrate.mirror.rules.join import Joined, join
-from zkmigrate.mirror.rules.outcome import OFFSET_NOT_AVAILABLE
-from zkmigrate.mirror.rules.position import WINDOW, Begin, Failed, Sides, begin, unequal
+from zkmigrate.mirror.rules.outcome import OFFSET_NOT_AVAILABLE, OFFSET_OUT_OF_RANGE
+from zkmigrate.mirror.rules.position import WINDOW, Begin, Ends, Failed, Sides, begin, unequal
 from zkmigrate.mirror.rules.stand import Stand, first_wrong, stands
 
 _EMPTY = 20
 """So many fetches without a batch in a row, 250 ms each, end the reading of records."""
+_MOVES = 3
+"""How often a comparison begins anew where retention moves the start of a log meanwhile."""
 _BACK = 16
 """How many times farther ``last_data`` looks back for the last batch of data each time."""
 
@@ -89,16 +91,37 @@ def compared(
     begun: int,
     end: int,
     codecs: records.Codecs,
-) -> Joined:
+) -> tuple[Joined, int]:
     """Compare what read_committed consumers of both clusters read from one offset up to another.
 
-    clients, leaders: of source and target. Raises BatchError, or HostError if a broker sends nothing.
+    clients, leaders: of source and target. Where retention deletes records meanwhile, what both clusters
+    still have is compared. Returns also from which offset that was. Raises BatchError, or HostError if a
+    broker sends nothing, or retention deletes faster than it is read.
     """
-    here, there = (
-        committed(side, leader, part, begun, end, codecs)
-        for side, leader in zip(clusters, leaders, strict=True)
-    )
-    return join(here, there, begun, end, end, codecs)
+    for last in (False,) * _MOVES + (True,):
+        here, there = (
+            committed(side, leader, part, begun, end, codecs)
+            for side, leader in zip(clusters, leaders, strict=True)
+        )
+        try:
+            return join(here, there, begun, end, end, codecs), begun
+        except PartError as error:
+            starts = [_start(side, part) for side in clusters] if error.code == OFFSET_OUT_OF_RANGE else []
+            if max(starts, default=begun) <= begun:
+                raise
+            if last:
+                raise HostError(
+                    f"{error}. Retention deletes these records faster than they are compared. Next: raise "
+                    f"retention.ms and retention.bytes of {part[0]} on both clusters, then try again"
+                ) from None
+            begun = min(end, max(starts))
+    raise AssertionError("the last try returns or raises")
+
+
+def _start(cluster: Cluster, part: Part) -> int:
+    """Return where a log begins now; 0 where its leader does not tell."""
+    ends = cluster.ends([part]).get(part)
+    return ends.start if isinstance(ends, Ends) else 0
 
 
 def committed(

@@ -39,7 +39,7 @@ _MOST_RECORDS = 200_000
 
 def transactional(cluster: Cluster, topics: Collection[str]) -> Writers:
     """Return who writes to these topics in transactions. Changes nothing."""
-    why = list[str]()
+    why = list(cluster.unshown(topics).values())
     producers = _producers(cluster, topics, why) if cluster.offers(DescribeProducersRequest) else None
     ids = (_listed if cluster.offers(ListTransactionsRequest) else _kept)(cluster, why)
     return writers(producers, list(ids.values()), topics, "; ".join(why))
@@ -137,7 +137,12 @@ def describes_every_id(cluster: Cluster) -> bool:
 
 
 def _kept(cluster: Cluster, why: list[str]) -> dict[str, Transactional]:
-    """Return every transactional id that the coordinators' own log contains. why: as for ``_listed``."""
+    """Return every transactional id that the coordinators' own log contains. why: as for ``_listed``, also
+    that the log is hidden from this account."""
+    why += [
+        f"transactional ids: {told}. Needed: Read and Describe on it"
+        for told in cluster.unshown([TRANSACTIONS]).values()
+    ]
     led = cluster.leaders([TRANSACTIONS]).get(TRANSACTIONS, {})
     ends = cluster.ends([(TRANSACTIONS, number) for number in led])
     found, left = dict[str, Transactional](), _MOST_RECORDS

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from zkmigrate.mirror.rules.position import Failed, foreign
 
-OFFSET_NOT_AVAILABLE = 78
+OFFSET_OUT_OF_RANGE, OFFSET_NOT_AVAILABLE = 1, 78
 AGAIN = {
     -1: "UNKNOWN",
     1: "OFFSET_OUT_OF_RANGE",

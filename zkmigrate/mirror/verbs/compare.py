@@ -45,7 +45,7 @@ def _compared(here: Cluster, there: Cluster, place: Place) -> Compared:
         leaders = [side.leaders([part[0]]).get(part[0], {}).get(part[1], -1) for side in sides]
         if -1 in leaders:
             return Compared(*part, "unknown", 0, begun, end, NOT_TOLD)
-        found = compared(sides, leaders, part, begun, end, KafkaCodecs())
+        found, begun = compared(sides, leaders, part, begun, end, KafkaCodecs())
     except (HostError, BatchError) as error:
         if place.state == "failed":
             return Compared(*part, "different", 0, begun, end, place.why)
