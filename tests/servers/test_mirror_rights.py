@@ -36,7 +36,9 @@ from tests.servers.test_mirror import WAIT_S, ended, make, mirror, send, transac
 from tests.servers.test_versions import zookeeper
 from zkmigrate.lab.wait import wait_until
 from zkmigrate.mirror.clients.alter import Alter
+from zkmigrate.mirror.clients.cluster import Cluster
 from zkmigrate.mirror.clients.look import ClustersLook
+from zkmigrate.mirror.clients.transactions import transactional
 from zkmigrate.mirror.verbs import show
 from zkmigrate.mirror.verbs.request import Request
 from zkmigrate.model.change import MIRRORED, AlterAcls, CopyOffsets, SetDirection
@@ -317,3 +319,27 @@ def test_a_copier_that_may_not_write_a_topic_does_not_make_it(pair: Pair) -> Non
     assert command in output
     with closing(KafkaAdminClient(bootstrap_servers=[pair.target.address])) as admin:
         assert topic not in admin.list_topics()
+
+
+def test_before_kafka_3_0_a_log_of_transactions_that_is_hidden_is_unknown(tmp_path: Path) -> None:
+    door = f"{ADDRESS}:{free_port()}"
+    settings = f"{SETTINGS}kafka.security.authorizer.AclAuthorizer\n{ALONE}"
+    old = Broker("2.8.2", settings, listeners=f",SASL_PLAINTEXT://{door}")
+    login = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "PLAIN"}
+    login |= dict.fromkeys(("sasl_plain_username", "sasl_plain_password"), "mirror")
+    with zookeeper("3.5.8", tmp_path) as port, serve(tmp_path, port, old):
+        site = Site(old.address, door)
+        fill(site, "orders")
+        site.change([Right("mirror", "source", "topic", "orders", one) for one in ("Read", "Describe")])
+        log = Right("mirror", "source", "topic", "__transaction_state", "Read")
+        with closing(Cluster("source", [door], login)) as cluster:
+
+            def told(dark: str) -> str | None:
+                found = transactional(cluster, ["orders"])
+                return None if found.dark == dark and (dark or found.named) else str(found)
+
+            hidden = "source does not show topic __transaction_state: TOPIC_AUTHORIZATION_FAILED"
+            needed = f"transactional ids: {hidden}. Needed: Read and Describe on it"
+            wait_until("the log to be hidden", lambda: told(needed), WAIT_S)
+            site.change([log])
+            wait_until("the log to be read", lambda: told(""), WAIT_S)
