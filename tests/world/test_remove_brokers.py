@@ -265,9 +265,6 @@ def test_x19_what_kafka_set_aside_on_the_disks_is_told(
     ]
     assert (told.held, told.blocks) == (Held.NO, False)
     assert told.seen == f"broker4: 1 stray: /d/{ASIDE[0]}; broker4: 1 being deleted: /d/{ASIDE[1]}"
-    if shutdown:
-        assert made.process(back).code == 0
-        assert found(made, "remove.identity").held is Held.YES, "the run has found its directory"
 
 
 def test_every_broker_that_stays_gets_a_rate_before_anything_moves(tmp_path: Path) -> None:
@@ -584,14 +581,16 @@ def test_x11_x16_x18_empty_brokers_stop_one_by_one_the_controller_last(tmp_path:
     assert made.home, "they run again, and hold what they held"
 
 
-def test_p12_a_broker_that_would_not_start_as_itself_is_not_started(tmp_path: Path) -> None:
+@pytest.mark.parametrize("log_dirs", ["/d", "./d"], ids=["whole", "relative"])
+def test_p12_a_broker_that_would_not_start_as_itself_is_not_started(tmp_path: Path, log_dirs: str) -> None:
     made = desk(tmp_path, shutdown=True)
+    made.cluster.disk_named = log_dirs
     assert made.process(forward).code == 0
     made.cluster.owners = {4: 9}
     ended = made.process(back)
     [finding] = [f for f in ended.findings if f.blocks]
     assert (finding.id, finding.target) == ("remove.identity", "broker4")
-    assert finding.seen == "/d/meta.properties: broker.id=9, /etc/kafka/server.properties: 4"
+    assert finding.seen == f"{log_dirs}/meta.properties: broker.id=9, /etc/kafka/server.properties: 4"
     assert made.cluster.down == set(GONE)
     made.cluster.owners = {}
     assert made.process(resume).code == 0
