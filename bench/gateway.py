@@ -257,25 +257,31 @@ def gateway(
 
 
 @contextmanager
-def envoy(program: Path, folder: Path, broker: str) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
-    """Its address and its process."""
+def envoy(
+    program: Path, folder: Path, brokers: Sequence[str]
+) -> Iterator[tuple[list[str], subprocess.Popen[bytes]]]:
+    """Its address for each broker, and its process."""
 
     def at(address: str) -> dict[str, Any]:
         host, _, number = address.rpartition(":")
         return {"socket_address": {"address": host, "port_value": int(number)}}
 
-    port, config = free_port(), folder / "envoy.json"
+    addresses = [f"{ADDRESS}:{free_port()}" for _ in brokers]
+    config = folder / "envoy.json"
     kind = "type.googleapis.com/envoy.extensions.filters.network.tcp_proxy.v3.TcpProxy"
-    proxy = {"@type": kind, "stat_prefix": "bench", "cluster": "one"}
-    filters = [{"name": "tcp_proxy", "typed_config": proxy}]
-    endpoints = [{"lb_endpoints": [{"endpoint": {"address": at(broker)}}]}]
-    cluster = {"name": "one", "type": "STATIC", "connect_timeout": "5s"}
-    cluster["load_assignment"] = {"cluster_name": "one", "endpoints": endpoints}  # type: ignore[assignment]
-    listener = {"address": at(f"{ADDRESS}:{port}"), "filter_chains": [{"filters": filters}]}
-    config.write_text(json.dumps({"static_resources": {"listeners": [listener], "clusters": [cluster]}}))
+    listeners, clusters = [], []
+    for address, broker in zip(addresses, brokers, strict=True):
+        proxy = {"@type": kind, "stat_prefix": "bench", "cluster": broker}
+        filters = [{"name": "tcp_proxy", "typed_config": proxy}]
+        listeners.append({"address": at(address), "filter_chains": [{"filters": filters}]})
+        endpoints = [{"lb_endpoints": [{"endpoint": {"address": at(broker)}}]}]
+        assignment = {"cluster_name": broker, "endpoints": endpoints}
+        cluster = {"name": broker, "type": "STATIC", "connect_timeout": "5s"}
+        clusters.append({**cluster, "load_assignment": assignment})
+    config.write_text(json.dumps({"static_resources": {"listeners": listeners, "clusters": clusters}}))
     words = [str(program), "-c", str(config), "--concurrency", "1", "--disable-hot-restart", "-l", "error"]
-    with serving(words, folder / "envoy.log", f"{ADDRESS}:{port}") as process:
-        yield f"{ADDRESS}:{port}", process
+    with serving(words, folder / "envoy.log", addresses[-1]) as process:
+        yield addresses, process
 
 
 @contextmanager
@@ -445,7 +451,7 @@ def main(
             [ways[BEFORE]], former, _ = stack.enter_context(gateway(folder / "before", [broker], before))
             pids[BEFORE] = former.pid
         if program is not None:
-            ways[ENVOY], other = stack.enter_context(envoy(program, folder, broker))
+            [ways[ENVOY]], other = stack.enter_context(envoy(program, folder, [broker]))
             pids[ENVOY] = other.pid
         admin = stack.enter_context(closing(KafkaAdminClient(bootstrap_servers=[broker])))
         for turn in range(rounds):

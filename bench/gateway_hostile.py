@@ -9,7 +9,8 @@ itself costs beside the hostile shows in the direct p99, in the load average, an
 gateway could run but had no CPU.
 
 Hostile clients and their broker only get the CPU that nobody else uses (SCHED_IDLE), as if on other
-machines. With ``--before FOLDER`` it is the gateway of another checkout.
+machines. With ``--before FOLDER`` it is the gateway of another checkout. With ``--envoy PATH`` Envoy, as a
+plain TCP proxy on one thread, meets each kind next; it gets no orders.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, field
+from itertools import product
 from multiprocessing import Process
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -31,7 +33,7 @@ from typing import Any, cast
 import click
 from kafka.protocol.metadata import ApiVersionsRequest, MetadataRequest
 
-from bench.gateway import Wire, fetch, gateway, milliseconds, produce, told
+from bench.gateway import ENVOY, OURS, Wire, envoy, fetch, gateway, milliseconds, produce, told
 from bench.mirror import batch
 from bench.spread import out_option, save
 from tests.servers.process import ADDRESS
@@ -224,8 +226,9 @@ def waited_s(pid: int) -> float:
     return int(Path(f"/proc/{pid}/schedstat").read_text().split()[1]) / 1e9
 
 
-def measured(address: str, broker: str, where: Path, pid: int, seconds: float) -> dict[str, float]:
-    """A client's times, the longest answer to an order and to status, and the most memory."""
+def measured(address: str, broker: str, where: Path | None, pid: int, seconds: float) -> dict[str, float]:
+    """A client's times, the longest answer to an order and to status, and the most memory. where: the socket
+    for orders; None for a proxy without one."""
     orders: list[float] = []
     memory: list[float] = []
     over = threading.Event()
@@ -242,8 +245,9 @@ def measured(address: str, broker: str, where: Path, pid: int, seconds: float) -
                 "ttl_ms": 600_000,
             }
             begun = time.monotonic()
-            told(where, order if n % 2 else "status")
-            orders.append(time.monotonic() - begun)
+            if where is not None:
+                told(where, order if n % 2 else "status")
+                orders.append(time.monotonic() - begun)
             memory.append(rss_mib(pid))
 
     waited = waited_s(pid)
@@ -270,7 +274,7 @@ def measured(address: str, broker: str, where: Path, pid: int, seconds: float) -
         "p99 direct ms": milliseconds(direct, 0.99),
         "p99 less direct ms": milliseconds(times, 0.99) - milliseconds(direct, 0.99),
         "longest ms": max(times) * 1000,
-        "longest order ms": max(orders) * 1000,
+        "longest order ms": max(orders, default=0.0) * 1000,
         "most MiB": max(memory),
         "without a CPU s": waited_s(pid) - waited,
         "load": os.getloadavg()[0],
@@ -282,25 +286,39 @@ def measured(address: str, broker: str, where: Path, pid: int, seconds: float) -
 @click.option("--seconds", default=15.0, show_default=True, help="How long each kind lasts.")
 @click.option("--kind", "chosen", multiple=True, type=click.Choice([*KINDS, "all"]), help="Only these.")
 @click.option("--before", type=click.Path(path_type=Path, exists=True), help="Another checkout's gateway.")
+@click.option("--envoy", "program", type=click.Path(path_type=Path, exists=True), help="Envoy's program.")
 @out_option
-def main(count: int, seconds: float, chosen: tuple[str, ...], before: Path | None, out: Path | None) -> None:
+def main(
+    count: int,
+    seconds: float,
+    chosen: tuple[str, ...],
+    before: Path | None,
+    program: Path | None,
+    out: Path | None,
+) -> None:
     found: dict[str, dict[str, float]] = {}
-    for kind in ("quiet", *(chosen or (*KINDS, "all"))):
+    ways = (OURS, ENVOY) if program else (OURS,)
+    for kind, way in product(("quiet", *(chosen or (*KINDS, "all"))), ways):
         with ExitStack() as stack:
             folder = Path(stack.enter_context(TemporaryDirectory(prefix="bench-hostile-")))
             brokers = [stack.enter_context(answering()), stack.enter_context(answering(idle=True))]
-            addresses, process, where = stack.enter_context(gateway(folder / "gateway", brokers, before))
+            where = None
+            if way == ENVOY and program is not None:
+                addresses, process = stack.enter_context(envoy(program, folder, brokers))
+            else:
+                addresses, process, where = stack.enter_context(gateway(folder / "gateway", brokers, before))
             kinds = [] if kind == "quiet" else list(KINDS) if kind == "all" else [kind]
             stack.enter_context(hostile(addresses[1], kinds, count))
             time.sleep(2.0)
+            name = f"{kind}, {way}"
             try:
-                found[kind] = measured(addresses[0], brokers[0], where, process.pid, seconds)
+                found[name] = measured(addresses[0], brokers[0], where, process.pid, seconds)
             except (OSError, click.ClickException) as error:
-                click.echo(f"{kind}: {error}")
+                click.echo(f"{name}: {error}")
                 continue
-            base = found["quiet"]["p99 ms"]
-            figures = ", ".join(f"{name} {figure:,.1f}" for name, figure in found[kind].items())
-            click.echo(f"{kind}: {figures}, p99 / quiet {found[kind]['p99 ms'] / base:.1f}")
+            ratio = found[name]["p99 ms"] / found[f"quiet, {way}"]["p99 ms"]
+            figures = ", ".join(f"{label} {figure:,.1f}" for label, figure in found[name].items())
+            click.echo(f"{name}: {figures}, p99 / quiet {ratio:.1f}")
     save(out, found)
 
 
