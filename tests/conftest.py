@@ -24,8 +24,9 @@ settings.register_profile("search", deadline=None, max_examples=300, print_blob=
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
 
 FAST = tuple(Path(__file__).parent / name for name in ("unit", "world"))
-FAST_S = 300.0
-"""Seconds after which a fast test has failed, whatever it waits for."""
+FAST_S = 900.0
+"""Seconds after which a fast test has failed, whatever it waits for. The longest takes 12 s alone, and took
+more than 300 s at a lower priority beside three labs (load 57)."""
 LAST_S = 2 * FAST_S
 """Seconds after which its process ends: some waits, as for a pool's threads, outlive the failure."""
 

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from zkmigrate.discovery import ansible, render
 from zkmigrate.discovery.brokers import Registered, clusters
 from zkmigrate.discovery.draft import Draft, Ensemble, Found, HostLine, KafkaDraft, SshDraft, agreed
@@ -269,7 +270,7 @@ DRAFTS = st.builds(
 )  # fmt: skip
 
 
-@settings(max_examples=6)
+@settings(max_examples=examples(6))
 @given(DRAFTS)
 def test_what_init_writes_is_read_back_unchanged(
     tmp_path_factory: pytest.TempPathFactory, draft: Draft
