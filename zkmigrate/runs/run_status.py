@@ -226,6 +226,8 @@ def lines(body: Mapping[str, Any], views: Sequence[View] = ()) -> list[str]:
         out.append("  no process on this machine works on it, and the last one left without a word")
     if (command := body.get("next")) and not left:
         out.append(f"  go on {body['heading']}: {command}")
+        if body["heading"] == "forward":
+            out.append("  That command runs every stage that is left. Add --until STAGE to end before.")
     if (wanted := body["hold"]) and not body["held"]:
         out.append(
             f"  a hold is asked for, {wanted['where']} ({_who(wanted)}, {local_time(wanted['since'])})"
