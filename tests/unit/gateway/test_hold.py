@@ -142,6 +142,20 @@ def test_seal_needs_the_hold_a_route_and_nothing_in_flight() -> None:
     assert told(held, "seal", hold="id-0") == Refused("hold 'id-0' has ended; the present one is 'id-1'")
 
 
+def test_seal_needs_every_outcome_to_be_known_to_its_client() -> None:
+    held = App("a", "b", Gate.HELD, "id-1", 102.0)
+    wanted = order("seal", hold="id-1")
+    refused = carried_out(held, wanted, CLUSTERS, 100.0, 5000.0, 0, ["batch 7 of c-1"])
+    assert isinstance(refused, Refused)
+    assert "outcome of 1 batches" in refused.why
+    assert refused.why.endswith("batch 7 of c-1")
+
+
+def test_one_that_was_sealed_without_a_hold_gets_one_when_it_is_unsealed() -> None:
+    """The hold's name tells a later seal that it is still the same one."""
+    assert told(App("b", "a", Gate.SEALED), "unseal", ttl_ms=2000) == App("b", "a", Gate.HELD, "id-1", 102.0)
+
+
 def test_a_lease_ends_by_itself_and_a_new_hold_is_another_one() -> None:
     held = App("a", "b", Gate.HELD, "id-0", 102.0)
     assert lapsed(held, 101.9) == held
@@ -164,6 +178,20 @@ def test_a_renewed_hold_stays_the_same() -> None:
 @pytest.mark.parametrize("ttl_ms", [0, -1, MOST_TTL_MS + 1])
 def test_a_lease_has_bounds(ttl_ms: int) -> None:
     assert isinstance(told(App("a"), "hold", ttl_ms=ttl_ms), Refused)
+
+
+def test_the_bounds_of_a_lease_are_leases() -> None:
+    for ttl_ms in (1, MOST_TTL_MS):
+        held = told(App("a"), "hold", ttl_ms=ttl_ms)
+        assert held == App("a", "", Gate.HELD, "id-1", 100.0 + ttl_ms / 1000)
+    gone = told(App("a", "b", Gate.SEALED, "id-1"), "go", ttl_ms=1)
+    assert gone == App("b", gate=Gate.GONE, until=100.001, flipped=5000.0, flips=1)
+
+
+def test_settling_begins_anew_after_a_lease_that_lapsed() -> None:
+    assert told(App("a", "b", lapsed=True), "settle", ttl_ms=1000) == App(
+        "a", "b", Gate.SETTLING, until=101.0
+    )
 
 
 @pytest.mark.parametrize("to", ["a", "c", ""])

@@ -14,6 +14,9 @@ from zkmigrate.mirror.rules.batch import (
     APPEND_TIME,
     TRANSACTIONAL,
     BatchError,
+    Head,
+    bare,
+    head,
     next_sequence,
     parse,
     produced,
@@ -37,9 +40,28 @@ def test_a_last_batch_that_is_cut_short_is_left_out() -> None:
     for length in range(len(data) // 2, len(data)):
         assert parse(data[:length]) == [ONE]
     for length in range(1, len(data) // 2):
-        with pytest.raises(BatchError, match="length: the first batch"):
+        with pytest.raises(BatchError, match="length: the first batch") as caught:
             parse(data[:length])
+        assert caught.value.at == 0
     assert parse(b"") == []
+
+
+def test_a_batch_that_compaction_has_emptied_is_read() -> None:
+    empty = replace(ONE, count=0, payload=b"")
+    assert parse(sent(empty, at(ONE, 3))) == [empty, at(ONE, 3)]
+    assert head(sent(empty)) == Head(0, empty.SIZE)
+
+
+def test_a_bare_batch_is_one_without_its_payload() -> None:
+    second = replace(at(ONE, 3), leader_epoch=5)
+    assert bare(sent(ONE, second), len(sent(ONE))) == replace(second, payload=b"")
+
+
+def test_the_first_batch_may_begin_before_the_offset_asked_for_and_none_overlaps_the_last() -> None:
+    assert parse(sent(ONE), 2) == [ONE]
+    with pytest.raises(BatchError, match="order: offsets 2 to 4 came where 3 was needed") as caught:
+        parse(sent(ONE, at(ONE, 2)))
+    assert caught.value.at == len(sent(ONE))
 
 
 @pytest.mark.parametrize(("offset", "asked"), [(-3, 0), (-1, 0), (0, 3), (4, 8)])
@@ -113,6 +135,17 @@ def test_only_aborted_transactions_and_markers_are_left_out() -> None:
     later = [in_transaction(at(ONE, 15), 1), marker(18, 1, commit=False)]
     assert visible([again, last, *later], [(1, 15)], [18]) == [again], "it was committed before"
     assert visible([plain], [(plain.producer_id, 0)], []) == [plain], "it is in no transaction"
+
+
+def test_aborted_transactions_count_in_the_order_of_their_offsets() -> None:
+    first = in_transaction(at(ONE, 0), 2)
+    assert visible([first], [(1, 15), (2, 0)], []) == []
+
+
+def test_a_transaction_that_begins_right_behind_the_abort_of_the_last_one_is_aborted_by_itself() -> None:
+    batches = [in_transaction(at(ONE, 0), 1), marker(3, 1, commit=False)]
+    batches += [in_transaction(at(ONE, 4), 1), marker(7, 1, commit=False)]
+    assert visible(batches, [(1, 0), (1, 4)], [3, 7]) == []
 
 
 def test_the_brokers_clock_is_told() -> None:

@@ -109,7 +109,7 @@ def test_what_a_killed_operator_left_is_found_and_the_unit_goes_on_with_it(
     assert "no process on this machine works on it, and the last one left without a word" in text
     assert "not undone: set.topic-config: 11 changes on cluster kafka" in text
     assert told["next"].startswith("zkmigrate resume -i ")
-    assert f"  go on forward: {told['next']}\n  That command runs every stage that is left. Add --until" in text
+    assert f"  go on forward: {told['next']}\n  That command runs every stage that is left" in text
     other = asked("run", "--yes")
     assert other.exit_code == 2
     assert f"run {RUN} is not finished (at set.topic-config, forward); not undone: set.topic-config" in (

@@ -39,6 +39,11 @@ def test_a_partition_without_a_leader_is_out_of_sync_though_its_isr_is_full() ->
     assert out_of_sync(cluster(offline), frozenset({1, 2})) == (offline,), "no half-done broker explains that"
 
 
+def test_a_broker_whose_id_is_0_leads_like_any_other() -> None:
+    led = PartitionState("t", 0, 0, (0, 1), (0, 1))
+    assert out_of_sync(cluster(led), frozenset()) == ()
+
+
 def test_a_replica_that_is_missing_is_out_of_sync_unless_it_is_expected() -> None:
     behind = partition("t", (1, 2), isr=(2,), leader=2)
     assert out_of_sync(cluster(behind), frozenset()) == (behind,)
@@ -55,6 +60,13 @@ def test_what_is_left_of_the_isr_decides_whether_a_broker_may_stop(
 ) -> None:
     view = cluster(partition("t", (1, 2, 3), isr), min_isr={"t": min_isr})
     assert (unsafe_to_stop(view, 1) == ()) is safe
+
+
+def test_every_partition_is_looked_at() -> None:
+    """Those before it may be of other brokers, or accepted."""
+    others, accepted, last = partition("u", (2, 3)), partition("t", (1, 2)), partition("v", (1,))
+    view = cluster(others, accepted, last, min_isr={"t": 2})
+    assert unsafe_to_stop(view, 1, frozenset({"t"})) == (last,)
 
 
 def test_the_last_member_of_an_isr_never_stops_whatever_the_minimum_says() -> None:
@@ -227,6 +239,8 @@ def test_a_topic_whose_loss_is_accepted_is_spared_while_all_its_other_replicas_a
     assert unsafe_to_stop(other, 1, spared) == other.partitions, "it is accepted for t alone"
     alone = cluster(partition("t", (1,)))
     assert unsafe_to_stop(alone, 1, spared) == (), "it has no other replica"
+    assert next_wave(waits(1), whole, 1, spared) == (("b1",), "")
+    assert next_wave((half_done(1),), whole, 1, spared) == (("b1",), "")
 
 
 def test_a_broker_that_settles_is_not_stopped_and_so_waits_for_no_other() -> None:

@@ -27,7 +27,7 @@ BEGIN, END = "<!-- table: begin -->\n", "<!-- table: end -->\n"
 
 POLICIES: tuple[BrokerPolicy, ...] = ("back", "forward", "ask")
 EVERY = tuple(itertools.product(Phase, Trouble, POLICIES))
-ROWS = {row: window_rules.decide(*row) for row in EVERY}
+decided = window_rules.decide
 AT_RISK = (Phase.ARMED, Phase.FENCED, Phase.CUT, Phase.STOPPED)
 GO_IS_OUT = (Phase.GO, Phase.STARTED, Phase.CHECKED)
 
@@ -36,13 +36,13 @@ def rendered() -> str:
     """The decisions as Markdown: neighbouring phases that decide alike share a column."""
 
     def column(phase: Phase) -> tuple[Decision, ...]:
-        return tuple(ROWS[phase, t, p] for t in Trouble for p in POLICIES)
+        return tuple(decided(phase, t, p) for t in Trouble for p in POLICIES)
 
     groups = [tuple(same) for _, same in itertools.groupby(Phase, column)]
     lines = ["| trouble | " + " | ".join(", ".join(phases) for phases in groups) + " |"]
     lines.append("|---" * (len(groups) + 1) + "|")
     for trouble in Trouble:
-        by_policy = {p: " | ".join(ROWS[phases[0], trouble, p] for phases in groups) for p in POLICIES}
+        by_policy = {p: " | ".join(decided(phases[0], trouble, p) for phases in groups) for p in POLICIES}
         if len(set(by_policy.values())) == 1:
             lines.append(f"| `{trouble}` | {by_policy['ask']} |")
         else:
@@ -57,26 +57,24 @@ def test_the_reference_prints_the_table() -> None:
 
 
 def test_the_decision_is_total() -> None:
-    assert set(ROWS.values()) <= set(Decision)
-    assert len(ROWS) == len(Phase) * len(Trouble) * len(POLICIES)
-    assert all(isinstance(window_rules.decide(*row), Decision) for row in EVERY)
+    assert all(isinstance(decided(*row), Decision) for row in EVERY)
 
 
 def test_nothing_turns_back_or_asks_after_open() -> None:
-    assert {ROWS[Phase.OPEN, t, p] for t in Trouble for p in POLICIES} == {Decision.GO}
+    assert {decided(Phase.OPEN, t, p) for t in Trouble for p in POLICIES} == {Decision.GO}
 
 
 @pytest.mark.parametrize("phase", AT_RISK)
 def test_before_seal_trouble_never_goes_on_by_itself(phase: Phase) -> None:
     """Only the operator's own word for a lost broker, or an answer to a question, goes on."""
-    forward = {(t, p) for t in Trouble for p in POLICIES if ROWS[phase, t, p] is Decision.GO}
+    forward = {(t, p) for t in Trouble for p in POLICIES if decided(phase, t, p) is Decision.GO}
     assert forward == {(Trouble.BROKER_LOST, "forward")}
 
 
 @pytest.mark.parametrize("trouble", [Trouble.LEASE_LAPSED, Trouble.HOST_UNREACHABLE, Trouble.LOOK_UNKNOWN])
 @pytest.mark.parametrize("phase", GO_IS_OUT)
 def test_once_go_is_out_what_is_not_known_never_turns_back(phase: Phase, trouble: Trouble) -> None:
-    assert {ROWS[phase, trouble, p] for p in POLICIES} == {Decision.GO}
+    assert {decided(phase, trouble, p) for p in POLICIES} == {Decision.GO}
 
 
 @pytest.mark.parametrize("phase", Phase)
@@ -84,12 +82,16 @@ def test_once_go_is_out_what_is_not_known_never_turns_back(phase: Phase, trouble
 def test_the_policy_for_a_lost_broker_counts_before_seal_only(phase: Phase, policy: BrokerPolicy) -> None:
     wanted = {"back": Decision.BACK, "forward": Decision.GO, "ask": Decision.ASK}[policy]
     expected = wanted if phase in AT_RISK else Decision.GO
-    assert window_rules.decide(phase, Trouble.BROKER_LOST, policy) is expected
+    assert decided(phase, Trouble.BROKER_LOST, policy) is expected
+
+
+def test_without_a_policy_a_lost_broker_is_asked_about() -> None:
+    assert decided(Phase.FENCED, Trouble.BROKER_LOST) is Decision.ASK
 
 
 def test_the_policy_changes_nothing_else() -> None:
     others = [t for t in Trouble if t is not Trouble.BROKER_LOST]
-    assert all(len({ROWS[phase, t, p] for p in POLICIES}) == 1 for phase in Phase for t in others)
+    assert all(len({decided(phase, t, p) for p in POLICIES}) == 1 for phase in Phase for t in others)
 
 
 def test_nobody_to_ask_means_back_until_all_are_sealed_and_go_after() -> None:
@@ -137,13 +139,13 @@ def test_a_finding_is_decided_by_its_id_its_phase_and_whether_it_is_known(
     step: str, phase: Phase, held: Held
 ) -> None:
     policy = Policy()
-    for trouble in Trouble:
+    for trouble, broker_lost in itertools.product(Trouble, POLICIES):
         finding = Finding(trouble.value, "a claim", held)
-        decided = window_rules.decide_finding(step, finding, policy)
-        assert decided == window_rules.decide(phase, trouble, policy.broker_lost_in_window)
+        decision = window_rules.decide_finding(step, finding, Policy(broker_lost_in_window=broker_lost))
+        assert decision == decided(phase, trouble, broker_lost)
     own = window_rules.decide_finding(step, Finding("check.owners", "a claim", held), policy)
     not_heard = held is Held.UNKNOWN and phase in (*GO_IS_OUT, Phase.OPEN)
-    assert own == window_rules.decide(phase, Trouble.LOOK_UNKNOWN if not_heard else Trouble.STEP_BLOCKED)
+    assert own == decided(phase, Trouble.LOOK_UNKNOWN if not_heard else Trouble.STEP_BLOCKED)
 
 
 def test_once_go_is_out_a_host_that_is_not_heard_turns_nothing_back_and_a_failed_check_does() -> None:
@@ -207,6 +209,27 @@ def test_the_way_back_is_what_the_rehearsal_measured_but_never_less_than_the_pol
     assert window_rules.deadline_s(context(slow)) == 12.0 - 5.5 - window_rules.FIND_DOOR_S
 
 
+def test_a_way_back_from_behind_a_step_undoes_the_steps_up_to_it() -> None:
+    slow = {"fence": 0.5, "drain": 2.25, "cut": 3.0, "stop": 1.5, "seal": 60.0}
+    policy = inventory().policy.way_back_s
+    assert window_rules.way_back_from_s(context(slow), "fence") == policy
+    assert window_rules.way_back_from_s(context(slow), "cut") == 5.75
+    assert window_rules.way_back_from_s(context(slow), "prove") == 7.25, "a step without a time takes none"
+    assert window_rules.keeps_s(context(slow), "cut") == 12.0 - 5.75 - window_rules.FIND_DOOR_S
+
+
 def test_a_rehearsal_and_a_chroot_without_sessions_have_no_deadline() -> None:
-    assert window_rules.deadline_s(context({}, rehearsal=True)) == math.inf
-    assert window_rules.deadline_s(context({}, timeout_ms=None)) == math.inf
+    nothing = Context("run", inventory())
+    for free in (context({}, rehearsal=True), context({}, timeout_ms=None), nothing):
+        assert window_rules.deadline_s(free) == math.inf
+        assert window_rules.keeps_s(free, "cut") == math.inf
+
+
+def test_without_a_rehearsal_and_a_round_trip_the_policy_tells_how_long_it_takes_to_seal() -> None:
+    policy = inventory().policy
+    assert window_rules.to_seal_s(Context("run", inventory())) == policy.way_back_s * policy.window_margin
+
+
+@pytest.mark.parametrize(("verb", "most_s"), window_rules.SLOW_S.items())
+def test_a_slow_verb_has_its_own_limit(verb: str, most_s: float) -> None:
+    assert window_rules.limits("fence", verb, True, None) == (most_s, most_s)

@@ -69,6 +69,8 @@ def test_every_change_under_the_chroot_is_named() -> None:
     ]
     assert result.missing[0].session == OTHER
     assert result.missing[0].time_ms == 1000
+    assert not any(change.expiry for change in result.missing)
+    assert (result.after, result.upto) == (4, 8)
     assert found(judge(payloads, after=6, upto=8)) == found(result)[2:]
 
 
@@ -187,6 +189,17 @@ def test_a_log_that_does_not_reach_the_leaders_zxid_is_unproved() -> None:
 def test_dest_not_behind_needs_no_log() -> None:
     result = delta(BytesDirectory({}), chroot="/kafka", after=9, upto=9, owners={})
     assert (result.held, result.records) == (True, 0)
+
+
+def test_a_log_is_not_read_past_dest_which_is_not_behind() -> None:
+    read = judge([create_payload(8, "/o"), create_payload(9, "/o")], after=8, upto=9).cursor
+    log = [create_payload(9, "/kafka/x"), create_payload(10, "/kafka/y")]
+    assert judge(log, after=9, upto=9, cursor=read) == DeltaResult(9, 9, 9, 0, (), (), "", read)
+
+
+def test_a_log_without_a_transaction_ends_where_dest_is() -> None:
+    result = delta(BytesDirectory({}), chroot="/kafka", after=9, upto=None, owners={})
+    assert result == DeltaResult(9, None, 9, 0, (), (), "", result.cursor)
 
 
 def test_epochs() -> None:

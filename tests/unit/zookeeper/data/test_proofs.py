@@ -8,7 +8,7 @@ import pytest
 
 from tests.unit.zkdata_fixtures import close_payload, create_payload, log_from, snapshot_of
 from zkmigrate.zookeeper.data.histories import Histories
-from zkmigrate.zookeeper.data.proofs import Reach, Side, delta_proof, reach_by, reach_of, tail_proof
+from zkmigrate.zookeeper.data.proofs import Reach, Side, delta_proof, reach_by, reach_of, tail_proof, unread
 from zkmigrate.zookeeper.data.reader import BytesDirectory
 from zkmigrate.zookeeper.data.sums import Sums
 
@@ -88,6 +88,10 @@ def test_logs_that_part_and_agree_again_prove_nothing() -> None:
     found = reach_of(source, OLD + 4, dest, after_cut=True)
     assert found.zxid == 0
     assert "parted and agree again" in found.unproved
+
+
+def test_a_disk_that_cannot_be_read_reaches_nothing() -> None:
+    assert unread("no log") == Reach(0, 0, Histories(None, 0, None, False, None), "no log")
 
 
 # --- tail --------------------------------------------------------------------------------------------------
