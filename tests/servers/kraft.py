@@ -32,11 +32,12 @@ def broker(
 
 @contextmanager
 def two_brokers(version: str, folder: Path) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
-    """Yields the address of broker 1, which is the controller too, and the process of broker 2."""
-    voter = _new_voter(1)
+    """Yields the address of broker 1, which is the controller too, and the process of broker 2. Their racks
+    are r1 and r2."""
+    voter, rack = _new_voter(1), "broker.rack=r{}\n".format
     with (
-        _serving(version, folder, 1, voter, "broker,controller") as (address, _),
-        _serving(version, folder, 2, voter, "broker", host=OTHER_ADDRESS) as (_, other),
+        _serving(version, folder, 1, voter, "broker,controller", settings=rack(1)) as (address, _),
+        _serving(version, folder, 2, voter, "broker", settings=rack(2), host=OTHER_ADDRESS) as (_, other),
     ):
         yield address, other
 
