@@ -1,7 +1,8 @@
 """Clients at work are switched to another cluster by the playbook, and back, on lab hosts with real brokers.
 
-One lab for all of it: first a switch whose operator is killed as it is to lead the clients away. Its rollback
-leaves them where they were. Then they go there and back."""
+One lab for all of it: first a switch whose operator is killed as it is to lead the clients away. `status`
+says that every gateway is sealed, and a rollback leaves the clients where they were. Then they go there and
+back."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ def test_h11_h17_clients_stay_where_a_rollback_finds_them_and_go_there_and_back(
         site = TopicSite(lab, tmp_path, CLIENTS, print)
         site.begin()
         switches = Switches(site, clients(CLIENTS, print))
-        assert "rollback 0: back" in switches.with_fault(killed)
+        assert "status 12: sealed, rollback 0: back" in switches.with_fault(killed)
         assert site.open_on() == OLD
         assert "lost 0, twice 0" in switches.there_and_back("switch", 1)
         assert site.open_on() == OLD

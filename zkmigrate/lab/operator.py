@@ -17,7 +17,7 @@ from zkmigrate.lab.failure import LabError
 from zkmigrate.lab.lab import Lab
 from zkmigrate.lab.wait import Progress, silent, wait_until
 
-_POLL_S = 0.02
+_POLL_S, _STATUS_S = 0.02, 120.0
 _BUSY = (6, 7)
 """Exit codes after which another try may succeed: a closed gate; turned back by itself."""
 
@@ -125,6 +125,23 @@ class Operator:
                     process.kill()
                 with contextlib.suppress(BrokenPipeError):
                     process.communicate()
+
+    def status(self, *options: str) -> tuple[int, dict[str, Any]]:
+        """The exit code of ``status``, and its JSON. LabError where it tells nothing."""
+        words = ["status", "-i", str(self.directory / "migration.yml"), "--run-id", self.run, "--json"]
+        done = subprocess.run(
+            self.lab.operator_command([sys.executable, "-m", "zkmigrate", *words, *options]),
+            env={**os.environ, "ZKMIGRATE_RUNS": str(self.directory / "runs")},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=_STATUS_S,
+            check=False,
+        )
+        try:
+            return done.returncode, json.loads(done.stdout)
+        except ValueError as error:
+            raise LabError(f"status ended with {done.returncode}: {done.stdout}{done.stderr}") from error
 
     def through(
         self,

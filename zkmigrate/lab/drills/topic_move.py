@@ -34,6 +34,7 @@ from zkmigrate.lab.service import name_of
 from zkmigrate.lab.spec import Role
 from zkmigrate.lab.topic_site import BOOK, TOPIC, TopicSite, clients, switched, two_clusters
 from zkmigrate.lab.wait import Progress
+from zkmigrate.runs.left_window import SHUT_OUT, Kind
 
 NAME = "topic_move"
 CLIENTS = ("java-2.8.2", "librdkafka-newest")
@@ -52,7 +53,8 @@ class Fault:
 
     kill: KIND, HOST and OTHERS as ``zkmigrate.lab.killing`` takes them. hold: the phase after which the tool
     is held for the harm. harm: of HARMS; "operator" is a kill -9 of the tool. then: the verb after a kill of
-    the operator. again: records may be delivered twice, since a group's coordinator or a leader has died.
+    the operator. left: how ``status`` must say that the window was left, between the two. again: records may
+    be delivered twice, since a group's coordinator or a leader has died.
     """
 
     name: str
@@ -62,6 +64,7 @@ class Fault:
     hold: str = ""
     harm: str = ""
     then: Literal["resume", "rollback", ""] = ""
+    left: Kind | None = None
     again: bool = False
 
     @property
@@ -71,9 +74,15 @@ class Fault:
         return f"clients {where[self.way]}, 0 lost, 0 twice" + ("" if self.again else ", 0 delivered again")
 
 
-def _killed(phase: str, change: tuple[str, str], way: Way, verb: Literal["resume", "rollback"]) -> Fault:
+def _killed(
+    phase: str,
+    change: tuple[str, str],
+    way: Way,
+    verb: Literal["resume", "rollback"],
+    left: Kind | None = None,
+) -> Fault:
     what = f"kill -9 of the operator before {' '.join(change)}, then {verb}"
-    return Fault(f"kill-{phase}-{verb}", what, way, (*change, 0), then=verb)
+    return Fault(f"kill-{phase}-{verb}", what, way, (*change, 0), then=verb, left=left)
 
 
 _ORDER = "GatewayOrder"
@@ -90,8 +99,8 @@ FAULTS: tuple[Fault, ...] = (
     ),
     _killed("seal", (_ORDER, "seal"), "back", "rollback"),
     _killed("seal", (_ORDER, "seal"), "either", "resume"),
-    _killed("go", (_ORDER, "go"), "there", "resume"),
-    _killed("go", (_ORDER, "go"), "back", "rollback"),
+    _killed("go", (_ORDER, "go"), "there", "resume", Kind.SEALED),
+    _killed("go", (_ORDER, "go"), "back", "rollback", Kind.SEALED),
     _killed("open", (_ORDER, "unhold"), "there", "resume"),
     Fault("gateway-held", "the gateway's process dies while it holds", "back", hold="hold", harm="gateway"),
     Fault("gateway-sealed", "the gateway's process dies sealed", "there", hold="seal", harm="gateway"),
@@ -151,6 +160,7 @@ class Switches:
             told = f"run {code}"
             if one.then:
                 require(code == KILLED, f"the operator was not killed: {code}, {self._troubles()}")
+                told += self._told_left(operator, one.left) if one.left else ""
                 code = self._verb(operator, one.then, *(SHORT if one.then == "resume" else ()))
                 told += f", {one.then} {code}"
         finally:
@@ -164,6 +174,16 @@ class Switches:
         way = "back" if self.site.open_on() == source else "there"
         require(one.way in (way, "either"), f"{told}: the clients are {way}: {self._troubles()}")
         return f"{told}: {way}"
+
+    def _told_left(self, operator: Operator, kind: Kind) -> str:
+        """What ``status`` says of a window that nobody works on, by the word of each gateway."""
+        code, told = operator.status(*BOOK)
+        left = told["left"] or {}
+        seen = code, left.get("kind"), sorted(left.get("stands") or ())
+        wanted = SHUT_OUT, kind, sorted(self.site.lab.names(Role.GATEWAY))
+        require(seen == wanted, f"status says {seen}, not {wanted}: {left.get('lines')}")
+        self.site.progress(f"{operator.run}: status: {'; '.join(left['lines'])}")
+        return f", status {code}: {kind}"
 
     def aimed(self, run: str, source: str) -> Operator:
         """The operator of a switch away from this cluster, whose copiers run."""
