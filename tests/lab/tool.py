@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from zkmigrate.lab.lab import Lab
+from zkmigrate.lab.operator import call
 
 
 def started(
@@ -59,15 +60,7 @@ def beside(directory: Path, run: str, verb: str, *options: str) -> subprocess.Co
 
 
 def asked(lab: Lab, inventory: Path, *words: str, timeout_s: float) -> subprocess.CompletedProcess[str]:
-    """Run a verb to its end from the operator's place, and print what it said; runs lie beside the file."""
-    done = subprocess.run(
-        lab.operator_command([sys.executable, "-m", "zkmigrate", *words, "-i", str(inventory)]),
-        env={**os.environ, "ZKMIGRATE_RUNS": str(inventory.parent / "runs")},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=timeout_s,
-        check=False,
-    )
+    """Run a verb to its end from the operator's place, and print what it printed."""
+    done = call(lab, inventory, *words, timeout_s=timeout_s)
     print(done.stdout, done.stderr)
     return done

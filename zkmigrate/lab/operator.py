@@ -22,6 +22,20 @@ _BUSY = (6, 7)
 """Exit codes after which another try may succeed: a closed gate; turned back by itself."""
 
 
+def call(lab: Lab, inventory: Path, *words: str, timeout_s: float) -> subprocess.CompletedProcess[str]:
+    """Run a verb to its end from the operator's place, without a terminal. The directory ``runs`` is beside
+    the inventory. Raises subprocess.TimeoutExpired."""
+    return subprocess.run(
+        lab.operator_command([sys.executable, "-m", "zkmigrate", *words, "-i", str(inventory)]),
+        env={**os.environ, "ZKMIGRATE_RUNS": str(inventory.parent / "runs")},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=timeout_s,
+        check=False,
+    )
+
+
 @dataclass
 class ToolProcess:
     """One process of the tool and the file that its events go to."""
@@ -127,17 +141,9 @@ class Operator:
                     process.communicate()
 
     def status(self, *options: str) -> tuple[int, dict[str, Any]]:
-        """The exit code of ``status``, and its JSON. LabError where it tells nothing."""
-        words = ["status", "-i", str(self.directory / "migration.yml"), "--run-id", self.run, "--json"]
-        done = subprocess.run(
-            self.lab.operator_command([sys.executable, "-m", "zkmigrate", *words, *options]),
-            env={**os.environ, "ZKMIGRATE_RUNS": str(self.directory / "runs")},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=_STATUS_S,
-            check=False,
-        )
+        """Return the exit code of ``status`` and its JSON. Raises LabError if it prints no JSON."""
+        words = ["status", "--run-id", self.run, "--json", *options]
+        done = call(self.lab, self.directory / "migration.yml", *words, timeout_s=_STATUS_S)
         try:
             return done.returncode, json.loads(done.stdout)
         except ValueError as error:

@@ -733,8 +733,8 @@ class UnregisterBroker(_OnCluster):
 @dataclass(frozen=True)
 class AlterAtController(_OnCluster):
     """Set or unset one dynamic config of a broker that is down, where there is no ZooKeeper. No other broker
-    takes it; the controller does, until Kafka has forgotten the broker. before: the value that the run knows
-    of, for a broker that is down tells none."""
+    accepts it; the controller does, until the broker is unregistered. before: the value that the run
+    recorded, because a broker that is down does not report its own."""
 
     cluster: str
     broker: int

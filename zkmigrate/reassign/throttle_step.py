@@ -67,8 +67,8 @@ class ThrottleFacts:
     """limits: of this run; before its first change as they will be recorded. record: what is to be recorded
     with the first change, else empty. seen: what is set now. after: in a forecast, what is set once the step
     is made, from where it is undone. wall: when it was looked, seconds since the epoch. set_since: what
-    another hand has set since the preflight, in words. refused: for brokers that do not answer, why the
-    controller would not give back their rates; empty where it would."""
+    another hand has set since the preflight, in words. refused: for each broker that does not answer, why
+    the controller refuses to restore its rates; empty if it accepts."""
 
     plan: Originals | None
     limits: Limits | None
@@ -194,7 +194,7 @@ class ThrottleStep(Step[ThrottleFacts]):
         return tuple(one for one in silent if forward or one in c.unrestored or known(SentRates, c))
 
     def _passed(self, c: Context) -> frozenset[str]:
-        """Return the brokers whose rates the controller has given back in this visit."""
+        """Return the brokers whose rates the controller has restored since this step was entered."""
         passed: frozenset[str] = c.kept.get("passed", frozenset())
         return passed - c.unconfirmed
 

@@ -563,7 +563,7 @@ class UnregisterBrokerRequest(ApiMessage, load_json=schemas):  # type: ignore[mi
 
 
 class UnregisterBrokerResponse(ApiMessage, load_json=schemas):  # type: ignore[misc, call-arg]
-    """Its answer."""
+    """The answer to it. Defining the class registers it with kafka-python, which decodes by it."""
 
 
 async def _forget(admin: Any, broker: int) -> dict[str, Any]:

@@ -323,9 +323,9 @@ def log_directories(properties: Mapping[str, str]) -> tuple[str, ...]:
 def log_places(
     look: Look, host: str, kafka: Kafka, properties: Mapping[str, str], pid: int
 ) -> Reading[Mapping[str, str]]:
-    """Return where a broker's log directories are, by what its file calls them. A relative one is below the
-    directory where its unit's command starts it, else where its process works. pid: of its service, 0 for
-    none. Unknown where neither tells."""
+    """Return the absolute path of each log directory, by the path in the broker's file. A relative path is
+    resolved against the unit's working directory, else that of the process. pid: process id of the service,
+    or 0 if it is not running. Unknown if a relative path cannot be resolved."""
     given = log_directories(properties)
     if all(path.startswith("/") for path in given):
         return Seen({path: path for path in given})
@@ -341,7 +341,7 @@ def log_places(
 
 
 def unit_programs(facts: Reading[HostFacts], service: Service) -> list[Program]:
-    """Return the programs that a service's unit starts; none where commands of the inventory do."""
+    """Return the programs that a service's unit starts, or none if the inventory's commands start it."""
     if service.start is not None or not isinstance(facts, Seen):
         return []
     commands = start_commands(facts.value.unit)

@@ -176,7 +176,7 @@ class Switches:
         return f"{told}: {way}"
 
     def _told_left(self, operator: Operator, kind: Kind) -> str:
-        """What ``status`` says of a window that nobody works on, by the word of each gateway."""
+        """Require that ``status`` reports this kind of unfinished window. Return a summary."""
         code, told = operator.status(*BOOK)
         left = told["left"] or {}
         seen = code, left.get("kind"), sorted(left.get("stands") or ())

@@ -119,7 +119,7 @@ def compared(
 
 
 def _start(cluster: Cluster, part: Part) -> int:
-    """Return where a log begins now; 0 where its leader does not tell."""
+    """Return the first offset of a partition in its log now, or 0 if its leader does not report it."""
     ends = cluster.ends([part]).get(part)
     return ends.start if isinstance(ends, Ends) else 0
 

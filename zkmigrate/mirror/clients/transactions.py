@@ -137,8 +137,8 @@ def describes_every_id(cluster: Cluster) -> bool:
 
 
 def _kept(cluster: Cluster, why: list[str]) -> dict[str, Transactional]:
-    """Return every transactional id that the coordinators' own log contains. why: as for ``_listed``, also
-    that the log is hidden from this account."""
+    """Return every transactional id that the coordinators' own log contains. why:
+    receives the reasons for which ids may be missing, also that this account may not read the log."""
     why += [
         f"transactional ids: {told}. Needed: Read and Describe on it"
         for told in cluster.unshown([TRANSACTIONS]).values()

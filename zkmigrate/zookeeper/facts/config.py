@@ -108,8 +108,8 @@ def zoo_config(look: Look, host: str, path: str) -> Reading[ZooConfig]:
 
 
 def _works_in(look: Look, host: str, values: Mapping[str, str]) -> Reading[str]:
-    """Return the directory where a host's server works. ``conf`` tells it of a relative directory in the
-    file; else ``envi`` does, which servers allow less often."""
+    """Return the working directory of a host's ZooKeeper server. ``conf`` shows it if the file has a relative
+    directory. Otherwise ``envi`` is asked for, which fewer servers allow."""
     for key in ("dataDir", "dataLogDir"):
         given = posixpath.normpath(values.get(key, "").strip() or "/")
         if given.startswith(("/", "..")):
