@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -72,6 +73,21 @@ def wait_until_it_answers(what: str, process: subprocess.Popen[bytes], log: Path
         return answers(address)
 
     wait_until(what, silent, START_SECONDS)
+
+
+def stand_still(pid: int) -> None:
+    """Stop a process with SIGSTOP, and wait until each of its threads has stopped.
+
+    The kernel first gives the signal to one thread, and the others run on until that one has the CPU.
+    """
+    os.kill(pid, signal.SIGSTOP)
+
+    def running() -> str | None:
+        tasks = Path(f"/proc/{pid}/task").glob("*/stat")
+        states = {task.read_text().rpartition(") ")[2][:1] for task in tasks}
+        return None if states == {"T"} else f"threads in the states {' '.join(states)}"
+
+    wait_until(f"process {pid} stands still", running, START_SECONDS, poll_s=0.01)
 
 
 def answers(address: str) -> str | None:

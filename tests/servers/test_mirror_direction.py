@@ -16,6 +16,7 @@ from kafka import KafkaProducer
 
 from tests.servers import kraft
 from tests.servers.brokers import ALONE, Broker, serve
+from tests.servers.process import stand_still
 from tests.servers.test_mirror import WAIT_S, behind, ended, make, mirror, read
 from tests.servers.test_mirror_moves import heard
 from tests.servers.test_versions import zookeeper
@@ -156,7 +157,7 @@ def test_a_copier_that_stood_still_through_a_switch_writes_nothing(site: Site) -
             site.write(5)
             site.even()
             time.sleep(moment)
-        frozen.send_signal(signal.SIGSTOP)
+        stand_still(frozen.pid)
         if behind(site.pair, [TOPIC]):
             code, output = ended(site.copier("--once"))
             assert code == 0, output

@@ -17,7 +17,7 @@ from kafka.admin import AlterConfigOp, ConfigResource, ConfigResourceType, Kafka
 from kazoo.client import KazooClient
 from kazoo.exceptions import NodeExistsError
 
-from tests.servers.process import ADDRESS, START_SECONDS
+from tests.servers.process import ADDRESS, START_SECONDS, stand_still
 from tests.servers.test_reassign import IDS, LAG_MS, Brokers, answering, ended, zkmigrate
 from zkmigrate.kafka.clients import admin, log_dirs, reassignments, topics
 from zkmigrate.lab import provision
@@ -141,7 +141,7 @@ class Cluster:
     def stopped(self, broker: int) -> Iterator[None]:
         """A broker that hangs."""
         process = self.made.processes[broker]
-        process.send_signal(signal.SIGSTOP)
+        stand_still(process.pid)
         try:
             yield
         finally:

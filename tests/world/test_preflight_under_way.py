@@ -78,3 +78,19 @@ def test_after_a_way_back_run_names_the_command_that_goes_forward(desk: Desk) ->
     assert done.exit_code == 2
     assert "run --run-id world-1, forward again after a way back" in done.output
     assert desk.call("run", "--run-id", "world-1", "--yes", "--until", "join").exit_code == 0
+
+
+def test_each_finding_about_a_broker_that_stopped_says_to_start_it(desk: Desk) -> None:
+    desk.world.hosts["broker1"].stop()
+    found = {
+        f["id"]: f["moves"][0]
+        for f in looked(desk)["findings"]
+        if f["target"] == "broker1" and f["held"] != "yes" and not f["seen"].startswith("later: ")
+    }
+    assert found == dict.fromkeys(
+        (
+            "host.unit", "kafka.addresses", "kafka.started-with", "kafka.pending-config", "kafka.version",
+            "kafka.cluster-guard", "kafka.known-bugs",
+        ),
+        "start the broker",
+    )  # fmt: skip

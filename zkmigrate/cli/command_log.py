@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 from pathlib import Path
 
 import click
@@ -17,7 +18,8 @@ class _ToStderr(logging.Handler):
     """Writes to what is standard error now: the live view redirects it."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        click.echo(self.format(record), err=True)
+        # Not click.echo: it writes below the stream that the live view puts in the place of standard error.
+        print(clean(self.format(record)), file=sys.stderr, flush=True)
 
 
 class _ToFile(logging.FileHandler):

@@ -28,7 +28,7 @@ from zkmigrate.errors import ZkmigrateError
 from zkmigrate.json_stamp import stamped
 
 if TYPE_CHECKING:
-    from zkmigrate.runs.run_verbs import RunOptions
+    from zkmigrate.runs.run_options import RunOptions
     from zkmigrate.runs.verb_context import VerbContext
 
 _READER_GONE = 128 + signal.SIGPIPE
@@ -612,13 +612,13 @@ def _real_site(playbook: str, inventory: Any, run_id: str) -> Any:
 
 
 def _wishes(options: dict[str, Any]) -> RunOptions:
-    from zkmigrate.runs import run_verbs
+    from zkmigrate.runs.run_options import RunOptions
 
     names = (
         "yes", "run_id", "until", "hold_at", "skip", "to", "plan", "steal", "journal_lost", "metrics",
         "pause_after",
     )  # fmt: skip
-    return run_verbs.RunOptions(**{name: options[name] for name in names if options.get(name) is not None})
+    return RunOptions(**{name: options[name] for name in names if options.get(name) is not None})
 
 
 def _do(verb: Callable[[], int]) -> None:

@@ -469,7 +469,7 @@ class Walk:
     def _over(self, at: Next) -> bool:
         """Whether the time of ``--until`` has come, and the walk can end here. What has begun of a window or
         a rehearsal goes on."""
-        if at.way is Way.BACK or not self.time_is_over():
+        if at.way is Way.BACK or not self._time_is_over():
             return False
         return not ((at.stage.window or at.stage.rehearsal) and self.history.entered(at.stage.id))
 
@@ -531,27 +531,7 @@ class Walk:
             text += f" (window, phase {phase}: a lease that is not sealed ends by itself)"
         return text + (f"; not confirmed: {', '.join(open_)}" if open_ else "")
 
-    def can_hold(self, hold_at: str) -> bool:
-        """Return whether a walk from here can still hold at a phase."""
-        at = self.history.next(self.playbook)
-        try:
-            name = step_names.phase(self.playbook, hold_at)
-            if isinstance(at, Next):
-                step_names.ahead(self.playbook, name, at.id, begun=self.history.has_touched(at.id))
-        except UsageError:
-            return False
-        return True
-
-    def can_pause(self, after: int) -> bool:
-        """Return whether fewer targets of the paced step were changed than this."""
-        paced = self.playbook.paced
-        if paced is None:
-            return False
-        records = self.history.records()
-        every = paced.targets(self.inventory, records)
-        return len(set(self.history.touched(paced.step)).intersection(every)) < after
-
-    def time_is_over(self) -> bool:
+    def _time_is_over(self) -> bool:
         """Return whether the time of ``--until`` has come."""
         return self._until.at is not None and self.ports.clock.wall() >= self._until.at
 

@@ -55,14 +55,17 @@ def _main_pid(lab: Lab, host: str) -> int:
 
 
 def _signal(lab: Lab, host: str, name: str, states: str) -> None:
-    """Signals the server and waits until its process state (proc(5)) is one of `states`; X means gone."""
+    """Signal the server, and wait until each of its threads is in one of `states` (proc(5)); X means gone.
+
+    A stopped process has the state T only when each thread has it: the others run on after the first one.
+    """
     pid = _main_pid(lab, host)
     lab.exec(host, ["kill", f"-{name}", str(pid)])
 
     def missing() -> str | None:
-        seen = lab.exec(host, ["cat", f"/proc/{pid}/stat"], check=False)
-        state = seen.stdout.rpartition(") ")[2][:1] if seen.returncode == 0 else "X"
-        return None if state in states else f"process state {state}, wanted one of {states}"
+        seen = lab.exec(host, ["sh", "-c", f"cat /proc/{pid}/task/*/stat"], check=False)
+        found = {line.rpartition(") ")[2][:1] for line in seen.stdout.splitlines()} or {"X"}
+        return None if found <= set(states) else f"threads in states {found}, wanted one of {states}"
 
     wait_until(f"SIG{name} on {host}", missing, 10, poll_s=0.02)
 

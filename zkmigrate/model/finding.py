@@ -20,7 +20,7 @@ OPERATOR = "operator.address"
 NO_WAY_BACK = "open.no-way-back"
 """The finding that a host opened its door, so that no run walks back any more."""
 
-AGAIN = "fix it, then run zkmigrate preflight again"
+AGAIN = "fix it, then look again"
 """The last move of a check that failed."""
 
 

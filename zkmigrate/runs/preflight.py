@@ -58,7 +58,7 @@ def preflight(context: VerbContext) -> int:
     command = ""
     if under_way:
         onward = heading(under_way.history, playbook)
-        command = f"{onward}: {next_command(context, under_way.history, playbook)}"
+        command = f"{onward}: {next_command(context, under_way.history, playbook, inventory)}"
     preflight_view.show(
         context.out, findings, read_locations(context.inventory), inventory_options(context), command
     )

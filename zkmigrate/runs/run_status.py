@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -65,7 +66,7 @@ def status(
         step_names.known(playbook, findings)
     run_dir = existing_run_dir(context, run_id, inventory, playbook)
     code = _wait(context, run_dir, wait, timeout_s) if wait else 0
-    goes_on = partial(next_command, context, playbook=playbook)
+    goes_on = partial(next_command, context, playbook=playbook, inventory=inventory)
     working, history = known = read(run_dir)
     body = of_run(run_dir, playbook, playbook.changed(inventory), time.time, goes_on, known)
     body["accepted"] = [x.line for x in inventory.accept]
@@ -226,7 +227,7 @@ def lines(body: Mapping[str, Any], views: Sequence[View] = ()) -> list[str]:
         out.append("  no process on this machine works on it, and the last one left without a word")
     if (command := body.get("next")) and not left:
         out.append(f"  go on {body['heading']}: {command}")
-        if body["heading"] == "forward":
+        if body["heading"] == "forward" and "--until" not in shlex.split(command):
             out.append("  That command runs every stage that is left. Add --until STAGE to end before.")
     if (wanted := body["hold"]) and not body["held"]:
         out.append(

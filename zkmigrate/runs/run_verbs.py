@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import getpass
-import shlex
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 
 from zkmigrate.engine import events, planfile, runs, step_names, until
@@ -28,9 +26,10 @@ from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.model.finding import NO_WAY_BACK, Finding
 from zkmigrate.model.playbook import Playbook
 from zkmigrate.model.step import Context, Way
-from zkmigrate.runs import hooks, left_window
+from zkmigrate.runs import hooks, left_window, run_options
 from zkmigrate.runs.open_run import JournalOpener, OpenJournal, refuse_stale
 from zkmigrate.runs.output import RunInfo, line_output, run_output
+from zkmigrate.runs.run_options import RunOptions
 from zkmigrate.runs.verb_context import (
     Site,
     VerbContext,
@@ -51,23 +50,6 @@ _ASKED_TO_STOP = (
 
 _Act = Callable[[Walk, StdConsole, str], RunEnded]
 """``act(walk, console, back_to)`` walks. back_to: where the way back of a recovered journal leads."""
-
-
-@dataclass(frozen=True)
-class RunOptions:
-    """The options of run, resume and rollback."""
-
-    yes: bool = False
-    run_id: str = ""
-    until: str = ""
-    hold_at: str = ""
-    skip: tuple[str, ...] = ()
-    to: str = ""
-    plan: Path | None = None
-    steal: bool = False
-    journal_lost: str = ""
-    metrics: Path | None = None
-    pause_after: int = 0
 
 
 def run(context: VerbContext, options: RunOptions) -> int:
@@ -99,7 +81,7 @@ def resume(context: VerbContext, options: RunOptions) -> int:
     far = until.parse(playbook, options.until, time.time())
     run_dir = _run_dir(context, options, inventory, playbook)
     lost = Way(options.journal_lost) if options.journal_lost else None
-    if lost is Way.BACK and (given := _onward_options(options)):
+    if lost is Way.BACK and (given := options.onward()):
         raise UsageError(
             f"{given} is for the way forward, and --journal-lost back goes back. Nothing was changed. Next: "
             f"the same command without {given}"
@@ -137,18 +119,10 @@ def _tell_of_window(walk: Walk) -> None:
             ports.emit(events.Noted(line))
 
 
-def _onward_options(options: RunOptions) -> str:
-    """Return the given options that fit only the way forward, for a shell."""
-    words = ["--until", options.until] if options.until else []
-    words += ["--hold-at", options.hold_at] if options.hold_at else []
-    words += ["--pause-after", str(options.pause_after)] if options.pause_after else []
-    return shlex.join([*words, *(word for stage in options.skip for word in ("--skip", stage))])
-
-
 def _refuse_onward(walk: Walk, options: RunOptions, turn: Turn, *, left: bool) -> None:
     """Raise UsageError for an option that a way back would ignore. left: the journal was lost, so every step
     counts as begun."""
-    given, run = _onward_options(options), walk.history.run
+    given, run = options.onward(), walk.history.run
     if not given:
         return
     again = f"zkmigrate run with --run-id {run} {given}"
@@ -306,18 +280,19 @@ def _walk(
             hooks=programs,
         )
         walk = Walk(playbook, inventory, journal, ports)
-        asked = asked or journal.history.way
+        back = asked is Way.BACK or (asked is None and heading(journal.history, playbook) != "forward")
+        options = run_options.keep(run_dir, options, playbook, clock.wall(), back=back)
         try:
             ended = act(walk, output.console, opened.back_to)
         except KeyboardInterrupt:
             programs.kill()
             emit(events.RunEnded(130, f"stopped at once; {walk.state()}; {walk.history.onward}", ()))
             views.close()
-            _print_next_commands(context, options, walk, asked, ())
+            _print_next_commands(context, options, walk, ())
             stack.pop_all()  # nothing here may wait for a host now; the process ends
             raise
         views.close()
-        _print_next_commands(context, options, walk, asked, ended.findings)
+        _print_next_commands(context, options, walk, ended.findings)
         return ended.code
 
 
@@ -344,20 +319,19 @@ def _open_journal(
 
 
 def _print_next_commands(
-    context: VerbContext, options: RunOptions, walk: Walk, asked: Way, findings: Sequence[Finding]
+    context: VerbContext, options: RunOptions, walk: Walk, findings: Sequence[Finding]
 ) -> None:
     """While the run is open, print the commands that continue it, each with its direction.
 
-    asked: the direction of this call. findings: those it ended with. They tell of hosts that opened by
-    themselves, which no journal knows.
+    findings: those that this call ended with. They tell of hosts that opened by themselves, which no journal
+    knows.
     """
     history, playbook = walk.history, walk.playbook
     if context.as_json or runs.state_of(history, playbook).state != "open":
         return
     words = f"{inventory_options(context)} --run-id {history.run}"
-    onward, kept = heading(history, playbook), _kept_options(options, walk, asked)
-    command = f"{next_command(context, history, playbook)} {kept}".rstrip()
-    commands = {f"go on {onward}": command}
+    onward = heading(history, playbook)
+    commands = {f"go on {onward}": next_command(context, history, playbook, walk.inventory, options)}
     if final := history.no_way_back(playbook):
         commands["go back"] = f"none after {final}"
     elif any(f.id == NO_WAY_BACK for f in findings):
@@ -369,26 +343,3 @@ def _print_next_commands(
     commands["look"] = f"zkmigrate status {words}"
     context.out.write("".join(f"   {what}: {line}\n" for what, line in commands.items()))
     context.out.flush()
-
-
-def _kept_options(options: RunOptions, walk: Walk, asked: Way) -> str:
-    """Return the options of this call that the command that continues it needs too, for a shell.
-
-    Where ``--until`` was reached, the next command goes further, so that it has no ``--yes`` either.
-    """
-    history, playbook = walk.history, walk.playbook
-    back = heading(history, playbook).startswith("back")
-    reached = options.until in history.done | history.stages_done or walk.time_is_over()
-    words = ["--yes"] if options.yes and (back or (asked is Way.FORWARD and not reached)) else []
-    if not back:
-        pause = options.pause_after if walk.can_pause(options.pause_after) else 0
-        kept = replace(
-            options,
-            until="" if reached else options.until,
-            hold_at=options.hold_at if walk.can_hold(options.hold_at) else "",
-            pause_after=pause,
-            skip=tuple(stage for stage in options.skip if stage not in history.stages_done),
-        )
-        words += shlex.split(_onward_options(kept))
-    words += ["--metrics", str(options.metrics)] if options.metrics else []
-    return shlex.join(words)

@@ -6,6 +6,7 @@ import contextlib
 import json
 import shlex
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,7 +27,8 @@ from zkmigrate.json_stamp import stamped
 from zkmigrate.model.look import Look
 from zkmigrate.model.playbook import Playbook
 from zkmigrate.model.step import Records
-from zkmigrate.runs import playbook_files
+from zkmigrate.runs import playbook_files, run_options
+from zkmigrate.runs.run_options import RunOptions
 
 
 class Site(Protocol):
@@ -118,10 +120,23 @@ def inventory_options(context: VerbContext) -> str:
     return shlex.join(words)
 
 
-def next_command(context: VerbContext, history: History, playbook: Playbook) -> str:
-    """The command that continues an open run: ``run`` after a finished way back, else ``resume``."""
+def next_command(
+    context: VerbContext,
+    history: History,
+    playbook: Playbook,
+    inventory: Inventory,
+    options: RunOptions | None = None,
+) -> str:
+    """Return the command that continues an open run: ``run`` after a finished way back, else ``resume``.
+
+    options: those of the newest call, of which the command repeats what is still needed. Without them they
+    are read from the run's directory.
+    """
     verb = "run" if isinstance(history.next(playbook), Arrived) else "resume"
-    return f"zkmigrate {verb} {inventory_options(context)} --run-id {history.run}"
+    if options is None:
+        options = run_options.kept_in(runs.directory(context.runs, history.run))
+    again = run_options.still_needed(options, history, playbook, inventory, time.time())
+    return f"zkmigrate {verb} {inventory_options(context)} --run-id {history.run} {again}".rstrip()
 
 
 def heading(history: History, playbook: Playbook) -> str:

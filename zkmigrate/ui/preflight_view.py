@@ -254,7 +254,8 @@ def ending(findings: Sequence[Finding], playbook_words: str, onward: str = "") -
     """
     counts, blocking = tally(findings), sum(f.blocks for f in findings)
     besides = sum(not f.blocks for f in findings if _section(f) == "unknown")
-    rest = {"more are unknown": besides, "warn": counts["warns"], "run later": counts["later"]}
+    more = "more is unknown" if besides == 1 else "more are unknown"
+    rest = {more: besides, "warn": counts["warns"], "run later": counts["later"]}
     said = [f"{count} {what}" for what, count in (*rest.items(), ("hold", counts["holds"])) if count]
     head = f"{blocking or 'none'} of {len(findings)} findings block; {', '.join(said) or 'nothing else'}"
     if blocking:

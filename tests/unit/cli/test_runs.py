@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,7 @@ import pytest
 from tests.unit.cli.test_main import ALL, PLAYBOOK, Place, place
 from tests.unit.inventory.test_inventory import GOOD
 from zkmigrate.engine import chain, journal
+from zkmigrate.runs import run_options
 
 __all__ = ["place"]
 
@@ -235,22 +238,42 @@ def test_each_command_that_is_offered_names_its_direction_and_keeps_what_was_giv
     words = f"-i {place.file} --playbook {PLAYBOOK} --run-id lab-1"
     metrics = place.root / "m.prom"
     said = place.ends(3, "run", "--yes", "--until", "install", "--metrics", str(metrics))
-    assert f"go on forward: zkmigrate resume {words} --yes --until install --metrics {metrics}\n" in said
+    offered = f"go on forward: zkmigrate resume {words} --yes --until install --metrics {metrics}\n"
+    assert offered in said
     assert f"go back to the beginning: zkmigrate rollback {words}\n" in said
+    status = place.ends(0, "status", "--offline")
+    assert offered in status
+    assert "That command runs every stage that is left." not in status
+    (place.runs / "lab-1" / run_options.NAME).write_text('{"yes": true, "until": 7}')
+    status = place.ends(0, "status", "--offline")
+    assert f"go on forward: zkmigrate resume {words}\n" in status, "a damaged file keeps nothing"
+    assert "That command runs every stage that is left. Add --until STAGE to end before." in status
     (place.world / "sick").unlink()
     said = place.ends(0, "resume", "--yes", "--until", "install")
     assert f"go on forward: zkmigrate resume {words}\n" in said, (
         "it was reached: further only after questions"
     )
     said = place.ends(0, "rollback", "--yes", "--to", "install")
-    assert f"go on forward: zkmigrate run {words}\n" in said, "--yes was for the way back"
+    offered = f"go on forward: zkmigrate run {words} --until install\n"
+    assert offered in said, "--yes was for the way back, --until was of the way forward before it"
+    assert offered in place.ends(0, "status", "--offline")
+
+
+def test_a_time_given_to_until_is_offered_with_its_date(place: Place) -> None:
+    """The same clock time means another moment on the next day."""
+    (place.world / "sick").touch()
+    place.ends(3, "run", "--yes", "--until", "23:59")
+    (offered,) = (x for x in place.ends(0, "status", "--offline").splitlines() if "go on forward" in x)
+    assert re.search(r" --yes --until \d{4}-\d\d-\d\dT23:59[+-]\d{4}$", offered)
+    sent = shlex.split(offered.partition("zkmigrate ")[2])
+    assert place.call(*sent[:1], *sent[3:]).exit_code == 3
 
 
 def test_status_and_preflight_name_the_direction_in_which_a_run_goes_on(place: Place) -> None:
     turned(place)
     words = f"-i {place.file} --playbook {PLAYBOOK} --run-id lab-1"
     said = place.ends(0, "status", "--offline")
-    assert f"go on back to the start of prepare: zkmigrate resume {words}\n" in said
+    assert f"go on back to the start of prepare: zkmigrate resume {words} --yes\n" in said
     assert (
         json.loads(place.ends(0, "status", "--offline", "--json"))["heading"]
         == "back to the start of prepare"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import logging
 import os
@@ -13,10 +14,14 @@ import sys
 from datetime import datetime
 from pathlib import Path
 
+import click
 import pytest
+from rich.console import Console
+from rich.live import Live
 
 from tests.unit.cli.test_main import Place
 from tests.unit.ui.test_views import read_until
+from zkmigrate.cli.command_log import verbose
 from zkmigrate.hosts.transport import command_log
 
 
@@ -43,6 +48,20 @@ def test_a_log_file_is_the_owners_and_is_ended_with_the_verb(tmp_path: Path) -> 
     assert stat.S_IMODE(log.stat().st_mode) == 0o600
     assert not logging.getLogger("zkmigrate").handlers
     assert place.call("preflight", "--log-file", str(tmp_path / "none" / "x")).exit_code == 2
+
+
+def test_what_v_prints_goes_through_the_live_view(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Written below the view's own stream it would stand in the middle of the board."""
+    below = io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True)
+    screen = Console(file=io.StringIO(), force_terminal=True, width=200)
+    monkeypatch.setattr(sys, "stderr", below)
+    with click.Context(click.Command("x")) as context:
+        verbose(context, click.Option(["-v"]), True)
+        with Live(console=screen, auto_refresh=False):
+            assert sys.stderr is not below
+            command_log.sent("broker1", ("sudo", "cat", "\x1b[2Jx"))
+    assert "broker1 <- sudo cat \\u001b[2Jx" in screen.file.getvalue()  # type: ignore[attr-defined]
+    assert below.buffer.getvalue() == b""
 
 
 def test_json_has_a_schema_and_an_iso_time_beside_its_keys(tmp_path: Path) -> None:

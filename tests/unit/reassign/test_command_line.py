@@ -23,7 +23,8 @@ from zkmigrate.placement import maps
 from zkmigrate.reassign import inflow
 from zkmigrate.reassign.section import ReassignInventory
 from zkmigrate.reassign.throttle import LEADER_RATE
-from zkmigrate.runs.run_verbs import RunOptions, rollback, run
+from zkmigrate.runs.run_options import RunOptions
+from zkmigrate.runs.run_verbs import rollback, run
 from zkmigrate.runs.verb_context import VerbContext
 from zkmigrate.site.wiring import Site
 from zkmigrate.throttle.values import Role

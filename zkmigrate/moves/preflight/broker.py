@@ -16,7 +16,7 @@ from zkmigrate.model.step import Context
 from zkmigrate.moves.facts.connections import addresses
 from zkmigrate.moves.preflight.check import Gate, Judged, Scope, check, unseen
 from zkmigrate.moves.preflight.evidence import Evidence
-from zkmigrate.moves.preflight.kafka_evidence import of_kafka, properties_at
+from zkmigrate.moves.preflight.kafka_evidence import of_kafka, properties_at, to_start
 from zkmigrate.moves.preflight.security import in_kafka
 
 LISTED = 5
@@ -27,7 +27,7 @@ _KRAFT = ("process.roles", "controller.quorum.voters", "zookeeper.metadata.migra
 _CORRECT_FILE = "correct kafka.config in migration.yml"
 
 
-@check("kafka.config", "server.properties is the broker it is taken for, and names the chroot", Scope.BROKERS)
+@check("kafka.config", "server.properties is the file of this broker, and names the chroot", Scope.BROKERS)
 def config(c: Context, e: Evidence) -> Iterator[Judged]:
     """P32. The roll edits zookeeper.connect in this file. It must be the broker's own plain file, with
     that key on one line of its own.
@@ -234,9 +234,9 @@ def pending_config(_c: Context, e: Evidence) -> Iterator[Judged]:
     for host, broker in k.brokers.items():
         entry, started = broker.entry, broker.started
         if not isinstance(entry, Seen):
-            yield unseen(entry, needed, host)
+            yield unseen(entry, needed, host, (_CORRECT_FILE,))
         elif started is None or entry.value.changed_ns is None:
-            yield Judged(None, "when the broker started is not known", needed, host)
+            yield Judged(None, "when the broker started is not known", needed, host, to_start(e, host))
         else:
             late = entry.value.changed_ns / 1e9 - started
             seen = f"changed {_span(abs(late))} {'after' if late > 0 else 'before'} the broker's start"

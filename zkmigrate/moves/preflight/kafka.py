@@ -14,7 +14,7 @@ from zkmigrate.model.step import Context
 from zkmigrate.moves.preflight import members
 from zkmigrate.moves.preflight.check import ALWAYS, Gate, Judged, Scope, check, unseen
 from zkmigrate.moves.preflight.evidence import Evidence
-from zkmigrate.moves.preflight.kafka_evidence import of_kafka, properties_at
+from zkmigrate.moves.preflight.kafka_evidence import of_kafka, properties_at, to_start
 from zkmigrate.moves.rules.retire import NOT_ON_SOURCE, on_source
 
 LISTED = 5
@@ -294,7 +294,7 @@ def addresses(c: Context, e: Evidence) -> Iterator[Judged]:
             continue
         there = k.view.value.brokers.get(broker.id)
         if there is None:
-            yield Judged(None, "not registered", needed, broker.name)
+            yield Judged(None, "not registered", needed, broker.name, to_start(e, broker.name))
         else:
             own = (broker.address, *broker.also, broker.name)
             resolve = resolver(k.resolved, "")

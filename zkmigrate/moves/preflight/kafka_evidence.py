@@ -13,7 +13,7 @@ from zkmigrate.kafka.facts.broker import BrokerHost, broker_host
 from zkmigrate.kafka.facts.chroot import Chroot, chroot_seen
 from zkmigrate.kafka.facts.cluster import kafka_view
 from zkmigrate.kafka.rules.connect import hosts_in
-from zkmigrate.model.fact import Reading, Seen
+from zkmigrate.model.fact import Absent, Reading, Seen
 from zkmigrate.model.look import KafkaView, Look
 from zkmigrate.model.step import Context
 from zkmigrate.moves.facts.chroot_writers import RecentWrites, recent_writes
@@ -41,6 +41,12 @@ def of_kafka(e: Evidence) -> KafkaEvidence:
 def properties_at(e: Evidence, broker: str, path: str) -> Reading[Mapping[str, str]]:
     """A broker's file, which stands at this path, as properties."""
     return properties_of(e.files[broker], path)
+
+
+def to_start(e: Evidence, broker: str) -> tuple[str, ...]:
+    """Return what to do about a broker that does not run; empty for one that runs or is not known."""
+    host = of_kafka(e).brokers.get(broker)
+    return ("start the broker",) if host is not None and isinstance(host.process, Absent) else ()
 
 
 def gather(c: Context, look: Look, common: Evidence, gate: str) -> KafkaEvidence:

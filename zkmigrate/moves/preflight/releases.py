@@ -13,7 +13,7 @@ from zkmigrate.model.step import Context
 from zkmigrate.moves.preflight.check import Judged, Scope, check, unseen
 from zkmigrate.moves.preflight.drilled import DRILLED, NEEDED
 from zkmigrate.moves.preflight.evidence import Evidence
-from zkmigrate.moves.preflight.kafka_evidence import of_kafka
+from zkmigrate.moves.preflight.kafka_evidence import of_kafka, to_start
 
 GUARDED_FROM = (2, 4)
 """KAFKA-7335: since 2.4 a broker keeps the cluster's id in meta.properties and refuses another one."""
@@ -96,7 +96,7 @@ def version(c: Context, e: Evidence) -> Iterator[Judged]:
         known = releases(e, broker)
         best = known.best
         if not isinstance(best, Seen):
-            yield unseen(best, NEEDED, broker.name)
+            yield unseen(best, NEEDED, broker.name, to_start(e, broker.name))
         elif known.differ and known.answers is not None:
             seen = f"jars of {best.value.text}, but it answers as {known.answers.text}"
             moves = ("restart this broker by itself first: the roll would put the new jars into force",)
@@ -131,7 +131,7 @@ def cluster_guard(c: Context, e: Evidence) -> Iterator[Judged]:
             old = best.value.before(*GUARDED_FROM)
             yield Judged(None if old is None else not old, best.value.text, needed, broker.name, moves)
         else:
-            yield unseen(best, needed, broker.name)
+            yield unseen(best, needed, broker.name, to_start(e, broker.name))
 
 
 @check(
@@ -151,7 +151,7 @@ def known_bugs(c: Context, e: Evidence) -> Iterator[Judged]:
     for broker in c.inventory.kafka.brokers:
         best = releases(e, broker).best
         if not isinstance(best, Seen):
-            yield unseen(best, needed, broker.name)
+            yield unseen(best, needed, broker.name, to_start(e, broker.name))
             continue
         told = {bug: _has(bug, best.value) for bug in BUGS}
         found = [f"{bug.id}: {bug.what}" for bug, has in told.items() if has]

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.servers.process import stand_still
 from zkmigrate.lab.failure import LabError, NotReady
 from zkmigrate.lab.judge import judge, load_history
 from zkmigrate.lab.load.config import LoadConfig, load_config
@@ -66,7 +67,7 @@ def test_a_recording_is_not_overwritten(runner: LoadRunner) -> None:
 
 def test_a_load_that_does_not_end_is_killed_and_stays_unknown(runner: LoadRunner) -> None:
     runner.start(["raw"])
-    os.kill(pid_of(runner, "raw"), signal.SIGSTOP)
+    stand_still(pid_of(runner, "raw"))
     assert runner.stop(["raw"], deadline_s=0.3) == ["raw"]
     assert load_recording(runner.directory, "raw").problem == "no closing line"
     assert judge(load_history(runner.directory))["raw_sessions_lost"].held.value == "unknown"
