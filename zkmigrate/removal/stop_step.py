@@ -15,13 +15,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from zkmigrate.hosts.facts.status import unit_status
+from zkmigrate.hosts.facts.status import runs, unit_status
+from zkmigrate.kafka.facts.broker import broker_service
 from zkmigrate.model.change import Applied, Changes
 from zkmigrate.model.fact import Seen
 from zkmigrate.model.finding import Finding, blocking, claim, few, meanings
 from zkmigrate.model.look import KafkaView, Look, PartitionState
 from zkmigrate.model.step import Blocked, Context, Done, Hazard, Ready, Verdict, Waiting, Way
-from zkmigrate.moves.facts.outage import broker_service, runs
 from zkmigrate.reassign.facts import LateStragglers, Stragglers
 from zkmigrate.removal.disks import identified, starts_as_itself
 from zkmigrate.removal.section import removal, stoppable

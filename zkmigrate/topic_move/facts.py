@@ -10,7 +10,7 @@ from pydantic import ConfigDict, Field, StringConstraints
 
 from zkmigrate import json_text
 from zkmigrate.gateway.rules import forms
-from zkmigrate.hosts.facts.status import HostStatus, parsed, unit_status
+from zkmigrate.hosts.facts.status import HostStatus, parsed, runs, unit_status
 from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.model.change import GatewayOrder, GatewayVerb
 from zkmigrate.model.fact import Reading, Seen
@@ -19,7 +19,6 @@ from zkmigrate.model.look import BothEnds, Look, MirrorLook
 from zkmigrate.model.sampling import Body
 from zkmigrate.model.step import Context
 from zkmigrate.model.step_record import Recorded
-from zkmigrate.moves.facts.outage import runs
 from zkmigrate.topic_move.section import (
     cluster,
     gateway_hosts,

@@ -26,6 +26,7 @@ CHAIN_STATES = ("top", "present", "absent", "changed", "noipv6", "unknown")
 UNIT_STATES = (
     "active", "reloading", "inactive", "failed", "activating", "deactivating", "maintenance", "unknown",
 )  # fmt: skip
+DOWN_STATES = ("inactive", "failed")
 FINISHER_STATES = ("running", "done", "failed", "none")
 
 
@@ -161,6 +162,13 @@ def unit_status(look: Look, host: str, unit: str, commands: tuple[str, ...] = ()
     commands: asked instead of systemd (``Service.commands`` of the inventory).
     """
     return parsed(look.zkm(host, "status", unit, *command_words(commands)), parse_status)
+
+
+def runs(status: Reading[HostStatus]) -> bool | None:
+    """Return whether the process of a service may be there; None where nobody can tell."""
+    if not isinstance(status, Seen) or status.value.unit_state == "unknown":
+        return None
+    return status.value.unit_state not in DOWN_STATES
 
 
 def drain(look: Look, host: str) -> Reading[Drain]:

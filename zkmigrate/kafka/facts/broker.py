@@ -24,8 +24,9 @@ from zkmigrate.hosts.facts.start_command import (
     started,
 )
 from zkmigrate.hosts.facts.status import HostFacts, HostStatus, host_facts
-from zkmigrate.inventory.inventory import Kafka, Service
+from zkmigrate.inventory.inventory import Inventory, Kafka, Service
 from zkmigrate.kafka.facts.release import Release, kafka_release, zookeeper_release
+from zkmigrate.model.change import ServiceAction, SetService
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.look import DirEntry, Look
 
@@ -418,3 +419,8 @@ def broker_host(
         if isinstance(properties, Seen)
         else properties,
     )
+
+
+def broker_service(inventory: Inventory, broker: str, action: ServiceAction) -> SetService:
+    """The change that starts or stops a broker."""
+    return SetService(broker, inventory.kafka.service.unit, action, inventory.kafka.commands(broker))

@@ -8,7 +8,7 @@ from functools import partial
 
 from zkmigrate.errors import UsageError
 from zkmigrate.hosts.facts.host_names import Names, Resolve, asked_names
-from zkmigrate.hosts.facts.status import HostStatus, unit_status
+from zkmigrate.hosts.facts.status import HostStatus, runs, unit_status
 from zkmigrate.inventory.inventory import Inventory, ZooKeeperHost
 from zkmigrate.kafka.facts.cluster import controller
 from zkmigrate.kafka.facts.recovery import Recovery, recovery
@@ -17,8 +17,6 @@ from zkmigrate.model.change import ServiceAction, SetService
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.look import DirEntry, Look
 from zkmigrate.moves.facts.connections import addresses
-
-DOWN_STATES = ("inactive", "failed")
 
 
 @dataclass(frozen=True)
@@ -74,13 +72,6 @@ class BrokerState:
         return unresolved_in(self.connect, self.resolved, host)
 
 
-def runs(status: Reading[HostStatus]) -> bool | None:
-    """Whether the process of a service may be there; None where nobody can tell."""
-    if not isinstance(status, Seen) or status.value.unit_state == "unknown":
-        return None
-    return status.value.unit_state not in DOWN_STATES
-
-
 def brokers(inventory: Inventory, look: Look) -> dict[str, BrokerState]:
     """Every broker of the inventory, by its host."""
     kafka = inventory.kafka
@@ -105,11 +96,6 @@ def _both(inventory: Inventory, state: BrokerState, resolve: Resolve) -> None:
     dest, source = inventory.dest.hosts, inventory.source.hosts
     state.asked(dest, source, resolve)
     state.asked(source, dest, resolve)
-
-
-def broker_service(inventory: Inventory, broker: str, action: ServiceAction) -> SetService:
-    """The change that starts or stops a broker."""
-    return SetService(broker, inventory.kafka.service.unit, action, inventory.kafka.commands(broker))
 
 
 def dest_service(inventory: Inventory, host: str, action: ServiceAction) -> SetService:

@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from zkmigrate.errors import UsageError
+from zkmigrate.kafka.facts.broker import broker_service
 from zkmigrate.kafka.facts.cluster import kafka_view
 from zkmigrate.kafka.rules.connect import connect_to_source, with_connect
 from zkmigrate.model.change import Applied, Changes, PutFile, inverses
@@ -26,7 +27,7 @@ from zkmigrate.model.look import KafkaView, Look
 from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Waiting, Way
 from zkmigrate.model.step_record import known
 from zkmigrate.moves.facts.dest_status import unanswered, unknown
-from zkmigrate.moves.facts.outage import BrokerState, Registered, broker_service, brokers, registered
+from zkmigrate.moves.facts.outage import BrokerState, Registered, brokers, registered
 from zkmigrate.moves.facts.records import Outage
 from zkmigrate.moves.facts.replay_disks import mark_on
 from zkmigrate.moves.rules.outage import next_to_start

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from zkmigrate.kafka.facts.broker import broker_service
 from zkmigrate.kafka.facts.cluster import kafka_view
 from zkmigrate.kafka.rules.next_wave import out_of_sync
 from zkmigrate.model.change import Applied, Changes
@@ -24,7 +25,7 @@ from zkmigrate.model.look import KafkaView, Look
 from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Waiting, Way
 from zkmigrate.model.step_record import known
 from zkmigrate.moves.facts.dest_status import unknown
-from zkmigrate.moves.facts.outage import BrokerState, Registered, broker_service, brokers, loaded, registered
+from zkmigrate.moves.facts.outage import BrokerState, Registered, brokers, loaded, registered
 from zkmigrate.moves.facts.records import Outage
 from zkmigrate.moves.rules.outage import next_to_start, next_to_stop
 

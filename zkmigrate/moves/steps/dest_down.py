@@ -14,14 +14,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from zkmigrate.hosts.facts.status import HostStatus
+from zkmigrate.hosts.facts.status import HostStatus, runs
 from zkmigrate.model.change import Applied, Changes
 from zkmigrate.model.fact import Reading, Seen
 from zkmigrate.model.finding import Finding, claim, each, meanings
 from zkmigrate.model.look import Look
 from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Waiting, Way
 from zkmigrate.moves.facts.dest_status import unanswered, unknown
-from zkmigrate.moves.facts.outage import BrokerState, brokers, dest_service, dest_services, runs
+from zkmigrate.moves.facts.outage import BrokerState, brokers, dest_service, dest_services
 from zkmigrate.moves.steps.brokers_down import unknown_services
 from zkmigrate.zookeeper.data.tail import Tail
 from zkmigrate.zookeeper.data.zxid import format_zxid

@@ -14,12 +14,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from zkmigrate.hosts.facts.status import HostStatus
+from zkmigrate.hosts.facts.status import HostStatus, runs
 from zkmigrate.model.fact import Absent, Reading, Seen
 from zkmigrate.model.finding import blocking, claim, meanings
 from zkmigrate.model.look import Look
 from zkmigrate.model.step import Blocked, Context, Done, Reads, Verdict, Waiting
-from zkmigrate.moves.facts.outage import Registered, dest_services, registered, runs
+from zkmigrate.moves.facts.outage import Registered, dest_services, registered
 from zkmigrate.moves.facts.records import Planned
 from zkmigrate.moves.facts.replay import ReplayScope
 from zkmigrate.moves.steps.return_preflight import disks, replayable

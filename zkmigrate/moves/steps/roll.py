@@ -23,7 +23,7 @@ from typing import Any, get_args
 from zkmigrate.errors import HostError, UsageError
 from zkmigrate.hosts.facts.host_names import asked_names, unresolved
 from zkmigrate.hosts.facts.sockets import normalized, sockets
-from zkmigrate.hosts.facts.status import HostStatus, unit_status
+from zkmigrate.hosts.facts.status import HostStatus, runs, unit_status
 from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.kafka.facts.recovery import parse_span
 from zkmigrate.model.change import Applied, Changes, PutFile, inverses
@@ -34,7 +34,6 @@ from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready
 from zkmigrate.moves.dependent import AnyDependent, Ending, MemberFacts, OfDependent, Position, unit_of
 from zkmigrate.moves.facts.connections import addresses, connections_of
 from zkmigrate.moves.facts.dest_status import unanswered
-from zkmigrate.moves.facts.outage import runs
 from zkmigrate.moves.rules.maintenance_window import maintenance_window
 from zkmigrate.moves.rules.soak import soaked
 from zkmigrate.moves.steps.roll_by_hand import BY_HAND

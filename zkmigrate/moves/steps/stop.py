@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from zkmigrate.hosts.facts.status import stamp
+from zkmigrate.hosts.facts.status import DOWN_STATES, stamp
 from zkmigrate.model import step_record
 from zkmigrate.model.by_hand import Block, ByHand, Sheet
 from zkmigrate.model.change import Applied, Changes, HostVerb
@@ -24,7 +24,7 @@ from zkmigrate.model.look import Look
 from zkmigrate.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Way
 from zkmigrate.model.window import Phase
 from zkmigrate.moves.facts.dest_status import DestStates, dest_states, every_host_in, unknown
-from zkmigrate.moves.facts.outage import DOWN_STATES, dest_service
+from zkmigrate.moves.facts.outage import dest_service
 from zkmigrate.moves.facts.records import Drained, Stopped, Surveyed
 from zkmigrate.zookeeper.data.tail import Tail
 from zkmigrate.zookeeper.data.zxid import counter, epoch, format_zxid
