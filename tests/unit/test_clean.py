@@ -247,7 +247,10 @@ def test_an_analysis_file_is_written_clean(tmp_path: Path, monkeypatch: pytest.M
     verb.analyze(("quiet",), where, Bounds(), tmp_path / "out", said.append, said.append, as_json=True)
     text = (tmp_path / "out" / verb.JSON).read_text()
     assert_harmless(text)
-    assert json.loads(text)["quiet"]["path"] == FENCE
+    kept = json.loads(text)
+    assert kept["quiet"]["path"] == FENCE
+    printed = json.loads(next(line for line in said if line.startswith("{")))
+    assert (kept["schema"], kept["time"]) == (1, printed["time"])
 
 
 def test_a_report_as_json_is_written_clean(monkeypatch: pytest.MonkeyPatch) -> None:

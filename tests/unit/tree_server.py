@@ -131,9 +131,10 @@ class TreeServer:
 
 @dataclass
 class DataServer(TreeServer):
-    """The same with data, last written just now, and for clients that ask by getData and getChildren."""
+    """The same with data, for clients that ask by getData and getChildren. age_s: since it was written."""
 
     data: Mapping[str, bytes] = field(default_factory=dict)
+    age_s: float = 0.0
 
     def reply(self, xid: int, kind: int, path: str) -> bytes:
         if kind == PING:
@@ -142,7 +143,7 @@ class DataServer(TreeServer):
             return super().reply(xid, kind, path)
         if kind == GET_DATA:
             told = bytearray(stat(self.nodes[path]))
-            struct.pack_into(">qq", told, 16, *[round(time.time() * 1000)] * 2)
+            struct.pack_into(">qq", told, 16, *[round((time.time() - self.age_s) * 1000)] * 2)
             return header(xid) + framed(self.data.get(path, b"")) + bytes(told)
         names = children(self.nodes, path)
         return header(xid) + struct.pack(">i", len(names)) + b"".join(map(text, names))

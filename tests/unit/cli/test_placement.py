@@ -802,15 +802,16 @@ ZNODES = {
 }
 
 
-def from_znodes(monkeypatch: pytest.MonkeyPatch, *words: str, **lacking: Any) -> Result:
-    """Run ``placement`` on a ZooKeeper with these znodes. lacking: what other ones hold; None: not there."""
+def from_znodes(monkeypatch: pytest.MonkeyPatch, *words: str, age_s: float = 0.0, **lacking: Any) -> Result:
+    """Run ``placement`` on a ZooKeeper with these znodes. lacking: what other ones hold; None: not there.
+    age_s: since they were written."""
     told = {**ZNODES, **{f"/topicmappr/{name}": body for name, body in lacking.items()}}
     data = {path: json.dumps(body).encode() for path, body in told.items() if body is not None}
     above = {str(parent) for path in data for parent in Path(path).parents}
     znodes = {**dict.fromkeys(above, b""), **data}
     for name in ("ZK_ADDR", "ZK_PREFIX", "ZK_METRICS_PREFIX", "IGNORE_WARNS"):
         monkeypatch.delenv(f"TOPICMAPPR_{name}", raising=False)
-    with running(DataServer(dict.fromkeys(znodes, (1, 1, 1)), data=znodes)) as server:
+    with running(DataServer(dict.fromkeys(znodes, (1, 1, 1)), data=znodes, age_s=age_s)) as server:
         where = ["--zk-addr", f"127.0.0.1:{server.port}"]
         return CliRunner().invoke(cli, ["placement", words[0], *where, *words[1:]])
 
@@ -839,6 +840,21 @@ def test_b6_a_rebuild_by_count_needs_no_sizes_in_zookeeper(
         done = from_znodes(monkeypatch, *words, **lacking)
         assert done.exit_code == (3 if "StorageFree" in why else 2), done.output
         assert why in done.stderr
+
+
+def test_b6_b15_a_rebuild_by_count_says_that_it_does_not_use_old_metrics(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is planned without them, as by topicmappr, which reads none there; by storage it is refused."""
+    done = from_znodes(monkeypatch, "rebuild", "--out", "plan.json", age_s=3661.0)
+    assert (done.exit_code, names(here)) == (0, {"plan.json", "plan-back.json"}), done.output
+    assert "notice placement.metrics-unused: " in done.stdout
+    assert "Seen: the metrics in ZooKeeper are 61 minutes old" in done.stdout
+    assert "notice placement.capacity-unknown: The size of 2 of 2 partitions" in done.stdout
+    known = from_znodes(monkeypatch, "rebuild", "--metrics-age", "62", age_s=3661.0)
+    assert "placement.metrics-unused" not in known.stdout
+    by_storage = from_znodes(monkeypatch, "rebuild", "--placement", "storage", age_s=3661.0)
+    assert (by_storage.exit_code, "placement.metrics-old: " in by_storage.stderr) == (3, True)
 
 
 def test_b2_a_rebuild_without_meta_and_sizes_is_planned_with_a_notice_as_topicmappr_plans_it(

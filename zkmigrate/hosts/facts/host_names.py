@@ -56,6 +56,12 @@ def unresolved(name: str, reading: Reading[tuple[str, ...]], where: str) -> str:
     return f"{name} does not resolve on {where}"
 
 
+def all_unresolved(names: Names, where: str) -> str:
+    """Say which of these names do not resolve on a host, or why that is not known; empty where all do."""
+    lost = ((n, told) for n, told in names.items() if not isinstance(told, Seen) or not told.value)
+    return "; ".join(unresolved(name, reading, where) for name, reading in lost)
+
+
 def resolve_all(look: Look, names: Mapping[str, Iterable[str]]) -> Resolved:
     """Resolve names on the hosts that use them. names: by host, "" for the operator's machine; addresses
     among them are left out."""

@@ -7,11 +7,10 @@ from collections.abc import Collection, Iterable
 
 from zkmigrate import java_properties
 from zkmigrate.errors import UsageError
-from zkmigrate.hosts.facts.host_names import Names, Resolve, same_host, unresolved
+from zkmigrate.hosts.facts.host_names import Resolve, same_host, unresolved
 from zkmigrate.inventory.checks import spelled
 from zkmigrate.inventory.inventory import Inventory, ZooKeeperHost
 from zkmigrate.java_properties import ENCODING, Entry, PropertiesError
-from zkmigrate.model.fact import Seen
 
 _CONNECT = re.compile(
     r"^(?P<head>[ \t\f]*zookeeper\.connect[ \t\f]*[=: \t][ \t]*)(?P<value>[^\r\n]*)", re.MULTILINE
@@ -92,17 +91,6 @@ def names_any(
     named = [name for name in sorted(hosts_in(connect)) if spelled(name) not in elsewhere]
     same = [same_host(name, (host.address, *host.also), resolve) for name in named for host in hosts]
     return True if True in same else None if None in same else False
-
-
-def unresolved_in(connect: str, names: Names, where: str) -> str:
-    """Say which names in a value do not resolve; empty where all do. where: the host whose file has it."""
-    unknown = (name for name in sorted(hosts_in(connect)) if not _is_known(names, spelled(name)))
-    return "; ".join(unresolved(name, names[spelled(name)], where) for name in unknown)
-
-
-def _is_known(names: Names, name: str) -> bool:
-    reading = names.get(name)
-    return reading is None or (isinstance(reading, Seen) and bool(reading.value))
 
 
 def chroot_in(connect: str) -> str:

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from zkmigrate.errors import UsageError
-from zkmigrate.hosts.facts.host_names import Names, Resolve, asked_names
+from zkmigrate.hosts.facts.host_names import Names, Resolve, all_unresolved, asked_names
 from zkmigrate.hosts.facts.status import HostStatus, runs, unit_status
 from zkmigrate.inventory.inventory import Inventory, ZooKeeperHost
 from zkmigrate.kafka.facts.cluster import controller
 from zkmigrate.kafka.facts.recovery import Recovery, recovery
-from zkmigrate.kafka.rules.connect import current_connect, names_any, unresolved_in
+from zkmigrate.kafka.rules.connect import current_connect, names_any
 from zkmigrate.model.change import ServiceAction, SetService
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.look import DirEntry, Look
@@ -64,12 +64,12 @@ class BrokerState:
             return None
 
     def why_unknown(self, host: str) -> str:
-        """Say why it is not known which hosts its file names; empty where that is known."""
+        """Say why it is not known whether its file names some hosts. host: its own."""
         if not isinstance(self.properties, Seen):
             return str(self.properties)
         if self.connect is None:
             return "its zookeeper.connect cannot be read safely"
-        return unresolved_in(self.connect, self.resolved, host)
+        return all_unresolved(self.resolved, host)
 
 
 def brokers(inventory: Inventory, look: Look) -> dict[str, BrokerState]:

@@ -197,7 +197,9 @@ def _as_configured(c: Context, look: Look, common: Evidence, gate: str) -> Evide
         source_flags={host: _true(file, running[host]) for host, file in source_flags.items()},
         source_bytes=_newest_bytes(disk),
         disk=disk,
-        dest_config=look.each(dests, lambda host: zoo_config(look, host, dest.config)),
+        dest_config=look.each(
+            dests, lambda host: zoo_config(look, host, dest.config, dest.service, dest.commands)
+        ),
         confs=look.each(sources, lambda host: answer(look, host, "conf", parse_conf)),
         dest_flags={host: _true(file, running.get(host)) for host, file in dest_flags.items()},
         env_flags={**source_flags, **dest_flags},

@@ -66,12 +66,15 @@ class ArmStep(Step[ArmFacts]):
         hosts = statuses(c, look)
         if c.way is Way.BACK:
             return ArmFacts(DestStates(hosts, hosts), Absent("asked only going forward"), {})
-        spec = f"{zkm_host.run_dir(c.run)}/spec"
+        spec, dest = f"{zkm_host.run_dir(c.run)}/spec", c.inventory.dest
         return ArmFacts(
             DestStates(hosts, hosts),
             source_members(c.inventory, look),
             look.each(c.inventory.dest_names, lambda host: look.file(host, spec)),
-            look.each(c.inventory.dest_names, lambda host: zoo_config(look, host, c.inventory.dest.config)),
+            look.each(
+                c.inventory.dest_names,
+                lambda host: zoo_config(look, host, dest.config, dest.service, dest.commands),
+            ),
         )
 
     def check(self, c: Context, f: ArmFacts) -> Verdict:

@@ -75,8 +75,9 @@ class BrokersBackStep(Step[BackFacts]):
         started = [name for name, state in f.brokers.items() if state.runs]
         if c.way is Way.BACK:
             return _back(f, rewritten, [name for name in started if names[name] is not False])
-        odd = {name: f.brokers[name].why_unknown(name) for name in started if name not in rewritten}
-        if strangers := tuple(_stranger(name, why) for name, why in odd.items()):
+        odd = {name: names[name] for name in started if name not in rewritten}
+        why = {name: f.brokers[name].why_unknown(name) for name, source in odd.items() if source is None}
+        if strangers := tuple(_stranger(name, why.get(name, "")) for name in odd):
             return Blocked(strangers)
         registered = registered_of(c, started, f.source)
         if wave := next_to_start(_order(c), started, registered):

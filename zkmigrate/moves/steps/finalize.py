@@ -64,7 +64,10 @@ class FinalizeStep(OfDependent, Step[FinalizeFacts]):
         hosts, dest = program_hosts(self.dependent, c.inventory), c.inventory.dest
         return FinalizeFacts(
             look.each(hosts, lambda host: own_program(look, host, c.run)),
-            look.each(c.inventory.dest_names, lambda host: zoo_config(look, host, dest.config)),
+            look.each(
+                c.inventory.dest_names,
+                lambda host: zoo_config(look, host, dest.config, dest.service, dest.commands),
+            ),
             statuses(c, look),
         )
 

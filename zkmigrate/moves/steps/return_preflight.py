@@ -196,13 +196,14 @@ def _files(inventory: Inventory, states: Mapping[str, BrokerState]) -> tuple[Fin
             return False
         return True if dest and source is False else None
 
+    known = {host: held(state) for host, state in states.items()}
     return tuple(
         claim(
             "return.file",
             "the broker's file names dest and not source",
-            held(state),
+            known[host],
             target=host,
-            seen=state.why_unknown(host) or f"zookeeper.connect={state.connect}",
+            seen=f"zookeeper.connect={state.connect}" if known[host] is not None else state.why_unknown(host),
             needed="dest alone, as the roll left it",
             moves=("look at zookeeper.connect of that broker; each name in it must resolve there",),
         )

@@ -21,7 +21,7 @@ from functools import partial
 from typing import Any, get_args
 
 from zkmigrate.errors import HostError, UsageError
-from zkmigrate.hosts.facts.host_names import asked_names, unresolved
+from zkmigrate.hosts.facts.host_names import all_unresolved, asked_names
 from zkmigrate.hosts.facts.sockets import normalized, sockets
 from zkmigrate.hosts.facts.status import HostStatus, runs, unit_status
 from zkmigrate.inventory.inventory import Inventory
@@ -206,11 +206,7 @@ class RollStep(OfDependent, Step[RollFacts]):
                 f"it is known whether the {words.one}'s file names dest",
                 None,
                 target=host,
-                seen="; ".join(
-                    unresolved(name, reading, host)
-                    for name, reading in member.names.items()
-                    if not isinstance(reading, Seen)
-                ),
+                seen=all_unresolved(member.names, host),
                 needed=f"each name in {words.key} of {path} resolves on {host}",
                 moves=(f"let it resolve on {host}, or name source by its addresses, then resume",),
             )

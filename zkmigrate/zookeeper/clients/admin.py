@@ -20,7 +20,7 @@ from zkmigrate.zookeeper.data.session import format_session
 ADMIN_PORT = 8080
 """ZooKeeper's default of ``admin.serverPort``."""
 
-COMMANDS = {"mntr": "monitor", "cons": "connections", "dump": "dump"}
+COMMANDS = {"mntr": "monitor", "cons": "connections", "dump": "dump", "envi": "environment"}
 """Four-letter word → command of AdminServer."""
 
 _NOT_LISTED = "org.apache.zookeeper.server.quorum.LearnerSessionTracker@0"
@@ -75,12 +75,17 @@ def as_word(word: str, body: Mapping[str, Any]) -> str:
         raise ValueError(f"an answer to {body['command']!r}")
     if error := body["error"]:
         return f"{error}\n"
-    return {"mntr": _mntr, "cons": _cons, "dump": _dump}[word](body)
+    return {"mntr": _mntr, "cons": _cons, "dump": _dump, "envi": _envi}[word](body)
 
 
 def _mntr(body: Mapping[str, Any]) -> str:
     lines = (f"zk_{key}\t{_flat(value)}\n" for key, value in body.items() if key not in ("command", "error"))
     return "".join(lines)
+
+
+def _envi(body: Mapping[str, Any]) -> str:
+    lines = (f"{key}={_flat(value)}\n" for key, value in body.items() if key not in ("command", "error"))
+    return "".join(("Environment:\n", *lines))
 
 
 def _flat(value: object) -> str:

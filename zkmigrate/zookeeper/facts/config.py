@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from zkmigrate.hosts.facts.status import unit_status
+from zkmigrate.inventory.inventory import Service
 from zkmigrate.model.fact import Reading, Seen, Unknown
 from zkmigrate.model.look import Look
 from zkmigrate.zookeeper.data.four_letter_words import parse_conf, parse_works_in
@@ -89,14 +91,27 @@ def setting(config: ZooConfig, flags: Mapping[str, str], key: str) -> str | None
     return None if value is None else value.strip()
 
 
-def zoo_config(look: Look, host: str, path: str) -> Reading[ZooConfig]:
+def zoo_config(
+    look: Look, host: str, path: str, service: Service | None = None, commands: tuple[str, ...] = ()
+) -> Reading[ZooConfig]:
     """The config of a host, with its dynamicConfigFile if it names one. A relative one is below the directory
-    where the server works, which ``conf`` or ``envi`` tells."""
+    where the server works, which ``conf`` or ``envi`` tells, or its process.
+
+    service: of the server, on a host that has zkm-host. commands: asked instead of systemd.
+    """
     static = _config(look, host, path)
     if not isinstance(static, Seen) or DYNAMIC not in static.value.values:
         return static
     name = static.value.values[DYNAMIC].strip()
     directory = Seen("/") if name.startswith("/") else _works_in(look, host, static.value.values)
+    if (
+        not isinstance(directory, Seen)
+        and service is not None
+        and not posixpath.normpath(name).startswith("..")
+    ):
+        status = unit_status(look, host, service.unit, commands)
+        pid = status.value.unit_pid if isinstance(status, Seen) else 0
+        directory = Seen(f"/proc/{pid}/cwd") if pid else directory
     if not isinstance(directory, Seen):
         why = f"is a relative path, and where the server works is unknown: {directory}"
         return Unknown("failed", f"dynamicConfigFile {name} {why}")

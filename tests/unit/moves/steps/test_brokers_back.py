@@ -19,6 +19,8 @@ from tests.unit.moves.steps.outage import (
     registered,
     view,
 )
+from tests.unit.moves.steps.test_return_preflight import WELL
+from zkmigrate.hosts.facts.host_names import Names
 from zkmigrate.kafka.rules.connect import names_any, with_connect
 from zkmigrate.model.change import PutFile, SetService
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
@@ -28,6 +30,7 @@ from zkmigrate.model.step import Blocked, Done, Ready, Verdict, Waiting, Way
 from zkmigrate.moves.facts import outage as outage_facts
 from zkmigrate.moves.facts.records import Outage
 from zkmigrate.moves.steps.brokers_back import BackFacts, BrokersBackStep
+from zkmigrate.moves.steps.return_preflight import ReturnPreflightStep
 
 OUTAGE = Outage(("broker3", "broker1", "broker2"), epoch=4)
 HOME = broker(UP, TO_SOURCE)
@@ -87,6 +90,33 @@ def test_a_broker_that_runs_with_a_name_that_does_not_resolve_may_have_used_sour
     back = verdict(NOBODY, Way.BACK, brokers=brokers(STOPPED, broker1=named))
     assert isinstance(back, Blocked)
     assert back.no_way_back
+
+
+def test_a_name_of_the_inventory_that_does_not_resolve_on_a_broker_is_named_like_in_the_roll() -> None:
+    """The name in the file resolves; whether it is source is unknown for source's own name."""
+    resolved: Names = {"zk.alias": Seen(("10.0.0.11",)), "zk.source": Absent("zk.source")}
+    content = with_connect(TO_SOURCE, "zk.alias:2181/kafka")
+    c = context(brokers=OUTAGE.encode())
+    first, *others = c.inventory.source.hosts
+    source = c.inventory.source.model_copy(
+        update={"hosts": (first.model_copy(update={"address": "zk.source"}), *others)}
+    )
+    c = replace(c, inventory=c.inventory.model_copy(update={"source": source}))
+    at = replace(broker(UP, content), resolved=resolved)
+    steps: dict[str, Verdict] = {
+        "it runs, and ": BrokersBackStep().check(c, replace(AT_HOME, brokers=brokers(HOME, broker1=at))),
+        "": ReturnPreflightStep().check(c, replace(WELL, brokers=brokers(broker(), broker1=at))),
+    }
+    for before, told in steps.items():
+        assert isinstance(told, Blocked)
+        found = [one for one in told.findings if one.target == "broker1"]
+        assert [one.seen for one in found] == [f"{before}zk.source does not resolve on broker1"]
+    known = replace(at, resolved={"zk.alias": Seen(("10.0.0.11",)), "zk.dest": Absent("zk.dest")})
+    went = BrokersBackStep().check(
+        context(brokers=OUTAGE.encode()), replace(AT_HOME, brokers=brokers(HOME, broker1=known))
+    )
+    assert isinstance(went, Blocked)
+    assert [one.seen for one in went.findings] == ["it runs, and its file does not name source"]
 
 
 class World:

@@ -17,7 +17,13 @@ from zkmigrate.model.fact import Reading, Seen, Unknown
 from zkmigrate.site.observe import Observe
 from zkmigrate.zookeeper.clients.admin import COMMANDS, admin_word, allowed_word, as_word
 from zkmigrate.zookeeper.clients.four_letter_client import LIMIT
-from zkmigrate.zookeeper.data.four_letter_words import NotServingError, parse_cons, parse_dump, parse_mntr
+from zkmigrate.zookeeper.data.four_letter_words import (
+    NotServingError,
+    parse_cons,
+    parse_dump,
+    parse_mntr,
+    parse_works_in,
+)
 
 RECORDED = Path(__file__).parents[3] / "recorded/zk/admin"
 SERVERS = [f"{version}.{role}" for version in ("3.5.8", "3.9.5") for role in ("leader", "observer")]
@@ -43,6 +49,16 @@ def test_it_says_what_the_word_says(server: str) -> None:
     found, wanted = parse_dump(as_word("dump", body(server, "dump"))), parse_dump(word(server, "dump"))
     assert found.ephemerals == wanted.ephemerals
     assert found.sessions == (wanted.sessions if server.endswith("leader") else None)
+
+
+def test_it_tells_where_the_server_works() -> None:
+    told = {
+        "command": "environment",
+        "error": None,
+        "user.home": "/root\nuser.dir=/forged",
+        "user.dir": "/srv",
+    }
+    assert parse_works_in(as_word("envi", told)) == "/srv"
 
 
 def test_a_session_beyond_javas_longs_is_the_same_session() -> None:

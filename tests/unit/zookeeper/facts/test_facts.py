@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
@@ -44,6 +45,7 @@ from zkmigrate.hosts.facts.status import (
     stamp,
     unit_status,
 )
+from zkmigrate.inventory.inventory import Service
 from zkmigrate.kafka.facts.cluster import Controller, cluster_id, controller
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.look import Znode
@@ -414,6 +416,21 @@ def test_a_relative_dynamic_file_is_below_the_directory_where_the_server_works(
     else:
         assert isinstance(reading, Seen), reading
         assert list(reading.value.servers) == [1]
+
+
+@pytest.mark.parametrize(("name", "pid", "found"), [("x/../d", 7, 1), ("x/../d", 0, 0), ("../d", 7, 0)])
+def test_where_no_word_tells_the_process_does_on_a_host_with_zkm_host(
+    name: str, pid: int, found: int
+) -> None:
+    """zkm-host reads no path that leaves the directory of the process."""
+    world = PreflightWorld()
+    world.files["h", "/zoo.cfg"] = Seen(f"dataDir=/data\ndynamicConfigFile={name}\n".encode())
+    for path in (f"/proc/{pid}/cwd/d", f"/proc/{pid}/d"):
+        world.files["h", path] = Seen(b"server.1=a:1:2\n")
+    world.programs["h", "status"] = Seen(re.sub("unit_pid=.*", f"unit_pid={pid}", STATUS))
+    reading = zoo_config(world, "h", "/zoo.cfg", Service(unit="zookeeper.service"))
+    assert isinstance(reading, Seen) == bool(found), reading
+    assert isinstance(zoo_config(world, "h", "/zoo.cfg"), Unknown), "nobody may look at the process"
 
 
 def test_zoo_config_with_its_dynamic_file() -> None:
