@@ -19,7 +19,7 @@ from kafka.admin import KafkaAdminClient, NewTopic
 
 from tests.lab import no_trace
 from tests.lab.tool import asked
-from zkmigrate.kafka.clients import admin, topics
+from zkmigrate.kafka.clients import admin
 from zkmigrate.lab import control_groups, fault
 from zkmigrate.lab.cluster_site import not_as
 from zkmigrate.lab.failure import LabError
@@ -63,7 +63,7 @@ def partitions_move_on_kraft(lab: Lab, directory: Path) -> None:
 def a_broker_leaves_and_comes_back_on_kraft(lab: Lab, directory: Path) -> None:
     """Broker 3 is emptied and stops; on the way back it runs again, and is refilled."""
     with lab.operator(), client(lab, "new") as asking:
-        asking.delete_topics(["both", *TOPICS], timeout_ms=60_000)  # two brokers hold no three replicas
+        asking.delete_topics(["both"], timeout_ms=60_000)  # two brokers hold no three replicas
         asking.create_topics([NewTopic("leaving", replica_assignments=LEAVING)], timeout_ms=60_000)
     wait_for_sets(lab, "leaving", LEAVING)
     wanted = {"brokers": [3], "throttle_bytes_s": 5_000_000}
@@ -122,8 +122,6 @@ SHAPE = {
 RACKS = {"new": {1: "a", 2: "b", 3: "b"}, "old": {1: "z"}, "next": {1: ""}}
 ON_DISKS = ["/var/lib/kafka/disk1", "/var/lib/kafka/disk2"]
 LOG_DIRS = {"new": ON_DISKS, "old": ON_DISKS, "next": ["/var/lib/kafka"]}
-TOPICS = ("kept-a", "kept-b", "kept-c")
-OWN = {"kept-b": "100000"}
 
 
 def addresses(lab: Lab, cluster: str) -> list[str]:
@@ -154,25 +152,6 @@ def cluster_is_as_its_shape_says(lab: Lab, cluster: str, replicas: int) -> str:
     return seen.value.cluster_id
 
 
-def own_values(lab: Lab) -> dict[str, str]:
-    """The retention.ms that each of the topics sets itself, or why that is not seen."""
-    with lab.operator():
-        seen = topics.settings(addresses(lab, "new"), "retention.ms", TOPICS)
-    assert isinstance(seen, Seen), seen
-    found = {name: one.value.own if isinstance(one, Seen) else str(one) for name, one in seen.value.items()}
-    return {name: own for name, own in found.items() if own is not None}
-
-
-def wait_for_values(lab: Lab, wanted: dict[str, str]) -> None:
-    """A KRaft broker may tell the older value for a moment after a change was confirmed."""
-
-    def missing() -> str | None:
-        seen = own_values(lab)
-        return None if seen == wanted else f"{wanted}, seen {seen}"
-
-    wait_until("values told by any broker", missing, 30)
-
-
 def test_clusters_of_three_kinds_in_one_lab(tmp_path: Path) -> None:
     with Lab.up(LabSpec(shape=Shape.from_json(SHAPE)), print) as lab:
         ids = {
@@ -186,7 +165,6 @@ def test_clusters_of_three_kinds_in_one_lab(tmp_path: Path) -> None:
         with lab.zookeeper("zk") as zookeeper:
             assert zookeeper.get_children("/old/brokers/ids") == ["1"]
 
-        there_and_back_on_kraft(lab, tmp_path)
         partitions_move_on_kraft(lab, tmp_path)
         a_broker_leaves_and_comes_back_on_kraft(lab, tmp_path)
 
@@ -233,24 +211,3 @@ def a_limited_disk(lab: Lab, host: str) -> str:
     assert time.monotonic() - began > 1.5
     lab.exec(host, ["rm", "/var/lib/kafka/disk2/sixteen"])
     return f"{os.major(number)}:{os.minor(number)}"
-
-
-def there_and_back_on_kraft(lab: Lab, directory: Path) -> None:
-    """One config on topics of the KRaft cluster, and back."""
-    with lab.operator(), client(lab, "new") as asking:
-        new = [
-            NewTopic(name, 2, 3, topic_configs={"retention.ms": OWN[name]} if name in OWN else {})
-            for name in TOPICS
-        ]
-        asking.create_topics(new, timeout_ms=60_000)
-    wait_for_values(lab, OWN)
-    wanted = {"key": "retention.ms", "value": 86400000, "topics": ["kept-*"]}
-    path = write_cluster_inventory(lab, directory / "migration.yml", "new", {"topic_config": wanted})
-    book = ("--playbook", "kafka_topic_config", "--run-id", "kraft", "--yes")
-    assert asked(lab, path, "run", *book, timeout_s=300).returncode == 0
-    wait_for_values(lab, dict.fromkeys(TOPICS, "86400000"))
-    back = asked(lab, path, "rollback", *book, timeout_s=300)
-    assert back.returncode == 0
-    assert "topics.back: every topic sets what it set" in back.stdout
-    assert "other hands" not in back.stdout
-    wait_for_values(lab, OWN)

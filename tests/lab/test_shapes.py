@@ -1,27 +1,21 @@
-"""A lab of another shape: five dest hosts, a chroot two levels deep and one slow link.
-
-At the end a runbook of another shape on the same cluster: one config on fifty topics, without ZooKeeper."""
+"""A lab of another shape: five dest hosts, a chroot two levels deep and one slow link."""
 
 from __future__ import annotations
 
-import json
-import re
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from kafka.admin import KafkaAdminClient, NewTopic
 
 from tests.lab import no_trace
-from tests.lab.tool import asked, ended, started
+from tests.lab.tool import asked
 from zkmigrate.inventory.inventory import load
 from zkmigrate.lab.inventory import write_inventory
 from zkmigrate.lab.lab import Lab
 from zkmigrate.lab.readiness import four_letter_word, server_mode
-from zkmigrate.lab.spec import KAFKA_PORT, LabSpec, Role
+from zkmigrate.lab.spec import LabSpec, Role
 from zkmigrate.lab.wait import wait_until
 from zkmigrate.zookeeper.data.logdir import walk
 from zkmigrate.zookeeper.data.reader import FileDirectory
@@ -165,94 +159,3 @@ def test_all_five_join_and_go_back(lab: Lab, tmp_path: Path) -> None:
     code, refused = tool(lab, path, "run", "--yes", "--plan", str(plan))
     assert code == 4
     assert "was applied by run five" in refused
-
-
-TOPICS = tuple(f"many-{n:02}" for n in range(50))
-BEFORE = {name: str(100_000 + n) for n, name in enumerate(TOPICS) if n % 3 == 0}
-AFTER = dict.fromkeys(TOPICS, "86400000")
-
-
-def made(lab: Lab) -> None:
-    """Make the topics: each sets a config that nobody changes, every third one the config in question."""
-    brokers = [f"{host.address}:{KAFKA_PORT}" for host in lab.role(Role.BROKER)]
-    new = [
-        NewTopic(name, 1, 1, topic_configs={"segment.ms": "3600000", **own})
-        for name in TOPICS
-        for own in ({"retention.ms": BEFORE[name]} if name in BEFORE else {},)
-    ]
-    with lab.operator():
-        client = KafkaAdminClient(bootstrap_servers=brokers, request_timeout_ms=60_000)
-        try:
-            client.create_topics(new, timeout_ms=60_000)
-        finally:
-            client.close()
-
-
-def retention(lab: Lab) -> dict[str, str]:
-    """What each of the topics sets for retention.ms, as Kafka keeps it in ZooKeeper; the other config is
-    there."""
-    found: dict[str, str] = {}
-    with lab.zookeeper() as client:
-        for name in TOPICS:
-            data, _ = client.get(f"{lab.spec.chroot}/config/topics/{name}")
-            config = json.loads(data)["config"]
-            assert config.pop("segment.ms") == "3600000"
-            found |= {name: config.pop("retention.ms")} if "retention.ms" in config else {}
-            assert config == {}
-    return found
-
-
-def topics_inventory(lab: Lab, path: Path, value: str = "86400000", key: str = "retention.ms") -> Path:
-    """An inventory of nothing but a cluster and what is to be set; the rest of the file is ``init``'s."""
-    whole = write_inventory(lab, path.with_name("whole.yml")).read_text()
-    kafka = re.search(r"^kafka:\n((?:  .*\n)*)", whole, re.MULTILINE)
-    assert kafka is not None
-    body = re.sub(r"^  chroot: .*\n", "", kafka[0], flags=re.MULTILINE)
-    wanted = f"topic_config:\n  key: {key}\n  value: {value}\n  topics: ['many-*']\n"
-    path.write_text(f"version: 1\nname: topics\n{body}{wanted}")
-    return path
-
-
-def test_one_config_on_fifty_topics_killed_resumed_and_taken_back(lab: Lab, tmp_path: Path) -> None:
-    book = ("--playbook", "kafka_topic_config")
-    made(lab)
-    assert retention(lab) == BEFORE
-    path = topics_inventory(lab, tmp_path / "migration.yml")
-    code, said = tool(lab, path, "plan", *book)
-    assert (code, said.count("set retention.ms=86400000 of topic many-")) == (0, 50)
-
-    def killed(verb: str) -> int:
-        """The tool ends before its change of one topic, when twenty others are confirmed."""
-        killing = ("zkmigrate.lab.killing", "AlterTopicConfig", "many-25", "20")
-        return ended(started(lab, tmp_path, "many", verb, *book, program=killing), "", 200)
-
-    assert killed("run") == -signal.SIGKILL
-    half = retention(lab)
-    assert sum(half.get(name) == AFTER[name] for name in TOPICS) == 20
-    assert half.get("many-25") == BEFORE.get("many-25")
-    assert tool(lab, path, "resume", *book, "--run-id", "many", "--yes")[0] == 0
-    assert retention(lab) == AFTER
-    assert tool(lab, path, "status", *book, "--run-id", "many")[0] == 0
-
-    assert killed("rollback") == -signal.SIGKILL
-    half = retention(lab)
-    assert sum(half.get(name) == BEFORE.get(name) for name in TOPICS) == 20
-    assert tool(lab, path, "resume", *book, "--run-id", "many", "--yes")[0] == 0
-    assert retention(lab) == BEFORE
-
-
-@pytest.mark.parametrize(
-    ("key", "value", "told"),
-    [
-        ("retention.ms", "soon", "Invalid value soon for configuration retention.ms"),
-        ("retention.min", "5", "Kafka has a topic config retention.min"),
-    ],
-)
-def test_kafka_itself_refuses_before_the_first_change(
-    lab: Lab, tmp_path: Path, key: str, value: str, told: str
-) -> None:
-    path = topics_inventory(lab, tmp_path / "migration.yml", value, key)
-    code, said = tool(lab, path, "run", "--playbook", "kafka_topic_config", "--yes")
-    assert code == 3
-    assert told in said
-    assert retention(lab) == BEFORE

@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from threading import RLock
 from typing import Any, ClassVar, Self, TypeVar, cast
 
 from playbooks.kafka_reassign import PLAYBOOK
@@ -161,6 +162,8 @@ class ReassignWorld(TopicWorld):
     rates: dict[int, dict[str, str]] = field(default_factory=dict)
     flights: dict[Name, Flight] = field(default_factory=dict)
     hung: set[int] = field(default_factory=set)
+    wrong: list[str] = field(default_factory=list)
+    lag: int = 0
     made: list[ClusterChange] = field(default_factory=list)
     peak: int = 0
     to: int = 0
@@ -194,6 +197,7 @@ class ReassignWorld(TopicWorld):
     walled: bool = False
     forgotten: set[int] = field(default_factory=set)
     before_look: Callable[[], object] = lambda: None
+    _turn: RLock = field(default_factory=RLock, repr=False)
 
     def copy(self) -> ReassignWorld:
         """A cluster of its own in the same state."""

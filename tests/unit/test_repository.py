@@ -26,7 +26,7 @@ PYPROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
 SPLIT = ("gateway", "hosts", "kafka", "mirror", "moves", "zookeeper")
 """Packages that have modules of either side."""
 
-OWN = {"dependents", "leftovers", "moves", "new_partitions", "reassign", "removal", "topic_move", "topics"}
+OWN = {"dependents", "leftovers", "moves", "new_partitions", "reassign", "removal", "topic_move"}
 """Packages of playbooks."""
 
 PURE = {
@@ -55,7 +55,6 @@ PURE = {
     "reassign",
     "removal",
     "throttle",
-    "topics",
     "topic_move",
     "dependents",
 }

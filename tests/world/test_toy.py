@@ -128,8 +128,8 @@ def test_every_keeper_comes_back_from_before_open(tmp_path: Path, until: str) ->
 def test_a_verb_takes_the_dependent_from_the_playbook() -> None:
     assert dependent_of(PLAYBOOK) is KEEPER
     assert dependent_of(playbook_files.load("kafka_zookeeper_return")) is KAFKA
-    with pytest.raises(UsageError, match="kafka_topic_config moves nothing that uses ZooKeeper"):
-        dependent_of(playbook_files.load("kafka_topic_config"))
+    with pytest.raises(UsageError, match="kafka_reassign moves nothing that uses ZooKeeper"):
+        dependent_of(playbook_files.load("kafka_reassign"))
 
 
 def test_its_own_service_and_file_are_checked_as_those_of_the_house_are(tmp_path: Path) -> None:

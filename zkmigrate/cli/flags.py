@@ -12,12 +12,18 @@ from typing import Any, TypeVar
 
 import click
 
-from zkmigrate.cli import command_log
+from zkmigrate.cli import command_log, removed
 from zkmigrate.zookeeper.data.jute import JUTE_MAXBUFFER
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 FILE = click.Path(path_type=Path)
+
+
+def _shipped(_context: click.Context, _option: click.Parameter, playbook: str) -> str:
+    """Return the playbook's name. Raises UsageError for one that was removed."""
+    removed.refuse("--playbook", playbook)
+    return playbook
 
 
 def completed(kind: str) -> Callable[[click.Context, click.Parameter, str], list[Any]]:
@@ -118,6 +124,7 @@ common: Callable[[F], F] = together(
         shell_complete=completed("playbooks"),
         default="kafka_zookeeper_move",
         show_default=True,
+        callback=_shipped,
         help="Name, or a .py file.",
     ),
     click.option(
@@ -165,8 +172,7 @@ walking: Callable[[F], F] = together(
         "--pause-after",
         type=click.IntRange(min=1),
         metavar="N",
-        help="Hold the roll after N brokers, the topic step after N topics, or the moves after N partitions, "
-        "until zkmigrate release.",
+        help="Hold the roll after N brokers, or the moves after N partitions, until zkmigrate release.",
     ),
     click.option(
         "--skip",

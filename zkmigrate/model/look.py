@@ -484,12 +484,6 @@ class Look(Protocol):
     def topic_settings(self, cluster: str, key: str, topics: Sequence[str]) -> Settings:
         """One config of these topics. Brokers without ZooKeeper tell it from memory."""
 
-    @costs("one IncrementalAlterConfigs request for each 500 topics, to one broker, which reads each")
-    def refused_setting(
-        self, cluster: str, key: str, value: str, topics: Sequence[str]
-    ) -> Reading[Mapping[str, str]]:
-        """The topics for which Kafka would refuse this value, each with the reason. It validates only."""
-
     @costs("one CreateTopics or CreatePartitions request, which the controller validates only")
     def refused_topic(self, change: CreateTopic | GrowTopic) -> Reading[str]:
         """Why Kafka would refuse to create or grow a topic; empty where it would not. It validates only."""

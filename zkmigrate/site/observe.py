@@ -297,11 +297,6 @@ class Observe:
     def topic_settings(self, cluster: str, key: str, topics: Sequence[str]) -> Settings:
         return self._ask_brokers(cluster, lambda brokers: topic_client.settings(brokers, key, topics))
 
-    def refused_setting(
-        self, cluster: str, key: str, value: str, topics: Sequence[str]
-    ) -> Reading[Mapping[str, str]]:
-        return self._ask_brokers(cluster, lambda brokers: topic_client.refused(brokers, key, value, topics))
-
     def refused_topic(self, change: CreateTopic | GrowTopic) -> Reading[str]:
         return self._ask_brokers(change.cluster, lambda at: topic_client.refused_topic(at, change))
 

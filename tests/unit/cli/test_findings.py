@@ -39,9 +39,6 @@ PUT_TOGETHER = {
 }
 """Ids that the code puts together and their entries; those of ``{kind}`` are each dependent's."""
 
-LOOPED = {"topics.brokers", "topics.leaders", "topics.in-sync", "topics.told"}
-"""Ids that a loop names."""
-
 
 @cache
 def trees() -> tuple[ast.Module, ...]:
@@ -92,7 +89,7 @@ def test_every_id_in_the_code_has_an_entry() -> None:
     made = {id for tree in trees() for id in ids(tree)}
     together = {id for id in made if re.fullmatch(r"[\w-]*{\w+}[.]\S+|\S+[.]{\w+}", id)}
     assert {id for id in together if not id.startswith("{kind}.")} == set(PUT_TOGETHER)
-    wanted = {id for id in made if ID.fullmatch(id)} | set().union(*PUT_TOGETHER.values()) | LOOPED
+    wanted = {id for id in made if ID.fullmatch(id)} | set().union(*PUT_TOGETHER.values())
     wanted |= {trouble.value for trouble in Trouble} | {
         check.id for dependent in findings.dependents() for check in checks(dependent)
     }

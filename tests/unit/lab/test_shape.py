@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 from click.testing import CliRunner
 
-from playbooks import kafka_topic_config
+from playbooks import kafka_remove_brokers
 from zkmigrate.inventory.inventory import load
 from zkmigrate.lab import cli, fault, readiness, render, service, state
 from zkmigrate.lab.failure import LabError
@@ -321,9 +321,9 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
 
 
 def test_each_cluster_has_an_inventory_for_its_playbook(made: Lab, tmp_path: Path) -> None:
-    wanted = {"topic_config": {"key": "retention.ms", "value": "1", "topics": ["a"]}}
+    wanted = {"removal": {"brokers": [2], "throttle_bytes_s": 5_000_000}}
     path = write_cluster_inventory(made, tmp_path / "new.yml", "new", wanted)
-    book = kafka_topic_config.PLAYBOOK
+    book = kafka_remove_brokers.PLAYBOOK
     inventory = load(path, book.inventory, book.sections)
     assert inventory.name == f"lab-{made.id}-new"
     assert inventory.kafka.cluster_id == "N" * 22

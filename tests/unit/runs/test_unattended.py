@@ -14,17 +14,16 @@ import pytest
 from click.testing import Result
 
 from tests.unit.engine_world import Killed
-from tests.unit.topic_world import KEY, VALUE, names
-from tests.unit.topics.test_command_line import asked, world
+from tests.unit.reassign.test_command_line import asked, cluster
+from tests.unit.reassign_world import ReassignWorld, plan
 from zkmigrate.cli.main import cli
-from zkmigrate.model.change import ClusterChange
-from zkmigrate.moves.world.topics import TopicWorld
+from zkmigrate.model.change import ClusterChange, ReassignPartition
 
-__all__ = ["asked", "world"]
+__all__ = ["asked", "cluster"]
 
 UNIT = Path(__file__).parents[3] / "docs" / "examples" / "systemd" / "zkmigrate@.service"
 PROGRAM = "/opt/zkmigrate/bin/zkmigrate"
-RUN = "topics-1"
+RUN = "moves-1"
 
 
 def service() -> dict[str, str]:
@@ -38,7 +37,7 @@ def words() -> list[str]:
     """What the unit calls, behind the program's name, for one run."""
     program, *rest = service()["ExecStart"].split()
     assert program == PROGRAM
-    given = {"${ZKM_INVENTORY}": "topics.yml", "${ZKM_PLAYBOOK}": "kafka_topic_config", "%i": RUN}
+    given = {"${ZKM_INVENTORY}": "moves.yml", "${ZKM_PLAYBOOK}": "kafka_reassign", "%i": RUN}
     return [given.get(word, word) for word in rest]
 
 
@@ -80,47 +79,51 @@ def test_only_a_process_that_a_signal_ended_is_begun_again() -> None:
 
 
 def test_what_a_killed_operator_left_is_found_and_the_unit_goes_on_with_it(
-    asked: Callable[..., Result], world: TopicWorld, monkeypatch: pytest.MonkeyPatch
+    asked: Callable[..., Result], cluster: ReassignWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No host keeps a mark of it: this machine's do."""
-    first = {name: dict(own) for name, own in world.topics.items()}
+    first = cluster.copy()
     verb, _, _, _, _, *options = words()
     assert asked("run", "--run-id", RUN, "--yes", "--until", "preflight").exit_code == 0
-    alter, sent = world.alter, []
+    alter, sent = cluster.alter, []
 
     def killed(change: ClusterChange) -> tuple[int, str]:
         sent.append(change)
-        if len(sent) == 5:
+        if [type(one) for one in sent].count(ReassignPartition) == 3:
             raise Killed("apply")
         return alter(change)
 
-    monkeypatch.setattr(world, "alter", killed)
-    with pytest.raises(Killed):
-        asked(verb, *options)
-    monkeypatch.undo()
+    with monkeypatch.context() as dying:
+        dying.setattr(cluster, "alter", killed)
+        with pytest.raises(Killed):
+            asked(verb, *options)
 
     status = asked("status", "--json")
     told = json.loads(status.output)
-    assert (told["state"], told["where"]) == ("open", "at set.topic-config, forward")
-    assert (told["process"], told["ended"], told["begun"]) == (None, None, ["set.topic-config"])
-    assert told["stands"] == [{"step": "set.topic-config", "where": "kafka", "cluster": True, "changes": 11}]
+    assert (told["state"], told["where"]) == ("open", "at move.replicas, forward")
+    assert (told["process"], told["ended"], told["begun"]) == (None, None, ["move.replicas"])
+    assert {one["step"]: one["changes"] for one in told["stands"]} == {
+        "move.throttle": 13,
+        "move.replicas": 7,
+    }
+    assert {(one["where"], one["cluster"]) for one in told["stands"]} == {("kafka", True)}
     assert told["not_confirmed"]
     text = asked("status").output
     assert "no process on this machine works on it, and the last one left without a word" in text
-    assert "not undone: set.topic-config: 11 changes on cluster kafka" in text
+    assert "not undone: move.replicas: 7 changes on cluster kafka" in text
     assert told["next"].startswith("zkmigrate resume -i ")
     assert f"  go on forward: {told['next']}\n  That command runs every stage that is left" in text
     other = asked("run", "--yes")
     assert other.exit_code == 2
-    assert f"run {RUN} is not finished (at set.topic-config, forward); not undone: set.topic-config" in (
+    assert f"run {RUN} is not finished (at move.replicas, forward); not undone: move.throttle" in (
         other.output
     )
 
     assert asked(verb, *options).exit_code == 0
-    assert {world.topics[name][KEY] for name in names(12)} == {VALUE}
+    assert {name: held.replicas for name, held in cluster.held.items()} == plan(first)
     assert json.loads(asked("status", "--json").output)["stands"] == []
-    changes = len(world.altered)
+    changes = len(cluster.made)
     assert asked(verb, *options).exit_code == 0, "as after a boot of this machine"
-    assert len(world.altered) == changes
+    assert len(cluster.made) == changes
     assert asked("rollback", "--yes").exit_code == 0
-    assert world.topics == first
+    assert [held.replicas for held in cluster.held.values()] == [h.replicas for h in first.held.values()]

@@ -364,15 +364,14 @@ def test_a_cluster_is_asked_for_its_topics_through_its_brokers(
     brokers = look._brokers
     assert list(brokers) == [broker.endpoint for broker in look._inventory.brokers]
     asked: list[tuple[object, ...]] = []
-    for question in ("names", "settings", "refused"):
+    for question in ("names", "settings"):
         monkeypatch.setattr(topic_client, question, lambda *what: asked.append(what))
     for cluster in (KAFKA, "another"):
         readings = (
             look.topics(cluster),
             look.topic_settings(cluster, "k", ("a",)),
-            look.refused_setting(cluster, "k", "v", ("a",)),
         )
-    assert asked == [(brokers,), (brokers, "k", ("a",)), (brokers, "k", "v", ("a",))]
+    assert asked == [(brokers,), (brokers, "k", ("a",))]
     assert {cause(reading) for reading in readings} == {"failed"}
 
 

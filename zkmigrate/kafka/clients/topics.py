@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from kafka.admin import AlterConfigOp, ConfigResource, ConfigResourceType
+from kafka.admin import ConfigResourceType
 from kafka.errors import IncompatibleBrokerVersion, KafkaError
 from kafka.protocol.admin import DescribeConfigsRequest
 
@@ -30,11 +30,6 @@ _NO_TOPIC, _DENIED = 3, (29, 31)
 
 _NO_ID = str(uuid.UUID(int=0))
 """What a broker tells in place of a topic id where it knows none."""
-
-_TOO_OLD = (
-    "these brokers are older than Kafka 2.3: they have no IncrementalAlterConfigs, and the older request "
-    "replaces all settings of a topic"
-)
 
 
 def names(brokers: Sequence[str]) -> Reading[ClusterTopics]:
@@ -156,29 +151,3 @@ def _setting(result: Mapping[str, Any], key: str) -> Reading[TopicSetting] | Non
                 return Unknown("denied", f"Kafka does not show the value of {key} of topic {topic}")
             return Seen(TopicSetting(config["value"] if own else None, config["read_only"]))
     return None
-
-
-def refused(
-    brokers: Sequence[str], key: str, value: str, topics: Sequence[str]
-) -> Reading[Mapping[str, str]]:
-    """The topics that would refuse this value, with Kafka's reason; only validates."""
-
-    def question(admin: Any, _: object) -> Reading[Mapping[str, str]]:
-        outcomes: dict[str, str] = {}
-        for some in _batches(topics):
-            wanted = [
-                ConfigResource(ConfigResourceType.TOPIC, topic, {key: (AlterConfigOp.SET, value)})
-                for topic in some
-            ]
-            try:
-                answers = admin.alter_configs(
-                    wanted, validate_only=True, raise_on_unknown=False, incremental=True
-                )["topic"]
-            except IncompatibleBrokerVersion as error:  # the client knows that before it sends
-                return Unknown("failed", f"{_TOO_OLD} ({reason(error)})")
-            outcomes |= {topic: kafka.refusal(answers[topic]) for topic in some}
-        if late := [text for text in outcomes.values() if text.startswith(kafka.TIMED_OUT)]:
-            return Unknown("timeout", late[0])
-        return Seen({topic: text for topic, text in outcomes.items() if text})
-
-    return kafka.ask(brokers, question)

@@ -1,18 +1,14 @@
-"""A model world of one Kafka cluster with topics and nothing else, for playbooks that change these."""
+"""Model one Kafka cluster with topics and nothing else."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from threading import RLock
 
-from zkmigrate.errors import HostError
 from zkmigrate.mirror.rules.direction import Direction
 from zkmigrate.mirror.rules.rights import Acl
 from zkmigrate.model.change import (
     AlterAtController,
-    AlterTopicConfig,
-    ClusterChange,
     CreateTopic,
     GrowTopic,
 )
@@ -44,23 +40,14 @@ BROKERS = (1, 2, 3)
 KEYS = frozenset({"cleanup.policy", "min.insync.replicas", "retention.bytes", "retention.ms"})
 
 
-def takes_all(_topic: str, _key: str, _value: str) -> str:
-    """For a cluster that refuses no value."""
-    return ""
-
-
 @dataclass
 class TopicWorld:
-    """The cluster. It remembers no change; what came of one is told by a look alone.
+    """Model the cluster.
 
     Each topic has one partition with a replica on two of the brokers, in turn.
 
     topics: by name, what each of them sets. down: ids of the brokers that are down. silent: no broker
-    answers. denied: topics whose config may not be read. refuses: why a topic would not take a value, empty
-    where it would. read_only: configs that nobody can set. wrong: what befalls the next changes, one after
-    the other: the cluster is ``down``, its answer is ``lost`` after the change was made, or the topic is
-    ``deleted`` before it. lag: so many looks at a topic still tell what was before a change, as with KRaft.
-    altered: the changes that were made. read: how many topics were looked at.
+    answers. denied: topics whose config may not be read.
     """
 
     cluster_id: str
@@ -68,14 +55,6 @@ class TopicWorld:
     down: set[int] = field(default_factory=set)
     silent: bool = False
     denied: frozenset[str] = frozenset()
-    refuses: Callable[[str, str, str], str] = takes_all
-    read_only: frozenset[str] = frozenset()
-    wrong: list[str] = field(default_factory=list)
-    lag: int = 0
-    altered: list[AlterTopicConfig] = field(default_factory=list)
-    read: int = 0
-    _old: dict[str, tuple[int, str | None]] = field(default_factory=dict, repr=False)
-    _turn: RLock = field(default_factory=RLock, repr=False)
 
     def names(self) -> Reading[ClusterTopics]:
         """As ``Look.topics``."""
@@ -137,7 +116,6 @@ class TopicWorld:
             return Unknown("timeout", "no broker answers")
         if key not in KEYS and any(topic in self.topics for topic in topics):
             return Absent(key)
-        self.read += len(topics)
         return Seen({topic: self._setting(topic, key) for topic in topics})
 
     def _setting(self, topic: str, key: str) -> Reading[TopicSetting]:
@@ -145,10 +123,7 @@ class TopicWorld:
             return Unknown("denied", f"config {key} of topic {topic}: TOPIC_AUTHORIZATION_FAILED")
         if topic not in self.topics:
             return Absent(topic)
-        left, own = self._old.get(topic, (0, None))
-        if left:
-            self._old[topic] = (left - 1, own)
-        return Seen(TopicSetting(own if left else self.topics[topic].get(key), key in self.read_only))
+        return Seen(TopicSetting(self.topics[topic].get(key)))
 
     def broker_settings(
         self, key: str, brokers: Sequence[int]
@@ -163,39 +138,6 @@ class TopicWorld:
     def reassignments(self) -> Reading[Mapping[tuple[str, int], InFlight]]:
         """As ``Look.reassignments``: none is in flight."""
         return Unknown("timeout", "no broker answers") if self.silent else Seen({})
-
-    def refused(self, key: str, value: str, topics: Sequence[str]) -> Reading[Mapping[str, str]]:
-        """As ``Look.refused_setting``."""
-        if self.silent:
-            return Unknown("timeout", "no broker answers")
-        said = {topic: self._refusal(topic, key, value) for topic in topics}
-        return Seen({topic: why for topic, why in said.items() if why})
-
-    def _refusal(self, topic: str, key: str, value: str | None) -> str:
-        if topic not in self.topics:
-            return f"UNKNOWN_TOPIC_OR_PARTITION: The topic '{topic}' does not exist."
-        return "" if value is None else self.refuses(topic, key, value)
-
-    def alter(self, change: ClusterChange) -> tuple[int, str]:
-        """As ``clients.kafka.Alter``: 0, or 1 and why it is refused; HostError where no answer comes."""
-        assert isinstance(change, AlterTopicConfig)
-        with self._turn:
-            trouble = self.wrong.pop(0) if self.wrong else ""
-            if trouble == "down" or self.silent:
-                raise HostError("no broker answers; nothing was sent to Kafka")
-            if trouble == "deleted":
-                self.topics.pop(change.topic, None)
-            if why := self._refusal(change.topic, change.key, change.value):
-                return 1, why
-            self.altered.append(change)
-            self._old[change.topic] = (self.lag, self.topics[change.topic].get(change.key))
-            if change.value is None:
-                self.topics[change.topic].pop(change.key, None)
-            else:
-                self.topics[change.topic][change.key] = change.value
-            if trouble == "lost":
-                raise HostError("the connection broke; whether that was done is not known")
-            return 0, change.describe()
 
 
 class _NoMirror:
@@ -256,11 +198,6 @@ class TopicQuestions:
 
     def topic_settings(self, _cluster: str, key: str, topics: Sequence[str]) -> Settings:
         return self.cluster.settings(key, topics)
-
-    def refused_setting(
-        self, _cluster: str, key: str, value: str, topics: Sequence[str]
-    ) -> Reading[Mapping[str, str]]:
-        return self.cluster.refused(key, value, topics)
 
     def refused_topic(self, _change: CreateTopic | GrowTopic) -> Reading[str]:
         return Unknown("failed", "this world has no topic that could be created or grow")

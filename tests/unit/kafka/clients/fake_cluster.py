@@ -34,7 +34,7 @@ class FakeCluster:
 
     addresses, topics: what every broker says; of_topics, names: what the broker of an id says instead.
     described, of_disks: a config by topic, log directories by broker id. configs: of describe_configs by kind
-    of resource and name; about a name in silent no broker answers. outcomes: of an alteration or validation,
+    of resource and name; about a name in silent no broker answers. outcomes: of an alteration,
     by topic. hanging: ``host:port`` that does not answer; unreachable: why no client can be made.
     asked: each request's broker id, and the topics, partitions or None for all.
     """
@@ -63,7 +63,6 @@ class FakeCluster:
         self.election: Any = None
         self.outcomes: dict[str, str | Exception] = {}
         self.altered: list[tuple[list[str], object]] = []
-        self.validated: list[tuple[list[str], object]] = []
         self.asked: list[tuple[int | None, Any]] = []
 
     def connected(self, **settings: Any) -> FakeCluster:
@@ -146,13 +145,12 @@ class FakeCluster:
         *,
         raise_on_unknown: bool,
         incremental: bool,
-        validate_only: bool = False,
     ) -> Mapping[str, Mapping[str, str]]:
         assert (raise_on_unknown, incremental) == (False, True), "only the key that is named is altered"
         assert {r.resource_type for r in resources} == {ConfigResourceType.TOPIC}
         BrokerVersionData(self.release).api_version(IncrementalAlterConfigsRequest)
         names = [r.name for r in resources]
-        (self.validated if validate_only else self.altered).append((names, resources[0].configs))
+        self.altered.append((names, resources[0].configs))
         return {"topic": {name: _raised(self.outcomes.get(name, "OK")) for name in names}}
 
 

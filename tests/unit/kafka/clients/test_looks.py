@@ -249,7 +249,7 @@ def test_the_real_look_asks_the_inventorys_brokers_and_no_other_cluster(cluster:
 
 
 def test_each_look_at_topics_and_disks_states_what_it_asks_of_whom() -> None:
-    looks = (Look.topics, Look.topic_partitions, Look.log_dirs, Look.topic_settings, Look.refused_setting)
+    looks = (Look.topics, Look.topic_partitions, Look.log_dirs, Look.topic_settings)
     assert all("request" in cost(look) and ("to one broker" in cost(look) or "each" in cost(look))
                for look in looks)  # fmt: skip
     with pytest.raises(KeyError):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from kafka.admin import AlterConfigOp, ConfigResourceType
-from kafka.errors import KafkaConnectionError, RequestTimedOutError
+from kafka.admin import ConfigResourceType
+from kafka.errors import KafkaConnectionError
 from kafka.protocol.admin import DescribeConfigsResponse
 
 from tests.ports import free_port
@@ -101,28 +101,6 @@ def test_many_topics_take_few_requests(cluster: FakeCluster) -> None:
     assert isinstance(found, Seen)
     assert tuple(found.value) == names
     assert [len(asked) for _, asked in cluster.asked] == [topics.BATCH, topics.BATCH, 1]
-    assert topics.refused(BROKERS, KEY, "5", names) == Seen({})
-    assert [len(asked) for asked, _ in cluster.validated] == [topics.BATCH, topics.BATCH, 1]
-
-
-def test_a_value_is_validated_and_each_refusal_told_by_topic(cluster: FakeCluster) -> None:
-    cluster.outcomes = {"b": "[Error 44] PolicyViolationError: no"}
-    assert topics.refused(BROKERS, KEY, "5", ("a", "b")) == Seen({"b": "POLICY_VIOLATION: no"})
-    assert cluster.validated == [(["a", "b"], {KEY: (AlterConfigOp.SET, "5")})]
-
-
-def test_a_validation_for_which_the_broker_waited_in_vain_is_not_known(cluster: FakeCluster) -> None:
-    cluster.outcomes = {"b": f"[Error 7] {RequestTimedOutError.__name__}: None"}
-    assert cause(topics.refused(BROKERS, KEY, "5", ("a", "b")))[0] == "timeout"
-
-
-@pytest.mark.parametrize("release", [(1, 1), (2, 2)])
-def test_brokers_before_2_3_are_refused_by_their_age(cluster: FakeCluster, release: tuple[int, int]) -> None:
-    """As kafka-python knows them: it has the APIs of each release."""
-    cluster.release = release
-    why, said = cause(topics.refused(BROKERS, KEY, "5", ("a",)))
-    assert why == "failed"
-    assert said.startswith("these brokers are older than Kafka 2.3: they have no IncrementalAlterConfigs")
 
 
 @pytest.mark.parametrize(
@@ -139,4 +117,3 @@ def test_no_broker_at_all_is_a_timeout() -> None:
     at = [f"127.0.0.1:{free_port()}"]
     assert cause(topics.names(at))[0] == "timeout"
     assert cause(topics.settings(at, KEY, ("a",)))[0] == "timeout"
-    assert cause(topics.refused(at, KEY, "5", ("a",)))[0] == "timeout"

@@ -1,1 +1,0 @@
-"""One config on many topics of a Kafka cluster: steps, facts, rules, model world."""
