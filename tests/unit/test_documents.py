@@ -63,8 +63,7 @@ VERBS = [name for name in cli.list_commands(click.Context(cli)) if name != "lab"
 PROGRAMS = (
     "zkmigrate.lab.demo", "zkmigrate.lab.drills.__main__", "zkmigrate.lab.drills.cuts",
     "zkmigrate.lab.drills.client_matrix", "zkmigrate.lab.drills.roll_faults",
-    "zkmigrate.lab.drills.window_faults", "bench.window",
-    "bench.roll", "bench.subtree", "bench.prove", "bench.zxid_tail",
+    "zkmigrate.lab.drills.window_faults", "bench.subtree",
 )  # fmt: skip
 """Programs with options of their own that the pages name."""
 STAGES = (*PLAYBOOK.stages, *kafka_zookeeper_return.PLAYBOOK.stages)
