@@ -9,7 +9,8 @@ that one task reads, 256, of a long log or of several short ones, 0 for a task t
 bytes. Which rows: ``fromZxid``, ``toZxid``, ``since``, ``until``, ``types``, ``pathPrefix``; logs and parts
 of logs are left out by zxid, rows by all of them before they become Arrow.
 
-Spark's own filters do not reach the reader: `docs/adr/0026-filters-are-not-pushed-down.md` says why."""
+Spark's own filters do not reach the reader. PySpark 4.3.0 keeps what a DataFrame's last query pushed down,
+and later queries lose rows: `findings/spark_pushed_filters_stay.sh` shows it without our code."""
 
 from __future__ import annotations
 
