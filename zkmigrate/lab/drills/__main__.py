@@ -11,16 +11,13 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import click
 
-from zkmigrate.errors import UsageError
 from zkmigrate.lab.drills import result
 from zkmigrate.lab.drills.programs import PROGRAMS, Program
-from zkmigrate.lab.drills.recorded import KEPT, LIMITS, TRACK_RECORD, kept, read_record, write_pages
 from zkmigrate.lab.drills.runner import prepare
 from zkmigrate.lab.shutdown import running
 from zkmigrate.lab.wait import Progress, TimedProgress
@@ -128,29 +125,6 @@ def body_of(asked: Sequence[Program], done: Sequence[Ended], seconds: float) -> 
     return {"held": held, "seconds": round(seconds, 1), "drills": rows}
 
 
-def record(done: Sequence[Ended], root: Path, seen: str) -> None:
-    """Keep the results of these drills and write the pages anew. A drill without a result changes nothing.
-    seen: the date and the commit."""
-    folder = root / KEPT
-    folder.mkdir(exist_ok=True)
-    for ended in done:
-        if ended.body:
-            body = kept({**ended.body, "drill": ended.name}, seen, str(Path.cwd()))
-            result.write(folder, body, f"{ended.name}.json")
-    write_pages(root)
-
-
-def commit() -> str:
-    """The commit of this checkout, and whether it has changes."""
-
-    def git(*words: str) -> str:
-        return subprocess.run(["git", *words], capture_output=True, text=True, check=True).stdout.strip()
-
-    written = [f":!{path}" for path in (TRACK_RECORD, LIMITS, KEPT)]
-    changed = git("status", "--porcelain", "--untracked-files=no", "--", ".", *written)
-    return git("rev-parse", "--short", "HEAD") + (" and changes" if changed else "")
-
-
 @click.command()
 @click.option(
     "--only",
@@ -159,23 +133,13 @@ def commit() -> str:
     help="Only this drill; may be given again.",
 )
 @click.option("--list", "listed", is_flag=True, help="List the drills; run none.")
-@click.option("--record", "recorded", is_flag=True, help=f"Keep the results in {KEPT}, and write the pages.")
-@click.option("--pages", is_flag=True, help="Write the pages from the data; run none.")
 @click.option("--directory", default="drills", type=click.Path(path_type=Path), help="Where the results go.")
-def main(only: tuple[str, ...], listed: bool, recorded: bool, pages: bool, directory: Path) -> None:
+def main(only: tuple[str, ...], listed: bool, directory: Path) -> None:
     """Run the drills, each on its own lab, and judge them."""
     programs = [program for program in PROGRAMS if not only or program.name in only]
     if listed:
         for program in programs:
             click.echo(f"{program.name:<16}{_minutes(program.usual_s):<8}{program.what}")
-        return
-    if recorded or pages:
-        try:
-            read_record(Path.cwd())
-        except UsageError as error:
-            raise click.UsageError(f"from the top of the repository: {error}") from error
-    if pages:
-        write_pages(Path.cwd())
         return
     progress = TimedProgress()
     directory = prepare(directory, keep=True)
@@ -187,8 +151,6 @@ def main(only: tuple[str, ...], listed: bool, recorded: bool, pages: bool, direc
         code = end.code if isinstance(end, SystemExit) and isinstance(end.code, int) else 130
     body = body_of(programs, series.done, progress.seconds)
     result.write(directory, body)
-    if recorded:
-        record(series.done, Path.cwd(), f"{datetime.now(UTC):%Y-%m-%d}, {commit()}")
     click.echo(table(series.done))
     sys.exit((0 if body["held"] else 1) if code is None else code)
 

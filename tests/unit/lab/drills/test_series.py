@@ -1,4 +1,4 @@
-"""The drills one after the other: what the series makes of how each ended, and the rows it records."""
+"""The drills one after the other: what the series makes of how each ended."""
 
 from __future__ import annotations
 
@@ -19,8 +19,7 @@ from zkmigrate.lab.drills import __main__ as series
 from zkmigrate.lab.drills import client_matrix, result
 from zkmigrate.lab.drills.programs import PROGRAMS, Program
 from zkmigrate.lab.drills.reassign_faults import VERSIONS
-from zkmigrate.lab.drills.recorded import KEPT, RECORD, TRACK_RECORD, kept, series_of
-from zkmigrate.lab.drills.result import Case, Silenced, body_of
+from zkmigrate.lab.drills.result import Case, body_of
 from zkmigrate.lab.drills.window_faults import chosen
 from zkmigrate.lab.wait import wait_until
 
@@ -56,82 +55,6 @@ def test_parts_of_a_drill_play_each_of_its_cases_once() -> None:
     assert sorted(name for part in parts for name in part) == sorted(case.name for case in chosen(""))
     words = [program.words for program in PROGRAMS if program.module.endswith(".reassign_faults")]
     assert words == [("--kafka-version", version) for version in VERSIONS]
-
-
-@pytest.fixture
-def checkout(tmp_path: Path) -> Path:
-    """A checkout whose record has nothing in it."""
-    for folder in (RECORD, KEPT):
-        (tmp_path / folder).mkdir(parents=True)
-    for name in ("drills", "figures", "defects", "limits"):
-        (tmp_path / RECORD / f"{name}.toml").write_text("")
-    return tmp_path
-
-
-# --- what is kept -------------------------------------------------------------------------------------------
-
-
-def recorded(drill: str, cases: list[Case], seen: str = "today, abc") -> dict[str, Any]:
-    return kept(body_of(drill, cases, 9), seen, "/where/it/ran")
-
-
-def silent(kind: str, served_s: float, held: bool = True, phase: str = "seal") -> Silenced:
-    name, way = f"silent-{kind}-{phase}", "forward: 0" if phase == "go" else "back: 8, resume 7"
-    return Silenced(name, "w", way, "o", 60.0, held, served_s, 36.5, 1 - held, 1)
-
-
-def test_a_series_is_one_row_and_a_failed_case_is_named() -> None:
-    cases = [case(seconds=3.0), case("lost", held=False, seconds=4.6), case("two")]
-    assert series_of(recorded("x", cases)) == [
-        ("x", "all others", "2 of 3; NOT held: lost", "5 s (lost)", "", "today, abc")
-    ]
-
-
-def test_silent_hosts_are_a_row_for_each_kind_and_outcome_with_the_figure_nearest_to_its_limit() -> None:
-    cases = [silent("frozen", 5.7), silent("frozen", 11.1, phase="cut"), silent("ssh", 40.0, held=False)]
-    not_judged = case("silent-dropped-seal", held=False)
-    assert series_of(recorded("x", [*cases, not_judged, silent("ssh", 9, phase="go"), case()])) == [
-        ("x", "frozen host, back", "2 of 2", "11.1 s of 36.5 (silent-frozen-cut)",
-         "0; 2 that knew that host alone", "today, abc"),
-        ("x", "stopped sshd, back", "0 of 1; NOT held: silent-ssh-seal", "40.0 s of 36.5 (silent-ssh-seal)",
-         "1; 1 that knew that host alone", "today, abc"),
-        ("x", "dropped packets, good", "0 of 1; NOT held: silent-dropped-seal", "1 s (silent-dropped-seal)",
-         "", "today, abc"),
-        ("x", "stopped sshd, forward", "1 of 1", "9.0 s of 36.5 (silent-ssh-go)",
-         "0; 1 that knew that host alone", "today, abc"),
-        ("x", "all others", "1 of 1", "1 s (one)", "", "today, abc"),
-    ]  # fmt: skip
-
-
-def test_what_is_kept_has_figures_and_no_place_of_the_machine() -> None:
-    more = {"held_s": 2.5, "disks": ["/where/it/ran/disks"], "note": "long"}
-    body = body_of("x", [{**vars(case(outcome="see /where/it/ran/drills/x")), **more}], 9)
-    assert kept({**body, "machine": "two cores"}, "today", "/where/it/ran") == {
-        "drill": "x",
-        "held": True,
-        "seconds": 9,
-        "seen": "today",
-        "cases": [{**vars(case(outcome="see ./drills/x")), "held_s": 2.5}],
-    }
-
-
-def test_what_is_kept_is_small_and_of_drills_that_exist() -> None:
-    names = {json.loads(path.read_text())["drill"] for path in (ROOT / KEPT).glob("*.json")}
-    assert names <= {program.name for program in PROGRAMS}
-    sizes = {path.name: path.stat().st_size for path in (ROOT / KEPT).glob("*")}
-    assert {name: size for name, size in sizes.items() if size > 200_000} == {}
-
-
-def test_a_drill_is_recorded_by_the_name_of_its_program_and_one_without_a_result_changes_nothing(
-    checkout: Path,
-) -> None:
-    series.record([series.Ended("x", 1.0, "", body_of("whole", [case()], 9))], checkout, "today")
-    said = (checkout / TRACK_RECORD).read_text()
-    assert "| x | all others | 1 of 1 |" in said
-    without = [series.Ended("x", 1.0, "it left no result"), series.Ended("y", 1.0, "")]
-    series.record(without, checkout, "tomorrow")
-    assert (checkout / TRACK_RECORD).read_text() == said
-    assert [path.name for path in (checkout / KEPT).iterdir()] == ["x.json"]
 
 
 # --- the series ---------------------------------------------------------------------------------------------
@@ -263,11 +186,3 @@ def test_it_lists_what_there_is_and_runs_none() -> None:
     done = CliRunner().invoke(series.main, ["--list"])
     assert done.exit_code == 0
     assert [line.split()[0] for line in done.output.splitlines()] == [program.name for program in PROGRAMS]
-
-
-def test_it_records_only_where_the_record_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    done = CliRunner().invoke(series.main, ["--record", "--only", PROGRAMS[0].name])
-    assert done.exit_code == 2
-    assert "from the top of the repository: defects.toml" in done.output
-    assert CliRunner().invoke(series.main, ["--pages"]).exit_code == 2

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import TypeVar
 
 import pytest
@@ -30,14 +28,12 @@ from tests.unit.preflight_world import (
     view,
 )
 from zkmigrate.inventory.inventory import Service
-from zkmigrate.lab.drills.recorded import read_record
 from zkmigrate.locations import Locations
 from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.model.finding import Finding, Held, Severity, blocking
 from zkmigrate.model.look import DirEntry, Znode
 from zkmigrate.model.step import Context
 from zkmigrate.moves.preflight import Gate
-from zkmigrate.moves.preflight.drilled import DRILLED, Drill
 from zkmigrate.ui import finding_lines, preflight_view
 
 T = TypeVar("T")
@@ -859,24 +855,6 @@ def test_moves_name_what_they_belong_to() -> None:
     told = finding_lines.moves(run_preflight(context(), world, "preflight"))
     assert "let the ssh account read it (source.config)" in told
     assert told[-1] == "fix it, then look again"
-
-
-def moves_named(text: str) -> set[Drill]:
-    """Every ``A to B, Kafka C`` and ``A to B with Kafka C`` of a text."""
-    number = r"(\d+\.\d+\.\d+)"
-    found = re.findall(rf"{number} to {number}(?:,| with) Kafka {number}", " ".join(text.split()))
-    return {Drill(*versions) for versions in found}
-
-
-def test_the_versions_are_those_of_the_drills_that_held() -> None:
-    """The track record's whole moves, the README's sentence and the check say the same, and nothing twice."""
-    root = Path(__file__).parents[4]
-    moves = [
-        drill for drill in read_record(root).drills if drill.group == "moves" and drill.outcome == "held"
-    ]
-    assert set(DRILLED) == {move for drill in moves for name in drill.versions for move in moves_named(name)}
-    assert set(DRILLED) == moves_named((root / "README.md").read_text())
-    assert len(set(DRILLED)) == len(DRILLED)
 
 
 def test_a_cluster_without_topics_is_healthy() -> None:
