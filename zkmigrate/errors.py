@@ -32,6 +32,35 @@ class JournalError(ZkmigrateError):
     exit_code = 8
 
 
+class LostJournalError(JournalError):
+    """A run's journal is lost or damaged, and the operator has to choose a direction.
+
+    seen: what is wrong with it, without a full stop. run: the id. place: the file. also: a sentence more.
+    """
+
+    def __init__(self, seen: str, run: str, place: str, also: str = "") -> None:
+        super().__init__(seen, run, place, also)
+        self.seen, self.run, self.place, self.also = seen, run, place, also
+
+    def __str__(self) -> str:
+        return self.told("")
+
+    def told(self, options: str) -> str:
+        """Return the message. options: those that name inventory and playbook in its commands."""
+        words = ("zkmigrate resume", options, "--run-id", self.run, "--journal-lost")
+        command = " ".join(word for word in words if word)
+        return "\n".join(
+            (
+                f"{self.seen}. Nothing was changed. Next: one of these commands. Both keep the lines that "
+                "are intact, also those of copies on hosts, and ask the hosts for the rest.",
+                f"   go on forward: {command} forward",
+                f"   go back: {command} back",
+                f"Or put a complete copy of the journal at {self.place}, with mode 0600, if you have one."
+                f"{f' {self.also}' if self.also else ''}",
+            )
+        )
+
+
 class RecordError(JournalError):
     """A step's record is missing, or unreadable for this version. Names run, step and field."""
 

@@ -24,7 +24,7 @@ from click.core import ParameterSource
 from zkmigrate.clean import clean_streams
 from zkmigrate.cli import flags
 from zkmigrate.engine.clock import Interrupt
-from zkmigrate.errors import ZkmigrateError
+from zkmigrate.errors import LostJournalError, ZkmigrateError
 from zkmigrate.json_stamp import stamped
 
 if TYPE_CHECKING:
@@ -625,6 +625,8 @@ def _do(verb: Callable[[], int]) -> None:
     """Run a verb. A known failure ends with its message and exit code, without a traceback."""
     try:
         code = verb()
+    except LostJournalError as error:
+        code = _refused(error.told(_inventory_options()), error.exit_code)
     except ZkmigrateError as error:
         code = _refused(str(error), error.exit_code)
     except OSError as error:  # of this machine; errors of hosts are ZkmigrateError
@@ -636,6 +638,14 @@ def _do(verb: Callable[[], int]) -> None:
         else:
             code = _refused(f"{error}. Next: fix it on this machine, then run the same command again", 8)
     click.get_current_context().exit(code)
+
+
+def _inventory_options() -> str:
+    """Return the options of this call that name inventory and playbook, for a shell."""
+    from zkmigrate.runs.verb_context import inventory_options
+
+    given = click.get_current_context().params
+    return inventory_options(_setting(given)) if "inventory" in given and "playbook" in given else ""
 
 
 def _refused(message: str, code: int) -> int:

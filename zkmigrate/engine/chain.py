@@ -19,10 +19,11 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
 from zkmigrate.engine.change_lines import ChangeLines
-from zkmigrate.errors import JournalError
+from zkmigrate.errors import LostJournalError
 from zkmigrate.model.entry import Entry, Kind
 
 _KINDS = frozenset(get_args(Kind))
@@ -47,17 +48,16 @@ class Parsed:
     unended: bool = False
     lines: ChangeLines = field(default_factory=ChangeLines, compare=False)
 
-    def intact(self) -> Parsed:
-        """Self. JournalError that names the damaged line and what is possible."""
+    def intact(self, file: Path) -> Parsed:
+        """Return self. Raises LostJournalError, which names the damaged line and what is possible.
+
+        file: the journal, in the directory of its run.
+        """
         if self.damage:
             line = len(self.entries) + 1
             intact = f"lines 1 to {line - 1} are intact" if self.entries else "no line is intact"
-            raise JournalError(
-                f"journal line {line} {self.damage}; {intact}. "
-                "Needed: an unbroken chain. Next: put an intact copy in its place; hosts that keep "
-                "the run's lock have one. Or give the direction: resume --journal-lost forward|back keeps "
-                "the intact lines and takes the position from the hosts"
-            )
+            seen = f"journal line {line} {self.damage}; {intact} ({file})"
+            raise LostJournalError(seen, file.parent.name, str(file))
         return self
 
 

@@ -6,9 +6,10 @@ The operator's file may have been restored from a backup: then it ends at a whol
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 
 from zkmigrate.engine import chain
-from zkmigrate.errors import JournalError
+from zkmigrate.errors import LostJournalError
 from zkmigrate.model.look import RandomReader
 
 _TAIL = 1 << 20
@@ -29,27 +30,27 @@ def beyond(content: bytes, copy: RandomReader) -> bytes | None:
     return theirs[upto - begin :] if same else None
 
 
-def longest(content: bytes, copies: Mapping[str, bytes | None]) -> bytes:
+def longest(file: Path, content: bytes, copies: Mapping[str, bytes | None]) -> bytes:
     """Return the journal with the lines that copies have beyond it.
 
-    copies: the results of ``beyond`` by host. A copy may differ if this journal was recovered without some
-    of its lines. Raises JournalError for any other difference, and for a damaged journal.
+    file, content: the journal. copies: the results of ``beyond`` by host. A copy may differ if this journal
+    was recovered without some of its lines. Raises LostJournalError for any other difference, and for a
+    damaged journal.
     """
     ours = _whole(content)
     best = max((one for one in copies.values() if one is not None), key=len, default=b"")
     other = [host for host, one in copies.items() if one is None or not best.startswith(one)]
     if not other and not best:
         return content
-    parsed = chain.parse(content).intact()
+    parsed = chain.parse(content).intact(file)
     if parsed.unended and best and not best.startswith(content[len(ours) :]):
         other = list(copies)
     if other and not any(entry.body.get("lost") for entry in parsed.entries):
-        raise JournalError(
-            f"the journal has {len(parsed.entries):,} lines, and the copy on {', '.join(other)} has other "
-            "lines. Nothing was changed. Needed: copies of one history. Next: put the right journal in place "
-            "of this one, or remove the wrong copies. Or give the direction: resume --journal-lost "
-            "forward|back goes on from the longest of them"
+        seen = (
+            f"the journal {file} has {len(parsed.entries):,} lines, and the copy on {', '.join(other)} has "
+            "other lines"
         )
+        raise LostJournalError(seen, file.parent.name, str(file), "Or remove the wrong copies.")
     whole = chain.parse(ours + best)
     return (ours + best)[: whole.length] if whole.length > len(ours) else content
 

@@ -20,7 +20,7 @@ from typing import Any, Protocol
 from zkmigrate.engine import chain
 from zkmigrate.engine.files import write_all
 from zkmigrate.engine.history import History
-from zkmigrate.errors import JournalError, UsageError
+from zkmigrate.errors import JournalError, LostJournalError, UsageError
 from zkmigrate.model.entry import Entry, Kind
 
 NAME = "journal.jsonl"
@@ -86,7 +86,7 @@ class Journal:
         fd = _open_private(run_dir / NAME, os.O_RDWR | os.O_APPEND)
         try:
             written = _written_lines(run_dir)
-            parsed = _missed(chain.parse(_read_all(fd)), written).intact()
+            parsed = _missed(chain.parse(_read_all(fd)), written).intact(run_dir / NAME)
             journal = cls(fd, run_dir / NAME, parsed, wall, disk or RealDisk())
             if parsed.unended:
                 journal._write(b"\n")
@@ -256,7 +256,7 @@ class Journal:
 
 def read(run_dir: Path) -> History:
     """The history of a run, read-only: a torn line stays. JournalError as in :meth:`Journal.open`."""
-    return folded(parsed(run_dir).intact().entries)
+    return folded(parsed(run_dir).intact(run_dir / NAME).entries)
 
 
 def content(run_dir: Path) -> bytes:
@@ -339,9 +339,8 @@ def _open_private(path: Path, flags: int) -> int:
     try:
         fd = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)  # a pipe there would be waited for
     except FileNotFoundError as error:
-        raise JournalError(
-            f"cannot open {path}: {error.strerror}. Next: put a copy there (hosts that keep "
-            "the run's lock have one), or resume --journal-lost forward|back"
+        raise LostJournalError(
+            f"cannot open the journal {path}: {error.strerror}", path.parent.name, str(path)
         ) from None
     except OSError as error:  # the journal is not lost: the file system or a link stands in the way
         raise JournalError(

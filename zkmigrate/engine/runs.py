@@ -14,7 +14,7 @@ from pathlib import Path
 
 from zkmigrate.engine import journal
 from zkmigrate.engine.history import Arrived, History, Next, NotUndone
-from zkmigrate.errors import JournalError, UsageError
+from zkmigrate.errors import JournalError, LostJournalError, UsageError
 from zkmigrate.hosts import zkm_host
 from zkmigrate.inventory.inventory import Inventory, digest
 from zkmigrate.model.entry import Entry
@@ -48,17 +48,17 @@ def base(environ: Mapping[str, str]) -> Path:
 @dataclass(frozen=True)
 class KnownRun:
     """A run of an inventory. history: of the intact beginning of its journal. begun_at: seconds since the
-    epoch. damaged: why the journal does not read, else empty."""
+    epoch. damaged: why the journal cannot be read, else None."""
 
     run: str
     history: History
     begun_at: float
-    damaged: str
+    damaged: JournalError | None
 
     def is_open(self, playbook: Playbook) -> bool:
         """Whether anything is left to do; True where unknown."""
         if self.damaged or self.is_of(playbook):
-            return bool(self.damaged) or state_of(self.history, playbook).state == "open"
+            return self.damaged is not None or state_of(self.history, playbook).state == "open"
         return not self.history.is_over
 
     def is_of(self, playbook: Playbook) -> bool:
@@ -74,13 +74,13 @@ def runs_of(runs: Path, inventory: Inventory) -> tuple[KnownRun, ...]:
         if not (is_id(path.name) and has_begun(path)):
             continue
         entries: tuple[Entry, ...] = ()
-        damaged = ""
+        damaged: JournalError | None = None
         try:
             parsed = journal.parsed(path)
             entries = parsed.entries
-            parsed.intact()
+            parsed.intact(path / journal.NAME)
         except JournalError as error:
-            damaged = str(error)
+            damaged = error
         history = journal.folded(entries)
         if history.name == inventory.name or (
             not history.name
@@ -116,11 +116,7 @@ def new_id(runs: Path, inventory: Inventory, playbook: Playbook) -> str:
     """``NAME-NUMBER`` for a new run. UsageError while an older one of this inventory and playbook is open,
     JournalError where that cannot be told."""
     for run in runs_of(runs, inventory):
-        if run.damaged:
-            raise JournalError(
-                f"run {run.run} is not finished and its journal does not read: {run.damaged}. For another "
-                f"run instead: look at what this one has changed, then move {runs / run.run} out of {runs}"
-            )
+        refuse_damaged(runs, run)
         if run.is_of(playbook) and run.is_open(playbook):
             raise UsageError(
                 f"run {run.run} is not finished ({state_of(run.history, playbook).where}){_not_undone(run)}. "
@@ -130,6 +126,18 @@ def new_id(runs: Path, inventory: Inventory, playbook: Playbook) -> str:
     begun = [path.name for path in runs.glob(f"{inventory.name}-*") if has_begun(path)]
     numbers = [number for run in begun if (number := _number(run, inventory.name)) is not None]
     return f"{inventory.name}-{max(numbers, default=0) + 1}"
+
+
+def refuse_damaged(runs: Path, run: KnownRun) -> None:
+    """Raise JournalError if the journal of a run cannot be read: what it has changed is not known."""
+    lost = run.damaged
+    if lost is None:
+        return
+    seen = f"run {run.run} may have changed hosts, and its journal cannot be read: "
+    away = f"Or look at what this run has changed, then move {runs / run.run} out of {runs}."
+    if isinstance(lost, LostJournalError):
+        raise LostJournalError(seen + lost.seen, lost.run, lost.place, away)
+    raise JournalError(f"{seen}{lost}. {away}")
 
 
 def other_open_runs(runs: Path, inventory: Inventory, playbook: Playbook) -> tuple[str, ...]:
@@ -162,10 +170,15 @@ def _of_step(step: str, found: list[NotUndone]) -> str:
 
 
 def past_first_gate(runs: Path, inventory: Inventory, playbook: Playbook) -> tuple[KnownRun, str] | None:
-    """The open run that has outgrown the first gate's demands, and what it has done (``Stage.outdates``)."""
+    """Return the open run that has outgrown the first gate's demands, and what it has done
+    (``Stage.outdates``). Raises JournalError where a damaged journal cannot tell."""
+    known = runs_of(runs, inventory)
+    for run in known:
+        if run.is_of(playbook):
+            refuse_damaged(runs, run)
     found = [
         (run, stage.outdates)
-        for run in runs_of(runs, inventory)
+        for run in known
         if run.is_open(playbook)
         for stage in playbook.stages
         if stage.outdates and run.history.touched_in(stage.id)

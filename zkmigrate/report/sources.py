@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from zkmigrate.engine import chain, journal, process, samples
-from zkmigrate.errors import UsageError
+from zkmigrate.errors import LostJournalError, UsageError
 from zkmigrate.model.entry import Entry
 from zkmigrate.model.report import Chain, counted
 from zkmigrate.ui.run_files import EVENTS, PLAN
@@ -62,10 +62,8 @@ def read(run_dir: Path, load: Path | None = None) -> Sources:
     ):
         empty = "it is empty" if not content.strip(b"\0") else "its first line does not begin a run"
         why = f"line 1 {parsed.damage}" if parsed.damage else empty
-        raise UsageError(
-            f"{run_dir / journal.NAME} is not a run's journal: {why}. Next: restore an intact copy from a "
-            "host that keeps the lock"
-        )
+        file = run_dir / journal.NAME
+        raise LostJournalError(f"{file} is not a run's journal: {why}", run_dir.name, str(file))
     remarks = [f"{name} is beside the journal, which was recovered once" for name in others]
     rows: dict[str, tuple[Row, ...]] = {}
     for name in (EVENTS, samples.NAME):

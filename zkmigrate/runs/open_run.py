@@ -13,7 +13,7 @@ from zkmigrate.engine import journal as journals
 from zkmigrate.engine.history import History
 from zkmigrate.engine.journal import Journal
 from zkmigrate.engine.planfile import PlanFile
-from zkmigrate.errors import HostError, JournalError, UsageError, ZkmigrateError
+from zkmigrate.errors import HostError, JournalError, LostJournalError, UsageError, ZkmigrateError
 from zkmigrate.inventory import inventory as inventories
 from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.model.look import Look, RandomReader
@@ -71,10 +71,9 @@ class JournalOpener:
             )
         if journal.history.lost and not journal.history.rebuilt:
             journal.close()
-            raise JournalError(
-                f"the journal of {self.run_dir.name} was lost, and what the hosts say is not in it yet. "
-                "Next: resume --journal-lost forward|back again"
-            )
+            place = str(self.run_dir / journals.NAME)
+            seen = f"the journal {place} was lost, and what the hosts say is not in it yet"
+            raise LostJournalError(seen, self.run_dir.name, place)
         history, digest = journal.history, inventories.digest(self.inventory)
         same = runs.is_same(history, self.playbook.id, digest)
         if given_plan is None and (not history.run or history.binds or same):
@@ -178,7 +177,7 @@ class JournalOpener:
         if not before:  # damaged, or its first line was never written
             return ""
         copies = self._copies(lambda copy: held_copies.beyond(before, copy))
-        content = held_copies.longest(before, copies)
+        content = held_copies.longest(self.run_dir / journals.NAME, before, copies)
         if content == before:
             return ""
         Journal.extend(self.run_dir, before, content)

@@ -44,7 +44,7 @@ def no_run(_place: Place) -> None:
 
 CODES = {
     bad_inventory: dict.fromkeys(VERBS, 2),
-    damaged_journal: {"preflight": 0, "plan": 0, **dict.fromkeys((*EVENTS, "status"), 8)},
+    damaged_journal: {"plan": 0, **dict.fromkeys((*EVENTS, "preflight", "status"), 8)},
     no_run: {"preflight": 0, "plan": 0, "run": 0, "resume": 2, "rollback": 2, "status": 2},
 }
 

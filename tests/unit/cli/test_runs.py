@@ -83,7 +83,7 @@ def test_a_run_whose_journal_is_damaged_counts_as_open_whatever_its_name(place: 
     file = place.runs / "demo" / journal.NAME
     file.write_bytes(file.read_bytes().replace(b"prepare", b"prepara", 1))
     refused = place.ends(8, "run", "--yes")
-    assert "run demo is not finished and its journal does not read" in refused
+    assert "run demo may have changed hosts, and its journal cannot be read" in refused
     assert f"then move {file.parent} out of {place.runs}" in refused
     file.parent.rename(place.root / "demo")
     assert place.call("run", "--yes").exit_code == 0
@@ -176,12 +176,34 @@ def test_a_journal_that_was_emptied_is_no_run_that_changed_nothing(place: Place,
     there = place.files()
     (place.runs / "lab-1" / journal.NAME).write_bytes(b"")
     said = place.ends(8, verb, "--yes", "--run-id", "lab-1")
-    assert "journal line 1 is missing, though this run has begun" in said
-    assert "--journal-lost forward|back" in said
+    file = place.runs / "lab-1" / journal.NAME
+    assert f"journal line 1 is missing, though this run has begun; no line is intact ({file})" in said
     assert place.files() == there
-    assert "lab-1 is not finished and its journal does not read" in place.ends(8, "run", "--yes")
+    refused = place.ends(8, "run", "--yes")
+    assert "run lab-1 may have changed hosts, and its journal cannot be read: journal line 1" in refused
+    assert f"then move {place.runs / 'lab-1'} out of {place.runs}" in refused
+    for call in (said, refused, place.ends(8, "status", "--offline"), place.ends(8, "report")):
+        back = re.search(r"^   go back: zkmigrate (.*)$", call, re.M)
+        assert back is not None, call
+        assert shlex.split(back[1]) == [
+            *place.words("resume", "--run-id", "lab-1", "--journal-lost", "back")
+        ], "the command as it can be pasted"
     place.ends(0, "resume", "--yes", "--run-id", "lab-1", "--journal-lost", "back")
     assert place.files() == set()
+
+
+def test_preflight_does_not_look_as_if_nothing_was_begun_where_a_journal_cannot_be_read(place: Place) -> None:
+    assert place.call("run", "--yes", "--until", "install").exit_code == 0
+    file = place.runs / "lab-1" / journal.NAME
+    whole = file.read_bytes()
+    for damaged in (b"", whole.replace(b"begin", b"bogin", 1), whole[:-40] + b"x" * 40 + b"\n"):
+        file.write_bytes(damaged)
+        assert "run lab-1 may have changed hosts" in place.ends(8, "preflight")
+    file.write_bytes(whole)
+    file.chmod(0o644)
+    assert "is not a private file" in place.ends(8, "preflight")
+    file.chmod(0o600)
+    place.ends(0, "preflight")
 
 
 def turned(place: Place, to: str = "prepare") -> None:

@@ -161,7 +161,7 @@ def test_an_outcome_without_its_intent_is_damage_by_name(tmp_path: Path) -> None
 
 
 def test_a_journal_of_an_earlier_version_reads_as_it_did() -> None:
-    parsed = chain.parse(EARLIER.read_bytes()).intact()
+    parsed = chain.parse(EARLIER.read_bytes()).intact(EARLIER)
     assert in_full(parsed.entries) == EARLIER.read_bytes()
     history = journal.folded(parsed.entries)
     assert history.unconfirmed() == (history.applied("move.replicas", "t0-2")[0],)

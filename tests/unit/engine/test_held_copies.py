@@ -42,12 +42,15 @@ def whole(tmp_path: Path) -> bytes:
     return written(tmp_path / "whole", "one", "two", "three")
 
 
+JOURNAL = Path("runs", "r", NAME)
+
+
 def lines(content: bytes, count: int) -> bytes:
     return b"".join(content.splitlines(keepends=True)[:count])
 
 
 def joined(content: bytes, **copies: bytes) -> bytes:
-    return longest(content, {host: beyond(content, Copy(copy)) for host, copy in copies.items()})
+    return longest(JOURNAL, content, {host: beyond(content, Copy(copy)) for host, copy in copies.items()})
 
 
 def test_lines_that_only_copies_have_are_taken_from_the_longest(whole: bytes) -> None:
