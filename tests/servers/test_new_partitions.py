@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,6 +33,8 @@ from zkmigrate.model.change import (
     UnregisterBroker,
 )
 from zkmigrate.model.fact import Seen
+from zkmigrate.placement.cluster import Cluster
+from zkmigrate.placement.cluster_file import parse
 from zkmigrate.reassign.throttle import LEADER_RATE
 from zkmigrate.removal.rules import CORDON_ALL, CORDONED
 
@@ -172,6 +174,7 @@ def test_p2_p6_p10_topics_are_created_grow_and_are_checked(release: str, tmp_pat
         assert code == 6, output
         assert "records that it has taken: 1" in output
         assert len(made.sets("t.one")) == 3
+        measured_by_two_looks(made, release)
 
         # It grows, and never back.
         body = made.plan("more", "grow", "--topic", "t.one", "--partitions", "5")
@@ -233,6 +236,47 @@ def test_p2_p6_p10_topics_are_created_grow_and_are_checked(release: str, tmp_pat
             told = reassignments.refused_at_controller(made.addresses, unset)
             assert told == Seen("BROKER_ID_NOT_REGISTERED: No node with id 2 found.")
         alter.close()
+
+
+def measured_by_two_looks(made: Two, release: str) -> None:
+    """Sizes, rates and free bytes are a cluster file. Brokers before 3.3 do not tell their free bytes."""
+    out = made.folder / "measured.json"
+    words = ["placement", "measure", "-i", str(made.inventory()), "--out", str(out), "--force"]
+    if release == "2.8.2":
+        code, output = made.zkmigrate(*words, "--minutes", "0.01")
+        assert (code, "only its host tells its free bytes" in output) == (3, True), output
+        return
+
+    def written() -> str | None:
+        """Write between both looks, and tell what is missing of the rates."""
+        argv = [sys.executable, "-m", "zkmigrate", *words, "--minutes", "0.1"]
+        with (
+            closing(KafkaProducer(bootstrap_servers=made.addresses, acks="all")) as producer,
+            subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process,
+        ):
+            assert process.stderr is not None
+            told = next((one for one in process.stderr if one.startswith("the second look begins")), "")
+            assert told != "", "the first look has ended"
+            producer.send("t.one", b"x" * 100_000, partition=1).get(START_SECONDS)
+            said = process.communicate(timeout=WAIT_S)
+        assert process.returncode == 0, said
+        rates = {one.number: one.rate for one in seen().partitions if one.topic == "t.one"}
+        assert (rates[0], rates[2]) == (0, 0)
+        return None if rates[1] else "the record was written after the second look"
+
+    def seen() -> Cluster:
+        return parse(out.read_bytes(), str(out))
+
+    wait_until("a rate", written, WAIT_S)
+    size = seen().by_name["t.one", 1].size
+    assert size is not None
+    assert size > 100_000
+    assert [(one.id, one.rack, one.free > 0) for one in seen().brokers.values()] == [
+        (1, "r1", True),
+        (2, "r2", True),
+    ]
+    code, output = made.zkmigrate("placement", "rebuild", "--cluster", str(out), "--placement", "storage")
+    assert code == 0, output
 
 
 def placed_beside_a_cordon(made: Two, alter: admin.Alter) -> None:

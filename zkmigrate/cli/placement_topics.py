@@ -134,6 +134,30 @@ def add_to(
         """
         do(lambda: _check(inventory, as_json=as_json))
 
+    @placement.command("measure")
+    @click.option(
+        "--inventory", "-i", type=flags.FILE, required=True, help="The inventory that names the brokers."
+    )
+    @click.option(
+        "--minutes",
+        type=flags.decimal(0.01, 1440),
+        default=5.0,
+        show_default=True,
+        metavar="N",
+        help="Between the two looks. Longer gives better rates.",
+    )
+    @click.option("--out", type=flags.FILE, required=True, help="Write the cluster here, for --cluster.")
+    @click.option("--force", is_flag=True, help="Replace an existing file.")
+    @flags.as_json
+    def measure(**options: Any) -> None:
+        """Measure sizes and rates by two looks at log directories.
+
+        A rate is what a partition grew by. Deleted segments lower it. Partitions that shrank have no rate.
+
+        Exit codes: 2 bad input, 3 refused, 8 no broker answers.
+        """
+        do(lambda: _measure(options))
+
 
 def _sets(
     options: dict[str, Any], from_file: Callable[[Path], Cluster], choose: Callable[[Cluster], TopicSets]
@@ -203,6 +227,21 @@ def _allowed(found: Any) -> Any:
     if isinstance(found, Refused):
         raise refusal(found)
     return found
+
+
+def _measure(options: dict[str, Any]) -> int:
+    from zkmigrate.inventory.inventory import Inventory, load
+    from zkmigrate.placing import measure
+    from zkmigrate.site.wiring import Site
+
+    out, written = options["out"], {name: options[name] for name in ("force", "as_json")}
+    inventory = load(options["inventory"], Inventory, ("kafka",))
+    measure.refuse_bad_out(out, force=options["force"])
+    site = (click.get_current_context().obj or Site)(inventory, "placement")
+    with closing(site):
+        clock = measure.Clock()
+        found = measure.measure(inventory, site.look, 60 * options["minutes"], flags.hint, clock)
+    return measure.answer(_allowed(found), out, click.echo, **written)
 
 
 def _check(path: Path, *, as_json: bool) -> int:

@@ -151,6 +151,33 @@ def of(raw: Any, origin: str) -> Cluster:
     )
 
 
+def text(cluster: Cluster) -> str:
+    """Return the content of a file that ``parse`` reads as this cluster."""
+    brokers = {
+        str(one.id): {
+            "rack": one.rack,
+            "host": one.host,
+            "storage_free": one.free,
+            "new": one.new,
+            "log_dirs": {each.path: {"free": each.free, "total": each.total} for each in one.dirs},
+        }
+        for one in cluster.brokers.values()
+    }
+    known = (
+        {
+            "topic": one.topic,
+            "partition": one.number,
+            "replicas": one.replicas,
+            "size": one.size,
+            "rate": one.rate,
+            "log_dirs": one.dirs,
+        }
+        for one in cluster.partitions
+    )
+    partitions = [{key: value for key, value in one.items() if value is not None} for one in known]
+    return json.dumps({"brokers": brokers, "partitions": partitions}, indent=1) + "\n"
+
+
 def brokers(raw: Any, origin: str) -> tuple[Broker, ...]:
     """Brokers alone, by their ids. origin: names the place in errors. Raises ClusterFileError."""
     try:
