@@ -44,8 +44,8 @@ WAIT_S = 240
 
 
 @dataclass
-class Two:
-    """Two brokers, each in a rack of its own. other: the process of broker 2."""
+class Racks:
+    """Brokers in racks. other: the process of the last one."""
 
     at: Mapping[int, str]
     other: subprocess.Popen[bytes]
@@ -55,7 +55,8 @@ class Two:
     def addresses(self) -> list[str]:
         return list(self.at.values())
 
-    def inventory(self, plan: str = "") -> Path:
+    def inventory(self, plan: str = "", more: str = "") -> Path:
+        """The file of an inventory. plan: the name of one to carry out. more: another section."""
         told = topics.names(self.addresses)
         assert isinstance(told, Seen), told
         brokers = "".join(
@@ -67,7 +68,7 @@ class Two:
         file.write_text(
             f"version: 1\nname: {plan or 'two'}\nkafka:\n  cluster_id: {told.value.cluster_id}\n"
             f"  brokers:\n{brokers}"
-            f"{section}"
+            f"{section}{more}"
         )
         return file
 
@@ -108,7 +109,8 @@ class Two:
 
 
 @contextmanager
-def two(release: str, folder: Path) -> Iterator[Two]:
+def two(release: str, folder: Path) -> Iterator[Racks]:
+    """Two brokers, without ZooKeeper where the release has none."""
     if release == "4.3.1":
         with kraft.two_brokers(release, folder) as (address, other):
             client = KafkaAdminClient(bootstrap_servers=address)
@@ -116,7 +118,7 @@ def two(release: str, folder: Path) -> Iterator[Two]:
             wait_until("broker 2", lambda: None if len(brokers()) == 2 else _again(client), START_SECONDS)
             at = {one.node_id: f"{one.host}:{one.port}" for one in brokers()}
             client.close()
-            yield Two(dict(sorted(at.items())), other, folder)
+            yield Racks(dict(sorted(at.items())), other, folder)
         return
     at = {id: f"{host}:{free_port()}" for id, host in ((1, ADDRESS), (2, kraft.OTHER_ADDRESS))}
     made = [
@@ -127,7 +129,7 @@ def two(release: str, folder: Path) -> Iterator[Two]:
         serve(folder, port, made[0]),
         serve(folder, port, made[1]) as [other],
     ):
-        yield Two(at, other, folder)
+        yield Racks(at, other, folder)
 
 
 def _again(client: KafkaAdminClient) -> str:
@@ -238,7 +240,7 @@ def test_p2_p6_p10_topics_are_created_grow_and_are_checked(release: str, tmp_pat
         alter.close()
 
 
-def measured_by_two_looks(made: Two, release: str) -> None:
+def measured_by_two_looks(made: Racks, release: str) -> None:
     """Sizes, rates and free bytes are a cluster file. Brokers before 3.3 do not tell their free bytes."""
     out = made.folder / "measured.json"
     words = ["placement", "measure", "-i", str(made.inventory()), "--out", str(out), "--force"]
@@ -279,7 +281,7 @@ def measured_by_two_looks(made: Two, release: str) -> None:
     assert code == 0, output
 
 
-def placed_beside_a_cordon(made: Two, alter: admin.Alter) -> None:
+def placed_beside_a_cordon(made: Racks, alter: admin.Alter) -> None:
     """A cordoned broker gets no replica of a new topic."""
     assert alter(AlterBrokerConfig(KAFKA, 2, CORDONED, CORDON_ALL, None))[0] == 0
     words = ("new-topic", "--topic", "beside", "--partitions", "2", "--replication")

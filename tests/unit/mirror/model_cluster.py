@@ -9,7 +9,7 @@ from typing import Any
 
 from tests.unit.mirror.batches import marker
 from zkmigrate.errors import HostError
-from zkmigrate.mirror.clients.cluster import Fetched, Latest, Part
+from zkmigrate.mirror.clients.cluster import Cluster, Fetched, Latest, Part
 from zkmigrate.mirror.clients.codecs import KafkaCodecs
 from zkmigrate.mirror.clients.owners import Owner
 from zkmigrate.mirror.rules import records
@@ -23,6 +23,15 @@ REMEMBERED, TOO_LARGE = 5, 10
 
 class Killed(BaseException):
     """The copier's process is gone."""
+
+
+class Alone:
+    """What asks, of a cluster with one broker. Who uses it says what begins and ends."""
+
+    ask = Cluster.ask
+
+    def _known(self) -> tuple[int, ...]:
+        return ()
 
 
 @dataclass

@@ -318,10 +318,7 @@ class Answering:
     def __init__(self, error: int) -> None:
         self.error = error
 
-    def begin(self, request: Any, _node: int | None) -> Any:
-        return request
-
-    def end(self, _sent: object) -> Any:
+    def ask(self, _request: object, _node: int | None) -> Any:
         return SimpleNamespace(error_code=self.error, error_message=None, resources=[])
 
 

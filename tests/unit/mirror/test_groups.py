@@ -10,6 +10,7 @@ from kafka.protocol.admin import DescribeGroupsRequest, ListGroupsRequest
 from kafka.protocol.consumer import OffsetCommitRequest, OffsetFetchRequest
 from kafka.protocol.metadata import FindCoordinatorRequest
 
+from tests.unit.mirror.model_cluster import Alone
 from zkmigrate.errors import HostError
 from zkmigrate.mirror.clients import groups, listing
 from zkmigrate.mirror.clients.cluster import Latest, Part
@@ -20,7 +21,7 @@ from zkmigrate.model.look import GroupReads
 P, LEFT = ("orders", 0), ("other", 0)
 
 
-class Answers:
+class Answers(Alone):
     """A cluster of one broker. states: of its groups. errors: by group, Kafka's code or None for silence.
     described: by group, what a description of it tells. types: of groups that are not classic. told: where
     its logs end. starts: where they begin. led: the leaders of Kafka's topic of commits."""

@@ -12,7 +12,7 @@ from kafka.protocol.consumer import OffsetCommitRequest, OffsetFetchRequest
 from kafka.protocol.metadata import FindCoordinatorRequest
 
 from tests.unit.mirror.batches import built
-from tests.unit.mirror.model_cluster import Log, ModelCluster
+from tests.unit.mirror.model_cluster import Alone, Log, ModelCluster
 from tests.unit.mirror.test_groups import cluster
 from zkmigrate.errors import HostError, LockedError
 from zkmigrate.mirror.clients import alter, copier, follow, groups, leads, listing
@@ -29,7 +29,7 @@ NOT_READY, MOVED, DENIED = 15, 16, 30
 ASKED = Request((), (), ("orders", "audit"))
 
 
-class Coordinator:
+class Coordinator(Alone):
     """The brokers' answers. errors: of the next questions, by their class; None for silence."""
 
     def __init__(self, **errors: Any) -> None:

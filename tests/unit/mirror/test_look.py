@@ -12,7 +12,7 @@ import pytest
 
 from tests.ports import free_port
 from tests.unit.mirror.batches import built, marker
-from tests.unit.mirror.model_cluster import Log, ModelCluster
+from tests.unit.mirror.model_cluster import Alone, Log, ModelCluster
 from zkmigrate import deadline
 from zkmigrate.errors import HostError, UsageError
 from zkmigrate.mirror.clients import groups, pair, rights, survey
@@ -492,7 +492,7 @@ def test_a_file_of_properties_is_read_where_one_is_named(monkeypatch: pytest.Mon
     ]
 
 
-class Answers:
+class Answers(Alone):
     """kafka-python below a :class:`Cluster`: its answers to requests, by the request's name and isolation."""
 
     def __init__(self, offsets: Mapping[int, Mapping[int, tuple[int, int] | None]]) -> None:

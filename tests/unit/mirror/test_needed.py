@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import pytest
 
+from tests.unit.mirror.model_cluster import Alone
 from zkmigrate.errors import HostError
 from zkmigrate.mirror.clients import permitted as client
 from zkmigrate.mirror.rules.needed import (
@@ -93,7 +94,7 @@ def test_an_old_source_needs_the_log_of_its_coordinators() -> None:
     assert [one.name for one in missing("source", "switch", told)] == ["__transaction_state"]
 
 
-class Brokers:
+class Brokers(Alone):
     """A cluster that answers by the kind of request. denied: names of groups and ids that it refuses."""
 
     account, at = "User:mirror", "a:1"

@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import pytest
 
+from tests.unit.mirror.model_cluster import Alone
 from zkmigrate.errors import UsageError
 from zkmigrate.mirror.clients.cluster import Topic
 from zkmigrate.mirror.clients.survey import topics
@@ -37,7 +38,7 @@ class Source:
         return found, {"dark": "source does not show topic dark"} if "dark" in names else {}
 
 
-class Target:
+class Target(Alone):
     """Kafka 4.3 with one broker. policy: names of topics that it refuses to make, once it is not a trial."""
 
     what = "target"

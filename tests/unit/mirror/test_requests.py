@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,6 +13,7 @@ from zkmigrate.errors import HostError
 from zkmigrate.mirror.clients import listing, survey, topics
 from zkmigrate.mirror.clients.cluster import Cluster, Part
 from zkmigrate.mirror.clients.owners import Owner, Owners
+from zkmigrate.mirror.rules.follow import Configure
 
 P: Part = ("orders", 0)
 
@@ -38,6 +40,9 @@ class Wire(Cluster):
         if isinstance(answer, HostError):
             raise answer
         return answer
+
+    def _known(self) -> list[int]:
+        return [1, 9]
 
     def asked(self, name: str) -> list[Any]:
         return [one for one, _ in self.sent if one.name == name]
@@ -99,6 +104,46 @@ LOOKS: Mapping[str, Callable[[Wire], object]] = {
     "groups": lambda one: listing.listed(one),
     "beside": lambda one: survey.beside(one, one, ["orders"], []),
 }
+
+
+@pytest.mark.parametrize("look", LOOKS)
+def test_a_question_for_any_broker_is_answered_by_one_that_lives(look: str) -> None:
+    """The first one asked has died, and the next one too."""
+    gone = HostError("target did not answer")
+    named = ("MetadataRequest", "DescribeConfigsRequest", "DescribeAclsRequest")
+    wire = Wire({**ANSWERS, **{name: [gone, gone, *ANSWERS[name]] for name in named}})
+    assert LOOKS[look](wire) == LOOKS[look](Wire(ANSWERS))
+    assert [at for one, at in wire.sent if one.name == "MetadataRequest"][:3] == [None, 1, 9]
+
+
+def test_a_broker_that_is_named_is_the_only_one_asked_and_who_does_not_answer_is_told() -> None:
+    gone = HostError("target did not answer")
+    for node, asked in ((7, [7]), (None, [None, 1, 9])):
+        wire = Wire({"MetadataRequest": [gone]})
+        with pytest.raises(HostError, match="did not answer"):
+            wire.ask(SimpleNamespace(name="MetadataRequest"), node)
+        assert [at for _, at in wire.sent] == asked
+
+
+def test_no_further_broker_is_asked_after_so_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A host that is down holds each question up until its limit."""
+    wire = Wire({"MetadataRequest": [HostError("target did not answer")]})
+    times = iter((0.0, 30.0, 60.0))
+    monkeypatch.setattr("zkmigrate.mirror.clients.cluster.time.monotonic", lambda: next(times))
+    with pytest.raises(HostError):
+        wire.ask(SimpleNamespace(name="MetadataRequest"))
+    assert [at for _, at in wire.sent] == [None, 1]
+
+
+def test_a_change_of_settings_is_sent_once_and_a_trial_of_it_until_one_answers() -> None:
+    gone = HostError("target did not answer")
+    made = SimpleNamespace(responses=[SimpleNamespace(resource_name="orders", error_code=0)])
+    change = Configure("orders", {"retention.ms": "1"}, ())
+    for trial in (True, False):
+        wire = Wire({"IncrementalAlterConfigsRequest": [gone, made]})
+        with suppress(HostError):
+            topics.try_configuring(wire, [change]) if trial else topics.configure(wire, change)
+        assert [at for _, at in wire.sent] == ([None, 1] if trial else [None])
 
 
 @pytest.mark.parametrize("look", LOOKS)

@@ -9,6 +9,7 @@ from uuid import UUID
 
 import pytest
 
+from tests.unit.mirror.model_cluster import Alone
 from zkmigrate.errors import HostError
 from zkmigrate.mirror.clients import topics
 from zkmigrate.mirror.clients.cluster import Cluster, Topic
@@ -20,7 +21,7 @@ OWN = Settings({"a": "1"}, frozenset({"a"}), {"a": None})
 POLICY = "the policy of this site needs two replicas"
 
 
-class Answers:
+class Answers(Alone):
     """A cluster that answers one request for metadata. It takes the settings that are not in ``bad``, by
     Kafka's error, and makes no topic whose name is in it."""
 
@@ -158,7 +159,7 @@ def test_a_topic_whose_settings_are_hidden_does_not_hide_the_others(monkeypatch:
             return SimpleNamespace(topics=listed)
         return SimpleNamespace(results=[described("orders"), described("dark", 29)])
 
-    monkeypatch.setattr(Cluster, "_ask", ask)
+    monkeypatch.setattr(Cluster, "ask", ask)
     cluster = Cluster.__new__(Cluster)
     cluster.what = "source"
     found, hidden = cluster.topics(["orders", "dark", "closed", "gone"])

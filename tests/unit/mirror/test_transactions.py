@@ -10,7 +10,7 @@ import pytest
 from kafka.record.default_records import DefaultRecordBatchBuilder
 
 from tests.unit.mirror.batches import MS
-from tests.unit.mirror.model_cluster import Log, ModelCluster
+from tests.unit.mirror.model_cluster import Alone, Log, ModelCluster
 from zkmigrate.errors import HostError
 from zkmigrate.kafka.said import said
 from zkmigrate.mirror.clients import transactions as client
@@ -23,7 +23,7 @@ STATE = "__transaction_state"
 WROTE = "it wrote to orders-0, last at 2023-11-14 22:13:20Z"
 
 
-class Brokers:
+class Brokers(Alone):
     """A source of two brokers, of Kafka 3.0 or later. producers: by partition, what its leader remembers.
     ids: by broker, what it coordinates. opened: topics of open transactions. broken: requests that fail.
     hidden: the answer about a transactional id of nobody."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import math
 import re
+import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -36,6 +37,8 @@ Part = tuple[str, int]
 T = TypeVar("T")
 
 REQUEST_S = 30.0
+_OTHERS_S = 1.5 * REQUEST_S
+"""After so long no further broker is asked what another one has not answered."""
 FETCH_BYTES, PARTITION_BYTES = 16 << 20, 1 << 20
 """The most bytes of one fetch, and of one partition in it. A larger batch comes alone."""
 _WAIT_MS = 250
@@ -215,14 +218,34 @@ class Cluster:
         except (KafkaError, OSError) as error:
             raise self._silent(error) from None
 
-    def _ask(self, request: Any, node: int | None = None) -> Any:
-        return self.end(self.begin(request, node))
+    def ask(self, request: Any, node: int | None = None) -> Any:
+        """Return the answer of this broker, or else of the first that gives one: any may have died a moment
+        ago.
+
+        Without a node for questions only, as one that fails may have been received. HostError when none
+        answers.
+        """
+        began = time.monotonic()
+        try:
+            return self.end(self.begin(request, node))
+        except HostError as error:
+            failed = error
+        for id in self._known() if node is None else ():
+            if time.monotonic() - began >= _OTHERS_S:
+                break
+            with suppress(HostError):
+                return self.end(self.begin(request, id))
+        raise failed
+
+    def _known(self) -> list[int]:
+        """The ids of the brokers that the newest Metadata names."""
+        return sorted(one.node_id for one in self._manager.cluster.brokers())
 
     # -- topics
 
     def id(self) -> str:
         """The cluster's id."""
-        return str(self._ask(MetadataRequest(topics=[], allow_auto_topic_creation=False)).cluster_id)
+        return str(self.ask(MetadataRequest(topics=[], allow_auto_topic_creation=False)).cluster_id)
 
     def leaders(self, topics: Iterable[str]) -> dict[str, dict[int, int]]:
         """The leader of each partition, -1 without one. A topic that does not exist is left out."""
@@ -230,7 +253,7 @@ class Cluster:
 
     def _led(self, topics: Iterable[str]) -> dict[str, dict[int, _Led]]:
         named = [MetadataRequest.MetadataRequestTopic(name=name) for name in topics]
-        answer = self._ask(MetadataRequest(topics=named, allow_auto_topic_creation=False))
+        answer = self.ask(MetadataRequest(topics=named, allow_auto_topic_creation=False))
         return {
             topic.name: {
                 p.partition_index: _Led(p.leader_id, tuple(p.replica_nodes), tuple(p.isr_nodes))
@@ -242,7 +265,7 @@ class Cluster:
 
     def brokers(self) -> list[int]:
         """The ids of the brokers that are there."""
-        answer = self._ask(MetadataRequest(topics=[], allow_auto_topic_creation=False))
+        answer = self.ask(MetadataRequest(topics=[], allow_auto_topic_creation=False))
         return sorted(one.node_id for one in answer.brokers)
 
     def controller(self) -> int:
@@ -252,13 +275,13 @@ class Cluster:
         died a moment ago. So it is the first one that answers. HostError when none does.
         """
         request = MetadataRequest(topics=[], allow_auto_topic_creation=False)
-        answer = self._ask(request)
+        answer = self.ask(request)
         if not self.offers(UnregisterBrokerRequest):
             return int(answer.controller_id)
         failed = HostError(f"{self.what}: no broker accepts changes of topics")
         for id in sorted((one.node_id for one in answer.brokers), key=lambda id: id != answer.controller_id):
             try:
-                self._ask(request, id)
+                self.ask(request, id)
             except HostError as error:
                 failed = error
             else:
@@ -268,14 +291,14 @@ class Cluster:
     def topics(self, names: Iterable[str]) -> tuple[dict[str, Topic], dict[str, str]]:
         """Return the existing topics among these names, and why Kafka does not show the others, by topic."""
         asked = [MetadataRequest.MetadataRequestTopic(name=name) for name in names]
-        answer = self._ask(MetadataRequest(topics=asked, allow_auto_topic_creation=False))
+        answer = self.ask(MetadataRequest(topics=asked, allow_auto_topic_creation=False))
         led = {one.name: one.partitions for one in answer.topics if one.partitions}
         hidden = self._unshown(answer)
         request = DescribeConfigsRequest(
             resources=[(_TOPIC, name, None) for name in led], include_synonyms=True, min_version=1
         )
         found = dict[str, Topic]()
-        for result in self._ask(request).results if led else []:
+        for result in self.ask(request).results if led else []:
             name = result.resource_name
             if result.error_code:
                 why = said(result.error_code, result.error_message)
@@ -289,7 +312,7 @@ class Cluster:
     def unshown(self, names: Iterable[str]) -> dict[str, str]:
         """Return why Kafka does not show some of these topics. One that does not exist is left out."""
         asked = [MetadataRequest.MetadataRequestTopic(name=name) for name in names]
-        return self._unshown(self._ask(MetadataRequest(topics=asked, allow_auto_topic_creation=False)))
+        return self._unshown(self.ask(MetadataRequest(topics=asked, allow_auto_topic_creation=False)))
 
     def _unshown(self, answer: Any) -> dict[str, str]:
         return {
@@ -308,7 +331,7 @@ class Cluster:
             resources=[(_TOPIC, name, [_LEAST]) for name in names], min_version=1
         )
         found = dict[str, int]()
-        for result in self._ask(request).results:
+        for result in self.ask(request).results:
             name = result.resource_name
             if result.error_code:
                 why = said(result.error_code, result.error_message)
@@ -320,7 +343,7 @@ class Cluster:
         """Whether this broker has ``super.users``; whose names it hides, as of every setting that it does not
         know. HostError with Kafka's reason."""
         request = DescribeConfigsRequest(resources=[(_BROKER, str(node), [_SUPER])], min_version=1)
-        [result] = self._ask(request, node).results
+        [result] = self.ask(request, node).results
         if result.error_code:
             why = said(result.error_code, result.error_message)
             raise HostError(f"{self.what}: {_SUPER}: {why}")
@@ -528,7 +551,7 @@ class Cluster:
                     )
                 )
         found: dict[Part, int] = {}
-        for marker in self._ask(WriteTxnMarkersRequest(markers=markers), leader).markers:
+        for marker in self.ask(WriteTxnMarkersRequest(markers=markers), leader).markers:
             for topic in marker.topics:
                 for p in topic.partitions:
                     part = (topic.name, p.partition_index)
@@ -544,7 +567,7 @@ class Cluster:
             topics=[kind(name=name, partitions=[below])], timeout_ms=int(REQUEST_S * 1000)
         )
         for leader in self._by_leader([part]):
-            [topic] = self._ask(request, leader).topics
+            [topic] = self.ask(request, leader).topics
             return int(topic.partitions[0].error_code)
         return NO_LEADER
 

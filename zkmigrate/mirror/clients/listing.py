@@ -100,7 +100,7 @@ def leads(cluster: Cluster, topics: Collection[str]) -> dict[str, Lead]:
     known = _every(cluster).get(GROUP)
     if known is not None:
         return cluster.leads.told_by(known.broker, topics)
-    answer = cluster.end(cluster.begin(DescribeGroupsRequest(groups=[GROUP], max_version=5)))
+    answer = cluster.ask(DescribeGroupsRequest(groups=[GROUP], max_version=5))
     if any(one.error_code == _HIDDEN for one in answer.groups):
         raise HostError(f"{cluster.what} does not report who leads: {told_of(_HIDDEN)}")
     return {}
@@ -117,7 +117,7 @@ def listed(cluster: Cluster) -> dict[str, Listed]:
 
 def _every(cluster: Cluster) -> dict[str, Listed]:
     commits = MetadataRequest.MetadataRequestTopic(name=COMMITS)
-    answer = cluster.end(cluster.begin(MetadataRequest(topics=[commits], allow_auto_topic_creation=False)))
+    answer = cluster.ask(MetadataRequest(topics=[commits], allow_auto_topic_creation=False))
     if away := [
         part.partition_index for topic in answer.topics for part in topic.partitions if part.leader_id < 0
     ]:

@@ -74,16 +74,14 @@ def permitted(
     if not logged:
         every = {EVERY: ("Describe",) if describes_every_id(cluster) else ()}
     named = [MetadataRequest.MetadataRequestTopic(name=name) for name in (*topics, COMMITS, TRANSACTIONS)]
-    answer = cluster.end(
-        cluster.begin(
-            MetadataRequest(
-                topics=named,
-                allow_auto_topic_creation=False,
-                include_topic_authorized_operations=True,
-                include_cluster_authorized_operations=True,
-                min_version=8,
-                max_version=10,
-            )
+    answer = cluster.ask(
+        MetadataRequest(
+            topics=named,
+            allow_auto_topic_creation=False,
+            include_topic_authorized_operations=True,
+            include_cluster_authorized_operations=True,
+            min_version=8,
+            max_version=10,
         )
     )
     return Permitted(
@@ -103,7 +101,7 @@ def _names(operations: Collection[int] | None) -> frozenset[str]:
 
 
 def _groups(cluster: Cluster, groups: Sequence[str]) -> dict[str, Collection[str]]:
-    told = cluster.end(cluster.begin(DescribeGroupsRequest(groups=list(groups), max_version=5)))
+    told = cluster.ask(DescribeGroupsRequest(groups=list(groups), max_version=5))
     hidden = {one.group_id for one in told.groups if one.error_code == _GROUP_DENIED}
     asked: dict[Any, Any] = {
         name: (HeartbeatRequest(group_id=name, generation_id=-1, member_id="", max_version=3), None)

@@ -39,7 +39,7 @@ def read(cluster: Cluster, node: int | None = None) -> frozenset[Acl] | None:
             permission_type=ACLPermissionType.ANY,
         )
         # describe_acls of kafka-python waits past a deadline.
-        answer = cluster.end(cluster.begin(every, node))
+        answer = cluster.ask(every, node)
         try:
             told, _ = KafkaAdminClient._convert_describe_acls_response_to_acls(answer)
         except SecurityDisabledError:

@@ -76,7 +76,7 @@ def _ids(cluster: Cluster, names: Sequence[str]) -> tuple[dict[str, str | None],
     An id is empty if the brokers have none (before 2.8), and None for a topic that does not exist.
     """
     topics = [MetadataRequest.MetadataRequestTopic(name=name) for name in names]
-    answer = cluster.end(cluster.begin(MetadataRequest(topics=topics, allow_auto_topic_creation=False)))
+    answer = cluster.ask(MetadataRequest(topics=topics, allow_auto_topic_creation=False))
     if answer.controller_id < 0:
         raise HostError(f"{cluster.what}: a broker that has just started does not know the topics yet")
     found, hidden = dict[str, str | None](), dict[str, str]()
@@ -201,8 +201,8 @@ def _refused(cluster: Cluster, changes: Iterable[Configure], *, trial: bool) -> 
     ]
     if not asked:
         return {}
-    sent = cluster.begin(IncrementalAlterConfigsRequest(resources=asked, validate_only=trial))
+    request = IncrementalAlterConfigsRequest(resources=asked, validate_only=trial)
     found = {}
-    for told in cluster.end(sent).responses:
+    for told in (cluster.ask(request) if trial else cluster.end(cluster.begin(request))).responses:
         found[told.resource_name] = said(told.error_code, told.error_message) if told.error_code else ""
     return found
