@@ -45,9 +45,9 @@ from tests.ports import free_port
 from tests.servers import kraft
 from tests.servers.process import ADDRESS
 from tests.servers.test_mirror import make
-from zkmigrate.gateway.serving.record import SOCKET
 from zkmigrate.lab.wait import wait_until
-from zkmigrate.model.series import quantile
+from zkmigrate.runbook.model.series import quantile
+from zkmigrate.topics.gateway.serving.record import SOCKET
 
 RELEASES = ("3.9.1", "4.3.1")
 DIRECT, OURS, BEFORE, ENVOY = "direct", "gateway", "gateway before", "Envoy"

@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from bench.spread import shown
-from zkmigrate.engine import chain, journal
-from zkmigrate.engine.codec import encode_change
-from zkmigrate.engine.copies import Copies
-from zkmigrate.engine.journal import Journal
-from zkmigrate.model.change import Outcome, PutFile, SetService
-from zkmigrate.runs import playbook_files, run_status
+from zkmigrate.runbook.engine import chain, journal
+from zkmigrate.runbook.engine.codec import encode_change
+from zkmigrate.runbook.engine.copies import Copies
+from zkmigrate.runbook.engine.journal import Journal
+from zkmigrate.runbook.model.change import Outcome, PutFile, SetService
+from zkmigrate.runbook.runs import playbook_files, run_status
 
 MOVES = 10_000
 THROTTLES = 24 * 60

@@ -34,9 +34,9 @@ from tests.servers.test_mirror import make
 from tests.servers.test_versions import zookeeper
 from zkmigrate.lab import provision
 from zkmigrate.lab.wait import wait_until
-from zkmigrate.mirror.clients.cluster import Cluster
-from zkmigrate.mirror.rules.batch import encode, parse
-from zkmigrate.mirror.rules.position import Ends
+from zkmigrate.topics.mirror.clients.cluster import Cluster
+from zkmigrate.topics.mirror.rules.batch import encode, parse
+from zkmigrate.topics.mirror.rules.position import Ends
 
 RELEASE = "3.9.1"
 MEGABYTES = {1: 40.0, 10: 150.0, 1000: 600.0}

@@ -25,12 +25,12 @@ import click
 from bench.placement_peer import planned
 from bench.placement_solver import solve
 from bench.spread import out_option, save, shown, spread
-from zkmigrate.placement.cluster import Broker, Cluster, Partition
-from zkmigrate.placement.order import after
-from zkmigrate.placement.plan import Plan
-from zkmigrate.placement.rebalance import offload_targets, rebalance
-from zkmigrate.placement.request import MIB, Rebalance
-from zkmigrate.placement.statistics import lower_bound
+from zkmigrate.cluster.placement.cluster import Broker, Cluster, Partition
+from zkmigrate.cluster.placement.order import after
+from zkmigrate.cluster.placement.plan import Plan
+from zkmigrate.cluster.placement.rebalance import offload_targets, rebalance
+from zkmigrate.cluster.placement.request import MIB, Rebalance
+from zkmigrate.cluster.placement.statistics import lower_bound
 
 GB = 10**9
 ALL = 10**9
@@ -208,7 +208,7 @@ def main(seeds: int, limit_s: float, every: bool, is_large: bool, clusters: int,
     """Measure plans; ends with 1 where a plan breaks a rule."""
     click.echo(f"load {os.getloadavg()[0]:.1f}")
     if clusters:
-        from tests.unit.placement.test_rebalance import broken_rules
+        from tests.unit.cluster.placement.test_rebalance import broken_rules
 
         broken = {seed: rules for seed in range(clusters) if (rules := broken_rules(seed))}
         click.echo(f"{clusters} random clusters, {len(broken)} plans break a rule {broken or ''}")

@@ -33,10 +33,10 @@ from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 
 from tests.unit.kafka.clients.wire_brokers import WireBrokers
 from tests.unit.tree_server import DataServer, running
-from zkmigrate.placement.check import sets_of
-from zkmigrate.placement.cluster import Broker, Cluster, Name, Partition
-from zkmigrate.placement.rebalance import SWEEP, offload_targets
-from zkmigrate.placement.request import MIB, Rebalance
+from zkmigrate.cluster.placement.check import sets_of
+from zkmigrate.cluster.placement.cluster import Broker, Cluster, Name, Partition
+from zkmigrate.cluster.placement.rebalance import SWEEP, offload_targets
+from zkmigrate.cluster.placement.request import MIB, Rebalance
 
 GB = 10**9
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import highspy
 
-from zkmigrate.placement.cluster import Cluster
+from zkmigrate.cluster.placement.cluster import Cluster
 
 UNIT = 10**9
 """Bytes of one unit in the program: numbers near 1 keep its tolerances meaningful."""

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from zkmigrate.dependents.kafka import KAFKA as KAFKA_BROKERS
+from zkmigrate.cluster.leftovers.look_step import LeftoversCheckStep
+from zkmigrate.cluster.leftovers.remove_step import RemoveStep
+from zkmigrate.cluster.leftovers.section import LeftoversInventory, named_hosts
 from zkmigrate.kafka.rules.sampling import BROKERS
-from zkmigrate.leftovers.look_step import LeftoversCheckStep
-from zkmigrate.leftovers.remove_step import RemoveStep
-from zkmigrate.leftovers.section import LeftoversInventory, named_hosts
-from zkmigrate.model.change import KAFKA, ZNODES
-from zkmigrate.model.playbook import Playbook, Role, Stage
-from zkmigrate.moves.steps.install import InstallStep
+from zkmigrate.move.dependents.kafka import KAFKA as KAFKA_BROKERS
+from zkmigrate.move.steps.install import InstallStep
+from zkmigrate.runbook.model.change import KAFKA, ZNODES
+from zkmigrate.runbook.model.playbook import Playbook, Role, Stage
 
 PLAYBOOK = Playbook(
     id="kafka_clean_leftovers",

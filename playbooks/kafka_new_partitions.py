@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from zkmigrate.cluster.new_partitions.create_step import CreateStep
+from zkmigrate.cluster.new_partitions.grow_step import GrowStep
+from zkmigrate.cluster.new_partitions.look_step import PlanCheckStep
+from zkmigrate.cluster.new_partitions.section import NewPartitionsInventory, wanted
 from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.kafka.rules.sampling import BROKERS
-from zkmigrate.model.change import KAFKA
-from zkmigrate.model.playbook import Playbook, Stage
-from zkmigrate.new_partitions.create_step import CreateStep
-from zkmigrate.new_partitions.grow_step import GrowStep
-from zkmigrate.new_partitions.look_step import PlanCheckStep
-from zkmigrate.new_partitions.section import NewPartitionsInventory, wanted
+from zkmigrate.runbook.model.change import KAFKA
+from zkmigrate.runbook.model.playbook import Playbook, Stage
 
 
 def grows(inventory: Inventory) -> str:

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+from zkmigrate.cluster.reassign.facts import to_move
+from zkmigrate.cluster.reassign.look_step import (
+    PlanCheckStep,
+    foreseen,
+    foreseen_back,
+    measured_writes,
+    of_plan,
+)
+from zkmigrate.cluster.reassign.moves_step import MovesStep
+from zkmigrate.cluster.reassign.originals_step import OriginalsStep
+from zkmigrate.cluster.reassign.preferred_step import PreferredStep
+from zkmigrate.cluster.reassign.section import ReassignInventory
+from zkmigrate.cluster.reassign.throttle_step import ThrottleStep
+from zkmigrate.cluster.reassign.unthrottle_step import UnthrottleStep
+from zkmigrate.cluster.reassign.verify_step import VerifyStep
+from zkmigrate.cluster.reassign.way_back import way_back
 from zkmigrate.kafka.rules import throttle_series
 from zkmigrate.kafka.rules.sampling import BROKERS
-from zkmigrate.model.change import KAFKA
-from zkmigrate.model.playbook import Counted, Playbook, Stage
-from zkmigrate.reassign.facts import to_move
-from zkmigrate.reassign.look_step import PlanCheckStep, foreseen, foreseen_back, measured_writes, of_plan
-from zkmigrate.reassign.moves_step import MovesStep
-from zkmigrate.reassign.originals_step import OriginalsStep
-from zkmigrate.reassign.preferred_step import PreferredStep
-from zkmigrate.reassign.section import ReassignInventory
-from zkmigrate.reassign.throttle_step import ThrottleStep
-from zkmigrate.reassign.unthrottle_step import UnthrottleStep
-from zkmigrate.reassign.verify_step import VerifyStep
-from zkmigrate.reassign.way_back import way_back
+from zkmigrate.runbook.model.change import KAFKA
+from zkmigrate.runbook.model.playbook import Counted, Playbook, Stage
 
 PLAYBOOK = Playbook(
     id="kafka_reassign",

@@ -2,33 +2,33 @@
 
 from __future__ import annotations
 
-from zkmigrate.dependents.kafka import KAFKA as KAFKA_BROKERS
-from zkmigrate.kafka.rules import throttle_series
-from zkmigrate.kafka.rules.sampling import BROKERS
-from zkmigrate.model.change import KAFKA
-from zkmigrate.model.playbook import Counted, Playbook, Role, Stage
-from zkmigrate.moves.steps.install import InstallStep
-from zkmigrate.reassign.facts import planned, to_move
-from zkmigrate.reassign.look_step import foreseen_back
-from zkmigrate.reassign.moves_step import MovesStep
-from zkmigrate.reassign.preferred_step import PreferredStep
-from zkmigrate.reassign.throttle_step import ThrottleStep
-from zkmigrate.reassign.way_back import way_back
-from zkmigrate.removal.clean_step import CleanStep
-from zkmigrate.removal.exclude_step import ExcludeStep
-from zkmigrate.removal.planned_step import PlannedStep
-from zkmigrate.removal.policy_step import PolicyStep
-from zkmigrate.removal.section import RemovalInventory, goes_on, policed, removed, stoppable_alone
-from zkmigrate.removal.stop_step import StopStep
-from zkmigrate.removal.sweep_step import SweepStep
-from zkmigrate.removal.unthrottle_steps import LoosenStep, OthersUnthrottleStep
-from zkmigrate.removal.validate_step import (
+from zkmigrate.cluster.reassign.facts import planned, to_move
+from zkmigrate.cluster.reassign.look_step import foreseen_back
+from zkmigrate.cluster.reassign.moves_step import MovesStep
+from zkmigrate.cluster.reassign.preferred_step import PreferredStep
+from zkmigrate.cluster.reassign.throttle_step import ThrottleStep
+from zkmigrate.cluster.reassign.way_back import way_back
+from zkmigrate.cluster.removal.clean_step import CleanStep
+from zkmigrate.cluster.removal.exclude_step import ExcludeStep
+from zkmigrate.cluster.removal.planned_step import PlannedStep
+from zkmigrate.cluster.removal.policy_step import PolicyStep
+from zkmigrate.cluster.removal.section import RemovalInventory, goes_on, policed, removed, stoppable_alone
+from zkmigrate.cluster.removal.stop_step import StopStep
+from zkmigrate.cluster.removal.sweep_step import SweepStep
+from zkmigrate.cluster.removal.unthrottle_steps import LoosenStep, OthersUnthrottleStep
+from zkmigrate.cluster.removal.validate_step import (
     FirstRates,
     ValidateStep,
     foreseen,
     measured_writes,
     planned_moves,
 )
+from zkmigrate.kafka.rules import throttle_series
+from zkmigrate.kafka.rules.sampling import BROKERS
+from zkmigrate.move.dependents.kafka import KAFKA as KAFKA_BROKERS
+from zkmigrate.move.steps.install import InstallStep
+from zkmigrate.runbook.model.change import KAFKA
+from zkmigrate.runbook.model.playbook import Counted, Playbook, Role, Stage
 
 PLAYBOOK = Playbook(
     id="kafka_remove_brokers",

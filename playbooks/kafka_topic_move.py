@@ -2,29 +2,29 @@
 
 from __future__ import annotations
 
-from zkmigrate.dependents.kafka import KAFKA
-from zkmigrate.model.change import MIRRORED
-from zkmigrate.model.playbook import Playbook, Role, Stage
-from zkmigrate.model.step import AnyStep
-from zkmigrate.moves.steps.install import InstallStep
-from zkmigrate.topic_move.arm_step import ArmStep
-from zkmigrate.topic_move.check_step import CheckStep
-from zkmigrate.topic_move.drain_step import DrainStep
-from zkmigrate.topic_move.facts import standing
-from zkmigrate.topic_move.finish_step import FinishStep
-from zkmigrate.topic_move.go_step import GoStep
-from zkmigrate.topic_move.grant_step import GrantStep
-from zkmigrate.topic_move.hold_step import HoldStep
-from zkmigrate.topic_move.look_step import LookStep
-from zkmigrate.topic_move.open_step import OpenStep
-from zkmigrate.topic_move.prove_step import ProveStep
-from zkmigrate.topic_move.report import REPORTING, SWITCH
-from zkmigrate.topic_move.seal_step import SealStep
-from zkmigrate.topic_move.section import GATEWAYS, MIRRORS, TopicMoveInventory, mirror_hosts
-from zkmigrate.topic_move.settle_step import SettleStep
-from zkmigrate.topic_move.turn_step import TurnStep
-from zkmigrate.topic_move.verify_step import VerifyStep
-from zkmigrate.topic_move.window_rules import WINDOW
+from zkmigrate.move.dependents.kafka import KAFKA
+from zkmigrate.move.steps.install import InstallStep
+from zkmigrate.runbook.model.change import MIRRORED
+from zkmigrate.runbook.model.playbook import Playbook, Role, Stage
+from zkmigrate.runbook.model.step import AnyStep
+from zkmigrate.topics.topic_move.arm_step import ArmStep
+from zkmigrate.topics.topic_move.check_step import CheckStep
+from zkmigrate.topics.topic_move.drain_step import DrainStep
+from zkmigrate.topics.topic_move.facts import standing
+from zkmigrate.topics.topic_move.finish_step import FinishStep
+from zkmigrate.topics.topic_move.go_step import GoStep
+from zkmigrate.topics.topic_move.grant_step import GrantStep
+from zkmigrate.topics.topic_move.hold_step import HoldStep
+from zkmigrate.topics.topic_move.look_step import LookStep
+from zkmigrate.topics.topic_move.open_step import OpenStep
+from zkmigrate.topics.topic_move.prove_step import ProveStep
+from zkmigrate.topics.topic_move.report import REPORTING, SWITCH
+from zkmigrate.topics.topic_move.seal_step import SealStep
+from zkmigrate.topics.topic_move.section import GATEWAYS, MIRRORS, TopicMoveInventory, mirror_hosts
+from zkmigrate.topics.topic_move.settle_step import SettleStep
+from zkmigrate.topics.topic_move.turn_step import TurnStep
+from zkmigrate.topics.topic_move.verify_step import VerifyStep
+from zkmigrate.topics.topic_move.window_rules import WINDOW
 
 _ARM_TO_PROVE: tuple[AnyStep, ...] = (ArmStep(), SettleStep(), HoldStep(), DrainStep(), ProveStep())
 
@@ -76,5 +76,5 @@ PLAYBOOK = Playbook(
     report=REPORTING,
     sampling=(SWITCH,),
     alters_clusters=True,
-    clusters={MIRRORED: "zkmigrate.mirror.clients.alter:alterer"},
+    clusters={MIRRORED: "zkmigrate.topics.mirror.clients.alter:alterer"},
 )

@@ -1,25 +1,25 @@
 """Bring a Kafka cluster back to source behind the open door of a move: the table of contents.
 
 A run of its own, over the inventory of the move. Every broker is down at once; nothing that dest did is lost.
-Each step is one file in ``zkmigrate/moves/steps``, its undo beside it. What and why: docs/adr/0047.
+Each step is one file in ``zkmigrate/move/steps``, its undo beside it. What and why: docs/adr/0047.
 """
 
 from __future__ import annotations
 
-from zkmigrate.dependents.kafka import KAFKA
 from zkmigrate.inventory.inventory import SECTIONS, Inventory, without_brokers
-from zkmigrate.model.change import SOURCE
-from zkmigrate.model.playbook import Counted, Role, Stage
-from zkmigrate.moves.move import Move
-from zkmigrate.moves.rules.sampling import ENSEMBLES
-from zkmigrate.moves.steps.brokers_back import BrokersBackStep
-from zkmigrate.moves.steps.brokers_down import BrokersDownStep
-from zkmigrate.moves.steps.dest_down import DestDownStep
-from zkmigrate.moves.steps.install import InstallStep
-from zkmigrate.moves.steps.replay import ReplayStep
-from zkmigrate.moves.steps.replay_close import ReplayCloseStep
-from zkmigrate.moves.steps.replay_read import ReplayReadStep
-from zkmigrate.moves.steps.return_preflight import ReturnPreflightStep
+from zkmigrate.move.dependents.kafka import KAFKA
+from zkmigrate.move.move import Move
+from zkmigrate.move.rules.sampling import ENSEMBLES
+from zkmigrate.move.steps.brokers_back import BrokersBackStep
+from zkmigrate.move.steps.brokers_down import BrokersDownStep
+from zkmigrate.move.steps.dest_down import DestDownStep
+from zkmigrate.move.steps.install import InstallStep
+from zkmigrate.move.steps.replay import ReplayStep
+from zkmigrate.move.steps.replay_close import ReplayCloseStep
+from zkmigrate.move.steps.replay_read import ReplayReadStep
+from zkmigrate.move.steps.return_preflight import ReturnPreflightStep
+from zkmigrate.runbook.model.change import SOURCE
+from zkmigrate.runbook.model.playbook import Counted, Role, Stage
 
 
 def _zookeeper(inventory: Inventory) -> tuple[str, tuple[str, ...]]:
@@ -62,5 +62,5 @@ PLAYBOOK = Move(
     ),
     sampling=(ENSEMBLES, *KAFKA.sampling),
     dependent=KAFKA,
-    clusters={**KAFKA.clusters, SOURCE: "zkmigrate.moves.clients.replay:alterer"},
+    clusters={**KAFKA.clusters, SOURCE: "zkmigrate.move.clients.replay:alterer"},
 )

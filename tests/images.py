@@ -14,10 +14,10 @@ from rich.console import Console
 
 from tests.world.operator import quiet_world
 from tests.world.told import ToldOperator, Written, report_of
-from zkmigrate.engine import events
 from zkmigrate.report.page import page
-from zkmigrate.ui.live import LiveView
-from zkmigrate.ui.run_files import PLAN
+from zkmigrate.runbook.engine import events
+from zkmigrate.runbook.ui.live import LiveView
+from zkmigrate.runbook.ui.run_files import PLAN
 
 OUT = Path(__file__).parents[1] / "docs/images"
 RUN = "world-1"

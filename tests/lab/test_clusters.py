@@ -29,7 +29,7 @@ from zkmigrate.lab.load.samples import Brokers
 from zkmigrate.lab.shape import Shape
 from zkmigrate.lab.spec import KAFKA_PORT, LabSpec, Role
 from zkmigrate.lab.wait import wait_until
-from zkmigrate.model.fact import Seen
+from zkmigrate.runbook.model.fact import Seen
 
 pytestmark = pytest.mark.lab
 

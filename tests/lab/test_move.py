@@ -21,7 +21,6 @@ import pytest
 from tests.lab import tool
 from tests.parity import length, verdicts
 from tests.world.operator import Killed, Operator, quiet_world
-from zkmigrate.engine import samples
 from zkmigrate.lab import canary_topic, fault
 from zkmigrate.lab.baseline import baseline, sessions_not_served
 from zkmigrate.lab.drills.window_faults import chosen
@@ -36,7 +35,8 @@ from zkmigrate.lab.operator import Operator as LabOperator
 from zkmigrate.lab.source_state import source_state
 from zkmigrate.lab.spec import LONG_SESSIONS, Role
 from zkmigrate.lab.wait import wait_until
-from zkmigrate.runs.left_window import SHUT_OUT
+from zkmigrate.runbook.engine import samples
+from zkmigrate.runbook.runs.left_window import SHUT_OUT
 
 pytestmark = pytest.mark.lab
 

@@ -12,10 +12,10 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from zkmigrate.mirror.clients import copier
-from zkmigrate.mirror.clients.cluster import Cluster
-from zkmigrate.mirror.verbs.request import Request
-from zkmigrate.mirror.verbs.run import run
+from zkmigrate.topics.mirror.clients import copier
+from zkmigrate.topics.mirror.clients.cluster import Cluster
+from zkmigrate.topics.mirror.verbs.request import Request
+from zkmigrate.topics.mirror.verbs.run import run
 
 _SENT_S = 0.02
 """So long the thread of the client has to send the request."""

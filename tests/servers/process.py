@@ -12,7 +12,7 @@ from pathlib import Path
 from zkmigrate.kafka.clients import admin
 from zkmigrate.lab.readiness import four_letter_word
 from zkmigrate.lab.wait import wait_until
-from zkmigrate.model.fact import Seen
+from zkmigrate.runbook.model.fact import Seen
 
 START_SECONDS = 180
 

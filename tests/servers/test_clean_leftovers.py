@@ -15,12 +15,12 @@ from kazoo.security import make_digest_acl
 from tests.servers.brokers import Broker, serve
 from tests.servers.process import ADDRESS, START_SECONDS
 from tests.servers.test_versions import zookeeper
+from zkmigrate.cluster.reassign.throttle import LEADER_LIST
 from zkmigrate.kafka.clients import admin, log_dirs, topics
 from zkmigrate.kafka.clients.znodes import Alter
 from zkmigrate.lab.wait import wait_until
-from zkmigrate.model.change import KAFKA, ZNODES, AlterTopicConfig, CreateZnode, DeleteZnode
-from zkmigrate.model.fact import Seen
-from zkmigrate.reassign.throttle import LEADER_LIST
+from zkmigrate.runbook.model.change import KAFKA, ZNODES, AlterTopicConfig, CreateZnode, DeleteZnode
+from zkmigrate.runbook.model.fact import Seen
 from zkmigrate.zookeeper.clients.subtree import Server
 
 VERSION = "2.8.2"

@@ -30,21 +30,21 @@ from playbooks.kafka_zookeeper_move import PLAYBOOK
 from tests.servers.ensembles import quorum
 from tests.servers.process import ADDRESS, START_SECONDS
 from tests.unit import sshd
-from zkmigrate.engine import journal as journals
-from zkmigrate.engine import runs
-from zkmigrate.engine.journal import Journal
-from zkmigrate.engine.lock import LocalLock
 from zkmigrate.errors import LockedError, UsageError, ZkmigrateError
 from zkmigrate.inventory import inventory as inventories
 from zkmigrate.lab.wait import wait_until
-from zkmigrate.moves.rules.clean_up import Node
-from zkmigrate.moves.verbs.clean_up import Options, clean_up
-from zkmigrate.moves.verbs.deletion import ChangedError, Dest
+from zkmigrate.move.rules.clean_up import Node
+from zkmigrate.move.verbs.clean_up import Options, clean_up
+from zkmigrate.move.verbs.deletion import ChangedError, Dest
 from zkmigrate.report.build import build
 from zkmigrate.report.sources import read
-from zkmigrate.runs import run_status
-from zkmigrate.runs.verb_context import VerbContext
-from zkmigrate.site.wiring import Site
+from zkmigrate.runbook.engine import journal as journals
+from zkmigrate.runbook.engine import runs
+from zkmigrate.runbook.engine.journal import Journal
+from zkmigrate.runbook.engine.lock import LocalLock
+from zkmigrate.runbook.runs import run_status
+from zkmigrate.runbook.runs.verb_context import VerbContext
+from zkmigrate.runbook.site.wiring import Site
 from zkmigrate.zookeeper.data.messages import connect_request
 
 TAIL = ADDRESS.partition("127.1")[2]
@@ -281,7 +281,7 @@ def test_it_is_listed_deleted_and_put_back(place: Place) -> None:
 
 
 def test_both_ways_say_how_far_they_are(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("zkmigrate.moves.verbs.clean_up._PROGRESS_S", 0.0)
+    monkeypatch.setattr("zkmigrate.move.verbs.clean_up._PROGRESS_S", 0.0)
     plant(place, many=92)
     place.begin()
     assert len(tree(place.port, place.top)) == 100

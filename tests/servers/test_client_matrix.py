@@ -12,7 +12,7 @@ from zkmigrate.lab.clients.matrix import Matrix, play
 from zkmigrate.lab.load.json_lines import load_recording
 from zkmigrate.lab.processes import ProcessId
 from zkmigrate.lab.wait import silent
-from zkmigrate.model.finding import Held
+from zkmigrate.runbook.model.finding import Held
 
 CLIENTS = {
     "kafka-python": "kafka-python 3.",

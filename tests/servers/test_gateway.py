@@ -29,16 +29,16 @@ from tests.servers import kraft
 from tests.servers.brokers import ALONE, Broker, serve
 from tests.servers.process import ADDRESS, START_SECONDS
 from tests.servers.test_versions import zookeeper
-from zkmigrate.gateway.rules.apis import PRODUCE
 from zkmigrate.lab import provision
 from zkmigrate.lab.wait import wait_until
-from zkmigrate.mirror.clients.alter import Alter
-from zkmigrate.mirror.clients.cluster import Cluster
-from zkmigrate.mirror.clients.look import ClustersLook
-from zkmigrate.mirror.rules.position import Ends
-from zkmigrate.model.change import MIRRORED, CopyOffsets, GatewayOrder
-from zkmigrate.model.fact import Reading, Seen
-from zkmigrate.model.look import BothEnds, ClusterAt, RangeCompared
+from zkmigrate.runbook.model.change import MIRRORED, CopyOffsets, GatewayOrder
+from zkmigrate.runbook.model.fact import Reading, Seen
+from zkmigrate.runbook.model.look import BothEnds, ClusterAt, RangeCompared
+from zkmigrate.topics.gateway.rules.apis import PRODUCE
+from zkmigrate.topics.mirror.clients.alter import Alter
+from zkmigrate.topics.mirror.clients.cluster import Cluster
+from zkmigrate.topics.mirror.clients.look import ClustersLook
+from zkmigrate.topics.mirror.rules.position import Ends
 
 T = TypeVar("T")
 

@@ -14,10 +14,10 @@ from kafka.admin import KafkaAdminClient, NewTopic
 from tests.servers.kraft import broker, two_brokers
 from tests.servers.test_mirror import ended, mirror
 from zkmigrate.lab.wait import wait_until
-from zkmigrate.mirror.clients.look import ClustersLook
-from zkmigrate.model.fact import Seen
-from zkmigrate.model.look import ClusterAt
-from zkmigrate.topic_move.rules import too_few_in_sync
+from zkmigrate.runbook.model.fact import Seen
+from zkmigrate.runbook.model.look import ClusterAt
+from zkmigrate.topics.mirror.clients.look import ClustersLook
+from zkmigrate.topics.topic_move.rules import too_few_in_sync
 
 TOPIC, PART = "orders", ("orders", 0)
 WAIT_S = 120

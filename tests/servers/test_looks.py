@@ -18,15 +18,15 @@ from kafka.admin import KafkaAdminClient, NewTopic
 from tests.servers.brokers import Broker, serve
 from tests.servers.process import ADDRESS, RELEASES, START_SECONDS
 from tests.servers.test_versions import zookeeper
+from zkmigrate.cluster.placed import read as read_placed
+from zkmigrate.cluster.placement.cluster import Cluster
+from zkmigrate.cluster.placement.plan import Refused
 from zkmigrate.hosts.facts import volumes
 from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.kafka.clients import admin, log_dirs, topics
-from zkmigrate.kafka.facts.placed import read as read_placed
 from zkmigrate.lab.wait import wait_until
-from zkmigrate.model.fact import Absent, Reading, Seen
-from zkmigrate.model.look import KafkaView, LogDir, LogDirs, PartitionState, Volume
-from zkmigrate.placement.cluster import Cluster
-from zkmigrate.placement.plan import Refused
+from zkmigrate.runbook.model.fact import Absent, Reading, Seen
+from zkmigrate.runbook.model.look import KafkaView, LogDir, LogDirs, PartitionState, Volume
 
 T = TypeVar("T")
 

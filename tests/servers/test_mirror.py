@@ -40,19 +40,19 @@ from tests.servers.process import answers as answers
 from tests.servers.test_versions import zookeeper
 from zkmigrate.errors import HostError
 from zkmigrate.lab.wait import wait_until
-from zkmigrate.mirror.clients import cluster, groups
-from zkmigrate.mirror.clients import topics as followed
-from zkmigrate.mirror.clients.alter import Alter
-from zkmigrate.mirror.clients.cluster import Cluster, Part
-from zkmigrate.mirror.clients.look import ClustersLook
-from zkmigrate.mirror.clients.security import of, settings
-from zkmigrate.mirror.clients.transactions import transactional
-from zkmigrate.mirror.rules.commits import Commit
-from zkmigrate.mirror.rules.position import Ends
-from zkmigrate.mirror.rules.transactions import Writers
-from zkmigrate.model.change import MIRRORED, AlterAcls
-from zkmigrate.model.fact import Seen
-from zkmigrate.model.look import ClusterAt, GroupReads
+from zkmigrate.runbook.model.change import MIRRORED, AlterAcls
+from zkmigrate.runbook.model.fact import Seen
+from zkmigrate.runbook.model.look import ClusterAt, GroupReads
+from zkmigrate.topics.mirror.clients import cluster, groups
+from zkmigrate.topics.mirror.clients import topics as followed
+from zkmigrate.topics.mirror.clients.alter import Alter
+from zkmigrate.topics.mirror.clients.cluster import Cluster, Part
+from zkmigrate.topics.mirror.clients.look import ClustersLook
+from zkmigrate.topics.mirror.clients.security import of, settings
+from zkmigrate.topics.mirror.clients.transactions import transactional
+from zkmigrate.topics.mirror.rules.commits import Commit
+from zkmigrate.topics.mirror.rules.position import Ends
+from zkmigrate.topics.mirror.rules.transactions import Writers
 
 WAIT_S = 120
 SECRET = "s3cr3t of alice"

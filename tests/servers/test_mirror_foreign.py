@@ -13,8 +13,8 @@ from tests.servers import kraft
 from tests.servers.brokers import ALONE, Broker, serve
 from tests.servers.test_mirror import ended, make, mirror, send
 from tests.servers.test_versions import zookeeper
-from zkmigrate.mirror.clients.cluster import Cluster
-from zkmigrate.mirror.clients.owners import Owner
+from zkmigrate.topics.mirror.clients.cluster import Cluster
+from zkmigrate.topics.mirror.clients.owners import Owner
 
 OLD, NEW = "2.8.2", "4.3.1"
 

@@ -31,8 +31,8 @@ from zkmigrate.errors import HostError
 from zkmigrate.kafka.clients import admin
 from zkmigrate.lab import provision
 from zkmigrate.lab.wait import wait_until
-from zkmigrate.mirror.clients.cluster import Cluster, Part
-from zkmigrate.model.fact import Seen
+from zkmigrate.runbook.model.fact import Seen
+from zkmigrate.topics.mirror.clients.cluster import Cluster, Part
 
 THREE, ONE = "2.8.2", "3.9.1"
 GROUP = "across"

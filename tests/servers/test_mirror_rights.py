@@ -35,15 +35,15 @@ from tests.servers.process import ADDRESS
 from tests.servers.test_mirror import WAIT_S, ended, make, mirror, send, transactions
 from tests.servers.test_versions import zookeeper
 from zkmigrate.lab.wait import wait_until
-from zkmigrate.mirror.clients.alter import Alter
-from zkmigrate.mirror.clients.cluster import Cluster
-from zkmigrate.mirror.clients.look import ClustersLook
-from zkmigrate.mirror.clients.transactions import transactional
-from zkmigrate.mirror.verbs import show
-from zkmigrate.mirror.verbs.request import Request
-from zkmigrate.model.change import MIRRORED, AlterAcls, CopyOffsets, SetDirection
-from zkmigrate.model.fact import Seen
-from zkmigrate.model.look import ClusterAt, MirrorSurvey
+from zkmigrate.runbook.model.change import MIRRORED, AlterAcls, CopyOffsets, SetDirection
+from zkmigrate.runbook.model.fact import Seen
+from zkmigrate.runbook.model.look import ClusterAt, MirrorSurvey
+from zkmigrate.topics.mirror.clients.alter import Alter
+from zkmigrate.topics.mirror.clients.cluster import Cluster
+from zkmigrate.topics.mirror.clients.look import ClustersLook
+from zkmigrate.topics.mirror.clients.transactions import transactional
+from zkmigrate.topics.mirror.verbs import show
+from zkmigrate.topics.mirror.verbs.request import Request
 
 OLD, NEW = "3.9.1", "4.3.1"
 ACCOUNTS = ("mirror", "run")

@@ -22,12 +22,12 @@ from tests.servers.brokers import ALONE, Broker, serve
 from tests.servers.test_mirror import WAIT_S, behind, ended, make, mirror, send
 from tests.servers.test_versions import zookeeper
 from zkmigrate.lab.wait import wait_until
-from zkmigrate.mirror.clients.cluster import Cluster
-from zkmigrate.mirror.clients.look import ClustersLook
-from zkmigrate.mirror.rules.batch import parse
-from zkmigrate.mirror.rules.topic import AFTER, BEFORE, MIN_ISR, NO_LIMIT
-from zkmigrate.model.fact import Seen
-from zkmigrate.model.look import ClusterAt, MirrorSurvey
+from zkmigrate.runbook.model.fact import Seen
+from zkmigrate.runbook.model.look import ClusterAt, MirrorSurvey
+from zkmigrate.topics.mirror.clients.cluster import Cluster
+from zkmigrate.topics.mirror.clients.look import ClustersLook
+from zkmigrate.topics.mirror.rules.batch import parse
+from zkmigrate.topics.mirror.rules.topic import AFTER, BEFORE, MIN_ISR, NO_LIMIT
 
 OLD, NEW = ("2.8.2", "3.9.1"), "4.3.1"
 LZ4, DAY_MS = 3, 86_400_000

@@ -22,9 +22,13 @@ from tests.servers import kraft
 from tests.servers.brokers import ALONE, Broker, serve
 from tests.servers.process import ADDRESS, START_SECONDS
 from tests.servers.test_versions import zookeeper
+from zkmigrate.cluster.placement.cluster import Cluster
+from zkmigrate.cluster.placement.cluster_file import parse
+from zkmigrate.cluster.reassign.throttle import LEADER_RATE
+from zkmigrate.cluster.removal.rules import CORDON_ALL, CORDONED
 from zkmigrate.kafka.clients import admin, reassignments, topics
 from zkmigrate.lab.wait import wait_until
-from zkmigrate.model.change import (
+from zkmigrate.runbook.model.change import (
     KAFKA,
     AlterAtController,
     AlterBrokerConfig,
@@ -32,11 +36,7 @@ from zkmigrate.model.change import (
     ReassignPartition,
     UnregisterBroker,
 )
-from zkmigrate.model.fact import Seen
-from zkmigrate.placement.cluster import Cluster
-from zkmigrate.placement.cluster_file import parse
-from zkmigrate.reassign.throttle import LEADER_RATE
-from zkmigrate.removal.rules import CORDON_ALL, CORDONED
+from zkmigrate.runbook.model.fact import Seen
 
 RUN = "kafka_new_partitions"
 WAIT_S = 240

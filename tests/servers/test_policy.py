@@ -13,9 +13,9 @@ from kafka.admin import KafkaAdminClient, NewTopic
 from kafka.errors import KafkaError, PolicyViolationError
 
 from tests.servers.test_reassign import IDS, Brokers, excluded
+from zkmigrate.cluster.removal.rules import OWN_POLICY, POLICY
 from zkmigrate.kafka.clients import reassignments
-from zkmigrate.model.fact import Seen
-from zkmigrate.removal.rules import OWN_POLICY, POLICY
+from zkmigrate.runbook.model.fact import Seen
 
 AUTOMATIC: dict[str, Any] = {"num_partitions": 1, "replication_factor": 1}
 EXPLICIT: dict[str, Any] = {"replica_assignments": {0: [3]}}

@@ -19,14 +19,20 @@ from tests.ports import free_port
 from tests.servers.brokers import Broker, serve
 from tests.servers.process import ADDRESS, RELEASES, START_SECONDS
 from tests.servers.test_versions import zookeeper
+from zkmigrate.cluster.reassign.throttle import (
+    FOLLOWER_LIST,
+    FOLLOWER_RATE,
+    INSIDE_RATE,
+    LEADER_LIST,
+    LEADER_RATE,
+)
+from zkmigrate.cluster.removal.rules import OWN_POLICY, POLICY
 from zkmigrate.kafka.clients import admin, log_dirs, log_ends, reassignments, topics
 from zkmigrate.lab import provision
 from zkmigrate.lab.wait import wait_until
-from zkmigrate.model.change import KAFKA, AlterTopicConfig, CancelReassignment, ReassignPartition
-from zkmigrate.model.fact import Reading, Seen
-from zkmigrate.model.look import LogEnd, TopicSetting
-from zkmigrate.reassign.throttle import FOLLOWER_LIST, FOLLOWER_RATE, INSIDE_RATE, LEADER_LIST, LEADER_RATE
-from zkmigrate.removal.rules import OWN_POLICY, POLICY
+from zkmigrate.runbook.model.change import KAFKA, AlterTopicConfig, CancelReassignment, ReassignPartition
+from zkmigrate.runbook.model.fact import Reading, Seen
+from zkmigrate.runbook.model.look import LogEnd, TopicSetting
 
 IDS = (1, 2, 3)
 SETS = {0: (1, 2), 1: (2, 1)}

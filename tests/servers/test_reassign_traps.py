@@ -19,10 +19,15 @@ from kazoo.exceptions import NodeExistsError
 
 from tests.servers.process import ADDRESS, START_SECONDS, stand_still
 from tests.servers.test_reassign import IDS, LAG_MS, Brokers, answering, ended, zkmigrate
+from zkmigrate.cluster.placement import maps
+from zkmigrate.cluster.reassign import facts
+from zkmigrate.cluster.reassign.facts import Move, Stand, stands
+from zkmigrate.cluster.reassign.throttle import FOLLOWER_LIST, LEADER_LIST, LEADER_RATE, LISTS, RATES
+from zkmigrate.cluster.throttle.kafka_settings import with_entries
 from zkmigrate.kafka.clients import admin, log_dirs, reassignments, topics
 from zkmigrate.lab import provision
 from zkmigrate.lab.wait import wait_until
-from zkmigrate.model.change import (
+from zkmigrate.runbook.model.change import (
     KAFKA,
     AlterBrokerConfig,
     AlterTopicConfig,
@@ -31,14 +36,9 @@ from zkmigrate.model.change import (
     ElectPreferred,
     ReassignPartition,
 )
-from zkmigrate.model.fact import Seen
-from zkmigrate.model.look import InFlight, PartitionState
-from zkmigrate.model.step import Way
-from zkmigrate.placement import maps
-from zkmigrate.reassign import facts
-from zkmigrate.reassign.facts import Move, Stand, stands
-from zkmigrate.reassign.throttle import FOLLOWER_LIST, LEADER_LIST, LEADER_RATE, LISTS, RATES
-from zkmigrate.throttle.kafka_settings import with_entries
+from zkmigrate.runbook.model.fact import Seen
+from zkmigrate.runbook.model.look import InFlight, PartitionState
+from zkmigrate.runbook.model.step import Way
 
 LATE_S = 300.0
 """Seconds. A command takes minutes on a machine with ten times as much to do."""

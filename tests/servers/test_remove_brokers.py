@@ -18,11 +18,11 @@ from tests.servers.process import ADDRESS, START_SECONDS
 from tests.servers.test_new_partitions import WAIT_S, Racks, two
 from tests.servers.test_versions import zookeeper
 from tests.unit import sshd
+from zkmigrate.cluster.reassign.throttle import FOLLOWER_RATE, LEADER_RATE
+from zkmigrate.cluster.removal.rules import CORDON_ALL, CORDONED
 from zkmigrate.kafka.clients import reassignments
 from zkmigrate.lab.wait import wait_until
-from zkmigrate.model.fact import Seen
-from zkmigrate.reassign.throttle import FOLLOWER_RATE, LEADER_RATE
-from zkmigrate.removal.rules import CORDON_ALL, CORDONED
+from zkmigrate.runbook.model.fact import Seen
 
 RACKS = {1: "a", 2: "b", 3: "c", 4: "a", 5: "b", 6: "c"}
 LEAVES = 2

@@ -25,10 +25,10 @@ from tests.servers.ensembles import Member, client, serving
 from tests.servers.process import ADDRESS, START_SECONDS
 from zkmigrate.lab.load.zkmessages import CREATE, EPHEMERAL, buffer, create_request
 from zkmigrate.lab.wait import wait_until
-from zkmigrate.model.change import SOURCE, BeginReplay, EndReplay, ReplayTransactions
-from zkmigrate.moves.clients import replay
-from zkmigrate.moves.facts.replay import ReplayDisks, ReplayScope
-from zkmigrate.moves.facts.replay_disks import Reader
+from zkmigrate.move.clients import replay
+from zkmigrate.move.facts.replay import ReplayDisks, ReplayScope
+from zkmigrate.move.facts.replay_disks import Reader
+from zkmigrate.runbook.model.change import SOURCE, BeginReplay, EndReplay, ReplayTransactions
 from zkmigrate.zookeeper.clients.subtree import Server
 from zkmigrate.zookeeper.data.messages import connect_request
 from zkmigrate.zookeeper.data.proofs import Side
@@ -150,7 +150,7 @@ def slowly(source: Member, dest: Member, chroot: str) -> list[str]:
     """A process that sends all of it, 20 transactions a second."""
     program = (
         "import sys; from pathlib import Path; import tests.servers.test_replay as t; "
-        "from zkmigrate.moves.clients import replay; replay._RATE = 20.0; t.ADDRESS = sys.argv[6]; "
+        "from zkmigrate.move.clients import replay; replay._RATE = 20.0; t.ADDRESS = sys.argv[6]; "
         "one = lambda at, port: t.Member(1, Path(at), port=int(port)); "
         "a, b = one(*sys.argv[1:3]), one(*sys.argv[3:5]); "
         "found = t.looking(a, b, sys.argv[5]).examine(); "

@@ -16,9 +16,9 @@ from kafka.structs import OffsetAndMetadata
 
 from tests.servers.kraft import broker
 from zkmigrate.lab.wait import wait_until
-from zkmigrate.mirror.clients.look import ClustersLook
-from zkmigrate.model.fact import Reading, Seen
-from zkmigrate.model.look import ClusterAt, MirrorLook, MirrorSurvey
+from zkmigrate.runbook.model.fact import Reading, Seen
+from zkmigrate.runbook.model.look import ClusterAt, MirrorLook, MirrorSurvey
+from zkmigrate.topics.mirror.clients.look import ClustersLook
 
 SOURCE, TARGET = "4.3.1", "3.9.1"
 WAIT_S = 60

@@ -11,8 +11,8 @@ import pytest
 from click.testing import CliRunner
 from pyspark.sql import SparkSession
 
-from tests.unit.mirror.batches import MS, at, built, in_transaction, marker
-from tests.unit.mirror.logs import body, holding, put, segments
+from tests.unit.topics.mirror.batches import MS, at, built, in_transaction, marker
+from tests.unit.topics.mirror.logs import body, holding, put, segments
 from zkmigrate.cli.main import cli
 from zkmigrate.errors import UsageError
 from zkmigrate.spark import compare_logs

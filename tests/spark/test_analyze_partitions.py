@@ -12,8 +12,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tests.unit.kafka_segments import batch, put, unpack
 from zkmigrate.cli.main import cli
+from zkmigrate.cluster.placement.cluster import Broker, Cluster, LogDir
 from zkmigrate.errors import UsageError
-from zkmigrate.placement.cluster import Broker, Cluster, LogDir
 from zkmigrate.spark.input import Input
 from zkmigrate.spark.jobs import partitions
 from zkmigrate.spark.request import Request

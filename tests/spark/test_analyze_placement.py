@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from zkmigrate.cluster.placement.what_if import BY_DEFAULT, WhatIf, parse, tried
 from zkmigrate.errors import UsageError
-from zkmigrate.placement.what_if import BY_DEFAULT, WhatIf, parse, tried
 from zkmigrate.spark.input import Input
 from zkmigrate.spark.jobs import placement
 from zkmigrate.spark.request import Request

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from tests.unit.report.test_report import Run
 from tests.unit.zkdata_fixtures import create_payload, log_from, payload
 from zkmigrate.errors import JournalError, UsageError
-from zkmigrate.model.change import Fence, HostVerb
+from zkmigrate.runbook.model.change import Fence, HostVerb
 from zkmigrate.spark.input import Input
 from zkmigrate.spark.jobs import timeline
 from zkmigrate.spark.request import Place, Request

@@ -21,9 +21,9 @@ from pyspark.sql import SparkSession
 
 import zkmigrate
 from tests.unit.kafka_segments import batch, put
-from tests.unit.mirror import logs
-from tests.unit.mirror.batches import at, built
 from tests.unit.report.test_report import Run
+from tests.unit.topics.mirror import logs
+from tests.unit.topics.mirror.batches import at, built
 from zkmigrate.json_stamp import stamped
 from zkmigrate.spark.input import Input
 from zkmigrate.spark.jobs import JOBS, job

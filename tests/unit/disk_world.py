@@ -15,20 +15,21 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from zkmigrate.cli.main import cli
-from zkmigrate.engine import runs
-from zkmigrate.engine.clock import Clock
-from zkmigrate.engine.lock import HostLock
-from zkmigrate.engine.ports import WatchPort
-from zkmigrate.engine.samples import Samples
 from zkmigrate.errors import HostError
 from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.kafka.rules.sampling import BROKERS
-from zkmigrate.model.change import Applied, Change, Changes, Outcome, PutFile, Restore, inverses
-from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
-from zkmigrate.model.finding import claim
-from zkmigrate.model.look import Look
-from zkmigrate.model.playbook import Playbook, Role, Stage
-from zkmigrate.model.step import (
+from zkmigrate.move.rules.sampling import ENSEMBLES
+from zkmigrate.runbook.engine import runs
+from zkmigrate.runbook.engine.clock import Clock
+from zkmigrate.runbook.engine.lock import HostLock
+from zkmigrate.runbook.engine.ports import WatchPort
+from zkmigrate.runbook.engine.samples import Samples
+from zkmigrate.runbook.model.change import Applied, Change, Changes, Outcome, PutFile, Restore, inverses
+from zkmigrate.runbook.model.fact import Absent, Reading, Seen, Unknown
+from zkmigrate.runbook.model.finding import claim
+from zkmigrate.runbook.model.look import Look
+from zkmigrate.runbook.model.playbook import Playbook, Role, Stage
+from zkmigrate.runbook.model.step import (
     AnyStep,
     Blocked,
     Context,
@@ -41,7 +42,6 @@ from zkmigrate.model.step import (
     Verdict,
     Way,
 )
-from zkmigrate.moves.rules.sampling import ENSEMBLES
 from zkmigrate.zookeeper.data.reader import BytesReader, RandomReader
 
 T = TypeVar("T")

@@ -14,26 +14,26 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol, Self, TypeVar, cast
 
-from zkmigrate.engine import chain, events, journal
-from zkmigrate.engine.clock import Interrupt
-from zkmigrate.engine.events import RunEnded
-from zkmigrate.engine.journal import NAME, Journal
-from zkmigrate.engine.ports import (
+from zkmigrate.inventory.hooks import Hooks
+from zkmigrate.inventory.inventory import Inventory, Lease, Policy
+from zkmigrate.move.rules.window_rules import WINDOW
+from zkmigrate.runbook.engine import chain, events, journal
+from zkmigrate.runbook.engine.clock import Interrupt
+from zkmigrate.runbook.engine.events import RunEnded
+from zkmigrate.runbook.engine.journal import NAME, Journal
+from zkmigrate.runbook.engine.ports import (
     Answer,
     HookRunner,
     Ports,
     WatchPort,
 )
-from zkmigrate.engine.run import Walk
-from zkmigrate.inventory.hooks import Hooks
-from zkmigrate.inventory.inventory import Inventory, Lease, Policy
-from zkmigrate.model.change import Applied, Change, Changes, Outcome, PutFile, Restore, inverses
-from zkmigrate.model.finding import Finding, claim
-from zkmigrate.model.look import Look
-from zkmigrate.model.playbook import Playbook, Role, Stage
-from zkmigrate.model.step import AnyStep, Blocked, Context, Done, Hazard, Ready, Verdict, Waiting, Way
-from zkmigrate.model.window import Decide, Decision, WindowSpec, Word, no_limits
-from zkmigrate.moves.rules.window_rules import WINDOW
+from zkmigrate.runbook.engine.run import Walk
+from zkmigrate.runbook.model.change import Applied, Change, Changes, Outcome, PutFile, Restore, inverses
+from zkmigrate.runbook.model.finding import Finding, claim
+from zkmigrate.runbook.model.look import Look
+from zkmigrate.runbook.model.playbook import Playbook, Role, Stage
+from zkmigrate.runbook.model.step import AnyStep, Blocked, Context, Done, Hazard, Ready, Verdict, Waiting, Way
+from zkmigrate.runbook.model.window import Decide, Decision, WindowSpec, Word, no_limits
 
 HOSTS = ("d1", "d2", "d3")
 

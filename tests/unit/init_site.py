@@ -15,9 +15,9 @@ from pathlib import Path
 from tests.unit import sshd as daemon
 from tests.unit.loopback import listening
 from tests.unit.sshd import Sshd
-from zkmigrate.discovery.draft import SshDraft
-from zkmigrate.discovery.init_request import InitOptions
-from zkmigrate.moves.world import ensemble
+from tests.world.model import ensemble
+from zkmigrate.inventory.discovery.draft import SshDraft
+from zkmigrate.inventory.discovery.init_request import InitOptions
 
 SOURCE = tuple(f"127.0.0.{n}" for n in (11, 12, 13))
 DEST = tuple(f"127.0.0.{n}" for n in (21, 22, 23))

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from zkmigrate.lab.judge import Verdict, judge, load_history
-from zkmigrate.model.finding import Held
+from zkmigrate.runbook.model.finding import Held
 
 SECOND = 1_000_000_000
 HOSTS = ("d1", "d2", "d3")

@@ -13,19 +13,20 @@ from typing import Any, TypeVar, cast
 from playbooks.kafka_clean_leftovers import PLAYBOOK
 from tests.unit.engine_world import PointDisk, Points, TinyClock, TinyConfirm, TinyLock
 from tests.unit.reassign_world import ID, Held, ReassignLook, ReassignWorld
-from zkmigrate.engine import events
-from zkmigrate.engine.clock import Interrupt
-from zkmigrate.engine.events import RunEnded
-from zkmigrate.engine.history import History
-from zkmigrate.engine.journal import NAME, Journal
-from zkmigrate.engine.ports import Ports
-from zkmigrate.engine.run import Walk
+from zkmigrate.cluster.leftovers.section import Leftovers, LeftoversInventory
+from zkmigrate.cluster.reassign.throttle import FOLLOWER_LIST, LEADER_RATE
 from zkmigrate.errors import HostError
 from zkmigrate.hosts import zkm_host
 from zkmigrate.inventory.inventory import Broker, Kafka, Ssh
 from zkmigrate.kafka.rules.znodes import removable
-from zkmigrate.leftovers.section import Leftovers, LeftoversInventory
-from zkmigrate.model.change import (
+from zkmigrate.runbook.engine import events
+from zkmigrate.runbook.engine.clock import Interrupt
+from zkmigrate.runbook.engine.events import RunEnded
+from zkmigrate.runbook.engine.history import History
+from zkmigrate.runbook.engine.journal import NAME, Journal
+from zkmigrate.runbook.engine.ports import Ports
+from zkmigrate.runbook.engine.run import Walk
+from zkmigrate.runbook.model.change import (
     Change,
     CreateZnode,
     DeleteZnode,
@@ -35,9 +36,17 @@ from zkmigrate.model.change import (
     Restore,
     UninstallProgram,
 )
-from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
-from zkmigrate.model.look import ClusterTopics, DirEntry, LogDir, LogDirs, Look, ReplicaLog, Rights, Znode
-from zkmigrate.reassign.throttle import FOLLOWER_LIST, LEADER_RATE
+from zkmigrate.runbook.model.fact import Absent, Reading, Seen, Unknown
+from zkmigrate.runbook.model.look import (
+    ClusterTopics,
+    DirEntry,
+    LogDir,
+    LogDirs,
+    Look,
+    ReplicaLog,
+    Rights,
+    Znode,
+)
 
 T = TypeVar("T")
 
@@ -371,7 +380,7 @@ class Desk:
     @property
     def history(self) -> History:
         """What the journal means now."""
-        from zkmigrate.engine import journal
+        from zkmigrate.runbook.engine import journal
 
         return journal.read(self.run_dir)
 

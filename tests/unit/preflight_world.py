@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import TypeVar
 
 from tests.unit.zkdata_fixtures import create_payload, log_from
-from zkmigrate.dependents.kafka import KAFKA
+from tests.world.model.topics import TopicQuestions, TopicWorld
 from zkmigrate.errors import HostError
 from zkmigrate.inventory.inventory import Broker, Dest, Inventory, Kafka, Service, Source, Ssh, ZooKeeperHost
-from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
-from zkmigrate.model.finding import Finding
-from zkmigrate.model.look import (
+from zkmigrate.move import preflight
+from zkmigrate.move.dependents.kafka import KAFKA
+from zkmigrate.runbook.model.fact import Absent, Reading, Seen, Unknown
+from zkmigrate.runbook.model.finding import Finding
+from zkmigrate.runbook.model.look import (
     DirEntry,
     KafkaView,
     Look,
@@ -25,9 +27,7 @@ from zkmigrate.model.look import (
     Volume,
     Znode,
 )
-from zkmigrate.model.step import Context
-from zkmigrate.moves import preflight
-from zkmigrate.moves.world.topics import TopicQuestions, TopicWorld
+from zkmigrate.runbook.model.step import Context
 from zkmigrate.zookeeper.data.reader import BytesReader
 
 T = TypeVar("T")

@@ -13,18 +13,28 @@ from typing import Any, ClassVar, Self, TypeVar, cast
 
 from playbooks.kafka_reassign import PLAYBOOK
 from tests.unit.engine_world import PointDisk, Points, TinyClock, TinyConfirm, TinyLock
-from zkmigrate.engine import events
-from zkmigrate.engine.clock import Interrupt
-from zkmigrate.engine.events import RunEnded
-from zkmigrate.engine.history import History
-from zkmigrate.engine.hold_file import HoldPort
-from zkmigrate.engine.journal import NAME, Journal
-from zkmigrate.engine.ports import Ports
-from zkmigrate.engine.run import Walk
-from zkmigrate.engine.throttle_file import ThrottleFile
+from tests.world.model.topics import TopicQuestions, TopicWorld
+from zkmigrate.cluster.placement.cluster import Name
+from zkmigrate.cluster.reassign.section import Dirs, Phases, Reassign, ReassignInventory, Sets
+from zkmigrate.cluster.reassign.throttle import (
+    FOLLOWER_LIST,
+    FOLLOWER_RATE,
+    INSIDE_RATE,
+    LEADER_LIST,
+    LEADER_RATE,
+)
 from zkmigrate.errors import HostError
 from zkmigrate.inventory.inventory import Broker, Kafka
-from zkmigrate.model.change import (
+from zkmigrate.runbook.engine import events
+from zkmigrate.runbook.engine.clock import Interrupt
+from zkmigrate.runbook.engine.events import RunEnded
+from zkmigrate.runbook.engine.history import History
+from zkmigrate.runbook.engine.hold_file import HoldPort
+from zkmigrate.runbook.engine.journal import NAME, Journal
+from zkmigrate.runbook.engine.ports import Ports
+from zkmigrate.runbook.engine.run import Walk
+from zkmigrate.runbook.engine.throttle_file import ThrottleFile
+from zkmigrate.runbook.model.change import (
     AlterAtController,
     AlterBrokerConfig,
     AlterTopicConfig,
@@ -36,8 +46,8 @@ from zkmigrate.model.change import (
     PlaceReplica,
     ReassignPartition,
 )
-from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
-from zkmigrate.model.look import (
+from zkmigrate.runbook.model.fact import Absent, Reading, Seen, Unknown
+from zkmigrate.runbook.model.look import (
     ClusterTopics,
     InFlight,
     LogDir,
@@ -52,13 +62,9 @@ from zkmigrate.model.look import (
     TopicSetting,
     Znode,
 )
-from zkmigrate.model.playbook import Playbook
-from zkmigrate.model.sampling import Body
-from zkmigrate.moves.world.topics import TopicQuestions, TopicWorld
-from zkmigrate.placement.cluster import Name
-from zkmigrate.reassign.section import Dirs, Phases, Reassign, ReassignInventory, Sets
-from zkmigrate.reassign.throttle import FOLLOWER_LIST, FOLLOWER_RATE, INSIDE_RATE, LEADER_LIST, LEADER_RATE
-from zkmigrate.site.exporter import metrics_text
+from zkmigrate.runbook.model.playbook import Playbook
+from zkmigrate.runbook.model.sampling import Body
+from zkmigrate.runbook.site.exporter import metrics_text
 
 T = TypeVar("T")
 
@@ -810,7 +816,7 @@ class Desk:
     @property
     def history(self) -> History:
         """What the journal means now."""
-        from zkmigrate.engine import journal
+        from zkmigrate.runbook.engine import journal
 
         return journal.read(self.run_dir)
 

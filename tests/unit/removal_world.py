@@ -10,9 +10,13 @@ from typing import ClassVar, TypeVar, cast
 
 from playbooks.kafka_remove_brokers import PLAYBOOK
 from tests.unit.reassign_world import BROKERS, ID, RATE, Desk, Held, ReassignLook, ReassignWorld
+from zkmigrate.cluster.placement.cluster import Name
+from zkmigrate.cluster.reassign.throttle import LEADER_LIST, LEADER_RATE
+from zkmigrate.cluster.removal.rules import CORDON_ALL, CORDONED, POLICY
+from zkmigrate.cluster.removal.section import Removal, RemovalInventory
 from zkmigrate.hosts import zkm_host
 from zkmigrate.inventory.inventory import Broker, Kafka, Ssh
-from zkmigrate.model.change import (
+from zkmigrate.runbook.model.change import (
     AlterBrokerConfig,
     Change,
     ClusterChange,
@@ -25,8 +29,8 @@ from zkmigrate.model.change import (
     UninstallProgram,
     UnregisterBroker,
 )
-from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
-from zkmigrate.model.look import (
+from zkmigrate.runbook.model.fact import Absent, Reading, Seen, Unknown
+from zkmigrate.runbook.model.look import (
     ClusterTopics,
     DirEntry,
     KafkaView,
@@ -38,11 +42,7 @@ from zkmigrate.model.look import (
     TopicSetting,
     Volume,
 )
-from zkmigrate.model.playbook import Playbook
-from zkmigrate.placement.cluster import Name
-from zkmigrate.reassign.throttle import LEADER_LIST, LEADER_RATE
-from zkmigrate.removal.rules import CORDON_ALL, CORDONED, POLICY
-from zkmigrate.removal.section import Removal, RemovalInventory
+from zkmigrate.runbook.model.playbook import Playbook
 
 T = TypeVar("T")
 

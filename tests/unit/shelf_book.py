@@ -13,12 +13,12 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from zkmigrate.inventory.inventory import Inventory
-from zkmigrate.model.change import AlterTopicConfig, Applied, Change, Changes, Outcome, inverses
-from zkmigrate.model.finding import claim
-from zkmigrate.model.look import Look
-from zkmigrate.model.playbook import Playbook, Stage
-from zkmigrate.model.step import Blocked, Context, Done, Hazard, Ready, Step, Verdict, Way
-from zkmigrate.site.wiring import Site
+from zkmigrate.runbook.model.change import AlterTopicConfig, Applied, Change, Changes, Outcome, inverses
+from zkmigrate.runbook.model.finding import claim
+from zkmigrate.runbook.model.look import Look
+from zkmigrate.runbook.model.playbook import Playbook, Stage
+from zkmigrate.runbook.model.step import Blocked, Context, Done, Hazard, Ready, Step, Verdict, Way
+from zkmigrate.runbook.site.wiring import Site
 
 TOPICS = ("a", "b")
 

@@ -18,8 +18,8 @@ from bench.journal import MOVES, THROTTLES, delta, plan, write
 from bench.spread import in_turn, ratios, spread
 from bench.subtree import ROOT, paths
 from bench.usage import TICK_S, cpu_s
-from tests.unit.gateway.frames import answer
-from zkmigrate.engine import journal as journals
+from tests.unit.topics.gateway.frames import answer
+from zkmigrate.runbook.engine import journal as journals
 
 
 def test_a_spread_is_the_median_and_the_ends() -> None:

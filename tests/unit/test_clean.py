@@ -22,30 +22,30 @@ from tests.unit.cli.test_main import Place, place
 from tests.unit.zkdata_fixtures import log_from
 from tests.unit.zookeeper.disks.test_writer_addresses import BROKER, create, opened
 from tests.world.desk import Desk
+from tests.world.model.look import WorldLook
+from tests.world.model.world import World, new_world
 from tests.world.operator import PROPERTIES, SOURCE_CONFIG
 from tests.world.site import INVENTORY
-from zkmigrate.byhand import export
 from zkmigrate.clean import Clean, clean, inline
 from zkmigrate.cli.main import cli
-from zkmigrate.engine import events, plan, planfile
 from zkmigrate.errors import HostError
 from zkmigrate.inventory.inventory import load
 from zkmigrate.locations import read_locations
-from zkmigrate.model.change import Change
-from zkmigrate.model.fact import Unknown
-from zkmigrate.model.finding import claim
-from zkmigrate.model.step import Way
-from zkmigrate.moves.world.look import WorldLook
-from zkmigrate.moves.world.world import World, new_world
 from zkmigrate.report.verb import FORMATS
+from zkmigrate.runbook.byhand import export
+from zkmigrate.runbook.engine import events, plan, planfile
+from zkmigrate.runbook.model.change import Change
+from zkmigrate.runbook.model.fact import Unknown
+from zkmigrate.runbook.model.finding import claim
+from zkmigrate.runbook.model.step import Way
+from zkmigrate.runbook.ui import preflight_view, sentences
+from zkmigrate.runbook.ui.live import LiveView
 from zkmigrate.spark import verb
 from zkmigrate.spark.input import Input
 from zkmigrate.spark.request import Place as Disk
 from zkmigrate.spark.request import Request
 from zkmigrate.spark.section import Section
 from zkmigrate.spark.session import Bounds
-from zkmigrate.ui import preflight_view, sentences
-from zkmigrate.ui.live import LiveView
 
 __all__ = ["place"]
 

@@ -17,19 +17,19 @@ import pytest
 from tests.unit.engine_world import Tiny, TinyClock, WriteStep, inventory
 from tests.unit.sshd import make_key
 from zkmigrate import deadline
-from zkmigrate.engine.events import ChangeEnded
 from zkmigrate.hosts.parallel import GiveUp, together
 from zkmigrate.hosts.transport.channels import Channels
 from zkmigrate.hosts.transport.failure import TransportError
 from zkmigrate.hosts.transport.program import Program
 from zkmigrate.hosts.transport.ssh import Transport
 from zkmigrate.inventory.inventory import Source, Ssh, ZooKeeperHost
-from zkmigrate.model.change import Change, Changes, Outcome, PutFile, Restore
-from zkmigrate.model.fact import Reading, Seen, Unknown
-from zkmigrate.model.step import Context, Hazard
-from zkmigrate.moves.rules.window_rules import LEAST_S, MESSAGE_S, SLOW_S, limits
-from zkmigrate.site import observe
-from zkmigrate.site.observe import Observe
+from zkmigrate.move.rules.window_rules import LEAST_S, MESSAGE_S, SLOW_S, limits
+from zkmigrate.runbook.engine.events import ChangeEnded
+from zkmigrate.runbook.model.change import Change, Changes, Outcome, PutFile, Restore
+from zkmigrate.runbook.model.fact import Reading, Seen, Unknown
+from zkmigrate.runbook.model.step import Context, Hazard
+from zkmigrate.runbook.site import observe
+from zkmigrate.runbook.site.observe import Observe
 
 SHUT = ("fence", "drain", "cut", "stop", "prove", "seal", "go", "serve", "check")
 QUICK = ("fence", "cut", "stopped", "seal", "unseal", "uncut", "reopen", "go", "checked", "open")

@@ -23,8 +23,8 @@ from zkmigrate.cli.main import cli
 from zkmigrate.errors import LockedError
 from zkmigrate.inventory.accept import ACCEPTABLE
 from zkmigrate.inventory.hooks import Moment
-from zkmigrate.moves.rules.clean_up import ACCEPTABLE as OF_CLEAN_UP
-from zkmigrate.runs.playbook_files import load
+from zkmigrate.move.rules.clean_up import ACCEPTABLE as OF_CLEAN_UP
+from zkmigrate.runbook.runs.playbook_files import load
 
 ROOT = Path(__file__).resolve().parents[2]
 DECISIONS = ROOT / "docs" / "adr"

@@ -44,7 +44,7 @@ def test_mutmut_is_given_modules_and_tests_that_there_are() -> None:
     files = python.modules()
     assert len(files) >= 12
     assert python.chosen(files, ["rules.next_wave", "lock"]) == (
-        "zkmigrate/engine/lock.py",
+        "zkmigrate/runbook/engine/lock.py",
         "zkmigrate/kafka/rules/next_wave.py",
     )
     assert python.chosen(files, []) == files

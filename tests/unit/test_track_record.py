@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from zkmigrate.cli.findings import entries
-from zkmigrate.moves.preflight.drilled import DRILLED, Drill
+from zkmigrate.move.preflight.drilled import DRILLED, Drill
 
 ROOT = Path(__file__).resolve().parents[2]
 TRACK_RECORD, LIMITS = ((ROOT / "docs" / page).read_text() for page in ("track-record.md", "limits.md"))

@@ -7,13 +7,13 @@ from typing import cast
 
 from click.testing import CliRunner, Result
 
+from tests.world.model.look import WorldLook
+from tests.world.model.world import World, new_world
 from tests.world.operator import PROPERTIES, SOURCE_CONFIG
 from tests.world.site import INVENTORY, WorldSite
 from zkmigrate.cli.main import cli
 from zkmigrate.inventory.inventory import Inventory, load
-from zkmigrate.model.look import Look
-from zkmigrate.moves.world.look import WorldLook
-from zkmigrate.moves.world.world import World, new_world
+from zkmigrate.runbook.model.look import Look
 
 
 class Desk:

@@ -14,25 +14,25 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from playbooks.kafka_zookeeper_move import PLAYBOOK
-from zkmigrate.engine.clock import Interrupt
-from zkmigrate.engine.events import Event, RunEnded
-from zkmigrate.engine.hold_file import HoldFile
-from zkmigrate.engine.journal import NAME, Journal, RealDisk
-from zkmigrate.engine.ports import (
+from tests.world.model.look import WorldLook
+from tests.world.model.world import SLICE_S, World, new_world
+from zkmigrate.inventory.inventory import Broker, Dest, Inventory, Kafka, Service, Source, Ssh, ZooKeeperHost
+from zkmigrate.runbook.engine.clock import Interrupt
+from zkmigrate.runbook.engine.events import Event, RunEnded
+from zkmigrate.runbook.engine.hold_file import HoldFile
+from zkmigrate.runbook.engine.journal import NAME, Journal, RealDisk
+from zkmigrate.runbook.engine.ports import (
     Answer,
     HookRunner,
     Ports,
     WatchPort,
 )
-from zkmigrate.engine.run import Walk
-from zkmigrate.inventory.inventory import Broker, Dest, Inventory, Kafka, Service, Source, Ssh, ZooKeeperHost
-from zkmigrate.model.change import Change, Outcome
-from zkmigrate.model.finding import Finding
-from zkmigrate.model.playbook import Playbook, Stage
-from zkmigrate.model.step import AnyStep, Way
-from zkmigrate.model.window import Word
-from zkmigrate.moves.world.look import WorldLook
-from zkmigrate.moves.world.world import SLICE_S, World, new_world
+from zkmigrate.runbook.engine.run import Walk
+from zkmigrate.runbook.model.change import Change, Outcome
+from zkmigrate.runbook.model.finding import Finding
+from zkmigrate.runbook.model.playbook import Playbook, Stage
+from zkmigrate.runbook.model.step import AnyStep, Way
+from zkmigrate.runbook.model.window import Word
 
 SOURCE_CONFIG = b"tickTime=2000\ndataDir=/var/lib/zookeeper\nclientPort=2181\n" + b"".join(
     b"server.%d=10.0.0.%d:2888:3888\n" % (n, n) for n in (1, 2, 3)

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from playbooks.kafka_zookeeper_return import PLAYBOOK
+from tests.world.model.disk import Znode, replay
+from tests.world.model.world import World
 from tests.world.operator import Moment, Operator, quiet_world
 from zkmigrate.inventory.accept import Accept
-from zkmigrate.moves.rules.outage import OWNER
-from zkmigrate.moves.world.disk import Znode, replay
-from zkmigrate.moves.world.world import World
+from zkmigrate.move.rules.outage import OWNER
 from zkmigrate.zookeeper.data.replay import marker_of
 
 ADMIN = 0xB00000000000001

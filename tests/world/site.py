@@ -13,23 +13,23 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
+from tests.world.model.look import WorldLook
+from tests.world.model.world import World, new_world
 from tests.world.operator import PROPERTIES, SOURCE_CONFIG
 from zkmigrate.cli.main import cli
-from zkmigrate.engine.clock import Clock
-from zkmigrate.engine.lock import HostLock
-from zkmigrate.engine.ports import WatchPort
-from zkmigrate.engine.samples import Samples
-from zkmigrate.engine.watch import Watch
 from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.kafka.clients.produce import Ack, Late, sample
-from zkmigrate.model.change import Change, Outcome
-from zkmigrate.model.look import Look
-from zkmigrate.model.playbook import Playbook
-from zkmigrate.model.sampling import Body
-from zkmigrate.model.step import Context, Records
-from zkmigrate.moves.world.look import WorldLook
-from zkmigrate.moves.world.world import World, new_world
-from zkmigrate.site.sampler import CanarySampler, Sampler
+from zkmigrate.runbook.engine.clock import Clock
+from zkmigrate.runbook.engine.lock import HostLock
+from zkmigrate.runbook.engine.ports import WatchPort
+from zkmigrate.runbook.engine.samples import Samples
+from zkmigrate.runbook.engine.watch import Watch
+from zkmigrate.runbook.model.change import Change, Outcome
+from zkmigrate.runbook.model.look import Look
+from zkmigrate.runbook.model.playbook import Playbook
+from zkmigrate.runbook.model.sampling import Body
+from zkmigrate.runbook.model.step import Context, Records
+from zkmigrate.runbook.site.sampler import CanarySampler, Sampler
 
 IN_WINDOW = {"fenced", "cut", "stopped", "sealed", "go", "started", "checked"}
 MOST_S = 0.1

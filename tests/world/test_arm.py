@@ -6,18 +6,18 @@ import subprocess
 from pathlib import Path
 
 import zkmigrate.hosts.zkm_host
-from tests.unit.moves.steps.facts import proved
+from tests.unit.move.steps.facts import proved
+from tests.world.model.look import WorldLook
+from tests.world.model.world import World
 from tests.world.operator import Operator, inventory, quiet_world
-from zkmigrate.dependents.kafka import KAFKA
 from zkmigrate.inventory.inventory import Inventory, Ports, ZooKeeperHost
-from zkmigrate.model.change import Arm, Go
-from zkmigrate.model.fact import Reading, Seen, Unknown
-from zkmigrate.model.step import Blocked, Context, Done, Ready, Verdict
-from zkmigrate.moves.facts.dest_status import Statuses
-from zkmigrate.moves.steps.arm import ArmStep, arm_spec
-from zkmigrate.moves.steps.go import GoFacts, GoStep
-from zkmigrate.moves.world.look import WorldLook
-from zkmigrate.moves.world.world import World
+from zkmigrate.move.dependents.kafka import KAFKA
+from zkmigrate.move.facts.dest_status import Statuses
+from zkmigrate.move.steps.arm import ArmStep, arm_spec
+from zkmigrate.move.steps.go import GoFacts, GoStep
+from zkmigrate.runbook.model.change import Arm, Go
+from zkmigrate.runbook.model.fact import Reading, Seen, Unknown
+from zkmigrate.runbook.model.step import Blocked, Context, Done, Ready, Verdict
 from zkmigrate.zookeeper.facts.members import Members, source_members
 
 MEMBERS = Members(())

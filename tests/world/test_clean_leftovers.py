@@ -19,16 +19,16 @@ from tests.unit.leftovers_world import (
     inventory,
 )
 from tests.unit.reassign_world import Flight, Held
-from zkmigrate.engine import journal
-from zkmigrate.engine.codec import decode_finding
-from zkmigrate.engine.events import RunEnded
+from zkmigrate.cluster.leftovers.facts import scan
+from zkmigrate.cluster.leftovers.rules import Kind, leftovers
+from zkmigrate.cluster.reassign.throttle import FOLLOWER_LIST
 from zkmigrate.inventory.inventory import digest
-from zkmigrate.leftovers.facts import scan
-from zkmigrate.leftovers.rules import Kind, leftovers
-from zkmigrate.model.change import Change, DeleteZnode, MoveAside
-from zkmigrate.model.finding import Finding
-from zkmigrate.model.step import Context
-from zkmigrate.reassign.throttle import FOLLOWER_LIST
+from zkmigrate.runbook.engine import journal
+from zkmigrate.runbook.engine.codec import decode_finding
+from zkmigrate.runbook.engine.events import RunEnded
+from zkmigrate.runbook.model.change import Change, DeleteZnode, MoveAside
+from zkmigrate.runbook.model.finding import Finding
+from zkmigrate.runbook.model.step import Context
 
 KEPT_AWAY = {
     "/admin/delete_topics/gone",

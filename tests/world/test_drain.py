@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from tests.world.model.look import WorldLook
+from tests.world.model.world import World
 from tests.world.operator import Operator, quiet_world
-from zkmigrate.engine.events import Alarm, StepEnded
-from zkmigrate.engine.run import Walk
-from zkmigrate.model.fact import Reading, Seen
-from zkmigrate.moves.world.look import WorldLook
-from zkmigrate.moves.world.world import World
+from zkmigrate.runbook.engine.events import Alarm, StepEnded
+from zkmigrate.runbook.engine.run import Walk
+from zkmigrate.runbook.model.fact import Reading, Seen
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.world.model.host import Host
+from tests.world.model.world import World
 from tests.world.operator import Killed, Operator, quiet_world
 from tests.world.test_move import footprint, owners
-from zkmigrate.model.change import Go
-from zkmigrate.moves.world.host import Host
-from zkmigrate.moves.world.world import World
+from zkmigrate.runbook.model.change import Go
 
 FIVE = ("dest1", "dest2", "dest3", "dest4", "dest5")
 

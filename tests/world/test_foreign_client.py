@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
+from tests.world.model.look import WorldLook
+from tests.world.model.world import World
 from tests.world.operator import Operator, quiet_world
 from tests.world.rolled import rolled
-from zkmigrate.engine.events import StepBlocked, WaveBegun
 from zkmigrate.inventory.accept import Accept
-from zkmigrate.model.fact import Reading, Seen
-from zkmigrate.model.look import KafkaView, Look, PartitionState
-from zkmigrate.model.step import Context
-from zkmigrate.moves.steps.fence import FenceFacts, FenceStep
-from zkmigrate.moves.world.look import WorldLook
-from zkmigrate.moves.world.world import World
+from zkmigrate.move.steps.fence import FenceFacts, FenceStep
+from zkmigrate.runbook.engine.events import StepBlocked, WaveBegun
+from zkmigrate.runbook.model.fact import Reading, Seen
+from zkmigrate.runbook.model.look import KafkaView, Look, PartitionState
+from zkmigrate.runbook.model.step import Context
 
 ADDRESS, SESSION, OWNED = "10.0.0.77", 0x77, "/other/lock-0000000001"
 LINE = (

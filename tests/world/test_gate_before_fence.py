@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from tests.world.model.look import WorldLook
 from tests.world.operator import Operator, quiet_world
 from tests.world.rolled import rolled
-from zkmigrate.engine.events import StepEnded
-from zkmigrate.model.change import Cut, Fence
-from zkmigrate.model.fact import Reading, Unknown
-from zkmigrate.model.finding import Finding, Held
-from zkmigrate.moves.rules.window_rules import TO_SEAL
-from zkmigrate.moves.world.look import WorldLook
+from zkmigrate.move.rules.window_rules import TO_SEAL
+from zkmigrate.runbook.engine.events import StepEnded
+from zkmigrate.runbook.model.change import Cut, Fence
+from zkmigrate.runbook.model.fact import Reading, Unknown
+from zkmigrate.runbook.model.finding import Finding, Held
 
 
 @pytest.fixture

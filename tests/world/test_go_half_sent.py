@@ -8,21 +8,21 @@ from typing import cast
 
 import pytest
 
+from tests.world.model.host import Host
+from tests.world.model.look import WorldLook
+from tests.world.model.world import World
 from tests.world.operator import Killed, Operator
 from tests.world.rolled import rolled
-from zkmigrate.dependents.kafka import KAFKA
-from zkmigrate.engine.events import Event, StepBegun, StepEnded, Turned
-from zkmigrate.engine.journal import Journal
 from zkmigrate.errors import HostError
-from zkmigrate.model.change import Change, Go, HostVerb, Outcome
-from zkmigrate.model.fact import Reading, Unknown
-from zkmigrate.model.finding import Finding, Held
-from zkmigrate.model.look import DirEntry, Look
-from zkmigrate.model.step import Context, Hazard, Way
-from zkmigrate.moves.steps.verify import VerifyStep
-from zkmigrate.moves.world.host import Host
-from zkmigrate.moves.world.look import WorldLook
-from zkmigrate.moves.world.world import World
+from zkmigrate.move.dependents.kafka import KAFKA
+from zkmigrate.move.steps.verify import VerifyStep
+from zkmigrate.runbook.engine.events import Event, StepBegun, StepEnded, Turned
+from zkmigrate.runbook.engine.journal import Journal
+from zkmigrate.runbook.model.change import Change, Go, HostVerb, Outcome
+from zkmigrate.runbook.model.fact import Reading, Unknown
+from zkmigrate.runbook.model.finding import Finding, Held
+from zkmigrate.runbook.model.look import DirEntry, Look
+from zkmigrate.runbook.model.step import Context, Hazard, Way
 
 DEST = ("dest1", "dest2", "dest3")
 

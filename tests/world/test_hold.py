@@ -9,17 +9,17 @@ from typing import cast
 
 import pytest
 
+from tests.world.model.world import SESSION_TIMEOUT_MS
 from tests.world.operator import Killed, Operator, quiet_world
 from tests.world.rolled import rolled
-from zkmigrate.engine.confirm import Console, LookUp, Unattended
-from zkmigrate.engine.events import HoldEnded, Holding, Noted
-from zkmigrate.engine.ports import Answer
-from zkmigrate.engine.run import Walk
 from zkmigrate.errors import UsageError
-from zkmigrate.model.change import Fence
-from zkmigrate.model.window import Word
-from zkmigrate.moves.rules.window_rules import TO_SEAL
-from zkmigrate.moves.world.world import SESSION_TIMEOUT_MS
+from zkmigrate.move.rules.window_rules import TO_SEAL
+from zkmigrate.runbook.engine.confirm import Console, LookUp, Unattended
+from zkmigrate.runbook.engine.events import HoldEnded, Holding, Noted
+from zkmigrate.runbook.engine.ports import Answer
+from zkmigrate.runbook.engine.run import Walk
+from zkmigrate.runbook.model.change import Fence
+from zkmigrate.runbook.model.window import Word
 
 
 def test_a_hold_behind_the_closed_door_counts_down_to_the_hosts_own_limit(

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 from playbooks.kafka_zookeeper_move import PLAYBOOK
+from tests.world.model.world import World
 from tests.world.operator import Killed, Operator, quiet_world
-from zkmigrate.engine.events import HoldAsked, HoldEnded, Holding, Noted
-from zkmigrate.engine.hold_file import NAME, Hold, HoldFile
-from zkmigrate.model.change import ElectLeaders
-from zkmigrate.model.playbook import Stage
-from zkmigrate.model.window import Word
-from zkmigrate.moves.world.world import World
+from zkmigrate.runbook.engine.events import HoldAsked, HoldEnded, Holding, Noted
+from zkmigrate.runbook.engine.hold_file import NAME, Hold, HoldFile
+from zkmigrate.runbook.model.change import ElectLeaders
+from zkmigrate.runbook.model.playbook import Stage
+from zkmigrate.runbook.model.window import Word
 
 HELD_S = 5.0
 FOR_EVER_S = 120.0

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
+from tests.world.model.world import World
 from tests.world.operator import Operator, quiet_world
-from zkmigrate.engine import events
-from zkmigrate.engine.clock import Interrupt
-from zkmigrate.engine.journal import kept_lines
-from zkmigrate.engine.ports import Answer
 from zkmigrate.inventory.hooks import Hook, Hooks
-from zkmigrate.model.window import Word
-from zkmigrate.moves.world.world import World
-from zkmigrate.runs.hooks import HookProcesses
+from zkmigrate.runbook.engine import events
+from zkmigrate.runbook.engine.clock import Interrupt
+from zkmigrate.runbook.engine.journal import kept_lines
+from zkmigrate.runbook.engine.ports import Answer
+from zkmigrate.runbook.model.window import Word
+from zkmigrate.runbook.runs.hooks import HookProcesses
 
 
 def with_hooks(world: World, hooks: Hooks) -> World:

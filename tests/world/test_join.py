@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.world.model.host import File
+from tests.world.model.look import WorldLook
 from tests.world.operator import Operator, quiet_world
-from zkmigrate.engine.events import Waits
-from zkmigrate.model.fact import Reading, Seen
-from zkmigrate.moves.world.host import File
-from zkmigrate.moves.world.look import WorldLook
+from zkmigrate.runbook.engine.events import Waits
+from zkmigrate.runbook.model.fact import Reading, Seen
 
 
 def busy_after_the_first_host(

@@ -8,11 +8,11 @@ from typing import Any
 
 from click.testing import CliRunner
 
+from tests.world.model.world import new_world
 from tests.world.operator import PROPERTIES, SOURCE_CONFIG
 from tests.world.site import INVENTORY, WorldSite
 from zkmigrate.cli.main import cli
 from zkmigrate.inventory.inventory import Inventory, load
-from zkmigrate.moves.world.world import new_world
 
 
 def test_resume_rollback_and_status_tell_all_in_json(tmp_path: Path) -> None:

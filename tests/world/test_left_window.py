@@ -12,17 +12,17 @@ import pytest
 from playbooks.kafka_zookeeper_move import PLAYBOOK
 from tests.world.desk import Desk
 from tests.world.operator import Killed, NoSync, Operator, quiet_world
-from zkmigrate.engine import journal
-from zkmigrate.engine.events import Holding
-from zkmigrate.engine.journal import Journal
 from zkmigrate.inventory.inventory import digest, load
-from zkmigrate.model.step import Context
-from zkmigrate.model.window import Kept, Word
-from zkmigrate.moves.rules.plight import kept
-from zkmigrate.moves.rules.window_estimate import cutover_lines
-from zkmigrate.moves.rules.window_rules import STEPS
-from zkmigrate.runs.left_window import SHUT_OUT
-from zkmigrate.ui import sentences
+from zkmigrate.move.rules.plight import kept
+from zkmigrate.move.rules.window_estimate import cutover_lines
+from zkmigrate.move.rules.window_rules import STEPS
+from zkmigrate.runbook.engine import journal
+from zkmigrate.runbook.engine.events import Holding
+from zkmigrate.runbook.engine.journal import Journal
+from zkmigrate.runbook.model.step import Context
+from zkmigrate.runbook.model.window import Kept, Word
+from zkmigrate.runbook.runs.left_window import SHUT_OUT
+from zkmigrate.runbook.ui import sentences
 
 RUN = "night"
 

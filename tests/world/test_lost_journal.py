@@ -6,21 +6,21 @@ from pathlib import Path
 
 import pytest
 
+from tests.world.model.host import File
+from tests.world.model.look import WorldLook
+from tests.world.model.world import World
 from tests.world.operator import Killed, Operator, inventory, quiet_world
 from tests.world.test_move import footprint
-from zkmigrate.engine import journal as journals
-from zkmigrate.engine.events import RunEnded, StepEnded, Turned
-from zkmigrate.engine.journal import NAME
-from zkmigrate.engine.runs import copy_path
 from zkmigrate.errors import HostError, JournalError
 from zkmigrate.inventory.inventory import digest
-from zkmigrate.model.fact import Unknown
-from zkmigrate.model.finding import Held
-from zkmigrate.model.step import Way
-from zkmigrate.moves.world.host import File
-from zkmigrate.moves.world.look import WorldLook
-from zkmigrate.moves.world.world import World
-from zkmigrate.runs.open_run import JournalOpener, OpenJournal
+from zkmigrate.runbook.engine import journal as journals
+from zkmigrate.runbook.engine.events import RunEnded, StepEnded, Turned
+from zkmigrate.runbook.engine.journal import NAME
+from zkmigrate.runbook.engine.runs import copy_path
+from zkmigrate.runbook.model.fact import Unknown
+from zkmigrate.runbook.model.finding import Held
+from zkmigrate.runbook.model.step import Way
+from zkmigrate.runbook.runs.open_run import JournalOpener, OpenJournal
 
 
 def opening(operator: Operator) -> JournalOpener:

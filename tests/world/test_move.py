@@ -12,15 +12,15 @@ from pathlib import Path
 import pytest
 
 import playbooks
+from tests.world.model.world import World
 from tests.world.operator import Killed, Moment, Operator, quiet_world
 from tests.world.rolled import rolled
-from zkmigrate.engine import chain
-from zkmigrate.engine.events import ChangeSent
-from zkmigrate.engine.journal import Journal
-from zkmigrate.model.change import Change
-from zkmigrate.model.playbook import Playbook
-from zkmigrate.model.step import Hazard, Reads
-from zkmigrate.moves.world.world import World
+from zkmigrate.runbook.engine import chain
+from zkmigrate.runbook.engine.events import ChangeSent
+from zkmigrate.runbook.engine.journal import Journal
+from zkmigrate.runbook.model.change import Change
+from zkmigrate.runbook.model.playbook import Playbook
+from zkmigrate.runbook.model.step import Hazard, Reads
 
 WAYS_ON = (7, 9)
 TO_THE_END = 4

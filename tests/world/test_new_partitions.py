@@ -26,17 +26,17 @@ from tests.unit.engine_world import (
     on_and_back,
     resume,
 )
-from zkmigrate.engine.clock import Interrupt
-from zkmigrate.engine.events import RunEnded
-from zkmigrate.engine.journal import NAME, Journal
-from zkmigrate.engine.ports import Ports
-from zkmigrate.engine.run import Walk
+from zkmigrate.cluster.new_partitions.section import NewPartitions, NewPartitionsInventory, Sets
 from zkmigrate.errors import HostError
 from zkmigrate.inventory.inventory import Broker, Kafka
-from zkmigrate.model.change import Change, CreateTopic, DeleteTopic, GrowTopic, Outcome
-from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
-from zkmigrate.model.look import LogEnd, Look, PartitionState, TopicPartitions
-from zkmigrate.new_partitions.section import NewPartitions, NewPartitionsInventory, Sets
+from zkmigrate.runbook.engine.clock import Interrupt
+from zkmigrate.runbook.engine.events import RunEnded
+from zkmigrate.runbook.engine.journal import NAME, Journal
+from zkmigrate.runbook.engine.ports import Ports
+from zkmigrate.runbook.engine.run import Walk
+from zkmigrate.runbook.model.change import Change, CreateTopic, DeleteTopic, GrowTopic, Outcome
+from zkmigrate.runbook.model.fact import Absent, Reading, Seen, Unknown
+from zkmigrate.runbook.model.look import LogEnd, Look, PartitionState, TopicPartitions
 
 ID, TOPIC = "A" * 22, "t"
 SETS: Sets = ((1, 2), (2, 1))

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from tests.world.model.look import WorldLook
 from tests.world.operator import Moment, Operator, inventory, quiet_world
 from tests.world.test_move import finish, footprint
-from zkmigrate.dependents.kafka import KAFKA
-from zkmigrate.model.change import Arm, Go, Seal, SetService
-from zkmigrate.model.fact import Seen
-from zkmigrate.model.step import Blocked, Context, Ready
-from zkmigrate.moves.steps.arm import ArmStep
-from zkmigrate.moves.steps.roll import RollStep
-from zkmigrate.moves.world.look import WorldLook
+from zkmigrate.move.dependents.kafka import KAFKA
+from zkmigrate.move.steps.arm import ArmStep
+from zkmigrate.move.steps.roll import RollStep
+from zkmigrate.runbook.model.change import Arm, Go, Seal, SetService
+from zkmigrate.runbook.model.fact import Seen
+from zkmigrate.runbook.model.step import Blocked, Context, Ready
 
 
 @dataclass(frozen=True)

@@ -9,19 +9,19 @@ from pathlib import Path
 import pytest
 
 from playbooks.kafka_zookeeper_move import PLAYBOOK
+from tests.world.model.look import WorldLook
+from tests.world.model.world import World
 from tests.world.operator import Operator, quiet_world
-from zkmigrate.dependents.kafka import KAFKA
-from zkmigrate.engine import plan, planfile
-from zkmigrate.engine.plan import Plan, PlannedStep
 from zkmigrate.hosts.zkm_host import kernel
-from zkmigrate.model.change import Arm, Change, Go, PutFile, Seal
-from zkmigrate.model.fact import Seen, Unknown
-from zkmigrate.model.step import Context
-from zkmigrate.moves.facts.sessions import Sessions, owning_sessions
-from zkmigrate.moves.rules import window_estimate
-from zkmigrate.moves.world.look import WorldLook
-from zkmigrate.moves.world.world import World
-from zkmigrate.ui import plan_text
+from zkmigrate.move.dependents.kafka import KAFKA
+from zkmigrate.move.facts.sessions import Sessions, owning_sessions
+from zkmigrate.move.rules import window_estimate
+from zkmigrate.runbook.engine import plan, planfile
+from zkmigrate.runbook.engine.plan import Plan, PlannedStep
+from zkmigrate.runbook.model.change import Arm, Change, Go, PutFile, Seal
+from zkmigrate.runbook.model.fact import Seen, Unknown
+from zkmigrate.runbook.model.step import Context
+from zkmigrate.runbook.ui import plan_text
 
 
 def made(world: World, unreachable: frozenset[str] = frozenset()) -> Plan:

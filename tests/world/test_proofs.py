@@ -9,22 +9,22 @@ from typing import Any
 
 import pytest
 
+from tests.world.model.disk import Disk
+from tests.world.model.look import WorldLook
+from tests.world.model.world import World
 from tests.world.operator import Operator, quiet_world
 from tests.world.rolled import rolled
-from zkmigrate.dependents.kafka import KAFKA
-from zkmigrate.engine.events import StepEnded
-from zkmigrate.model.change import Change, HostVerb, Outcome
-from zkmigrate.model.fact import Reading, Seen, Unknown
-from zkmigrate.model.finding import Finding, Held
-from zkmigrate.model.step import Blocked, Context, Done
-from zkmigrate.moves.facts.records import Drained, Stopped
-from zkmigrate.moves.facts.subtree import digests
-from zkmigrate.moves.steps.prove import ProveStep
-from zkmigrate.moves.steps.survey import SurveyFacts, SurveyStep
-from zkmigrate.moves.steps.verify import _same_tree
-from zkmigrate.moves.world.disk import Disk
-from zkmigrate.moves.world.look import WorldLook
-from zkmigrate.moves.world.world import World
+from zkmigrate.move.dependents.kafka import KAFKA
+from zkmigrate.move.facts.records import Drained, Stopped
+from zkmigrate.move.facts.subtree import digests
+from zkmigrate.move.steps.prove import ProveStep
+from zkmigrate.move.steps.survey import SurveyFacts, SurveyStep
+from zkmigrate.move.steps.verify import _same_tree
+from zkmigrate.runbook.engine.events import StepEnded
+from zkmigrate.runbook.model.change import Change, HostVerb, Outcome
+from zkmigrate.runbook.model.fact import Reading, Seen, Unknown
+from zkmigrate.runbook.model.finding import Finding, Held
+from zkmigrate.runbook.model.step import Blocked, Context, Done
 from zkmigrate.zookeeper.data.sums import hash_of
 from zkmigrate.zookeeper.data.tree import Znode
 from zkmigrate.zookeeper.facts.ownership import Ephemeral, Ownership

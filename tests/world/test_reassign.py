@@ -23,18 +23,23 @@ from tests.unit.engine_world import (
     resume,
 )
 from tests.unit.reassign_world import BROKERS, ID, RATE, Desk, Flight, ReassignWorld, inventory, plan, world
-from zkmigrate.engine import events, journal
-from zkmigrate.engine.codec import decode_finding
-from zkmigrate.engine.events import RunEnded
-from zkmigrate.engine.hold_file import HoldFile
-from zkmigrate.engine.journal import NAME
-from zkmigrate.engine.run import Walk
-from zkmigrate.engine.throttle_file import ThrottleFile
-from zkmigrate.engine.until import words
+from zkmigrate.cluster.placement import maps
+from zkmigrate.cluster.reassign.hours import Hours, closed
+from zkmigrate.cluster.reassign.inflow import APART_S
+from zkmigrate.cluster.reassign.throttle import FOLLOWER_LIST, FOLLOWER_RATE, LEADER_LIST, LEADER_RATE
 from zkmigrate.hosts import parallel
 from zkmigrate.inventory.accept import Accept
 from zkmigrate.inventory.inventory import Window
-from zkmigrate.model.change import (
+from zkmigrate.kafka.rates import Overrides
+from zkmigrate.runbook.engine import events, journal
+from zkmigrate.runbook.engine.codec import decode_finding
+from zkmigrate.runbook.engine.events import RunEnded
+from zkmigrate.runbook.engine.hold_file import HoldFile
+from zkmigrate.runbook.engine.journal import NAME
+from zkmigrate.runbook.engine.run import Walk
+from zkmigrate.runbook.engine.throttle_file import ThrottleFile
+from zkmigrate.runbook.engine.until import words
+from zkmigrate.runbook.model.change import (
     AlterBrokerConfig,
     AlterTopicConfig,
     CancelReassignment,
@@ -42,15 +47,10 @@ from zkmigrate.model.change import (
     ElectPreferred,
     ReassignPartition,
 )
-from zkmigrate.model.finding import Finding, Held, Severity
-from zkmigrate.model.look import TopicSetting
-from zkmigrate.model.step import Way
-from zkmigrate.placement import maps
-from zkmigrate.reassign.hours import Hours, closed
-from zkmigrate.reassign.inflow import APART_S
-from zkmigrate.reassign.throttle import FOLLOWER_LIST, FOLLOWER_RATE, LEADER_LIST, LEADER_RATE
-from zkmigrate.throttle.values import Overrides
-from zkmigrate.ui.recent_events import RecentEvents
+from zkmigrate.runbook.model.finding import Finding, Held, Severity
+from zkmigrate.runbook.model.look import TopicSetting
+from zkmigrate.runbook.model.step import Way
+from zkmigrate.runbook.ui.recent_events import RecentEvents
 
 
 def desk(tmp_path: Path, partitions: int = 8, **section: int) -> Desk:

@@ -10,13 +10,13 @@ import pytest
 from tests.unit.engine_world import back, forward, homeward, left_by_kills, on_and_back
 from tests.unit.reassign_world import Desk, inventory, plan, world
 from tests.world.test_reassign import at, found
-from zkmigrate.engine import events
-from zkmigrate.engine.events import RunEnded
-from zkmigrate.model.change import AlterBrokerConfig, PlaceReplica, ReassignPartition
-from zkmigrate.model.finding import Finding, Held
-from zkmigrate.model.step import Way
-from zkmigrate.placement.check import log_dirs_of
-from zkmigrate.reassign.throttle import INSIDE_RATE
+from zkmigrate.cluster.placement.check import log_dirs_of
+from zkmigrate.cluster.reassign.throttle import INSIDE_RATE
+from zkmigrate.runbook.engine import events
+from zkmigrate.runbook.engine.events import RunEnded
+from zkmigrate.runbook.model.change import AlterBrokerConfig, PlaceReplica, ReassignPartition
+from zkmigrate.runbook.model.finding import Finding, Held
+from zkmigrate.runbook.model.step import Way
 
 SIZE = 3_000_000
 

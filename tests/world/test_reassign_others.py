@@ -10,11 +10,11 @@ import pytest
 from tests.unit.engine_world import Killed, Points, back, forward, resume
 from tests.unit.reassign_world import Desk, Flight, inventory, plan, world
 from tests.world.test_reassign import at, found
-from zkmigrate.engine import events
-from zkmigrate.engine.events import RunEnded
-from zkmigrate.engine.run import Walk
-from zkmigrate.model.change import CancelReassignment, Change, ReassignPartition
-from zkmigrate.reassign.throttle import FOLLOWER_LIST, FOLLOWER_RATE, LEADER_LIST
+from zkmigrate.cluster.reassign.throttle import FOLLOWER_LIST, FOLLOWER_RATE, LEADER_LIST
+from zkmigrate.runbook.engine import events
+from zkmigrate.runbook.engine.events import RunEnded
+from zkmigrate.runbook.engine.run import Walk
+from zkmigrate.runbook.model.change import CancelReassignment, Change, ReassignPartition
 
 THEIRS = ("t2", 0)
 

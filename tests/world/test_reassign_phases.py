@@ -7,12 +7,12 @@ from pathlib import Path
 from tests.unit.engine_world import back, forward, homeward, left_by_kills, on_and_back
 from tests.unit.reassign_world import Desk, ReassignWorld, inventory, plan, world
 from tests.world.test_reassign import way_back
-from zkmigrate.engine import events
-from zkmigrate.engine.events import RunEnded
-from zkmigrate.model.change import CancelReassignment, Change, ReassignPartition
-from zkmigrate.model.step import Way
-from zkmigrate.placement.leaders import led_by
-from zkmigrate.reassign.section import Sets
+from zkmigrate.cluster.placement.leaders import led_by
+from zkmigrate.cluster.reassign.section import Sets
+from zkmigrate.runbook.engine import events
+from zkmigrate.runbook.engine.events import RunEnded
+from zkmigrate.runbook.model.change import CancelReassignment, Change, ReassignPartition
+from zkmigrate.runbook.model.step import Way
 
 
 def halves(cluster: ReassignWorld, sets: Sets) -> tuple[Sets, Sets]:

@@ -8,12 +8,12 @@ from pathlib import Path
 from tests.unit.engine_world import back, forward, left_by_kills, on_and_back
 from tests.unit.reassign_world import BROKERS, ID, Desk, Held, ReassignWorld, inventory
 from tests.world.test_reassign import found, submitted
-from zkmigrate.engine import events
-from zkmigrate.model.finding import Held as Verdict
-from zkmigrate.model.step import Way
-from zkmigrate.placement.cluster import Name
-from zkmigrate.reassign.facts import Move
-from zkmigrate.reassign.rules import fitting
+from zkmigrate.cluster.placement.cluster import Name
+from zkmigrate.cluster.reassign.facts import Move
+from zkmigrate.cluster.reassign.rules import fitting
+from zkmigrate.runbook.engine import events
+from zkmigrate.runbook.model.finding import Held as Verdict
+from zkmigrate.runbook.model.step import Way
 
 SIZE = 3_000_000
 SETS: Mapping[Name, tuple[int, ...]] = {

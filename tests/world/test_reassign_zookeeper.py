@@ -10,8 +10,8 @@ import pytest
 from tests.unit.engine_world import Killed, Points, back, forward, resume
 from tests.unit.reassign_world import Desk, inventory, plan, world
 from tests.world.test_reassign import found
-from zkmigrate.engine import events
-from zkmigrate.model.fact import Unknown
+from zkmigrate.runbook.engine import events
+from zkmigrate.runbook.model.fact import Unknown
 
 NAME = ("t0", 0)
 

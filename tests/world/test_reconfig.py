@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.world.model.world import Disaster, World, new_world
 from tests.world.operator import PROPERTIES, SOURCE_CONFIG, Operator, inventory
-from zkmigrate.engine.events import RunEnded
-from zkmigrate.model.change import SetService
-from zkmigrate.moves.world.world import Disaster, World, new_world
+from zkmigrate.runbook.engine.events import RunEnded
+from zkmigrate.runbook.model.change import SetService
 
 VERSION = 0x100000000
 CONFIG = "/etc/zookeeper/conf/zoo.cfg"

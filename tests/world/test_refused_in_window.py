@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
+from tests.world.model.world import World
 from tests.world.operator import Operator
 from tests.world.rolled import rolled
 from tests.world.test_move import owners
 from tests.world.test_way_back import doors_shut, phases
-from zkmigrate.model.change import Change, Cut, Outcome, SetService
-from zkmigrate.model.step_record import Recorded
-from zkmigrate.moves.facts.records import Proved, Surveyed
-from zkmigrate.moves.world.world import World
+from zkmigrate.move.facts.records import Proved, Surveyed
+from zkmigrate.runbook.model.change import Change, Cut, Outcome, SetService
+from zkmigrate.runbook.model.step_record import Recorded
 
 STRANGER = 0x300000000000777
 

@@ -14,10 +14,17 @@ from tests.unit.engine_world import Killed, back, forward, homeward, left_by_kil
 from tests.unit.reassign_world import BROKERS, RATE, ReassignWorld
 from tests.unit.removal_world import GONE, POLICY_FILE, RACKS, RemovalDesk, RemovalWorld, desk
 from tests.world.test_reassign import at, found, submitted
-from zkmigrate.engine import events, journal
-from zkmigrate.engine.events import RunEnded
+from zkmigrate.cluster.reassign.hours import Hours, closed
+from zkmigrate.cluster.reassign.throttle import FOLLOWER_RATE, LEADER_RATE
+from zkmigrate.cluster.removal.exclude_step import ExcludeFacts, ExcludeStep
+from zkmigrate.cluster.removal.policy_step import CLOSED_S
+from zkmigrate.cluster.removal.rules import CORDON_ALL, CORDONED, OWN_POLICY
+from zkmigrate.cluster.removal.section import Removal
+from zkmigrate.cluster.removal.validate_step import foreseen
 from zkmigrate.inventory.accept import Accept
-from zkmigrate.model.change import (
+from zkmigrate.runbook.engine import events, journal
+from zkmigrate.runbook.engine.events import RunEnded
+from zkmigrate.runbook.model.change import (
     KAFKA,
     AlterBrokerConfig,
     ElectPreferred,
@@ -26,17 +33,10 @@ from zkmigrate.model.change import (
     ReassignPartition,
     SetService,
 )
-from zkmigrate.model.fact import Seen
-from zkmigrate.model.finding import Held, Severity
-from zkmigrate.model.look import TopicSetting
-from zkmigrate.model.step import Context, Waiting, Way
-from zkmigrate.reassign.hours import Hours, closed
-from zkmigrate.reassign.throttle import FOLLOWER_RATE, LEADER_RATE
-from zkmigrate.removal.exclude_step import ExcludeFacts, ExcludeStep
-from zkmigrate.removal.policy_step import CLOSED_S
-from zkmigrate.removal.rules import CORDON_ALL, CORDONED, OWN_POLICY
-from zkmigrate.removal.section import Removal
-from zkmigrate.removal.validate_step import foreseen
+from zkmigrate.runbook.model.fact import Seen
+from zkmigrate.runbook.model.finding import Held, Severity
+from zkmigrate.runbook.model.look import TopicSetting
+from zkmigrate.runbook.model.step import Context, Waiting, Way
 
 
 def born(count: int, *sets: tuple[int, ...]) -> Callable[[RemovalWorld], None]:

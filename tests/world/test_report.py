@@ -13,18 +13,18 @@ from xml.etree import ElementTree
 import pytest
 from click.testing import CliRunner
 
+from tests.world.model.world import new_world
 from tests.world.operator import PROPERTIES, SOURCE_CONFIG, Killed
 from tests.world.site import INVENTORY, WorldSite
 from tests.world.told import ToldOperator, again, lines, operator_in, report_of
 from zkmigrate.cli.main import cli
 from zkmigrate.inventory.inventory import Inventory, load
-from zkmigrate.model.report import Report, Window, length
-from zkmigrate.moves.world.world import new_world
 from zkmigrate.report import pictures
 from zkmigrate.report.data import data
 from zkmigrate.report.markdown import WIDTH, markdown
 from zkmigrate.report.page import page
 from zkmigrate.report.tables import figures, tables
+from zkmigrate.runbook.model.report import Report, Window, length
 
 EPOCH = 1_800_000_000.0
 OF_THE_RUN = "-i INVENTORY --playbook kafka_zookeeper_move --run-id run"

@@ -10,31 +10,31 @@ from typing import Any, cast
 
 import pytest
 
+from tests.world.model.look import WorldLook
 from tests.world.operator import Operator, inventory, quiet_world
 from tests.world.site import INVENTORY
 from tests.world.test_foreign_client import accept
-from zkmigrate.engine import journal as journals
-from zkmigrate.engine.events import Noted, StepBlocked
 from zkmigrate.errors import UsageError
 from zkmigrate.inventory.inventory import digest
-from zkmigrate.model.fact import Reading, Seen, Unknown
-from zkmigrate.model.finding import Held
-from zkmigrate.model.look import KafkaView, PartitionState
-from zkmigrate.model.playbook import Playbook
-from zkmigrate.model.step import Records, Retired, Way
-from zkmigrate.moves.facts.connections import SourceClients
-from zkmigrate.moves.rules.retire import may_retire
-from zkmigrate.moves.verbs.retire import retire
-from zkmigrate.moves.verbs.watch import Options, watch
-from zkmigrate.moves.world.look import WorldLook
+from zkmigrate.move.facts.connections import SourceClients
+from zkmigrate.move.rules.retire import may_retire
+from zkmigrate.move.verbs.retire import retire
+from zkmigrate.move.verbs.watch import Options, watch
 from zkmigrate.report.build import build
 from zkmigrate.report.sources import read
-from zkmigrate.runs import run_status
-from zkmigrate.runs.open_run import JournalOpener
-from zkmigrate.runs.plan_verb import show_plan
-from zkmigrate.runs.run_status import status
-from zkmigrate.runs.runbook_verb import show_runbook
-from zkmigrate.runs.verb_context import VerbContext
+from zkmigrate.runbook.engine import journal as journals
+from zkmigrate.runbook.engine.events import Noted, StepBlocked
+from zkmigrate.runbook.model.fact import Reading, Seen, Unknown
+from zkmigrate.runbook.model.finding import Held
+from zkmigrate.runbook.model.look import KafkaView, PartitionState
+from zkmigrate.runbook.model.playbook import Playbook
+from zkmigrate.runbook.model.step import Records, Retired, Way
+from zkmigrate.runbook.runs import run_status
+from zkmigrate.runbook.runs.open_run import JournalOpener
+from zkmigrate.runbook.runs.plan_verb import show_plan
+from zkmigrate.runbook.runs.run_status import status
+from zkmigrate.runbook.runs.runbook_verb import show_runbook
+from zkmigrate.runbook.runs.verb_context import VerbContext
 
 GONE = "broker2"
 WORDS = "broker2 (broker 2) is retired from this run by {by}: its disk is broken"

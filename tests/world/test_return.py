@@ -13,14 +13,14 @@ from typing import cast
 import pytest
 
 from playbooks.kafka_zookeeper_return import PLAYBOOK
+from tests.world.model.look import WorldLook
+from tests.world.model.world import WRITER, World
 from tests.world.operator import Moment, copied
 from tests.world.returned import again, on_dest, opened, returning, went_on, whole
 from tests.world.test_move import footprint
-from zkmigrate.engine import plan
-from zkmigrate.model.change import Change, ReplayTransactions
-from zkmigrate.model.look import Look
-from zkmigrate.moves.world.look import WorldLook
-from zkmigrate.moves.world.world import WRITER, World
+from zkmigrate.runbook.engine import plan
+from zkmigrate.runbook.model.change import Change, ReplayTransactions
+from zkmigrate.runbook.model.look import Look
 
 HALF_REPLAYED = 7
 """The moment behind the first hundred transactions."""

@@ -9,24 +9,24 @@ from pathlib import Path
 
 import pytest
 
+from tests.world.model.look import WorldLook
+from tests.world.model.members import Process
+from tests.world.model.world import World
 from tests.world.operator import Killed, Operator, quiet_world
 from tests.world.rolled import rolled
-from zkmigrate.dependents.kafka import KAFKA
-from zkmigrate.engine.events import StepBegun, Waits, WaveBegun
-from zkmigrate.engine.ports import Answer
 from zkmigrate.errors import HostError, UsageError
 from zkmigrate.inventory.inventory import Window
 from zkmigrate.kafka.rules.connect import connect_to_dest, with_connect
 from zkmigrate.kafka.rules.leaders import not_led_by_preferred
-from zkmigrate.model.change import Change, ElectLeaders, SetService
-from zkmigrate.model.fact import Reading, Seen, Unknown
-from zkmigrate.model.look import PartitionState
-from zkmigrate.model.step import Blocked, Context, Done, Ready, Waiting, Way
-from zkmigrate.moves.steps import roll
-from zkmigrate.moves.steps.roll import RollStep
-from zkmigrate.moves.world.look import WorldLook
-from zkmigrate.moves.world.members import Process
-from zkmigrate.moves.world.world import World
+from zkmigrate.move.dependents.kafka import KAFKA
+from zkmigrate.move.steps import roll
+from zkmigrate.move.steps.roll import RollStep
+from zkmigrate.runbook.engine.events import StepBegun, Waits, WaveBegun
+from zkmigrate.runbook.engine.ports import Answer
+from zkmigrate.runbook.model.change import Change, ElectLeaders, SetService
+from zkmigrate.runbook.model.fact import Reading, Seen, Unknown
+from zkmigrate.runbook.model.look import PartitionState
+from zkmigrate.runbook.model.step import Blocked, Context, Done, Ready, Waiting, Way
 
 
 def restarts(world: World) -> dict[str, int]:

@@ -19,16 +19,19 @@ import pytest
 
 from playbooks.kafka_zookeeper_move import PLAYBOOK
 from tests.world.desk import Desk
+from tests.world.model.look import WorldLook
+from tests.world.model.world import World
 from tests.world.operator import PROPERTIES, Operator, quiet_world
-from zkmigrate.byhand import commands, export, page
-from zkmigrate.byhand.commands import with_run_id
-from zkmigrate.byhand.go_no_go import LINES_OF_A_PAGE
-from zkmigrate.engine import plan, runs
-from zkmigrate.engine.journal import Journal
 from zkmigrate.hosts import zkm_host
 from zkmigrate.inventory.inventory import digest
 from zkmigrate.kafka.rules.connect import connect_sed, with_connect
-from zkmigrate.model.change import (
+from zkmigrate.move.steps.roll_by_hand import controller_name
+from zkmigrate.runbook.byhand import commands, export, page
+from zkmigrate.runbook.byhand.commands import with_run_id
+from zkmigrate.runbook.byhand.go_no_go import LINES_OF_A_PAGE
+from zkmigrate.runbook.engine import plan, runs
+from zkmigrate.runbook.engine.journal import Journal
+from zkmigrate.runbook.model.change import (
     Applied,
     ClusterChange,
     HostChange,
@@ -38,11 +41,8 @@ from zkmigrate.model.change import (
     RestoreImage,
     Unseal,
 )
-from zkmigrate.model.look import Look
-from zkmigrate.model.step import Way
-from zkmigrate.moves.steps.roll_by_hand import controller_name
-from zkmigrate.moves.world.look import WorldLook
-from zkmigrate.moves.world.world import World
+from zkmigrate.runbook.model.look import Look
+from zkmigrate.runbook.model.step import Way
 
 RUN = "night"
 LAST = {"roll.roll": "broker2"}

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.world.site import INVENTORY
-from zkmigrate.engine.journal import Journal
+from zkmigrate.runbook.engine.journal import Journal
 
 # Long leases: the test is about the screen, and must not fail because a loaded machine renews late.
 PATIENT = "policy: {lease: {fence_ttl_ms: 60000, cut_ttl_ms: 30000}}\n"

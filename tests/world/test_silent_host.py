@@ -12,26 +12,27 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.moves.steps.facts import surveyed
+from tests.unit.move.steps.facts import surveyed
+from tests.world.model.look import WorldLook
+from tests.world.model.world import SESSION_TIMEOUT_MS, SLICE_S
 from tests.world.operator import Operator, quiet_world
 from zkmigrate import deadline
-from zkmigrate.engine.history import History
-from zkmigrate.engine.ports import Answer, WatchPort
-from zkmigrate.engine.watch import past_deadline
 from zkmigrate.errors import HostError
-from zkmigrate.model.change import Change, Outcome
-from zkmigrate.model.fact import Reading, Unknown
-from zkmigrate.model.finding import Finding, Held
-from zkmigrate.model.playbook import Stage
-from zkmigrate.model.step import Context, Way
-from zkmigrate.model.window import Trouble, Word
-from zkmigrate.moves.rules.window_rules import WINDOW, deadline_s
-from zkmigrate.moves.world.look import WorldLook
-from zkmigrate.moves.world.world import SESSION_TIMEOUT_MS, SLICE_S
+from zkmigrate.move.rules.window_rules import WINDOW, deadline_s
+from zkmigrate.runbook.engine.history import History
+from zkmigrate.runbook.engine.ports import Answer, WatchPort
+from zkmigrate.runbook.engine.watch import past_deadline
+from zkmigrate.runbook.model.change import Change, Outcome
+from zkmigrate.runbook.model.fact import Reading, Unknown
+from zkmigrate.runbook.model.finding import Finding, Held
+from zkmigrate.runbook.model.playbook import Stage
+from zkmigrate.runbook.model.step import Context, Way
+from zkmigrate.runbook.model.window import Trouble, Word
 
 SILENT = "dest2"
 APPLY_S, ZKM_S, WORD_S, MUTE_S = 20.0, 30.0, 3.0, 0.3
-"""What a question takes without a limit, as in ``engine/apply.py`` and ``site/observe.py``."""
+"""What a question takes without a limit, as in ``runbook/engine/apply.py`` and
+``runbook/site/observe.py``."""
 OTHERS_S = 60.0
 FORWARD_S = SESSION_TIMEOUT_MS / 1000
 PHASES = ("fence", "cut", "stopped", "seal")

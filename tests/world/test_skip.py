@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 
 from tests.world.operator import Killed, Operator, quiet_world
-from zkmigrate.engine.events import StageSkipped, StepBegun
-from zkmigrate.engine.journal import kept_lines, read
-from zkmigrate.engine.ports import Answer
 from zkmigrate.errors import UsageError
-from zkmigrate.model.playbook import Stage
-from zkmigrate.model.step import Context, Way
-from zkmigrate.moves.rules import window_estimate
+from zkmigrate.move.rules import window_estimate
 from zkmigrate.report.story import story_of
 from zkmigrate.report.timebase import Timebase
+from zkmigrate.runbook.engine.events import StageSkipped, StepBegun
+from zkmigrate.runbook.engine.journal import kept_lines, read
+from zkmigrate.runbook.engine.ports import Answer
+from zkmigrate.runbook.model.playbook import Stage
+from zkmigrate.runbook.model.step import Context, Way
 
 
 class Skipping(Operator):

@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
+from tests.world.model.look import WorldLook
+from tests.world.model.world import SESSION_TIMEOUT_MS, World
 from tests.world.operator import Operator, quiet_world
-from zkmigrate.engine.events import Alarm, Turned
-from zkmigrate.engine.history import History
-from zkmigrate.engine.ports import Answer, WatchPort
-from zkmigrate.model.finding import Finding, Held
-from zkmigrate.model.playbook import Stage
-from zkmigrate.model.step import Context, Way
-from zkmigrate.model.window import Trouble, Word
-from zkmigrate.moves.rules import probes
-from zkmigrate.moves.world.look import WorldLook
-from zkmigrate.moves.world.world import SESSION_TIMEOUT_MS, World
+from zkmigrate.move.rules import probes
+from zkmigrate.runbook.engine.events import Alarm, Turned
+from zkmigrate.runbook.engine.history import History
+from zkmigrate.runbook.engine.ports import Answer, WatchPort
+from zkmigrate.runbook.model.finding import Finding, Held
+from zkmigrate.runbook.model.playbook import Stage
+from zkmigrate.runbook.model.step import Context, Way
+from zkmigrate.runbook.model.window import Trouble, Word
 from zkmigrate.zookeeper.facts.ensemble import source_view
 
 HELD_S = 5.0

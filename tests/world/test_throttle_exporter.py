@@ -14,8 +14,8 @@ from tests.unit.engine_world import forward
 from tests.unit.reassign_world import BROKERS, Desk
 from tests.world.test_reassign import found
 from tests.world.test_throttle_listens import STEPS, M, everywhere, listening, rates
-from zkmigrate.engine import events
-from zkmigrate.model.finding import Held
+from zkmigrate.runbook.engine import events
+from zkmigrate.runbook.model.finding import Held
 
 TEXT = (Path(__file__).parent.parent / "recorded" / "load" / "node_exporter-1.5.0.txt").read_text()
 PLAIN = "text/plain; version=0.0.4; charset=utf-8"

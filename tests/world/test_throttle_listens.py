@@ -12,15 +12,15 @@ import pytest
 from tests.unit.engine_world import Killed, back, forward, homeward, left_by_kills, on_and_back, resume
 from tests.unit.reassign_world import BROKERS, RATE, Desk, inventory, plan, world
 from tests.world.test_reassign import found, submitted
-from zkmigrate.engine import events, journal
-from zkmigrate.engine.throttle_file import ThrottleFile
+from zkmigrate.cluster.reassign.throttle import FOLLOWER_RATE, LEADER_RATE
+from zkmigrate.kafka.rates import Overrides
 from zkmigrate.kafka.rules.throttle_series import KIND, curves
-from zkmigrate.model.change import AlterBrokerConfig, Change, ReassignPartition
-from zkmigrate.model.fact import Reading, Seen, Unknown
-from zkmigrate.model.finding import Held
-from zkmigrate.model.look import InFlight, LogDirs
-from zkmigrate.reassign.throttle import FOLLOWER_RATE, LEADER_RATE
-from zkmigrate.throttle.values import Overrides
+from zkmigrate.runbook.engine import events, journal
+from zkmigrate.runbook.engine.throttle_file import ThrottleFile
+from zkmigrate.runbook.model.change import AlterBrokerConfig, Change, ReassignPartition
+from zkmigrate.runbook.model.fact import Reading, Seen, Unknown
+from zkmigrate.runbook.model.finding import Held
+from zkmigrate.runbook.model.look import InFlight, LogDirs
 
 M = 1_000_000
 ADAPT = {"cap_bytes_s": 4 * M, "percent": 50, "floor_bytes_s": 100_000, "tick_s": 12}

@@ -27,22 +27,22 @@ from tests.world.switch.look import NOBODY, ModelMirror, SwitchLook
 from tests.world.switch.operator import Fault, Operator, inventory
 from tests.world.switch.runs import Story, drawn, told
 from tests.world.switch.site import WRITE, Shape, World
-from zkmigrate.engine.events import Event, StepEnded, Turned
-from zkmigrate.engine.plan import make
-from zkmigrate.gateway.rules.hold import Gate
-from zkmigrate.gateway.rules.outcomes import DELIVERY_S
-from zkmigrate.model.change import Change, GatewayOrder, Outcome, SetService
-from zkmigrate.model.finding import Held, Severity
-from zkmigrate.model.look import Look
-from zkmigrate.model.step import Context, Done, Verdict
 from zkmigrate.report.build import build
 from zkmigrate.report.page import page
 from zkmigrate.report.sources import read
 from zkmigrate.report.tables import tables
-from zkmigrate.runs import left_window
-from zkmigrate.runs.left_window import SHUT_OUT, Kind
-from zkmigrate.runs.run_status import lines, of_run, told_by
-from zkmigrate.topic_move.check_step import CheckFacts, CheckStep
+from zkmigrate.runbook.engine.events import Event, StepEnded, Turned
+from zkmigrate.runbook.engine.plan import make
+from zkmigrate.runbook.model.change import Change, GatewayOrder, Outcome, SetService
+from zkmigrate.runbook.model.finding import Held, Severity
+from zkmigrate.runbook.model.look import Look
+from zkmigrate.runbook.model.step import Context, Done, Verdict
+from zkmigrate.runbook.runs import left_window
+from zkmigrate.runbook.runs.left_window import SHUT_OUT, Kind
+from zkmigrate.runbook.runs.run_status import lines, of_run, told_by
+from zkmigrate.topics.gateway.rules.hold import Gate
+from zkmigrate.topics.gateway.rules.outcomes import DELIVERY_S
+from zkmigrate.topics.topic_move.check_step import CheckFacts, CheckStep
 
 KILLS = 64
 """More changes than a whole switch has."""

@@ -7,23 +7,23 @@ from typing import TypeGuard
 
 import pytest
 
+from tests.world.model.look import WorldLook
+from tests.world.model.world import World
 from tests.world.operator import Operator, copied
 from tests.world.site import INVENTORY
 from tests.world.test_move import footprint
 from tests.world.toy import CONFIG, KEEPER, KeeperInventory, keeper_inventory, keeper_world, servers_of
-from zkmigrate.dependents.kafka import KAFKA
 from zkmigrate.errors import InventoryError, UsageError
 from zkmigrate.inventory.inventory import load
-from zkmigrate.model.change import PutFile, SetService
-from zkmigrate.model.fact import Seen
-from zkmigrate.model.step import Context, Ready
-from zkmigrate.moves.facts.sessions import owning_sessions
-from zkmigrate.moves.move import dependent_of, move
-from zkmigrate.moves.rules.window_estimate import plan_lines
-from zkmigrate.moves.steps.roll import RollStep
-from zkmigrate.moves.world.look import WorldLook
-from zkmigrate.moves.world.world import World
-from zkmigrate.runs import playbook_files
+from zkmigrate.move.dependents.kafka import KAFKA
+from zkmigrate.move.facts.sessions import owning_sessions
+from zkmigrate.move.move import dependent_of, move
+from zkmigrate.move.rules.window_estimate import plan_lines
+from zkmigrate.move.steps.roll import RollStep
+from zkmigrate.runbook.model.change import PutFile, SetService
+from zkmigrate.runbook.model.fact import Seen
+from zkmigrate.runbook.model.step import Context, Ready
+from zkmigrate.runbook.runs import playbook_files
 
 PLAYBOOK = move(KEEPER)
 NAMES = ("keeper1", "keeper2", "keeper3")

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.world.model.look import WorldLook
 from tests.world.operator import Operator, quiet_world
-from zkmigrate.engine.events import Alarm, StepEnded, Turned
-from zkmigrate.model.change import Change, Go, Outcome
-from zkmigrate.model.fact import Reading, Unknown
-from zkmigrate.model.step import Way
-from zkmigrate.moves.world.look import WorldLook
+from zkmigrate.runbook.engine.events import Alarm, StepEnded, Turned
+from zkmigrate.runbook.model.change import Change, Go, Outcome
+from zkmigrate.runbook.model.fact import Reading, Unknown
+from zkmigrate.runbook.model.step import Way
 
 SILENT_LOOKS = 3
 

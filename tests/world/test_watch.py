@@ -14,20 +14,20 @@ import pytest
 from click.testing import Result
 
 from tests.world.desk import Desk
+from tests.world.model.look import WorldLook
+from tests.world.model.world import WRITER, World
 from tests.world.operator import Operator, copied, quiet_world
-from zkmigrate.dependents.kafka import KAFKA
-from zkmigrate.engine.clock import Interrupt
 from zkmigrate.errors import UsageError
 from zkmigrate.kafka.rules.connect import with_connect
-from zkmigrate.model.fact import Reading, Seen
-from zkmigrate.model.finding import Held
-from zkmigrate.model.look import Look
-from zkmigrate.moves.facts.after_move import LogPosition, look_after_move
-from zkmigrate.moves.rules import after_move
-from zkmigrate.moves.verbs import watch as verb
-from zkmigrate.moves.verbs.watch import Memory, Options, Screen, Watch
-from zkmigrate.moves.world.look import WorldLook
-from zkmigrate.moves.world.world import WRITER, World
+from zkmigrate.move.dependents.kafka import KAFKA
+from zkmigrate.move.facts.after_move import LogPosition, look_after_move
+from zkmigrate.move.rules import after_move
+from zkmigrate.move.verbs import watch as verb
+from zkmigrate.move.verbs.watch import Memory, Options, Screen, Watch
+from zkmigrate.runbook.engine.clock import Interrupt
+from zkmigrate.runbook.model.fact import Reading, Seen
+from zkmigrate.runbook.model.finding import Held
+from zkmigrate.runbook.model.look import Look
 
 BACK = "10.0.0.1:2181,10.0.0.2:2181,10.0.0.3:2181/kafka"
 

@@ -6,21 +6,21 @@ from pathlib import Path
 
 import pytest
 
+from tests.world.model.host import File, Host
+from tests.world.model.look import WorldLook
+from tests.world.model.world import World
 from tests.world.operator import Operator, quiet_world
 from tests.world.rolled import rolled
-from zkmigrate.dependents.kafka import KAFKA
-from zkmigrate.engine.events import ChangeSent, Consented, StepEnded, Turned
-from zkmigrate.engine.journal import Journal
 from zkmigrate.errors import HostError
-from zkmigrate.model.change import Change, HostVerb, Outcome, Seal
-from zkmigrate.model.fact import Reading, Unknown
-from zkmigrate.model.finding import Finding, claim
-from zkmigrate.model.step import Context, Waiting, Way
-from zkmigrate.moves.steps import check
-from zkmigrate.moves.steps.go import GoStep
-from zkmigrate.moves.world.host import File, Host
-from zkmigrate.moves.world.look import WorldLook
-from zkmigrate.moves.world.world import World
+from zkmigrate.move.dependents.kafka import KAFKA
+from zkmigrate.move.steps import check
+from zkmigrate.move.steps.go import GoStep
+from zkmigrate.runbook.engine.events import ChangeSent, Consented, StepEnded, Turned
+from zkmigrate.runbook.engine.journal import Journal
+from zkmigrate.runbook.model.change import Change, HostVerb, Outcome, Seal
+from zkmigrate.runbook.model.fact import Reading, Unknown
+from zkmigrate.runbook.model.finding import Finding, claim
+from zkmigrate.runbook.model.step import Context, Waiting, Way
 from zkmigrate.zookeeper.facts.ensemble import EnsembleView
 
 

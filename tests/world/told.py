@@ -10,18 +10,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.world.model.look import WorldLook
 from tests.world.operator import Operator, quiet_world
-from zkmigrate.engine import events
-from zkmigrate.engine.run import Walk
-from zkmigrate.engine.samples import Samples
-from zkmigrate.model.change import Change, Outcome
-from zkmigrate.model.report import Report
-from zkmigrate.model.sampling import Question
-from zkmigrate.moves.world.look import WorldLook
 from zkmigrate.report.build import build
 from zkmigrate.report.sources import read
-from zkmigrate.runs import playbook_files
-from zkmigrate.site.sampler import ask
+from zkmigrate.runbook.engine import events
+from zkmigrate.runbook.engine.run import Walk
+from zkmigrate.runbook.engine.samples import Samples
+from zkmigrate.runbook.model.change import Change, Outcome
+from zkmigrate.runbook.model.report import Report
+from zkmigrate.runbook.model.sampling import Question
+from zkmigrate.runbook.runs import playbook_files
+from zkmigrate.runbook.site.sampler import ask
 
 CHANGE_S = 0.1
 

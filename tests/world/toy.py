@@ -15,25 +15,25 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
+from tests.world.model.ensemble import Ensemble
+from tests.world.model.host import File
+from tests.world.model.members import Kind, Process
+from tests.world.model.world import World, world_of
 from tests.world.operator import SOURCE_CONFIG, inventory
 from zkmigrate.errors import UsageError
 from zkmigrate.hosts.facts.host_names import Resolve
 from zkmigrate.inventory.checks import HostList
 from zkmigrate.inventory.inventory import Inventory, Service
-from zkmigrate.model.change import Changes, SetService
-from zkmigrate.model.fact import Absent, Reading, Seen
-from zkmigrate.model.finding import Finding, Severity, claim
-from zkmigrate.model.look import Look
-from zkmigrate.model.sampling import Sampling
-from zkmigrate.model.step import Context
-from zkmigrate.model.window import Probe
-from zkmigrate.moves.dependent import AnyDependent, Ending, Member, MemberFacts, Position, Progress, Words
-from zkmigrate.moves.preflight.check import ALWAYS, Check, Judged, Scope, check
-from zkmigrate.moves.preflight.evidence import Evidence
-from zkmigrate.moves.world.ensemble import Ensemble
-from zkmigrate.moves.world.host import File
-from zkmigrate.moves.world.members import Kind, Process
-from zkmigrate.moves.world.world import World, world_of
+from zkmigrate.move.dependent import AnyDependent, Ending, Member, MemberFacts, Position, Progress, Words
+from zkmigrate.move.preflight.check import ALWAYS, Check, Judged, Scope, check
+from zkmigrate.move.preflight.evidence import Evidence
+from zkmigrate.runbook.model.change import Changes, SetService
+from zkmigrate.runbook.model.fact import Absent, Reading, Seen
+from zkmigrate.runbook.model.finding import Finding, Severity, claim
+from zkmigrate.runbook.model.look import Look
+from zkmigrate.runbook.model.sampling import Sampling
+from zkmigrate.runbook.model.step import Context
+from zkmigrate.runbook.model.window import Probe
 
 CONFIG = "/etc/keeper/keeper.json"
 STATE = "/run/keeper/state.json"
@@ -123,7 +123,7 @@ def release(_c: Context, e: Evidence) -> Any:
 
 
 class KeeperDependent:
-    """Implements :class:`zkmigrate.moves.dependent.Dependent`."""
+    """Implements :class:`zkmigrate.move.dependent.Dependent`."""
 
     shape: type[Inventory] = KeeperInventory
     words = Words(
@@ -274,7 +274,7 @@ KEEPER = KeeperDependent()
 
 
 class KeeperKind:
-    """Keepers in the model world (:class:`zkmigrate.moves.world.members.Kind`)."""
+    """Keepers in the model world (:class:`tests.world.model.members.Kind`)."""
 
     dependent: AnyDependent = KEEPER
     keeps_sessions = False

@@ -13,7 +13,7 @@ from zkmigrate.cli.zxid import compared
 from zkmigrate.spark.jobs import JOBS, OWN_INPUT
 
 if TYPE_CHECKING:
-    from zkmigrate.placement.what_if import WhatIf
+    from zkmigrate.cluster.placement.what_if import WhatIf
 
 _AS_GIVEN = (
     "server", "window_s", "depth", "top", "jute_maxbuffer", "watches", "server_logs", "broker_dirs",
@@ -172,8 +172,8 @@ def _analyze(options: dict[str, Any]) -> int:
 def _what_ifs(path: Path) -> tuple[WhatIf, ...]:
     """Raises UsageError."""
     from zkmigrate import input_file
+    from zkmigrate.cluster.placement.what_if import parse
     from zkmigrate.errors import UsageError
-    from zkmigrate.placement.what_if import parse
 
     try:
         content = input_file.content(path)

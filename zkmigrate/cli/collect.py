@@ -95,7 +95,7 @@ def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
 
 
 def _collect(options: dict[str, Any]) -> int:
-    from zkmigrate.engine.clock import Interrupt, RealClock
+    from zkmigrate.runbook.engine.clock import Interrupt, RealClock
     from zkmigrate.zookeeper.disks import collect as verb
     from zkmigrate.zookeeper.disks.location import any_remote, open_disks
 
@@ -109,8 +109,8 @@ def _collect(options: dict[str, Any]) -> int:
 
 
 def _brokers(options: dict[str, Any]) -> int:
-    from zkmigrate.engine.clock import Interrupt, RealClock
     from zkmigrate.errors import UsageError
+    from zkmigrate.runbook.engine.clock import Interrupt, RealClock
     from zkmigrate.zookeeper.disks.location import any_remote, open_disks
 
     try:
@@ -133,7 +133,7 @@ def _brokers(options: dict[str, Any]) -> int:
 
 def _verify(options: dict[str, Any]) -> int:
     from zkmigrate.errors import UsageError
-    from zkmigrate.model.report import counted
+    from zkmigrate.runbook.model.report import counted
     from zkmigrate.zookeeper.disks.manifest import verify
 
     if options["places"] or options["out"] or options["log_dirs"]:

@@ -16,10 +16,10 @@ import click
 from click.shell_completion import CompletionItem, get_completion_class
 
 import playbooks
-from zkmigrate.engine import runs, step_names
 from zkmigrate.errors import UsageError
-from zkmigrate.model.playbook import Playbook
-from zkmigrate.runs import playbook_files
+from zkmigrate.runbook.engine import runs, step_names
+from zkmigrate.runbook.model.playbook import Playbook
+from zkmigrate.runbook.runs import playbook_files
 
 PROGRAM = "zkmigrate"
 

@@ -17,19 +17,19 @@ from types import ModuleType
 from typing import Any
 
 from zkmigrate.errors import UsageError
-from zkmigrate.model import change
-from zkmigrate.model.finding import Meaning, Severity
-from zkmigrate.moves.dependent import Words
-from zkmigrate.moves.preflight import Gate, Scope, checks
-from zkmigrate.moves.preflight.check import Check
+from zkmigrate.move.dependent import Words
+from zkmigrate.move.preflight import Gate, Scope, checks
+from zkmigrate.move.preflight.check import Check
+from zkmigrate.runbook.model import change
+from zkmigrate.runbook.model.finding import Meaning, Severity
 
 _HOUSE = (
-    "zkmigrate.dependents",
-    "zkmigrate.engine",
-    "zkmigrate.gateway",
-    "zkmigrate.model",
-    "zkmigrate.moves.facts",
-    "zkmigrate.moves.rules",
+    "zkmigrate.move.dependents",
+    "zkmigrate.runbook.engine",
+    "zkmigrate.topics.gateway",
+    "zkmigrate.runbook.model",
+    "zkmigrate.move.facts",
+    "zkmigrate.move.rules",
 )
 """Packages whose modules may have MEANINGS, beside those of the steps of every shipped playbook."""
 
@@ -122,7 +122,7 @@ def entries() -> dict[str, Entry]:
 
 def dependents() -> Iterator[Any]:
     """Every shipped dependent; Kafka first, whose words a check has that all of them share."""
-    values = [value for module in _modules("zkmigrate.dependents") for value in vars(module).values()]
+    values = [value for module in _modules("zkmigrate.move.dependents") for value in vars(module).values()]
     found = [v for v in values if isinstance(getattr(v, "words", None), Words) and not isinstance(v, type)]
     return iter(sorted(found, key=lambda dependent: dependent.words.kind != change.KAFKA))
 

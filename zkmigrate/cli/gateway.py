@@ -1,4 +1,4 @@
-"""The verbs ``gateway …`` for the command line; :mod:`zkmigrate.gateway.verbs` does the work."""
+"""The verbs ``gateway …`` for the command line; :mod:`zkmigrate.topics.gateway.verbs` does the work."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
         After a crash it comes up with the last route that an order made. Exit code 5: another gateway has the
         folder.
         """
-        from zkmigrate.gateway.verbs import serve as verb
+        from zkmigrate.topics.gateway.verbs import serve as verb
 
         do(lambda: verb.serve(config, click.echo))
 
@@ -60,8 +60,8 @@ def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
         A repeated operation id returns the first answer. Exit codes: 5 a higher fencing number was seen, 6
         refused, 8 not written or no answer.
         """
-        from zkmigrate.gateway.rules.hold import Order
-        from zkmigrate.gateway.verbs import ask
+        from zkmigrate.topics.gateway.rules.hold import Order
+        from zkmigrate.topics.gateway.verbs import ask
 
         do(lambda: ask.order(config, Order(**options), click.echo, as_json=as_json))
 
@@ -74,7 +74,7 @@ def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
 
         It ends with its standard input.
         """
-        from zkmigrate.gateway.verbs.relay import Relay
+        from zkmigrate.topics.gateway.verbs.relay import Relay
 
         do(lambda: Relay(config, run, fencing).serve(sys.stdin.buffer, sys.stdout.buffer))
 
@@ -83,7 +83,7 @@ def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
     @flags.as_json
     def status(config: Path, as_json: bool) -> None:
         """Show routes, holds, requests in flight and parked, and what the clients are. Changes nothing."""
-        from zkmigrate.gateway.verbs import ask
+        from zkmigrate.topics.gateway.verbs import ask
 
         do(lambda: ask.status(config, click.echo, as_json=as_json))
 

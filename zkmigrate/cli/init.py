@@ -1,4 +1,4 @@
-"""The options of ``init``; :mod:`zkmigrate.discovery.init_verb` does the work."""
+"""The options of ``init``; :mod:`zkmigrate.inventory.discovery.init_verb` does the work."""
 
 from __future__ import annotations
 
@@ -57,9 +57,9 @@ def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
 
 def verb(options: dict[str, Any]) -> int:
     """Run ``init`` with these options."""
-    from zkmigrate.discovery.draft import SshDraft
-    from zkmigrate.discovery.init_request import InitOptions
-    from zkmigrate.discovery.init_verb import init as look_and_write
+    from zkmigrate.inventory.discovery.draft import SshDraft
+    from zkmigrate.inventory.discovery.init_request import InitOptions
+    from zkmigrate.inventory.discovery.init_verb import init as look_and_write
 
     def many(name: str) -> tuple[str, ...]:
         return tuple(part.strip() for text in options[name] for part in text.split(",") if part.strip())

@@ -1,4 +1,4 @@
-"""The command line: verbs, options and exit codes. :mod:`zkmigrate.runs` does the work.
+"""The command line: verbs, options and exit codes. :mod:`zkmigrate.runbook.runs` does the work.
 
 Each verb imports heavy modules only when it runs, so that ``--help`` answers at once.
 """
@@ -23,13 +23,13 @@ from click.core import ParameterSource
 
 from zkmigrate.clean import clean_streams
 from zkmigrate.cli import flags
-from zkmigrate.engine.clock import Interrupt
 from zkmigrate.errors import LostJournalError, ZkmigrateError
 from zkmigrate.json_stamp import stamped
+from zkmigrate.runbook.engine.clock import Interrupt
 
 if TYPE_CHECKING:
-    from zkmigrate.runs.run_options import RunOptions
-    from zkmigrate.runs.verb_context import VerbContext
+    from zkmigrate.runbook.runs.run_options import RunOptions
+    from zkmigrate.runbook.runs.verb_context import VerbContext
 
 _READER_GONE = 128 + signal.SIGPIPE
 """The code of a program that the shell sees ended by SIGPIPE."""
@@ -159,7 +159,7 @@ def cli() -> None:
 def preflight(**options: Any) -> None:
     """Check hosts, ensembles and brokers before a move. Changes nothing."""
     _say_first("preflight", options)
-    from zkmigrate.runs import preflight as looks
+    from zkmigrate.runbook.runs import preflight as looks
 
     _do(lambda: looks.preflight(_setting(options)))
 
@@ -183,7 +183,7 @@ def plan(
       zkmigrate plan --show tonight.plan    print it again, and whether it still holds
     """
     _say_first("plan", options)
-    from zkmigrate.runs import plan_verb
+    from zkmigrate.runbook.runs import plan_verb
 
     if show is not None and (out is not None or run_id or force):
         raise click.UsageError("--show prints an existing plan; it takes only -i, --offline and --json")
@@ -215,7 +215,7 @@ def plan(
 def runbook(run_id: str, out: Path | None, go_no_go: bool, **options: Any) -> None:
     """Write the steps as a page to follow by hand when the tool is down. Changes nothing."""
     _say_first("runbook", options)
-    from zkmigrate.runs import runbook_verb
+    from zkmigrate.runbook.runs import runbook_verb
 
     _do(lambda: runbook_verb.show_runbook(_setting(options), run_id, out, go_no_go=go_no_go))
 
@@ -234,7 +234,7 @@ def run(**options: Any) -> None:
       zkmigrate run --log-file night.log    with each command to a host in a file
     """
     _say_first("run", options)
-    from zkmigrate.runs import run_verbs
+    from zkmigrate.runbook.runs import run_verbs
 
     _do(lambda: run_verbs.run(_setting(options), _wishes(options)))
 
@@ -251,7 +251,7 @@ def run(**options: Any) -> None:
 def resume(**options: Any) -> None:
     """Continue an interrupted run in its direction."""
     _say_first("resume", options)
-    from zkmigrate.runs import run_verbs
+    from zkmigrate.runbook.runs import run_verbs
 
     _do(lambda: run_verbs.resume(_setting(options), _wishes(options)))
 
@@ -268,7 +268,7 @@ def resume(**options: Any) -> None:
 def rollback(**options: Any) -> None:
     """Walk a run back to the start of a step, or to its beginning."""
     _say_first("rollback", options)
-    from zkmigrate.runs import run_verbs
+    from zkmigrate.runbook.runs import run_verbs
 
     _do(lambda: run_verbs.rollback(_setting(options), _wishes(options)))
 
@@ -286,7 +286,7 @@ def retire(host: str, run_id: str, reason: str, **options: Any) -> None:
     First proves that the broker serves nothing and is not a client of source. You cannot undo this.
     """
     _say_first("retire", options)
-    from zkmigrate.moves.verbs import retire as retiring
+    from zkmigrate.move.verbs import retire as retiring
 
     _do(lambda: retiring.retire(_setting(options), run_id, host, reason))
 
@@ -322,7 +322,7 @@ def clean_up(run_id: str, all_: bool, **options: Any) -> None:
     watches or writes it, and saves it in the run's directory. Call it again to continue.
     """
     _say_first("clean-up", options)
-    from zkmigrate.moves.verbs import clean_up as cleaning
+    from zkmigrate.move.verbs import clean_up as cleaning
 
     names = ("yes", "subtrees", "reason", "accept", "put_back", "rate")
     wishes = {name: options.pop(name) for name in names}
@@ -367,7 +367,7 @@ def status(
     STEP; 8 the process left no exit code. Otherwise the exit code of the process.
     """
     _say_first("status", options)
-    from zkmigrate.runs import run_status
+    from zkmigrate.runbook.runs import run_status
 
     if timeout_s is not None and not wait:
         raise click.UsageError("--timeout needs --wait")
@@ -375,7 +375,7 @@ def status(
         raise click.UsageError("--watch needs a terminal, and goes with neither --wait nor --json")
     asked: dict[str, Any] = {"offline": offline, "wait": wait, "timeout_s": timeout_s, "findings": findings}
     if again:
-        from zkmigrate.runs import status_watch
+        from zkmigrate.runbook.runs import status_watch
 
         _do(lambda: status_watch.watch(_setting(options), run_id, offline=offline, findings=findings))
         return
@@ -399,7 +399,7 @@ def hold(run_id: str, at: str, why: str, **options: Any) -> None:
     The run holds until `zkmigrate release` or an answer at its own terminal. Inside the window it holds at
     most until the deadline. Then it turns back; once all hosts are sealed, it goes on.
     """
-    from zkmigrate.runs import hold_verbs
+    from zkmigrate.runbook.runs import hold_verbs
 
     _do(lambda: hold_verbs.hold(_setting(options), run_id, at, why))
 
@@ -409,7 +409,7 @@ def hold(run_id: str, at: str, why: str, **options: Any) -> None:
 @flags.run_id
 def release(run_id: str, **options: Any) -> None:
     """Continue a held run and print the next step. Asks no host."""
-    from zkmigrate.runs import hold_verbs
+    from zkmigrate.runbook.runs import hold_verbs
 
     _do(lambda: hold_verbs.release(_setting(options), run_id))
 
@@ -440,7 +440,7 @@ _brokers = click.option(
 @click.argument("rate")
 def throttle_set(rate: str, run_id: str, brokers: tuple[int, ...], **options: Any) -> None:
     """Set RATE, bytes per second, such as 10M. A broker's own rate wins over the one for all."""
-    from zkmigrate.placing import throttle as verbs
+    from zkmigrate.cluster.placing import throttle as verbs
 
     _do(lambda: verbs.set_rate(_setting(options), run_id, rate, brokers))
 
@@ -450,7 +450,7 @@ def throttle_set(rate: str, run_id: str, brokers: tuple[int, ...], **options: An
 @flags.run_id
 def throttle_show(run_id: str, **options: Any) -> None:
     """Print the rates that are set. Exit code 8: their file cannot be read."""
-    from zkmigrate.placing import throttle as verbs
+    from zkmigrate.cluster.placing import throttle as verbs
 
     _do(lambda: verbs.show(_setting(options), run_id))
 
@@ -461,7 +461,7 @@ def throttle_show(run_id: str, **options: Any) -> None:
 @_brokers
 def throttle_clear(run_id: str, brokers: tuple[int, ...], **options: Any) -> None:
     """Let the run choose the rates again."""
-    from zkmigrate.placing import throttle as verbs
+    from zkmigrate.cluster.placing import throttle as verbs
 
     _do(lambda: verbs.clear(_setting(options), run_id, brokers))
 
@@ -492,8 +492,8 @@ def report(
     run_id: str, as_format: str, out: Path | None, load: Path | None, as_json: bool, **options: Any
 ) -> None:
     """Write what a run did: timeline, availability, gaps, proofs, decisions, digests. Asks no host."""
-    from zkmigrate.engine import runs
     from zkmigrate.report import verb
+    from zkmigrate.runbook.engine import runs
 
     given = click.get_current_context().get_parameter_source("playbook") is not ParameterSource.DEFAULT
     request = verb.ReportRequest(
@@ -569,7 +569,7 @@ def watch(
     _say_first("watch", options)
 
     def look() -> int:
-        from zkmigrate.moves.verbs import watch as verb
+        from zkmigrate.move.verbs import watch as verb
 
         chosen = verb.Options(once, verb.seconds(every), verb.seconds(for_), run_id, state, from_now)
         return verb.watch(_setting(options), chosen)
@@ -589,8 +589,8 @@ def _say_stopping() -> None:
 
 
 def _setting(options: dict[str, Any]) -> VerbContext:
-    from zkmigrate.engine import runs
-    from zkmigrate.runs import verb_context
+    from zkmigrate.runbook.engine import runs
+    from zkmigrate.runbook.runs import verb_context
 
     override = click.get_current_context().obj
     return verb_context.VerbContext(
@@ -605,14 +605,14 @@ def _setting(options: dict[str, Any]) -> VerbContext:
 
 
 def _real_site(playbook: str, inventory: Any, run_id: str) -> Any:
-    from zkmigrate.runs import playbook_files
-    from zkmigrate.site.wiring import Site  # paramiko and the clients are slow to import
+    from zkmigrate.runbook.runs import playbook_files
+    from zkmigrate.runbook.site.wiring import Site  # paramiko and the clients are slow to import
 
     return Site(inventory, run_id, playbook_files.load(playbook).clusters)
 
 
 def _wishes(options: dict[str, Any]) -> RunOptions:
-    from zkmigrate.runs.run_options import RunOptions
+    from zkmigrate.runbook.runs.run_options import RunOptions
 
     names = (
         "yes", "run_id", "until", "hold_at", "skip", "to", "plan", "steal", "journal_lost", "metrics",
@@ -642,7 +642,7 @@ def _do(verb: Callable[[], int]) -> None:
 
 def _inventory_options() -> str:
     """Return the options of this call that name inventory and playbook, for a shell."""
-    from zkmigrate.runs.verb_context import inventory_options
+    from zkmigrate.runbook.runs.verb_context import inventory_options
 
     given = click.get_current_context().params
     return inventory_options(_setting(given)) if "inventory" in given and "playbook" in given else ""

@@ -1,4 +1,4 @@
-"""The verbs ``mirror …`` for the command line; :mod:`zkmigrate.mirror.verbs` does the work."""
+"""The verbs ``mirror …`` for the command line; :mod:`zkmigrate.topics.mirror.verbs` does the work."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import click
 from zkmigrate.cli import flags
 
 if TYPE_CHECKING:
-    from zkmigrate.mirror.verbs.request import Request
+    from zkmigrate.topics.mirror.verbs.request import Request
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -84,7 +84,7 @@ def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
     @flags.as_json
     def plan(**options: Any) -> None:
         """Print what run would do. Changes nothing. Exit code 3: a topic is refused."""
-        from zkmigrate.mirror.verbs import show
+        from zkmigrate.topics.mirror.verbs import show
 
         do(lambda: show.plan(_asked(options), click.echo))
 
@@ -121,9 +121,9 @@ def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
         It also keeps partitions, settings, group offsets and ACLs equal. Call it again to continue: both logs
         tell where. Exit codes: 5 another copier took over, 8 a partition failed.
         """
-        from zkmigrate.mirror.rules.rate import UNLIMITED
-        from zkmigrate.mirror.rules.share import Share
-        from zkmigrate.mirror.verbs import run as verb
+        from zkmigrate.topics.mirror.rules.rate import UNLIMITED
+        from zkmigrate.topics.mirror.rules.share import Share
+        from zkmigrate.topics.mirror.verbs import run as verb
 
         rate = UNLIMITED if options["rate"] is None else options["rate"] * 1e6
         limits = {"once": options["once"], "refresh_s": options["refresh"]}
@@ -136,7 +136,7 @@ def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
     @flags.as_json
     def status(**options: Any) -> None:
         """Show how far target is. Changes nothing. Exit code 10: a partition failed."""
-        from zkmigrate.mirror.verbs import show
+        from zkmigrate.topics.mirror.verbs import show
 
         do(lambda: show.status(_asked(options), click.echo))
 
@@ -165,7 +165,7 @@ def _compare(options: dict[str, Any]) -> int:
 
     brokers, logs = ([bool(options[f"{side}{of}"]) for side in ("source", "target")] for of in ("", "_logs"))
     if brokers == [True, True] and logs == [False, False]:
-        from zkmigrate.mirror.verbs import compare as verb
+        from zkmigrate.topics.mirror.verbs import compare as verb
 
         return verb.compare(_asked(options), click.echo)
     if logs != [True, True] or brokers != [False, False]:
@@ -182,7 +182,7 @@ def _compare(options: dict[str, Any]) -> int:
 
 
 def _asked(options: dict[str, Any]) -> Request:
-    from zkmigrate.mirror.verbs.request import Request
+    from zkmigrate.topics.mirror.verbs.request import Request
 
     topics, groups = (tuple(dict.fromkeys(options.get(key, ()))) for key in ("topics", "groups"))
     files = options["source_config"], options["target_config"]

@@ -1,4 +1,4 @@
-"""The verb ``placement`` for the command line; :mod:`zkmigrate.placing.verb` does the work."""
+"""The verb ``placement`` for the command line; :mod:`zkmigrate.cluster.placing.verb` does the work."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from click.core import ParameterSource
 from zkmigrate.cli import flags, placement_topics
 
 if TYPE_CHECKING:
-    from zkmigrate.placement.cluster import Cluster, Name, Set
-    from zkmigrate.placement.plan import Notice, Refused
-    from zkmigrate.placement.request import Choice, Rollout
+    from zkmigrate.cluster.placement.cluster import Cluster, Name, Set
+    from zkmigrate.cluster.placement.plan import Notice, Refused
+    from zkmigrate.cluster.placement.request import Choice, Rollout
 
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
@@ -274,7 +274,7 @@ def _always(_context: click.Context, option: click.Parameter, value: bool) -> No
 
 
 def _place(options: dict[str, Any], request: Any) -> int:
-    from zkmigrate.placing import verb
+    from zkmigrate.cluster.placing import verb
 
     names = ("page", "force", "ignore_warnings", "as_json")
     out = _out(options)
@@ -297,7 +297,7 @@ def _out(options: dict[str, Any]) -> Path | None:
 
 def _sized(request: Any) -> bool:
     """Whether a plan needs sizes and free bytes. ``rebuild`` by count does not."""
-    from zkmigrate.placement.request import By, Rebuild
+    from zkmigrate.cluster.placement.request import By, Rebuild
 
     return not isinstance(request, Rebuild) or request.placement is not By.COUNT
 
@@ -305,8 +305,8 @@ def _sized(request: Any) -> bool:
 def _cluster(options: dict[str, Any], *, sized: bool) -> tuple[Cluster, tuple[Notice, ...]]:
     """The cluster that the options name, and what was noticed. sized: whether sizes and free bytes are
     needed. Raises UsageError, InventoryError, HostError and NoPlanError."""
+    from zkmigrate.cluster.placement import maps
     from zkmigrate.errors import UsageError
-    from zkmigrate.placement import maps
 
     if (options["cluster"] or options["inventory"]) and not _given("zk_addr"):
         options = {**options, "zk_addr": ""}
@@ -335,8 +335,8 @@ def _cluster(options: dict[str, Any], *, sized: bool) -> tuple[Cluster, tuple[No
 
 
 def _measured(cluster: Cluster, path: Path, minutes: int) -> tuple[Cluster, tuple[Notice, ...]]:
-    from zkmigrate.placement import measured
-    from zkmigrate.placing import partitions
+    from zkmigrate.cluster.placement import measured
+    from zkmigrate.cluster.placing import partitions
 
     table = partitions.read(path)
     if old := measured.too_old(table, _now_ms(), minutes):
@@ -351,8 +351,8 @@ def _now_ms() -> int:
 def from_file(path: Path) -> Cluster:
     """The cluster in a file. Raises UsageError."""
     from zkmigrate import input_file
+    from zkmigrate.cluster.placement.cluster_file import parse
     from zkmigrate.errors import UsageError
-    from zkmigrate.placement.cluster_file import parse
 
     try:
         content = input_file.content(path)
@@ -362,9 +362,9 @@ def from_file(path: Path) -> Cluster:
 
 
 def _from_brokers(path: Path) -> Cluster:
+    from zkmigrate.cluster import placed
     from zkmigrate.inventory.inventory import Inventory, load
-    from zkmigrate.kafka.facts import placed
-    from zkmigrate.site.wiring import Site
+    from zkmigrate.runbook.site.wiring import Site
 
     inventory = load(path, Inventory, ("kafka",))
     site = (click.get_current_context().obj or Site)(inventory, "placement")
@@ -373,15 +373,15 @@ def _from_brokers(path: Path) -> Cluster:
 
 
 def _from_zookeeper(options: dict[str, Any], *, sized: bool) -> tuple[Cluster, tuple[Notice, ...]]:
-    from zkmigrate.placing import live
+    from zkmigrate.cluster.placing import live
 
     where = options["zk_addr"], options["zk_prefix"], options["zk_metrics_prefix"]
     return _not_refused(live.read(*where, options["metrics_age"], _now_ms(), sized=sized))
 
 
 def _not_refused(found: T | Refused) -> T:
-    from zkmigrate.placement.plan import Refused
-    from zkmigrate.placing.verb import refusal
+    from zkmigrate.cluster.placement.plan import Refused
+    from zkmigrate.cluster.placing.verb import refusal
 
     if isinstance(found, Refused):
         raise refusal(found)
@@ -389,7 +389,7 @@ def _not_refused(found: T | Refused) -> T:
 
 
 def _rebalance(options: dict[str, Any], *, scale: bool) -> Any:
-    from zkmigrate.placement.request import Balance, Rebalance
+    from zkmigrate.cluster.placement.request import Balance, Rebalance
 
     if options.get("fix_racks"):
         return _fix(
@@ -409,7 +409,7 @@ def _rebalance(options: dict[str, Any], *, scale: bool) -> Any:
 
 
 def _rebuild(options: dict[str, Any]) -> Any:
-    from zkmigrate.placement.request import By, Optimize, Rebuild
+    from zkmigrate.cluster.placement.request import By, Optimize, Rebuild
 
     names = (
         "use_meta", "force_rebuild", "replication", "sub_affinity", "min_rack_ids", "partition_size_factor",
@@ -426,14 +426,14 @@ def _rebuild(options: dict[str, Any]) -> Any:
 
 def _fix(options: dict[str, Any], *useless: str) -> Any:
     """Return the request of ``--fix-racks``. Raises UsageError if one of the ``useless`` options is given."""
-    from zkmigrate.placement.request import FixRacks
+    from zkmigrate.cluster.placement.request import FixRacks
 
     _excluded("--fix-racks", *useless)
     return FixRacks(_choice(options), _rollout(options))
 
 
 def _choice(options: dict[str, Any]) -> Choice:
-    from zkmigrate.placement.request import Choice
+    from zkmigrate.cluster.placement.request import Choice
 
     topics = _many(options["topics"]) or (".*",)
     brokers = _ids("--brokers", options["brokers"])
@@ -442,14 +442,14 @@ def _choice(options: dict[str, Any]) -> Choice:
 
 def _sets(options: dict[str, Any]) -> dict[Name, Set]:
     """The sets of ``--map-string``, none without it. Raises UsageError."""
-    from zkmigrate.placement import maps
+    from zkmigrate.cluster.placement import maps
 
     text = options["map_string"]
     return maps.parse(text.encode(), "--map-string") if text else {}
 
 
 def _rollout(options: dict[str, Any]) -> Rollout:
-    from zkmigrate.placement.request import LogDirs, Rollout
+    from zkmigrate.cluster.placement.request import LogDirs, Rollout
 
     return Rollout(
         options["optimize_leadership"],

@@ -13,8 +13,8 @@ import click
 from zkmigrate.cli import flags
 
 if TYPE_CHECKING:
-    from zkmigrate.placement.cluster import Cluster
-    from zkmigrate.placement.topic_sets import TopicSets
+    from zkmigrate.cluster.placement.cluster import Cluster
+    from zkmigrate.cluster.placement.topic_sets import TopicSets
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -162,9 +162,9 @@ def add_to(
 def _sets(
     options: dict[str, Any], from_file: Callable[[Path], Cluster], choose: Callable[[Cluster], TopicSets]
 ) -> int:
+    from zkmigrate.cluster.placement.topic_sets import racks_ignored
+    from zkmigrate.cluster.placing import topics
     from zkmigrate.errors import UsageError
-    from zkmigrate.placement.topic_sets import racks_ignored
-    from zkmigrate.placing import topics
 
     if bool(options["cluster"]) == bool(options["inventory"]):
         raise UsageError("needed: either --cluster FILE or --inventory FILE")
@@ -176,9 +176,9 @@ def _sets(
 
 
 def _seen(options: dict[str, Any]) -> Any:
+    from zkmigrate.cluster.placing import topics
     from zkmigrate.inventory.inventory import Inventory, load
-    from zkmigrate.placing import topics
-    from zkmigrate.site.wiring import Site
+    from zkmigrate.runbook.site.wiring import Site
 
     inventory = load(options["inventory"], Inventory, ("kafka",))
     site = (click.get_current_context().obj or Site)(inventory, "placement")
@@ -187,7 +187,7 @@ def _seen(options: dict[str, Any]) -> Any:
 
 
 def _new(cluster: Cluster, options: dict[str, Any]) -> TopicSets:
-    from zkmigrate.placement.topic_sets import new_topic
+    from zkmigrate.cluster.placement.topic_sets import new_topic
 
     start, shift = _drawn(cluster, options)
     counts = options["partitions"], options["replication"]
@@ -196,8 +196,8 @@ def _new(cluster: Cluster, options: dict[str, Any]) -> TopicSets:
 
 
 def _grown(cluster: Cluster, options: dict[str, Any]) -> TopicSets:
-    from zkmigrate.placement.assignment import place_of
-    from zkmigrate.placement.topic_sets import more_partitions
+    from zkmigrate.cluster.placement.assignment import place_of
+    from zkmigrate.cluster.placement.topic_sets import more_partitions
 
     start, shift = _drawn(cluster, options)
     if options["start"] == "kafka":
@@ -221,8 +221,8 @@ def _drawn(cluster: Cluster, options: dict[str, Any]) -> tuple[int | None, int |
 
 
 def _allowed(found: Any) -> Any:
-    from zkmigrate.placement.plan import Refused
-    from zkmigrate.placing.verb import refusal
+    from zkmigrate.cluster.placement.plan import Refused
+    from zkmigrate.cluster.placing.verb import refusal
 
     if isinstance(found, Refused):
         raise refusal(found)
@@ -230,9 +230,9 @@ def _allowed(found: Any) -> Any:
 
 
 def _measure(options: dict[str, Any]) -> int:
+    from zkmigrate.cluster.placing import measure
     from zkmigrate.inventory.inventory import Inventory, load
-    from zkmigrate.placing import measure
-    from zkmigrate.site.wiring import Site
+    from zkmigrate.runbook.site.wiring import Site
 
     out, written = options["out"], {name: options[name] for name in ("force", "as_json")}
     inventory = load(options["inventory"], Inventory, ("kafka",))
@@ -245,9 +245,9 @@ def _measure(options: dict[str, Any]) -> int:
 
 
 def _check(path: Path, *, as_json: bool) -> int:
+    from zkmigrate.cluster.placing import check
     from zkmigrate.inventory.inventory import Inventory, load
-    from zkmigrate.placing import check
-    from zkmigrate.site.wiring import Site
+    from zkmigrate.runbook.site.wiring import Site
 
     inventory = load(path, Inventory, ("kafka",))
     site = (click.get_current_context().obj or Site)(inventory, "placement")

@@ -14,7 +14,7 @@ from zkmigrate.cli.zxid import ssh_of
 from zkmigrate.json_stamp import stamped
 
 if TYPE_CHECKING:
-    from zkmigrate.moves.facts.replay import ReplayDisks
+    from zkmigrate.move.facts.replay import ReplayDisks
 
 
 def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
@@ -47,7 +47,7 @@ def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
 @contextmanager
 def _looking(options: dict[str, Any]) -> Iterator[ReplayDisks]:
     """Open the disks that the options name."""
-    from zkmigrate.moves.facts.replay import ReplayDisks
+    from zkmigrate.move.facts.replay import ReplayDisks
     from zkmigrate.zookeeper.data.txnlog import MAX_RECORD
     from zkmigrate.zookeeper.disks.chroot import parse_chroot
     from zkmigrate.zookeeper.disks.location import any_remote, open_disks, open_side, parse_pairs
@@ -66,7 +66,7 @@ def _looking(options: dict[str, Any]) -> Iterator[ReplayDisks]:
 
 
 def _list(options: dict[str, Any]) -> int:
-    from zkmigrate.moves.verbs.replaying import body, code, text
+    from zkmigrate.move.verbs.replaying import body, code, text
     from zkmigrate.zookeeper.data.errors import ZkDataError
     from zkmigrate.zookeeper.disks.location import DiskError
 

@@ -87,8 +87,8 @@ def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
 
 def ssh_of(options: dict[str, Any]) -> Ssh:
     """How to reach hosts, from the options of ``flags.ssh``. Raises InventoryError if they do not fit."""
-    from zkmigrate.discovery.draft import SshDraft
-    from zkmigrate.discovery.init_request import transport_ssh
+    from zkmigrate.inventory.discovery.draft import SshDraft
+    from zkmigrate.inventory.discovery.init_request import transport_ssh
 
     pins = options["known_hosts"] or Path.home() / ".ssh/known_hosts"
     given = (options["ssh_user"], options["ssh_port"] or 0, str(options["ssh_key"] or ""), str(pins))

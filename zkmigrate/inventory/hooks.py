@@ -1,7 +1,7 @@
 """Hooks in ``migration.yml``: the operator's programs that run on this machine at moments of a run.
 
-This module defines the moments and at which of them a hook may stop the run. ``engine/hook_points.py``
-decides when they come; ``runs/hooks.py`` runs the programs.
+This module defines the moments and at which of them a hook may stop the run.
+``runbook/engine/hook_points.py`` decides when they come; ``runbook/runs/hooks.py`` runs the programs.
 """
 
 from __future__ import annotations

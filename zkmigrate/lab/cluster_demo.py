@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
+from zkmigrate.cluster.removal.rules import POLICY
 from zkmigrate.lab.cluster_site import FOREIGN, POLICY_FILE, ClusterSite, directories_left, not_as
 from zkmigrate.lab.judge.claims import Claim, Verdict, truth
 from zkmigrate.lab.judge.history import RunHistory, load_history
@@ -30,7 +31,6 @@ from zkmigrate.lab.spec import Role
 from zkmigrate.lab.timeline import step_spans
 from zkmigrate.lab.versions import kafka_version
 from zkmigrate.lab.wait import Progress
-from zkmigrate.removal.rules import POLICY
 
 REASSIGN, REMOVE = "kafka_reassign", "kafka_remove_brokers"
 IN_FLIGHT = 4

@@ -23,6 +23,7 @@ from kafka.admin import KafkaAdminClient
 from kafka.errors import KafkaError
 from kazoo.exceptions import KazooException
 
+from zkmigrate.cluster.removal.rules import OWN_POLICY, POLICY
 from zkmigrate.lab import fault
 from zkmigrate.lab.failure import LabError
 from zkmigrate.lab.inventory import write_cluster_inventory
@@ -35,7 +36,6 @@ from zkmigrate.lab.operator import Operator
 from zkmigrate.lab.shape import FIRST_KRAFT, LAST_ZOOKEEPER, Shape, release
 from zkmigrate.lab.spec import LabSpec
 from zkmigrate.lab.wait import Progress, silent, wait_until
-from zkmigrate.removal.rules import OWN_POLICY, POLICY
 
 CLUSTER = "kf"
 """The cluster's name; its hosts are kf1 to kf6, its brokers 1 to 6."""

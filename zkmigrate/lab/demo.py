@@ -20,8 +20,6 @@ from typing import Any, Literal
 
 import click
 
-from zkmigrate.engine import runs, samples
-from zkmigrate.engine.journal import read as read_journal
 from zkmigrate.errors import ZkmigrateError
 from zkmigrate.lab import canary_topic, state
 from zkmigrate.lab.baseline import save_baseline
@@ -44,9 +42,11 @@ from zkmigrate.lab.speed import measure
 from zkmigrate.lab.timeline import opened_by, step_spans
 from zkmigrate.lab.versions import kafka_version, wanted_versions, zookeeper_version
 from zkmigrate.lab.wait import Progress, TimedProgress
-from zkmigrate.model.step_record import recorded
-from zkmigrate.moves.facts.records import Surveyed
+from zkmigrate.move.facts.records import Surveyed
 from zkmigrate.report import verb
+from zkmigrate.runbook.engine import runs, samples
+from zkmigrate.runbook.engine.journal import read as read_journal
+from zkmigrate.runbook.model.step_record import recorded
 from zkmigrate.zookeeper.data.session import format_session
 
 RUN = "demo"

@@ -18,9 +18,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from zkmigrate.cli.main import main
-from zkmigrate.engine.apply import Apply
 from zkmigrate.inventory.inventory import Inventory
-from zkmigrate.model.change import (
+from zkmigrate.runbook.engine.apply import Apply
+from zkmigrate.runbook.model.change import (
     AlterTopicConfig,
     CancelReassignment,
     Change,
@@ -28,7 +28,7 @@ from zkmigrate.model.change import (
     Outcome,
     ReassignPartition,
 )
-from zkmigrate.site import wiring
+from zkmigrate.runbook.site import wiring
 
 WAIT_S = 20.0
 NOT_CONFIRMED = 99

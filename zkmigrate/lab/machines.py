@@ -11,6 +11,7 @@ from pathlib import Path
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from zkmigrate.cluster.removal.rules import OWN_POLICY, POLICY
 from zkmigrate.lab import between, control_groups, provision, render, state
 from zkmigrate.lab import host as lab_host
 from zkmigrate.lab.failure import LabError
@@ -18,7 +19,6 @@ from zkmigrate.lab.shape import Ensemble
 from zkmigrate.lab.spec import JAVA_11_KAFKA, HostPlan, LabSpec, Role, hosts_of
 from zkmigrate.lab.state import HostRecord
 from zkmigrate.lab.wait import Progress
-from zkmigrate.removal.rules import OWN_POLICY, POLICY
 
 BOOT_S = 180
 """How long systemd-nspawn may take to start a container, seconds."""

@@ -14,7 +14,7 @@ from kazoo.exceptions import NoNodeError
 
 from zkmigrate.kafka.clients import admin as kafka
 from zkmigrate.lab.spec import CLIENT_PORT, KAFKA_PORT, HostPlan
-from zkmigrate.model.fact import Seen
+from zkmigrate.runbook.model.fact import Seen
 from zkmigrate.zookeeper.clients import four_letter_client
 
 _SSH_PORT = 22

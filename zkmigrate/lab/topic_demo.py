@@ -33,7 +33,7 @@ from zkmigrate.lab.spec import Role, shape_of
 from zkmigrate.lab.topic_site import BOOK, NEW, OLD, Switched, TopicSite, clients, switched, two_clusters
 from zkmigrate.lab.versions import kafka_version
 from zkmigrate.lab.wait import TimedProgress
-from zkmigrate.model.finding import Held
+from zkmigrate.runbook.model.finding import Held
 
 PAIRS = ("2.8.2:4.3.1", "3.9.1:4.3.1", "2.8.2:3.9.1")
 """Releases of the old and of the new cluster."""

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from zkmigrate.model.report import Acks, Gap, Visit
-from zkmigrate.model.series import LISTED, number, placed
 from zkmigrate.report.timebase import Timebase
+from zkmigrate.runbook.model.report import Acks, Gap, Visit
+from zkmigrate.runbook.model.series import LISTED, number, placed
 
 
 def acks(

@@ -1,4 +1,4 @@
-"""From a run's files to a :class:`~zkmigrate.model.report.Report`. Pure."""
+"""From a run's files to a :class:`~zkmigrate.runbook.model.report.Report`. Pure."""
 
 from __future__ import annotations
 
@@ -8,12 +8,18 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
-from zkmigrate.engine import runs
-from zkmigrate.engine.history import Arrived, History
-from zkmigrate.engine.journal import folded
 from zkmigrate.errors import JournalError
-from zkmigrate.model.playbook import Playbook
-from zkmigrate.model.report import (
+from zkmigrate.report.acks import acks
+from zkmigrate.report.remaining import left_to_do
+from zkmigrate.report.sources import Sources
+from zkmigrate.report.story import story_of
+from zkmigrate.report.timebase import Timebase
+from zkmigrate.report.windows import windows
+from zkmigrate.runbook.engine import runs
+from zkmigrate.runbook.engine.history import Arrived, History
+from zkmigrate.runbook.engine.journal import folded
+from zkmigrate.runbook.model.playbook import Playbook
+from zkmigrate.runbook.model.report import (
     Process,
     Report,
     Reporting,
@@ -24,14 +30,8 @@ from zkmigrate.model.report import (
     Window,
     move_of,
 )
-from zkmigrate.model.series import number
-from zkmigrate.model.step import Way
-from zkmigrate.report.acks import acks
-from zkmigrate.report.remaining import left_to_do
-from zkmigrate.report.sources import Sources
-from zkmigrate.report.story import story_of
-from zkmigrate.report.timebase import Timebase
-from zkmigrate.report.windows import windows
+from zkmigrate.runbook.model.series import number
+from zkmigrate.runbook.model.step import Way
 
 _IDLE_S = 30.0
 """After this time without a line or a sample, the tool did not run: pictures leave the time out."""

@@ -6,9 +6,9 @@ from dataclasses import fields, is_dataclass
 from enum import Enum
 from typing import Any
 
-from zkmigrate.engine.codec import encode_finding
-from zkmigrate.model.finding import Finding
-from zkmigrate.model.report import Op, Report, Window
+from zkmigrate.runbook.engine.codec import encode_finding
+from zkmigrate.runbook.model.finding import Finding
+from zkmigrate.runbook.model.report import Op, Report, Window
 
 
 def data(report: Report) -> dict[str, Any]:

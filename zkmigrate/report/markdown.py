@@ -7,9 +7,9 @@ import textwrap
 from collections.abc import Sequence
 
 from zkmigrate.clean import clean
-from zkmigrate.model.report import Lane, Report, Table, clock, day
 from zkmigrate.report.page import STATES
 from zkmigrate.report.tables import figures, lists, tables
+from zkmigrate.runbook.model.report import Lane, Report, Table, clock, day
 
 WIDTH = 100
 _MARKS = re.compile(r"([\\`*\[\]<>|#~&]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])|(?<!\S)[-+](?=\s))")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from zkmigrate.model.report import Report, day, length
 from zkmigrate.report import pictures, plots
 from zkmigrate.report.render import render
 from zkmigrate.report.tables import figures, lists, tables
+from zkmigrate.runbook.model.report import Report, day, length
 
 STATES = {
     "complete": ("Complete", "#00664b"),

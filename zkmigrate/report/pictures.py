@@ -5,10 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
-from zkmigrate.model.report import Decision, Gap, Lane, Report, Span, Sync, Visit, Window, clock, length
 from zkmigrate.report.plots import answers
 from zkmigrate.report.sheet import BAR, EDGE, JOINED_S, LABELS, ROW, Sheet
 from zkmigrate.report.svg import BAD, CHAR_PX, SERIES, Axis
+from zkmigrate.runbook.model.report import (
+    Decision,
+    Gap,
+    Lane,
+    Report,
+    Span,
+    Sync,
+    Visit,
+    Window,
+    clock,
+    length,
+)
 
 _ROWS, _STILL = 20, 5
 """With more rows of a kind, a window shows those that changed or were silent, but at least a few."""

@@ -6,9 +6,9 @@ import math
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
-from zkmigrate.model.report import Beat, Curve, Lag, Produced, Report, clock, length
 from zkmigrate.report.sheet import EDGE, JOINED_S, LABELS, PLOT, Sheet
 from zkmigrate.report.svg import BAD, SERIES, Axis
+from zkmigrate.runbook.model.report import Beat, Curve, Lag, Produced, Report, clock, length
 
 _LOW_MS, _HIGH_MS = 0.1, 10000.0
 _DECADE_PX = 17.6

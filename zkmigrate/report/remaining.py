@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from zkmigrate.engine.history import Arrived, History, Next
-from zkmigrate.model.playbook import Playbook
-from zkmigrate.model.report import Chain, counted
-from zkmigrate.model.step import Way
+from zkmigrate.runbook.engine.history import Arrived, History, Next
+from zkmigrate.runbook.model.playbook import Playbook
+from zkmigrate.runbook.model.report import Chain, counted
+from zkmigrate.runbook.model.step import Way
 
 
 def left_to_do(history: History, playbook: Playbook | None, chain: Chain) -> tuple[str, ...]:

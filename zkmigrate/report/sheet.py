@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from zkmigrate.model.report import length
 from zkmigrate.report.render import render
 from zkmigrate.report.svg import CHAR_PX, TEXT, Axis
+from zkmigrate.runbook.model.report import length
 
 WIDTH, LABELS = 1040, 150
 ROW, BAR, HEAD = 22, 16, 30

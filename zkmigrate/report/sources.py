@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from zkmigrate.engine import chain, journal, process, samples
 from zkmigrate.errors import LostJournalError, UsageError
-from zkmigrate.model.entry import Entry
-from zkmigrate.model.report import Chain, counted
-from zkmigrate.ui.run_files import EVENTS, PLAN
+from zkmigrate.runbook.engine import chain, journal, process, samples
+from zkmigrate.runbook.model.entry import Entry
+from zkmigrate.runbook.model.report import Chain, counted
+from zkmigrate.runbook.ui.run_files import EVENTS, PLAN
 
 Row = dict[str, Any]
 

@@ -6,13 +6,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from zkmigrate.engine.codec import decode_change, decode_finding
-from zkmigrate.engine.history import CLEANED
-from zkmigrate.model.entry import Entry
-from zkmigrate.model.finding import Finding
-from zkmigrate.model.report import Decision, Op, Story, Visit
-from zkmigrate.model.step import Way
 from zkmigrate.report.timebase import Timebase
+from zkmigrate.runbook.engine.codec import decode_change, decode_finding
+from zkmigrate.runbook.engine.history import CLEANED
+from zkmigrate.runbook.model.entry import Entry
+from zkmigrate.runbook.model.finding import Finding
+from zkmigrate.runbook.model.report import Decision, Op, Story, Visit
+from zkmigrate.runbook.model.step import Way
 
 
 @dataclass

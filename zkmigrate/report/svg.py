@@ -10,7 +10,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import pairwise
 
-from zkmigrate.model.report import clock
+from zkmigrate.runbook.model.report import clock
 
 TEXT = "#1a1a1a"
 """Of words inside a bar, on a dark page too; other words have the page's colour."""

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 
-from zkmigrate.model.change import ClusterChange
-from zkmigrate.model.finding import Finding, Held, Severity
-from zkmigrate.model.report import (
+from zkmigrate.runbook.model.change import ClusterChange
+from zkmigrate.runbook.model.finding import Finding, Held, Severity
+from zkmigrate.runbook.model.report import (
     Acks,
     Decision,
     Report,
@@ -21,7 +21,7 @@ from zkmigrate.model.report import (
     length,
     move_of,
 )
-from zkmigrate.model.series import quantiles, steps_of, when
+from zkmigrate.runbook.model.series import quantiles, steps_of, when
 
 _FOLDED_FROM = 12
 """From this number on, the passed claims of a step are named by their ids only."""

@@ -10,8 +10,8 @@ from bisect import bisect_right
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from zkmigrate.model.entry import Entry
-from zkmigrate.model.series import number
+from zkmigrate.runbook.model.entry import Entry
+from zkmigrate.runbook.model.series import number
 
 _STEP_S = 1.0
 

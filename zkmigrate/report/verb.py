@@ -10,18 +10,18 @@ from pathlib import Path
 from typing import TextIO
 
 from zkmigrate.clean import clean
-from zkmigrate.engine import runs
 from zkmigrate.errors import UsageError
 from zkmigrate.inventory import inventory as inventories
 from zkmigrate.json_stamp import stamped
-from zkmigrate.model.playbook import Playbook
-from zkmigrate.model.report import Report
 from zkmigrate.report import sources
 from zkmigrate.report.build import build
 from zkmigrate.report.data import data
 from zkmigrate.report.markdown import markdown
 from zkmigrate.report.page import page
-from zkmigrate.runs import playbook_files
+from zkmigrate.runbook.engine import runs
+from zkmigrate.runbook.model.playbook import Playbook
+from zkmigrate.runbook.model.report import Report
+from zkmigrate.runbook.runs import playbook_files
 
 PAGE = "report.html"
 

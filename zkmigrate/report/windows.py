@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from zkmigrate.model.playbook import Playbook, Stage
-from zkmigrate.model.report import Lane, Op, Part, Spans, Story, Visit, Window
-from zkmigrate.model.series import number
-from zkmigrate.model.window import WindowSteps
 from zkmigrate.report.timebase import Timebase
+from zkmigrate.runbook.model.playbook import Playbook, Stage
+from zkmigrate.runbook.model.report import Lane, Op, Part, Spans, Story, Visit, Window
+from zkmigrate.runbook.model.series import number
+from zkmigrate.runbook.model.window import WindowSteps
 
 
 def windows(

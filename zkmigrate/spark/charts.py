@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from zkmigrate.model.report import clock
 from zkmigrate.report.render import render
 from zkmigrate.report.sheet import EDGE, HEAD, Sheet
 from zkmigrate.report.svg import SERIES, Axis
+from zkmigrate.runbook.model.report import clock
 
 _PLOT = 120
 _MARK, _MARK_CHAR = 11, 5.0

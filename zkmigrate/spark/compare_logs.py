@@ -19,8 +19,8 @@ def compare_logs(request: Request, bounds: Bounds, say: Say, hint: Say, *, as_js
     with session(bounds, hint) as spark:
         from pyspark.errors import PySparkException
 
-        from zkmigrate.mirror.rules.compared import code, line, more, total
         from zkmigrate.spark.jobs.mirror import body, compared
+        from zkmigrate.topics.mirror.rules.compared import code, line, more, total
 
         try:
             found = compared(spark, request)

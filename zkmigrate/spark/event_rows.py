@@ -15,8 +15,8 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from zkmigrate.errors import UsageError
 from zkmigrate.kafka.disks.segments import LATEST_MS
-from zkmigrate.model.report import Report
 from zkmigrate.report.timebase import Timebase
+from zkmigrate.runbook.model.report import Report
 from zkmigrate.spark.input import Input, only, under
 from zkmigrate.spark.operation_kinds import CLOSES, OPENS
 from zkmigrate.spark.request import Place

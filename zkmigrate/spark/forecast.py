@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from zkmigrate.placement.cluster import Broker, Cluster
+from zkmigrate.cluster.placement.cluster import Broker, Cluster
 
 HOURS_OF_A_DAY = 24
 ALL = "all"

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from zkmigrate.model.report import Table
+from zkmigrate.runbook.model.report import Table
 from zkmigrate.zookeeper.data.session import format_session
 from zkmigrate.zookeeper.data.zxid import format_zxid
 

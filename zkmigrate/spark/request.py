@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from zkmigrate.cluster.placement.cluster import Cluster
 from zkmigrate.errors import UsageError
-from zkmigrate.placement.cluster import Cluster
 from zkmigrate.spark.sources.files import File, files
 from zkmigrate.zookeeper.data.jute import JUTE_MAXBUFFER
 from zkmigrate.zookeeper.data.logdir import is_log_or_snapshot
@@ -16,7 +16,7 @@ from zkmigrate.zookeeper.data.tail import data_end
 from zkmigrate.zookeeper.data.txnlog import log_zxid
 
 if TYPE_CHECKING:  # needs pydantic, which a cluster's machines may lack
-    from zkmigrate.placement.what_if import WhatIf
+    from zkmigrate.cluster.placement.what_if import WhatIf
 
 SMALL = 256 << 20
 """Bytes of all servers together, up to which Spark's start and planning take longer than the data."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from zkmigrate.model.report import Table
+from zkmigrate.runbook.model.report import Table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -14,7 +14,7 @@ from pathlib import Path
 from zkmigrate.clean import clean, inline
 from zkmigrate.errors import UsageError, ZkmigrateError
 from zkmigrate.json_stamp import stamped
-from zkmigrate.model.report import Table
+from zkmigrate.runbook.model.report import Table
 from zkmigrate.spark.jobs import job
 from zkmigrate.spark.page import page
 from zkmigrate.spark.request import TINY, Request, is_small
@@ -87,11 +87,10 @@ def analyze(
             if not as_json:
                 say("\n".join(text(found)))
     body = {name: {"answer": one.answer, "held": one.held, **one.figures} for name, one in sections.items()}
-    told = stamped(body)
     if as_json:
-        say(json.dumps(told, ensure_ascii=False))
+        say(json.dumps(stamped(body), ensure_ascii=False))
     if out is not None:
-        written = clean(json.dumps(told, ensure_ascii=False, indent=1))
+        written = clean(json.dumps(stamped(body), ensure_ascii=False, indent=1))
         (out / JSON).write_text(f"{written}\n", encoding="utf-8")
         (out / PAGE).write_text(page(_title(request), _intro(request), sections), encoding="utf-8")
         hint(f"written: {out / PAGE}, {out / JSON}, and tables as Parquet beside them")

@@ -10,8 +10,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from zkmigrate.cli.main import cli
-from zkmigrate.placement.request import Rebalance
-from zkmigrate.placement.what_if import WhatIf
+from zkmigrate.cluster.placement.request import Rebalance
+from zkmigrate.cluster.placement.what_if import WhatIf
 from zkmigrate.spark import verb
 from zkmigrate.spark.request import Request
 

@@ -16,7 +16,7 @@ from playbooks.kafka_zookeeper_move import PLAYBOOK as MOVE
 from tests.unit.cli.test_main import PLAYBOOK, Place, place
 from zkmigrate.cli import completion
 from zkmigrate.cli.main import cli
-from zkmigrate.engine import step_names
+from zkmigrate.runbook.engine import step_names
 
 __all__ = ["place"]
 

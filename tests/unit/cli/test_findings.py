@@ -17,9 +17,9 @@ from tests.world.toy import KEEPER
 from zkmigrate.cli import findings
 from zkmigrate.cli.main import cli
 from zkmigrate.errors import UsageError
-from zkmigrate.model.finding import meanings
-from zkmigrate.model.window import Trouble
-from zkmigrate.moves.preflight import checks
+from zkmigrate.move.preflight import checks
+from zkmigrate.runbook.model.finding import meanings
+from zkmigrate.runbook.model.window import Trouble
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGE = ROOT / "docs" / "reference" / "findings.md"
@@ -116,7 +116,7 @@ def test_a_dependent_that_is_added_as_a_file_has_its_entries(monkeypatch: pytest
     shipped, kafkas = findings._modules, findings.entries()
 
     def modules(package: str) -> Iterator[ModuleType]:
-        if package == "zkmigrate.dependents":
+        if package == "zkmigrate.move.dependents":
             yield added
         yield from shipped(package)
 

@@ -14,10 +14,10 @@ from click.testing import CliRunner
 
 from zkmigrate.cli import flags
 from zkmigrate.cli.main import cli
-from zkmigrate.engine import planfile
+from zkmigrate.cluster.reassign import section
 from zkmigrate.errors import ZkmigrateError
-from zkmigrate.moves.verbs import deletion, watch
-from zkmigrate.reassign import section
+from zkmigrate.move.verbs import deletion, watch
+from zkmigrate.runbook.engine import planfile
 from zkmigrate.zookeeper.disks import manifest
 
 CLUSTER = {

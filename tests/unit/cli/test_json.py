@@ -13,7 +13,7 @@ from click.testing import Result
 import zkmigrate
 from tests.unit.cli.test_main import Place, place
 from tests.unit.inventory.test_inventory import GOOD
-from zkmigrate.engine import journal
+from zkmigrate.runbook.engine import journal
 
 __all__ = ["place"]
 
@@ -91,8 +91,13 @@ def test_every_object_that_a_verb_prints_is_stamped() -> None:
     found: dict[str, list[str]] = {}
     for path in sorted(package.rglob("*.py")):
         name = path.relative_to(package).as_posix()
-        if not name.startswith(("lab/", "gateway/serving/")):
+        if not name.startswith(("lab/", "topics/gateway/serving/")):
             for one in printed.finditer(path.read_text()):
                 found.setdefault(one["what"], []).append(name)
     assert set(found) == {"stamped"}, found
-    assert {"placing/check.py", "placing/topics.py", "placing/verb.py", "spark/verb.py"} < {*found["stamped"]}
+    assert {
+        "cluster/placing/check.py",
+        "cluster/placing/topics.py",
+        "cluster/placing/verb.py",
+        "spark/verb.py",
+    } < {*found["stamped"]}

@@ -20,7 +20,7 @@ from click.testing import CliRunner, Result
 from tests.unit import disk_world
 from tests.unit.inventory.test_inventory import GOOD
 from zkmigrate.cli.main import cli
-from zkmigrate.engine import journal
+from zkmigrate.runbook.engine import journal
 
 HOSTS = ("dest1", "dest2", "dest3")
 PLAYBOOK = str(Path(disk_world.__file__))

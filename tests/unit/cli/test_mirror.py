@@ -10,10 +10,10 @@ import pytest
 from click.testing import CliRunner
 
 from zkmigrate.cli.main import cli
-from zkmigrate.mirror.rules.rate import UNLIMITED
-from zkmigrate.mirror.rules.share import Share
-from zkmigrate.mirror.verbs import compare, run, show
-from zkmigrate.mirror.verbs.request import Request
+from zkmigrate.topics.mirror.rules.rate import UNLIMITED
+from zkmigrate.topics.mirror.rules.share import Share
+from zkmigrate.topics.mirror.verbs import compare, run, show
+from zkmigrate.topics.mirror.verbs.request import Request
 
 
 def test_brokers_and_topics_are_read(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,15 +19,15 @@ from click.testing import CliRunner, Result
 
 from tests.unit.tree_server import DataServer, running
 from zkmigrate.cli.main import cli
+from zkmigrate.cluster import placed
+from zkmigrate.cluster.placement.check import sets_of
+from zkmigrate.cluster.placement.cluster import Cluster
+from zkmigrate.cluster.placement.cluster_file import parse
+from zkmigrate.cluster.placement.plan import Notice, Plan, Reassignment, Refused
+from zkmigrate.cluster.placement.request import Balance, By, Choice, Optimize, Rebalance, Rebuild, Rollout
+from zkmigrate.cluster.placing import live, verb
 from zkmigrate.errors import HostError
 from zkmigrate.inventory.inventory import Inventory
-from zkmigrate.kafka.facts import placed
-from zkmigrate.placement.check import sets_of
-from zkmigrate.placement.cluster import Cluster
-from zkmigrate.placement.cluster_file import parse
-from zkmigrate.placement.plan import Notice, Plan, Reassignment, Refused
-from zkmigrate.placement.request import Balance, By, Choice, Optimize, Rebalance, Rebuild, Rollout
-from zkmigrate.placing import live, verb
 
 GB = 10**9
 CLUSTER: dict[str, Any] = {
@@ -475,7 +475,7 @@ def test_nothing_to_move_is_a_plan_of_nothing(here: Path, monkeypatch: pytest.Mo
 INTERRUPTED = """
 import os, signal, threading
 from zkmigrate.cli.main import cli
-from zkmigrate.placing import verb
+from zkmigrate.cluster.placing import verb
 def planner(cluster, request):
     os.kill(os.getpid(), signal.SIGINT)
     threading.Event().wait()

@@ -14,11 +14,11 @@ import pytest
 from click.testing import CliRunner, Result
 
 from zkmigrate.cli.main import cli
+from zkmigrate.cluster.placed import LEAVING_S
+from zkmigrate.cluster.placing.text import SHOWN
 from zkmigrate.inventory.inventory import Inventory
-from zkmigrate.kafka.facts.placed import LEAVING_S
-from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
-from zkmigrate.model.look import InFlight, KafkaView, PartitionState
-from zkmigrate.placing.text import SHOWN
+from zkmigrate.runbook.model.fact import Absent, Reading, Seen, Unknown
+from zkmigrate.runbook.model.look import InFlight, KafkaView, PartitionState
 
 ID = "abcdefghijklmnopqrstuv"
 INVENTORY = f"""

@@ -15,11 +15,11 @@ from click.testing import CliRunner, Result
 
 from tests.unit.cli.test_placement import INVENTORY
 from zkmigrate.cli.main import cli
+from zkmigrate.cluster import placed
+from zkmigrate.cluster.placement.cluster import Broker, Cluster, LogDir, Partition
+from zkmigrate.cluster.placement.cluster_file import parse, text
+from zkmigrate.cluster.placement.plan import Notice, Refused
 from zkmigrate.errors import HostError
-from zkmigrate.kafka.facts import placed
-from zkmigrate.placement.cluster import Broker, Cluster, LogDir, Partition
-from zkmigrate.placement.cluster_file import parse, text
-from zkmigrate.placement.plan import Notice, Refused
 
 GB = 1 << 30
 BROKERS = (
@@ -42,7 +42,7 @@ class Brokers:
         self.look = SimpleNamespace()
         monkeypatch.setattr(placed, "read", self.read)
         monkeypatch.setattr(
-            "zkmigrate.placing.measure.Clock", lambda: SimpleNamespace(now=self.now, pause=self.pause)
+            "zkmigrate.cluster.placing.measure.Clock", lambda: SimpleNamespace(now=self.now, pause=self.pause)
         )
 
     def read(self, _inventory: object, look: object, tell: Any, pause: Any) -> Cluster | Refused:
@@ -130,6 +130,6 @@ def test_a_cluster_file_is_read_as_the_cluster_that_was_written() -> None:
 
 
 def test_the_clock_is_the_machines() -> None:
-    from zkmigrate.placing.measure import Clock
+    from zkmigrate.cluster.placing.measure import Clock
 
     assert (Clock().now, Clock().pause) == (time.monotonic, time.sleep)

@@ -14,10 +14,10 @@ from click.testing import CliRunner, Result
 
 from tests.unit.cli.test_placement_check import INVENTORY, WELL
 from zkmigrate.cli.main import cli
+from zkmigrate.cluster.placement.check import sets_of
 from zkmigrate.inventory.inventory import Inventory
-from zkmigrate.model.fact import Reading, Seen, Unknown
-from zkmigrate.model.look import KafkaView, LogDir, LogDirs
-from zkmigrate.placement.check import sets_of
+from zkmigrate.runbook.model.fact import Reading, Seen, Unknown
+from zkmigrate.runbook.model.look import KafkaView, LogDir, LogDirs
 
 SIX = {str(id_): {"rack": "one" if id_ < 3 else "two", "storage_free": 1} for id_ in range(6)}
 

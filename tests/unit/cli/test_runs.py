@@ -11,8 +11,8 @@ import pytest
 
 from tests.unit.cli.test_main import ALL, PLAYBOOK, Place, place
 from tests.unit.inventory.test_inventory import GOOD
-from zkmigrate.engine import chain, journal
-from zkmigrate.runs import run_options
+from zkmigrate.runbook.engine import chain, journal
+from zkmigrate.runbook.runs import run_options
 
 __all__ = ["place"]
 

@@ -20,7 +20,7 @@ from rich.console import Console
 from rich.live import Live
 
 from tests.unit.cli.test_main import Place
-from tests.unit.ui.test_views import read_until
+from tests.unit.runbook.ui.test_views import read_until
 from zkmigrate.cli.command_log import verbose
 from zkmigrate.hosts.transport import command_log
 

@@ -13,22 +13,22 @@ import pytest
 from tests.unit.inventory.test_inventory import GOOD
 from tests.unit.preflight_world import CHECKS, healthy, inventory, partition, run_preflight
 from tests.unit.report.test_report import Run
-from zkmigrate.byhand.go_no_go import page
-from zkmigrate.dependents.kafka import KAFKA
-from zkmigrate.engine.codec import decode_finding, encode_finding
 from zkmigrate.errors import InventoryError
 from zkmigrate.inventory.accept import ACCEPTABLE, Accept
 from zkmigrate.inventory.inventory import digest, load
-from zkmigrate.model.fact import Seen, Unknown
-from zkmigrate.model.finding import Finding, Severity, blocking, claim, doubts
-from zkmigrate.model.look import Look
-from zkmigrate.model.step import Context
-from zkmigrate.moves.go_no_go import GO_NO_GO
-from zkmigrate.moves.rules.accepted import accepted, spared_topics
-from zkmigrate.moves.rules.outage import OWNER
-from zkmigrate.moves.rules.window_estimate import cutover_lines, plan_lines
+from zkmigrate.move.dependents.kafka import KAFKA
+from zkmigrate.move.go_no_go import GO_NO_GO
+from zkmigrate.move.rules.outage import OWNER
+from zkmigrate.move.rules.window_estimate import cutover_lines, plan_lines
 from zkmigrate.report.page import page as html
-from zkmigrate.ui import finding_lines
+from zkmigrate.runbook.accepted import accepted, spared_topics
+from zkmigrate.runbook.byhand.go_no_go import page
+from zkmigrate.runbook.engine.codec import decode_finding, encode_finding
+from zkmigrate.runbook.model.fact import Seen, Unknown
+from zkmigrate.runbook.model.finding import Finding, Severity, blocking, claim, doubts
+from zkmigrate.runbook.model.look import Look
+from zkmigrate.runbook.model.step import Context
+from zkmigrate.runbook.ui import finding_lines
 
 END = datetime(2026, 11, 22, 3, tzinfo=UTC).timestamp()
 ENTRY = "accept:\n  - {finding: %s, target: orders, who: Lea, why: it may pause, until: %s}\n"

@@ -16,23 +16,23 @@ from tests.unit.inventory.test_inventory import GOOD
 from tests.unit.preflight_world import PreflightWorld, inventory
 from tests.unit.shelf_book import ShelfInventory, ShelfSite
 from zkmigrate.cli.main import cli
-from zkmigrate.engine.history import History, NotUndone
-from zkmigrate.engine.lock import UNWITNESSED, HostLock
-from zkmigrate.engine.runs import not_undone_lines
 from zkmigrate.errors import HostError, InventoryError, JournalError, UsageError
 from zkmigrate.hosts.transport.failure import TransportError
 from zkmigrate.hosts.transport.ssh import Transport
 from zkmigrate.inventory.inventory import SECTIONS, Inventory, digest, load, schema
-from zkmigrate.model.change import AlterTopicConfig, Changes, ElectLeaders, Outcome, PutFile
-from zkmigrate.model.entry import Entry
-from zkmigrate.model.fact import Seen, Unknown
-from zkmigrate.model.look import Look
-from zkmigrate.model.playbook import Playbook, Role
-from zkmigrate.model.step import Way
-from zkmigrate.moves.verbs.retire import _refuse_no_broker
-from zkmigrate.runs import run_status
-from zkmigrate.runs.open_run import JournalOpener
-from zkmigrate.site.observe import Observe
+from zkmigrate.move.verbs.retire import _refuse_no_broker
+from zkmigrate.runbook.engine.history import History, NotUndone
+from zkmigrate.runbook.engine.lock import UNWITNESSED, HostLock
+from zkmigrate.runbook.engine.runs import not_undone_lines
+from zkmigrate.runbook.model.change import AlterTopicConfig, Changes, ElectLeaders, Outcome, PutFile
+from zkmigrate.runbook.model.entry import Entry
+from zkmigrate.runbook.model.fact import Seen, Unknown
+from zkmigrate.runbook.model.look import Look
+from zkmigrate.runbook.model.playbook import Playbook, Role
+from zkmigrate.runbook.model.step import Way
+from zkmigrate.runbook.runs import run_status
+from zkmigrate.runbook.runs.open_run import JournalOpener
+from zkmigrate.runbook.site.observe import Observe
 
 REFERENCE = Path(__file__).parents[3] / "docs" / "reference" / "migration-yml.md"
 KAFKA = "version: 1\nname: lab\n" + GOOD[GOOD.index("kafka:\n") :]

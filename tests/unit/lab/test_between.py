@@ -11,8 +11,6 @@ from typing import Any
 import pytest
 
 from playbooks import kafka_topic_move
-from zkmigrate.gateway.rules.plan import Port
-from zkmigrate.gateway.serving import config
 from zkmigrate.inventory.inventory import GatewayProgram, load
 from zkmigrate.lab import between, machines, provision, render, service, state, topic_site
 from zkmigrate.lab.clients.contract import PLAIN
@@ -25,7 +23,9 @@ from zkmigrate.lab.shape import Shape
 from zkmigrate.lab.spec import HostPlan, LabSpec, Role, hosts_of
 from zkmigrate.lab.topic_site import two_clusters
 from zkmigrate.lab.wait import silent
-from zkmigrate.topic_move.section import TopicMoveInventory
+from zkmigrate.topics.gateway.rules.plan import Port
+from zkmigrate.topics.gateway.serving import config
+from zkmigrate.topics.topic_move.section import TopicMoveInventory
 
 SPEC = two_clusters("2.8.2", "4.3.1", gateways=2, mirrors=2)
 OLD = {1: "10.71.0.21:9092", 2: "10.71.0.22:9092", 3: "10.71.0.23:9092"}

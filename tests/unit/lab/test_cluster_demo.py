@@ -27,7 +27,7 @@ from zkmigrate.lab.load.json_lines import Recording
 from zkmigrate.lab.load.samples import Partition
 from zkmigrate.lab.spec import Role, hosts_of
 from zkmigrate.lab.wait import silent
-from zkmigrate.model.finding import Held
+from zkmigrate.runbook.model.finding import Held
 
 MS = 1_000_000
 

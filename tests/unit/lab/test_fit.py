@@ -17,7 +17,7 @@ from zkmigrate.lab import fit as module
 from zkmigrate.lab.fit import Speed, describe, fit
 from zkmigrate.lab.load.config import LoadConfig, parse_config
 from zkmigrate.lab.spec import LabSpec
-from zkmigrate.moves.rules.window_rules import deadlines
+from zkmigrate.move.rules.window_rules import deadlines
 
 REFERENCE = Speed(module.START_S, module.ROUND_TRIP_MS)
 speeds = st.builds(Speed, st.floats(0.05, 120.0), st.floats(0.05, 5_000.0))

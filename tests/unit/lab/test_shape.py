@@ -19,8 +19,8 @@ from zkmigrate.lab.lab import Lab
 from zkmigrate.lab.network import netns
 from zkmigrate.lab.shape import Broker, Ensemble, KafkaCluster, Shape
 from zkmigrate.lab.spec import HostPlan, LabSpec, Role, hosts_of, members, shape_of
-from zkmigrate.model.fact import Reading, Seen, Unknown
-from zkmigrate.model.look import KafkaView, PartitionState
+from zkmigrate.runbook.model.fact import Reading, Seen, Unknown
+from zkmigrate.runbook.model.look import KafkaView, PartitionState
 
 TWO = LabSpec(
     shape=Shape(

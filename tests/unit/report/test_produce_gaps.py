@@ -11,13 +11,13 @@ import pytest
 
 from tests.unit.report.test_report import Run
 from zkmigrate.kafka.rules.produce_gaps import produced
-from zkmigrate.model.change import Fence, HostVerb
-from zkmigrate.model.report import Report, Visit, Window
 from zkmigrate.report import pictures
 from zkmigrate.report.data import data
 from zkmigrate.report.markdown import markdown
 from zkmigrate.report.page import page
 from zkmigrate.report.tables import figures
+from zkmigrate.runbook.model.change import Fence, HostVerb
+from zkmigrate.runbook.model.report import Report, Visit, Window
 
 Row = tuple[float, dict[str, Any]]
 

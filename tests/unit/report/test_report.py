@@ -18,16 +18,27 @@ from click.testing import CliRunner, Result
 from tests.world.site import INVENTORY
 from zkmigrate.clean import clean
 from zkmigrate.cli.main import cli
-from zkmigrate.engine import chain, process
-from zkmigrate.engine.codec import encode_change, encode_finding
-from zkmigrate.engine.journal import Journal
 from zkmigrate.kafka.rules.report import SAMPLE_REPORT
 from zkmigrate.kafka.rules.sampling import BROKERS
-from zkmigrate.model import series
-from zkmigrate.model.change import Fence, Go, HostVerb, SetService
-from zkmigrate.model.entry import Entry
-from zkmigrate.model.finding import Severity, claim
-from zkmigrate.model.report import (
+from zkmigrate.move import host_states
+from zkmigrate.move.report import REPORTING
+from zkmigrate.report import pictures, plots, svg
+from zkmigrate.report.build import build
+from zkmigrate.report.data import data
+from zkmigrate.report.markdown import markdown, plain
+from zkmigrate.report.page import page
+from zkmigrate.report.sheet import Sheet
+from zkmigrate.report.sources import read
+from zkmigrate.report.tables import figures, tables
+from zkmigrate.report.timebase import Timebase
+from zkmigrate.runbook.engine import chain, process
+from zkmigrate.runbook.engine.codec import encode_change, encode_finding
+from zkmigrate.runbook.engine.journal import Journal
+from zkmigrate.runbook.model import series
+from zkmigrate.runbook.model.change import Fence, Go, HostVerb, SetService
+from zkmigrate.runbook.model.entry import Entry
+from zkmigrate.runbook.model.finding import Severity, claim
+from zkmigrate.runbook.model.report import (
     Beat,
     Curve,
     Report,
@@ -39,18 +50,7 @@ from zkmigrate.model.report import (
     length,
     of_kind,
 )
-from zkmigrate.moves import host_states
-from zkmigrate.moves.report import REPORTING
-from zkmigrate.report import pictures, plots, svg
-from zkmigrate.report.build import build
-from zkmigrate.report.data import data
-from zkmigrate.report.markdown import markdown, plain
-from zkmigrate.report.page import page
-from zkmigrate.report.sheet import Sheet
-from zkmigrate.report.sources import read
-from zkmigrate.report.tables import figures, tables
-from zkmigrate.report.timebase import Timebase
-from zkmigrate.runs import playbook_files
+from zkmigrate.runbook.runs import playbook_files
 
 HOSTILE = (
     "<script>alert(1)</script>",

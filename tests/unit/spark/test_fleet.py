@@ -6,8 +6,8 @@ import json
 
 from pyspark.sql import Row
 
-from zkmigrate.placement.request import Rebalance
-from zkmigrate.placement.what_if import BY_DEFAULT, WhatIf
+from zkmigrate.cluster.placement.request import Rebalance
+from zkmigrate.cluster.placement.what_if import BY_DEFAULT, WhatIf
 from zkmigrate.spark.jobs import placement
 
 

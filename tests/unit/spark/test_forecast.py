@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from zkmigrate.placement.cluster import Broker, Cluster, LogDir
+from zkmigrate.cluster.placement.cluster import Broker, Cluster, LogDir
 from zkmigrate.spark.forecast import ALL, Disk, Held, disks, hours
 from zkmigrate.spark.jobs import partitions
 

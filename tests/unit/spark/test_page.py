@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 
 from tests.unit.report.test_report import HOSTILE, Strict
 from zkmigrate.clean import clean
-from zkmigrate.model.report import Table
+from zkmigrate.runbook.model.report import Table
 from zkmigrate.spark.charts import Bar, bars, over_time, week
 from zkmigrate.spark.pack import pack
 from zkmigrate.spark.page import page

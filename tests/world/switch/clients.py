@@ -7,18 +7,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tests.unit.gateway.loop import at_once
+from tests.unit.topics.gateway.loop import at_once
 from tests.world.switch.logs import Cluster, Part
-from zkmigrate.engine.codec import encode_finding
-from zkmigrate.gateway.rules import orders
-from zkmigrate.gateway.rules.apis import FETCH, PRODUCE, SYNC_GROUP
-from zkmigrate.gateway.rules.hold import Act, Gate, Order, Verdict, decide
-from zkmigrate.gateway.rules.messages import Head
-from zkmigrate.gateway.rules.outcomes import Headers, Outcomes, Written
-from zkmigrate.gateway.rules.plan import Plan, Port, Who
-from zkmigrate.gateway.serving.gateway import Gateway
-from zkmigrate.gateway.usage import usage
-from zkmigrate.model.change import GatewayOrder, Outcome
+from zkmigrate.runbook.engine.codec import encode_finding
+from zkmigrate.runbook.model.change import GatewayOrder, Outcome
+from zkmigrate.topics.gateway.rules import orders
+from zkmigrate.topics.gateway.rules.apis import FETCH, PRODUCE, SYNC_GROUP
+from zkmigrate.topics.gateway.rules.hold import Act, Gate, Order, Verdict, decide
+from zkmigrate.topics.gateway.rules.messages import Head
+from zkmigrate.topics.gateway.rules.outcomes import Headers, Outcomes, Written
+from zkmigrate.topics.gateway.rules.plan import Plan, Port, Who
+from zkmigrate.topics.gateway.serving.gateway import Gateway
+from zkmigrate.topics.gateway.usage import usage
 
 if TYPE_CHECKING:
     from tests.world.switch.site import World

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from zkmigrate.mirror.rules.commits import Commit, Group, Standing, standing, to_commit
-from zkmigrate.mirror.rules.direction import Lead, barred
+from zkmigrate.topics.mirror.rules.commits import Commit, Group, Standing, standing, to_commit
+from zkmigrate.topics.mirror.rules.direction import Lead, barred
 
 Part = tuple[str, int]
 

@@ -11,10 +11,9 @@ from typing import TypeVar
 from tests.world.switch.logs import Cluster, Part, differs, first_difference, standings
 from tests.world.switch.site import WRITE, World, unit_to
 from zkmigrate.hosts.zkm_host import INSTALLED_PATH, STATE_DIR
-from zkmigrate.mirror.rules.direction import Direction, direction
-from zkmigrate.mirror.rules.rights import Acl
-from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
-from zkmigrate.model.look import (
+from zkmigrate.kafka.rights import Acl
+from zkmigrate.runbook.model.fact import Absent, Reading, Seen, Unknown
+from zkmigrate.runbook.model.look import (
     BothEnds,
     ClusterAt,
     DirEntry,
@@ -25,6 +24,7 @@ from zkmigrate.model.look import (
     MirrorSurvey,
     RangeCompared,
 )
+from zkmigrate.topics.mirror.rules.direction import Direction, direction
 
 T = TypeVar("T")
 STATUS = (Path(__file__).parents[2] / "recorded/zkm-host/status-idle.txt").read_text()

@@ -16,18 +16,18 @@ from tests.unit.engine_world import TinyConfirm
 from tests.world.operator import Killed, NoSync
 from tests.world.switch.look import SwitchLook, brokers
 from tests.world.switch.site import EPOCH, TOPIC, World, unit_name
-from zkmigrate.engine import apply, journal
-from zkmigrate.engine.clock import Interrupt
-from zkmigrate.engine.events import Event, RunEnded
-from zkmigrate.engine.history import History
-from zkmigrate.engine.journal import NAME, Journal
-from zkmigrate.engine.ports import Ports, WatchPort
-from zkmigrate.engine.run import Walk
-from zkmigrate.engine.samples import Samples
-from zkmigrate.engine.watch import past_deadline
 from zkmigrate.errors import HostError, LockedError
 from zkmigrate.inventory.inventory import Policy, Ssh
-from zkmigrate.model.change import (
+from zkmigrate.runbook.engine import apply, journal
+from zkmigrate.runbook.engine.clock import Interrupt
+from zkmigrate.runbook.engine.events import Event, RunEnded
+from zkmigrate.runbook.engine.history import History
+from zkmigrate.runbook.engine.journal import NAME, Journal
+from zkmigrate.runbook.engine.ports import Ports, WatchPort
+from zkmigrate.runbook.engine.run import Walk
+from zkmigrate.runbook.engine.samples import Samples
+from zkmigrate.runbook.engine.watch import past_deadline
+from zkmigrate.runbook.model.change import (
     AlterAcls,
     Change,
     ClusterChange,
@@ -36,13 +36,13 @@ from zkmigrate.model.change import (
     Outcome,
     SetDirection,
 )
-from zkmigrate.model.finding import Finding
-from zkmigrate.model.look import Look
-from zkmigrate.model.playbook import Playbook, Stage
-from zkmigrate.model.sampling import note_nothing
-from zkmigrate.model.step import Context, Way
-from zkmigrate.model.window import WindowSteps
-from zkmigrate.topic_move.section import (
+from zkmigrate.runbook.model.finding import Finding
+from zkmigrate.runbook.model.look import Look
+from zkmigrate.runbook.model.playbook import Playbook, Stage
+from zkmigrate.runbook.model.sampling import note_nothing
+from zkmigrate.runbook.model.step import Context, Way
+from zkmigrate.runbook.model.window import WindowSteps
+from zkmigrate.topics.topic_move.section import (
     Cluster,
     Gateways,
     Machine,

@@ -22,9 +22,9 @@ import click
 from tests.world.switch.logs import Cluster
 from tests.world.switch.operator import Fault, Kind, Operator
 from tests.world.switch.site import Broken, Shape, World
-from zkmigrate.engine.events import RunEnded
-from zkmigrate.engine.history import History
-from zkmigrate.model.step import Way
+from zkmigrate.runbook.engine.events import RunEnded
+from zkmigrate.runbook.engine.history import History
+from zkmigrate.runbook.model.step import Way
 
 CHANGES = 40
 """Among so many changes some faults fall; an undisturbed switch has about as many."""

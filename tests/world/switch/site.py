@@ -14,11 +14,9 @@ from dataclasses import dataclass, field
 
 from tests.world.switch.clients import Client, Consumer, Flight, ModelGateway, Producer
 from tests.world.switch.logs import Cluster, Copier, Part, copy_commits
-from zkmigrate.gateway.rules.hold import Gate
 from zkmigrate.hosts import zkm_host
-from zkmigrate.mirror.rules.direction import Lead, leaders
-from zkmigrate.mirror.rules.rights import Acl
-from zkmigrate.model.change import (
+from zkmigrate.kafka.rights import Acl
+from zkmigrate.runbook.model.change import (
     AlterAcls,
     CopyOffsets,
     GatewayOrder,
@@ -29,6 +27,8 @@ from zkmigrate.model.change import (
     SetService,
     UninstallProgram,
 )
+from zkmigrate.topics.gateway.rules.hold import Gate
+from zkmigrate.topics.mirror.rules.direction import Lead, leaders
 
 TICK_S = 0.05
 EPOCH = 1_800_000_000.0

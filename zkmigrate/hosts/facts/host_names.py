@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TypeAlias
 
 from zkmigrate.inventory.checks import spelled
-from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
-from zkmigrate.model.look import Look
+from zkmigrate.runbook.model.fact import Absent, Reading, Seen, Unknown
+from zkmigrate.runbook.model.look import Look
 
 Resolve: TypeAlias = Callable[[str], Reading[tuple[str, ...]]]
 """Returns the addresses of a name; Absent for a name without any."""

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from zkmigrate.model.fact import Reading, Seen, Unknown
+from zkmigrate.runbook.model.fact import Reading, Seen, Unknown
 
 _FILES = ("uptime", "diskstats", "self/mountinfo", "net/dev", "net/route", "net/ipv6_route")
 COMMAND = ("sh", "-c", f"tail -n +1 {' '.join(f'/proc/{name}' for name in _FILES)} 2>/dev/null || :")

@@ -10,9 +10,9 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from zkmigrate.model.fact import Reading, Seen, Unknown
-from zkmigrate.model.look import Look
-from zkmigrate.model.step import Way
+from zkmigrate.runbook.model.fact import Reading, Seen, Unknown
+from zkmigrate.runbook.model.look import Look
+from zkmigrate.runbook.model.step import Way
 
 _FILES = ("put", "move-aside")
 _UNDOES = ("restore", "discard")

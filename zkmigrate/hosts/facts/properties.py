@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from zkmigrate import java_properties
 from zkmigrate.hosts.facts.servers import ZOOKEEPER
 from zkmigrate.java_properties import PropertiesError
-from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
-from zkmigrate.model.look import Look
+from zkmigrate.runbook.model.fact import Absent, Reading, Seen, Unknown
+from zkmigrate.runbook.model.look import Look
 
 _SERVER = re.compile(rf"(\S*/)?java\s(.*\s)?({'|'.join(map(re.escape, ZOOKEEPER.mains))})(\s.*)?")
 _FLAG = re.compile(r"-D([A-Za-z0-9_.]+)=([^\s\"']*)")

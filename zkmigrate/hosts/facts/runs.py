@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from zkmigrate.hosts.zkm_host import INSTALLED_PATH, STATE_DIR
-from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
-from zkmigrate.model.finding import few
-from zkmigrate.model.look import Look
+from zkmigrate.runbook.model.fact import Absent, Reading, Seen, Unknown
+from zkmigrate.runbook.model.finding import few
+from zkmigrate.runbook.model.look import Look
 
 
 def other_runs(look: Look, host: str, run: str) -> Reading[Mapping[str, str]]:

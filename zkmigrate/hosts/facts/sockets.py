@@ -9,8 +9,8 @@ import ipaddress
 import re
 from dataclasses import dataclass
 
-from zkmigrate.model.fact import Reading, Seen, Unknown
-from zkmigrate.model.look import Look
+from zkmigrate.runbook.model.fact import Reading, Seen, Unknown
+from zkmigrate.runbook.model.look import Look
 
 _SOCKET = re.compile(r"\s*\d+\s+\d+\s+(?P<local>\S+)\s+(?P<peer>\S+)(\s.*)?")
 

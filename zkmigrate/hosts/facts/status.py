@@ -12,10 +12,10 @@ from typing import Any, TypeVar
 
 from zkmigrate.hosts.facts import keyvalue
 from zkmigrate.hosts.facts.start_command import shown_properties
-from zkmigrate.model.change import command_words
-from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
-from zkmigrate.model.look import Look
-from zkmigrate.model.window import IDLE, Phase
+from zkmigrate.runbook.model.change import command_words
+from zkmigrate.runbook.model.fact import Absent, Reading, Seen, Unknown
+from zkmigrate.runbook.model.look import Look
+from zkmigrate.runbook.model.window import IDLE, Phase
 from zkmigrate.zookeeper.data.errors import ZkDataError
 from zkmigrate.zookeeper.data.zxid import Zxid, parse_zxid
 

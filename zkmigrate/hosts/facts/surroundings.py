@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from zkmigrate.hosts.facts.status import parsed
-from zkmigrate.model.fact import Reading
-from zkmigrate.model.look import Look
+from zkmigrate.runbook.model.fact import Reading
+from zkmigrate.runbook.model.look import Look
 
 _PROCESS = re.compile(r"([0-9]{1,10}) (net:\[[0-9]+\]|-) (.+)")
 _COUNT = re.compile(r"([0-9]{1,9}) ([0-9]{1,9})")

@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from zkmigrate.model.fact import Reading, Seen, Unknown
-from zkmigrate.model.look import Volume
+from zkmigrate.runbook.model.fact import Reading, Seen, Unknown
+from zkmigrate.runbook.model.look import Volume
 
 DF = ("df", "-Pk", "--")
 """The command; the directories follow."""

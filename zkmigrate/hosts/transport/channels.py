@@ -22,8 +22,8 @@ from zkmigrate.hosts.transport.failure import TransportError
 from zkmigrate.hosts.transport.ssh import Purpose, Transport
 from zkmigrate.hosts.zkm_host import INSTALLED_PATH
 from zkmigrate.inventory.inventory import GatewayProgram
-from zkmigrate.model.change import Outcome
-from zkmigrate.model.fact import Cause
+from zkmigrate.runbook.model.change import Outcome
+from zkmigrate.runbook.model.fact import Cause
 
 _END = re.compile(rb"\. (?P<id>[0-9]+) (?P<rc>[0-9]{1,3})\Z")
 _REPLY_LIMIT = 8 << 20

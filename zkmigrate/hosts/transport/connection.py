@@ -18,8 +18,8 @@ import paramiko
 from zkmigrate.hosts.transport import quote
 from zkmigrate.hosts.transport.failure import TransportError
 from zkmigrate.hosts.transport.pipeline import Pipeline
-from zkmigrate.model.fact import Cause, Unknown
-from zkmigrate.model.look import DirEntry
+from zkmigrate.runbook.model.fact import Cause, Unknown
+from zkmigrate.runbook.model.look import DirEntry
 
 _CHUNK = 32768
 _SFTP_REQUEST = 255 << 10

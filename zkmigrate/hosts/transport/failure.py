@@ -6,14 +6,14 @@ import errno
 import socket
 
 from zkmigrate.errors import HostError
-from zkmigrate.model.fact import Cause
+from zkmigrate.runbook.model.fact import Cause
 
 
 class TransportError(HostError):
     """A host was not reached, or did not answer correctly.
 
-    cause: as in :class:`zkmigrate.model.fact.Unknown`. outcome_unknown: the host may have acted on the
-    request; look before you repeat it.
+    cause: as in :class:`zkmigrate.runbook.model.fact.Unknown`. outcome_unknown: the host may have acted on
+    the request; look before you repeat it.
     """
 
     def __init__(self, host: str, cause: Cause, why: str, *, outcome_unknown: bool = False) -> None:

@@ -7,7 +7,7 @@ import socket
 from collections.abc import Iterable
 
 from zkmigrate.hosts.transport.connection import Output
-from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
+from zkmigrate.runbook.model.fact import Absent, Reading, Seen, Unknown
 
 _ANY_PORT = 9
 """To connect a datagram socket, which sends nothing."""

@@ -17,7 +17,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import paramiko
 
 from zkmigrate.hosts.transport.failure import TransportError
-from zkmigrate.model.fact import Cause
+from zkmigrate.runbook.model.fact import Cause
 
 T = TypeVar("T")
 

@@ -17,7 +17,7 @@ from zkmigrate.hosts.transport.connection import Output
 from zkmigrate.hosts.transport.failure import TransportError
 from zkmigrate.hosts.transport.ssh import Transport
 from zkmigrate.hosts.zkm_host import INSTALLED_PATH, SUDOERS_PATH
-from zkmigrate.model.fact import Cause
+from zkmigrate.runbook.model.fact import Cause
 
 _SIZE_LIMIT = 1 << 20
 

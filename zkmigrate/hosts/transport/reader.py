@@ -11,7 +11,7 @@ import paramiko
 from zkmigrate.hosts.transport.connection import Connection
 from zkmigrate.hosts.transport.failure import TransportError
 from zkmigrate.hosts.transport.ssh import Transport
-from zkmigrate.model.fact import Cause
+from zkmigrate.runbook.model.fact import Cause
 
 T = TypeVar("T")
 

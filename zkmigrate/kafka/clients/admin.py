@@ -46,7 +46,7 @@ from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.kafka.clients import controller, schemas
 from zkmigrate.kafka.clients.canary import BrokerCanary
 from zkmigrate.kafka.said import reason, said
-from zkmigrate.model.change import (
+from zkmigrate.runbook.model.change import (
     AlterAtController,
     AlterBrokerConfig,
     AlterTopicConfig,
@@ -61,8 +61,8 @@ from zkmigrate.model.change import (
     ReassignPartition,
     UnregisterBroker,
 )
-from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
-from zkmigrate.model.look import KafkaView, Look, PartitionState, Pulse
+from zkmigrate.runbook.model.fact import Absent, Reading, Seen, Unknown
+from zkmigrate.runbook.model.look import KafkaView, Look, PartitionState, Pulse
 
 T = TypeVar("T")
 

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from zkmigrate.hosts.transport.failure import socket_text
 from zkmigrate.kafka.clients.wire import BrokerConnection
-from zkmigrate.model.look import Pulse
+from zkmigrate.runbook.model.look import Pulse
 
 _API_VERSIONS = 18
 

@@ -15,7 +15,7 @@ from kafka.protocol.admin import IncrementalAlterConfigsRequest, IncrementalAlte
 
 from zkmigrate.kafka.clients.wire import BrokerConnection
 from zkmigrate.kafka.said import said
-from zkmigrate.model.change import AlterAtController
+from zkmigrate.runbook.model.change import AlterAtController
 
 _ANSWER_S = 5.0
 

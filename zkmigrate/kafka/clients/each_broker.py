@@ -12,7 +12,7 @@ from kafka.errors import KafkaError, KafkaTimeoutError, RequestTimedOutError, Un
 from zkmigrate.hosts.parallel import GiveUp, together
 from zkmigrate.kafka.clients import admin as kafka
 from zkmigrate.kafka.said import reason
-from zkmigrate.model.fact import Reading, Seen, Unknown
+from zkmigrate.runbook.model.fact import Reading, Seen, Unknown
 
 T = TypeVar("T")
 

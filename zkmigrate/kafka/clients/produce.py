@@ -23,8 +23,8 @@ from zkmigrate.hosts.transport.failure import socket_text
 from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.kafka.clients.wire import BrokerConnection
 from zkmigrate.kafka.said import said
-from zkmigrate.model.look import Pulse
-from zkmigrate.model.sampling import Body
+from zkmigrate.runbook.model.look import Pulse
+from zkmigrate.runbook.model.sampling import Body
 
 EVERY_S = 0.25
 _PRODUCE, _METADATA = 0, 3

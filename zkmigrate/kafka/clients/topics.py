@@ -16,9 +16,15 @@ from kafka.protocol.admin import DescribeConfigsRequest
 
 from zkmigrate.kafka.clients import admin as kafka
 from zkmigrate.kafka.said import reason, said
-from zkmigrate.model.change import CreateTopic, GrowTopic
-from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
-from zkmigrate.model.look import ClusterTopics, PartitionState, Settings, TopicPartitions, TopicSetting
+from zkmigrate.runbook.model.change import CreateTopic, GrowTopic
+from zkmigrate.runbook.model.fact import Absent, Reading, Seen, Unknown
+from zkmigrate.runbook.model.look import (
+    ClusterTopics,
+    PartitionState,
+    Settings,
+    TopicPartitions,
+    TopicSetting,
+)
 
 BATCH = 500
 """The most topics in one request: a broker reads each topic's config from ZooKeeper."""

@@ -16,7 +16,6 @@ from typing import Any, Protocol, TypeVar
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from zkmigrate.engine.clock import Clock
 from zkmigrate.errors import HostError
 from zkmigrate.hosts.transport.pipeline import Found, Job, Listing, Range
 from zkmigrate.kafka.disks.days import Journal, Key, Seen, newest, read_day
@@ -36,7 +35,8 @@ from zkmigrate.kafka.disks.logdir import (
     unreadable,
 )
 from zkmigrate.kafka.disks.segments import BLOCK, Segment, folder, reading
-from zkmigrate.model.report import counted
+from zkmigrate.runbook.engine.clock import Clock
+from zkmigrate.runbook.model.report import counted
 from zkmigrate.zookeeper.data.reader import FileReader
 from zkmigrate.zookeeper.disks.collect import Note, Outcome, base_body, base_lines
 from zkmigrate.zookeeper.disks.download import Bucket, Stopped, megabytes

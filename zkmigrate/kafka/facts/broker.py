@@ -26,9 +26,9 @@ from zkmigrate.hosts.facts.start_command import (
 from zkmigrate.hosts.facts.status import HostFacts, HostStatus, host_facts
 from zkmigrate.inventory.inventory import Inventory, Kafka, Service
 from zkmigrate.kafka.facts.release import Release, kafka_release, zookeeper_release
-from zkmigrate.model.change import ServiceAction, SetService
-from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
-from zkmigrate.model.look import DirEntry, Look
+from zkmigrate.runbook.model.change import ServiceAction, SetService
+from zkmigrate.runbook.model.fact import Absent, Reading, Seen, Unknown
+from zkmigrate.runbook.model.look import DirEntry, Look
 
 CONNECT = re.compile(r"zookeeper[._](connect|url)\b", re.IGNORECASE)
 """Matches zookeeper.connect and authorizer.zookeeper.url, also as environment variables; not

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from zkmigrate import json_text
-from zkmigrate.model.fact import Reading, Seen, Unknown
-from zkmigrate.model.look import KafkaView, Look, Znode
-from zkmigrate.model.step import Context
+from zkmigrate.runbook.model.fact import Reading, Seen, Unknown
+from zkmigrate.runbook.model.look import KafkaView, Look, Znode
+from zkmigrate.runbook.model.step import Context
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 from zkmigrate.hosts.facts import keyvalue
 from zkmigrate.hosts.facts.status import parsed
-from zkmigrate.model.change import command_words
-from zkmigrate.model.fact import Reading
-from zkmigrate.model.look import Look
+from zkmigrate.runbook.model.change import command_words
+from zkmigrate.runbook.model.fact import Reading
+from zkmigrate.runbook.model.look import Look
 
 _SPAN_S = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0,
            "month": 2629800.0, "y": 31557600.0}  # fmt: skip

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from zkmigrate.model.fact import Reading, Seen
-from zkmigrate.model.look import Look
+from zkmigrate.runbook.model.fact import Reading, Seen
+from zkmigrate.runbook.model.look import Look
 
 _DIRECTORY = re.compile(
     r"(?P<topic>[A-Za-z0-9._-]+)-(?P<number>\d+)(\.[0-9a-f]{32}-(?P<mark>delete|future|stray))?"

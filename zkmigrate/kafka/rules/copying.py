@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from zkmigrate.hosts.facts.load import Load
-from zkmigrate.model.fact import Seen
-from zkmigrate.model.look import LogDirs, Pulse, ReplicaLog
-from zkmigrate.model.series import quantile
-from zkmigrate.throttle.values import Moving, Rate, Sample
+from zkmigrate.kafka.rates import Moving, Rate, Sample
+from zkmigrate.runbook.model.fact import Seen
+from zkmigrate.runbook.model.look import LogDirs, Pulse, ReplicaLog
+from zkmigrate.runbook.model.series import quantile
 
 
 @dataclass(frozen=True)

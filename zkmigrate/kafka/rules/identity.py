@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from zkmigrate.kafka.facts.broker import LogDirectory
-from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
+from zkmigrate.runbook.model.fact import Absent, Reading, Seen, Unknown
 
 _GENERATED = ("", "-1")
 """ids of a file whose broker gets one by itself (``broker.id.generation.enable``)."""

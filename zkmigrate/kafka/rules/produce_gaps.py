@@ -9,8 +9,8 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from zkmigrate.model.report import Gap, Produced, Rows, Visit, Window, of_kind
-from zkmigrate.model.series import LISTED, number, placed
+from zkmigrate.runbook.model.report import Gap, Produced, Rows, Visit, Window, of_kind
+from zkmigrate.runbook.model.series import LISTED, number, placed
 
 _RESTED_S = 2.0
 """Seconds between an acknowledgement and the next record that count as a rest of the canary, not a gap."""

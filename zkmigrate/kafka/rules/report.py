@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from zkmigrate.kafka.rules.produce_gaps import produced
-from zkmigrate.model.report import (
+from zkmigrate.runbook.model.report import (
     Beat,
     Gap,
     Report,
@@ -26,7 +26,16 @@ from zkmigrate.model.report import (
     of_kind,
     spacing_s,
 )
-from zkmigrate.model.series import by_broker, latencies, ms, number, quantiles, silences, steps_of, when
+from zkmigrate.runbook.model.series import (
+    by_broker,
+    latencies,
+    ms,
+    number,
+    quantiles,
+    silences,
+    steps_of,
+    when,
+)
 
 
 def sampled(rows: Rows, visits: Sequence[Visit], window: Window | None, paced: str) -> Sampled:

@@ -13,8 +13,8 @@ from collections.abc import Collection
 
 from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.kafka.rules.report import SAMPLE_REPORT
-from zkmigrate.model.look import KafkaView, Look
-from zkmigrate.model.sampling import Body, Question, Sampling, age, span
+from zkmigrate.runbook.model.look import KafkaView, Look
+from zkmigrate.runbook.model.sampling import Body, Question, Sampling, age, span
 
 PULSE_S = 1.0
 """The limit of a round trip to a broker, in seconds."""

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from zkmigrate.model.report import Curve, Reporting, Rows, of_kind
-from zkmigrate.model.sampling import Body
-from zkmigrate.model.series import number
-from zkmigrate.throttle.values import Decision, Moving, Sample
+from zkmigrate.kafka.rates import Decision, Moving, Sample
+from zkmigrate.runbook.model.report import Curve, Reporting, Rows, of_kind
+from zkmigrate.runbook.model.sampling import Body
+from zkmigrate.runbook.model.series import number
 
 KIND = "throttle"
 _M, _G = 1e6, 1e9

@@ -31,7 +31,7 @@ from zkmigrate.lab.service import control_command
 from zkmigrate.lab.spec import LONG_SESSIONS, Role
 from zkmigrate.lab.timeline import step_spans
 from zkmigrate.lab.wait import Progress, wait_until
-from zkmigrate.moves.rules.outage import OWNER
+from zkmigrate.move.rules.outage import OWNER
 from zkmigrate.zookeeper.data.replay import marker_of
 
 NAME = "after_open"

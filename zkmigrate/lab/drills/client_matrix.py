@@ -26,7 +26,7 @@ from zkmigrate.lab.drills.runner import directory_option, play_case, run_drill
 from zkmigrate.lab.failure import LabError
 from zkmigrate.lab.judge.clients import Figures, Row
 from zkmigrate.lab.wait import Progress
-from zkmigrate.model.finding import Held
+from zkmigrate.runbook.model.finding import Held
 
 NAME = "client_matrix"
 EXPECTED = "nothing failed, was lost, moved, twice, unseen or gone"

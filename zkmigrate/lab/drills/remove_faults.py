@@ -40,7 +40,7 @@ from zkmigrate.lab.drills.roll_site import require
 from zkmigrate.lab.drills.runner import directory_option, run_drill
 from zkmigrate.lab.load.samples import Partition
 from zkmigrate.lab.wait import wait_until
-from zkmigrate.moves.rules.accepted import TARGET_DOWN
+from zkmigrate.runbook.accepted import TARGET_DOWN
 
 NAME = "remove_faults"
 OF_MOVES = ("target-returns", "target-dead", "disk-full", "follow")

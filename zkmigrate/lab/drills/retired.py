@@ -14,7 +14,6 @@ from pathlib import Path
 
 import click
 
-from zkmigrate.dependents.kafka import LEADERS
 from zkmigrate.lab import fault
 from zkmigrate.lab.baseline import baseline, lost_since
 from zkmigrate.lab.drills.result import Case
@@ -33,6 +32,7 @@ from zkmigrate.lab.drills.roll_site import (
 from zkmigrate.lab.drills.runner import directory_option, finish_load, loaded_lab, play_case, run_drill
 from zkmigrate.lab.spec import LONG_SESSIONS
 from zkmigrate.lab.wait import Progress, wait_until
+from zkmigrate.move.dependents.kafka import LEADERS
 
 NAME = "retired"
 REFUSED = 6

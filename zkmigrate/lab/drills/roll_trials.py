@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias
 
-from zkmigrate.engine import hold_file
 from zkmigrate.hosts import zkm_host
 from zkmigrate.lab import fault
 from zkmigrate.lab.baseline import baseline, lost_since
@@ -38,6 +37,7 @@ from zkmigrate.lab.drills.roll_site import (
 from zkmigrate.lab.operator import ToolProcess
 from zkmigrate.lab.spec import ELECTION_PORT, Role
 from zkmigrate.lab.wait import wait_until
+from zkmigrate.runbook.engine import hold_file
 
 PREFLIGHT, LOCKED, TURNED_BACK, STOPPED, KILLED = 3, 5, 7, 8, -signal.SIGKILL
 Act: TypeAlias = Callable[[RollSite], str]

@@ -26,7 +26,7 @@ from zkmigrate.lab.load.target import runner_for
 from zkmigrate.lab.render import ZOO_CFG
 from zkmigrate.lab.spec import Role
 from zkmigrate.lab.wait import wait_until
-from zkmigrate.moves.rules.start_order import freshest
+from zkmigrate.move.rules.start_order import freshest
 from zkmigrate.zookeeper.data.reader import FileDirectory
 from zkmigrate.zookeeper.data.tail import newest
 from zkmigrate.zookeeper.data.tree import load_tree

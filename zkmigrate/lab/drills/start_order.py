@@ -48,7 +48,7 @@ from zkmigrate.lab.lab import Lab
 from zkmigrate.lab.readiness import four_letter_word
 from zkmigrate.lab.spec import CLIENT_PORT, LabSpec, Role
 from zkmigrate.lab.wait import Progress, wait_until
-from zkmigrate.moves.rules.start_order import places
+from zkmigrate.move.rules.start_order import places
 
 NAME = "start_order"
 OPEN_LIMIT_MS = 600_000

@@ -34,7 +34,7 @@ from zkmigrate.lab.service import name_of
 from zkmigrate.lab.spec import Role
 from zkmigrate.lab.topic_site import BOOK, TOPIC, TopicSite, clients, switched, two_clusters
 from zkmigrate.lab.wait import Progress
-from zkmigrate.runs.left_window import SHUT_OUT, Kind
+from zkmigrate.runbook.runs.left_window import SHUT_OUT, Kind
 
 NAME = "topic_move"
 CLIENTS = ("java-2.8.2", "librdkafka-newest")

@@ -22,7 +22,7 @@ from zkmigrate.lab.drills.result import Case
 from zkmigrate.lab.drills.runner import directory_option, run_drill
 from zkmigrate.lab.shutdown import running
 from zkmigrate.lab.wait import Progress
-from zkmigrate.moves.preflight.drilled import DRILLED, Drill
+from zkmigrate.move.preflight.drilled import DRILLED, Drill
 
 NAME = "versions"
 LIMIT_S, PATIENCE_S = 1500.0, 60.0

@@ -23,8 +23,8 @@ from zkmigrate.lab.drills.window_harm import (
     Silent,
     SourceLeaderDead,
 )
-from zkmigrate.model.window import Trouble
-from zkmigrate.moves.rules.window_rules import STEPS
+from zkmigrate.move.rules.window_rules import STEPS
+from zkmigrate.runbook.model.window import Trouble
 
 Direction: TypeAlias = Literal["back", "forward", "either"]
 Answer: TypeAlias = Literal["back", "go", "kill", ""]

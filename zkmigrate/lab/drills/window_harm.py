@@ -27,8 +27,8 @@ from zkmigrate.lab.readiness import mode_of
 from zkmigrate.lab.source_state import source_state, without_process
 from zkmigrate.lab.spec import CLIENT_PORT, Role
 from zkmigrate.lab.wait import wait_until
-from zkmigrate.model.window import Phase, Trouble
-from zkmigrate.moves.rules.window_rules import deadlines
+from zkmigrate.move.rules.window_rules import deadlines
+from zkmigrate.runbook.model.window import Phase, Trouble
 
 SERVED_S = 90.0
 ALARM_S, EXPIRED_S, BOOTED_S, ELECTED_S, JOINED_S = 30.0, 120.0, 60.0, 60.0, 90.0

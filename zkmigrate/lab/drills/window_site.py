@@ -7,7 +7,6 @@ from dataclasses import astuple, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from zkmigrate.engine import journal
 from zkmigrate.hosts import zkm_host
 from zkmigrate.lab import fault
 from zkmigrate.lab.baseline import baseline, lost_since, sessions_not_served
@@ -22,7 +21,8 @@ from zkmigrate.lab.render import ZOO_CFG
 from zkmigrate.lab.source_state import source_state
 from zkmigrate.lab.spec import Role
 from zkmigrate.lab.wait import Progress, wait_until
-from zkmigrate.model.window import Phase
+from zkmigrate.runbook.engine import journal
+from zkmigrate.runbook.model.window import Phase
 from zkmigrate.zookeeper.data.errors import ZkDataError
 
 CUTOVER = ("--until", "cutover")

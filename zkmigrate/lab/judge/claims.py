@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from zkmigrate.model.finding import Held
+from zkmigrate.runbook.model.finding import Held
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from zkmigrate.lab.judge.gaps import ack_gaps, end_of_asking, longest_s
 from zkmigrate.lab.judge.history import Log
 from zkmigrate.lab.judge.kafka import missing_acks, place_of, read_in
 from zkmigrate.lab.load.json_lines import Event, Recording
-from zkmigrate.model.finding import Held
+from zkmigrate.runbook.model.finding import Held
 
 _SHOWN = 3
 FLAWS = ("lost", "moved", "twice", "unseen", "gone")

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from zkmigrate.lab.load.json_lines import Event, Recording
-from zkmigrate.model.series import quantile
+from zkmigrate.runbook.model.series import quantile
 
 _SECOND_NS = 1_000_000_000
 

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from zkmigrate.lab.judge.claims import Claim, explain, truth
 from zkmigrate.lab.judge.clients import FLAWS, Row
 from zkmigrate.lab.load.json_lines import Recording
-from zkmigrate.model.finding import Held
+from zkmigrate.runbook.model.finding import Held
 
 NEVER = ("failed", *FLAWS, "again")
 """The figures that must be 0. ``again``: a record was delivered twice to one group."""

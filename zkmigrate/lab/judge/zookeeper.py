@@ -8,7 +8,7 @@ from zkmigrate.lab.judge.claims import Claim, explain, truth
 from zkmigrate.lab.judge.gaps import gaps_of, longest_s
 from zkmigrate.lab.judge.history import RunHistory
 from zkmigrate.lab.load.json_lines import Event, Recording
-from zkmigrate.model.finding import Held
+from zkmigrate.runbook.model.finding import Held
 
 _SHOWN = 5
 

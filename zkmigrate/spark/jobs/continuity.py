@@ -12,7 +12,7 @@ from pyspark import StorageLevel
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
-from zkmigrate.model.report import Table
+from zkmigrate.runbook.model.report import Table
 from zkmigrate.spark.input import Input
 from zkmigrate.spark.log_integrity import Integrity, Key, Server, check_integrity, servers_of
 from zkmigrate.spark.plain_rows import Cell, plain, table

@@ -13,7 +13,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Row, Window
 from pyspark.sql import functions as F
 
-from zkmigrate.model.report import Table
+from zkmigrate.runbook.model.report import Table
 from zkmigrate.spark.charts import Bar, bars
 from zkmigrate.spark.ensembles import Sides
 from zkmigrate.spark.input import Input

@@ -15,18 +15,18 @@ from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as F
 
 from zkmigrate.errors import UsageError
-from zkmigrate.mirror.clients.codecs import KafkaCodecs
-from zkmigrate.mirror.rules.batch import BatchError
-from zkmigrate.mirror.rules.compared import CLAIM, ComparedLogs, bounds, code, kinds, total, verdict
-from zkmigrate.mirror.rules.join import Joined, join
-from zkmigrate.mirror.rules.log import Log, LogError, Segment, chained, committed, slices
-from zkmigrate.mirror.rules.scan import scan
 from zkmigrate.spark.input import Input
 from zkmigrate.spark.plain_rows import Cell, table
 from zkmigrate.spark.reading import local_frame, task_reader
 from zkmigrate.spark.request import Request
 from zkmigrate.spark.section import Section
 from zkmigrate.spark.sources.files import File
+from zkmigrate.topics.mirror.clients.codecs import KafkaCodecs
+from zkmigrate.topics.mirror.rules.batch import BatchError
+from zkmigrate.topics.mirror.rules.compared import CLAIM, ComparedLogs, bounds, code, kinds, total, verdict
+from zkmigrate.topics.mirror.rules.join import Joined, join
+from zkmigrate.topics.mirror.rules.log import Log, LogError, Segment, chained, committed, slices
+from zkmigrate.topics.mirror.rules.scan import scan
 from zkmigrate.zookeeper.data.reader import RandomReader
 
 T = TypeVar("T")

@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 
 from zkmigrate.errors import UsageError
 from zkmigrate.kafka.disks.days import newest
-from zkmigrate.model.report import size
+from zkmigrate.runbook.model.report import size
 from zkmigrate.spark.charts import Bar, bars
 from zkmigrate.spark.forecast import ALL, HOURS_OF_A_DAY, Disk, Held, Hour, disks, hours
 from zkmigrate.spark.input import Input, only, seconds

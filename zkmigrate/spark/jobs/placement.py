@@ -1,5 +1,5 @@
 """placement: plans of a fleet. Each what-if is tried on each cluster in a task of its own, by
-:mod:`zkmigrate.placement`."""
+:mod:`zkmigrate.cluster.placement`."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
+from zkmigrate.cluster.placement.what_if import BY_DEFAULT, Outcome, WhatIf, tried
 from zkmigrate.errors import UsageError
-from zkmigrate.model.report import counted, size
-from zkmigrate.placement.what_if import BY_DEFAULT, Outcome, WhatIf, tried
+from zkmigrate.runbook.model.report import counted, size
 from zkmigrate.spark.input import Input
 from zkmigrate.spark.plain_rows import Cell, table
 from zkmigrate.spark.reading import local_frame
@@ -28,7 +28,8 @@ OUTCOMES = pa.schema([
     ("limited", pa.string()), ("refusing", pa.list_(pa.string())), ("notices", pa.list_(pa.string())),
     ("refused", pa.list_(pa.string())), ("error", pa.string()),
 ])  # fmt: skip
-"""A row for each cluster and what-if; :class:`zkmigrate.placement.what_if.Outcome` tells the columns."""
+"""A row for each cluster and what-if; :class:`zkmigrate.cluster.placement.what_if.Outcome` tells the
+columns."""
 
 _PARTITIONS, _BROKERS = "partitions", "brokers"
 

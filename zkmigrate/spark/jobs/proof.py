@@ -15,7 +15,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
-from zkmigrate.model.report import Table
+from zkmigrate.runbook.model.report import Table
 from zkmigrate.spark.disk import Disk
 from zkmigrate.spark.ensembles import Sides
 from zkmigrate.spark.input import Input, only

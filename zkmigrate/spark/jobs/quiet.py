@@ -8,7 +8,7 @@ from datetime import UTC
 from pyspark.sql import functions as F
 
 from zkmigrate.errors import UsageError
-from zkmigrate.model.report import Table
+from zkmigrate.runbook.model.report import Table
 from zkmigrate.spark.charts import over_time, week
 from zkmigrate.spark.input import Input, only_under, under
 from zkmigrate.spark.plain_rows import Cell, moment, table

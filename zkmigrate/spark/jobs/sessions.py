@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
-from zkmigrate.model.report import Table, length
+from zkmigrate.runbook.model.report import Table, length
 from zkmigrate.spark.charts import Bar, bars, over_time
 from zkmigrate.spark.input import Input, only
 from zkmigrate.spark.open_sessions import Extent, ephemerals, events, extent, open_sessions

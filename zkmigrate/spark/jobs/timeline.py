@@ -14,13 +14,13 @@ from pyspark.sql import DataFrame, Row, Window
 from pyspark.sql import functions as F
 
 from zkmigrate.errors import UsageError
-from zkmigrate.model import report as value
-from zkmigrate.model.playbook import Playbook
-from zkmigrate.model.report import Table, length, move_of
 from zkmigrate.report import sources
 from zkmigrate.report.build import build
 from zkmigrate.report.timebase import Timebase
-from zkmigrate.runs import playbook_files
+from zkmigrate.runbook.model import report as value
+from zkmigrate.runbook.model.playbook import Playbook
+from zkmigrate.runbook.model.report import Table, length, move_of
+from zkmigrate.runbook.runs import playbook_files
 from zkmigrate.spark.charts import over_time
 from zkmigrate.spark.event_rows import ACK, broker_events, client_events, run_events, zookeeper_events
 from zkmigrate.spark.input import Input, seconds

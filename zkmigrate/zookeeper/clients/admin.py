@@ -12,7 +12,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from zkmigrate.model.fact import Reading, Seen, Unknown
+from zkmigrate.runbook.model.fact import Reading, Seen, Unknown
 from zkmigrate.zookeeper.clients.four_letter_client import conversation, four_letter_word
 from zkmigrate.zookeeper.data.four_letter_words import not_allowed
 from zkmigrate.zookeeper.data.session import format_session

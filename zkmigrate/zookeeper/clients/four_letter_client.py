@@ -9,7 +9,7 @@ import socket
 import time
 
 from zkmigrate.hosts.transport.failure import socket_cause, socket_text
-from zkmigrate.model.fact import Reading, Seen, Unknown
+from zkmigrate.runbook.model.fact import Reading, Seen, Unknown
 
 NOT_SERVING = b"not currently serving requests\n"
 """The end of the answer of a server that is still starting. A standalone one may never close that connection,

@@ -16,9 +16,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from zkmigrate.engine.clock import Clock
 from zkmigrate.errors import HostError
-from zkmigrate.model.report import counted
+from zkmigrate.runbook.engine.clock import Clock
+from zkmigrate.runbook.model.report import counted
 from zkmigrate.zookeeper.data.errors import (
     CorruptError,
     CursorError,

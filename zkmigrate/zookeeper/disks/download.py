@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from zkmigrate.engine.clock import Clock
 from zkmigrate.errors import HostError
+from zkmigrate.runbook.engine.clock import Clock
 from zkmigrate.zookeeper.data.reader import RandomReader
 from zkmigrate.zookeeper.data.txnlog import END_MARK, FRAME
 from zkmigrate.zookeeper.disks.progress import Interval

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from zkmigrate.discovery.hosts import DirectHosts
 from zkmigrate.errors import UsageError, ZkmigrateError
 from zkmigrate.hosts.transport.pipeline import Pipeline
 from zkmigrate.hosts.transport.reader import SftpReader
 from zkmigrate.hosts.transport.ssh import Transport
+from zkmigrate.inventory.discovery.hosts import DirectHosts
 from zkmigrate.inventory.inventory import Ssh
 from zkmigrate.zookeeper.data.errors import ZkDataError
 from zkmigrate.zookeeper.data.logdir import log_files

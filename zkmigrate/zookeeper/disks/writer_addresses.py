@@ -9,7 +9,7 @@ from typing import Any
 
 from zkmigrate.clean import inline
 from zkmigrate.json_stamp import stamped
-from zkmigrate.model.fact import Seen
+from zkmigrate.runbook.model.fact import Seen
 from zkmigrate.zookeeper.clients.admin import ADMIN_PORT, allowed_word
 from zkmigrate.zookeeper.clients.subtree import Server
 from zkmigrate.zookeeper.data.four_letter_words import WordError, parse_cons

@@ -11,8 +11,8 @@ from functools import cached_property
 
 from zkmigrate.hosts.facts.status import unit_status
 from zkmigrate.inventory.inventory import Service
-from zkmigrate.model.fact import Reading, Seen, Unknown
-from zkmigrate.model.look import Look
+from zkmigrate.runbook.model.fact import Reading, Seen, Unknown
+from zkmigrate.runbook.model.look import Look
 from zkmigrate.zookeeper.data.four_letter_words import parse_conf, parse_works_in
 from zkmigrate.zookeeper.data.zoocfg import ServerLine, ZooCfgError, parse_server_line, parse_zoocfg
 from zkmigrate.zookeeper.facts.ensemble import answer

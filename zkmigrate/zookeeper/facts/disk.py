@@ -8,8 +8,8 @@ from typing import TypeVar
 
 from zkmigrate.errors import HostError
 from zkmigrate.inventory.inventory import Dest, Source
-from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
-from zkmigrate.model.look import Look, RandomReader
+from zkmigrate.runbook.model.fact import Absent, Reading, Seen, Unknown
+from zkmigrate.runbook.model.look import Look, RandomReader
 from zkmigrate.zookeeper.data.errors import ZkDataError
 from zkmigrate.zookeeper.data.four_letter_words import Mntr
 from zkmigrate.zookeeper.data.reader import Listed

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from zkmigrate.inventory.inventory import Inventory
-from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
-from zkmigrate.model.look import Look
+from zkmigrate.runbook.model.fact import Absent, Reading, Seen, Unknown
+from zkmigrate.runbook.model.look import Look
 from zkmigrate.zookeeper.data.errors import ZkDataError
 from zkmigrate.zookeeper.data.four_letter_words import (
     Mntr,

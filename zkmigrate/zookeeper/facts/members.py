@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from zkmigrate import java_properties
 from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.java_properties import PropertiesError
-from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
-from zkmigrate.model.look import Look
+from zkmigrate.runbook.model.fact import Absent, Reading, Seen, Unknown
+from zkmigrate.runbook.model.look import Look
 from zkmigrate.zookeeper.data.zoocfg import ZooCfgError, bracketed
 from zkmigrate.zookeeper.facts.config import ANY_ADDRESS, DYNAMIC, ZooConfig, parse
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from zkmigrate.model.step_record import Hex
+from zkmigrate.runbook.model.step_record import Hex
 from zkmigrate.zookeeper.data.effect import Owned, changes, is_under, touches
 from zkmigrate.zookeeper.data.txn import CloseSessionTxn, CreateSessionTxn, CreateTxn, DeleteTxn
 from zkmigrate.zookeeper.data.txnlog import Record

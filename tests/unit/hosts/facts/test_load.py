@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from zkmigrate.hosts.facts.load import COMMAND, Counters, Disk, Load, load, parse, parse_metrics
-from zkmigrate.model.fact import Seen, Unknown
+from zkmigrate.runbook.model.fact import Seen, Unknown
 
 UPTIME = "==> /proc/uptime <==\n1000.50 3000.00\n\n"
 DISKS = """==> /proc/diskstats <==

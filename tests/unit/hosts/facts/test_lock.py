@@ -14,8 +14,8 @@ from tests.unit.preflight_world import healthy, inventory
 from tests.unit.zkm_net import Host, eventually, need_root
 from zkmigrate.hosts.facts.lock import FILE, host_lock
 from zkmigrate.hosts.facts.status import host_status
-from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
-from zkmigrate.runs import run_status
+from zkmigrate.runbook.model.fact import Absent, Reading, Seen, Unknown
+from zkmigrate.runbook.runs import run_status
 
 
 @pytest.fixture

@@ -10,11 +10,11 @@ from typing import cast
 import pytest
 
 from tests.unit.zkm_net import Host, need_root
-from zkmigrate.engine.change_lines import operation_id
 from zkmigrate.hosts.facts.operations import Operation, not_undone, operations
-from zkmigrate.model.fact import Reading, Seen, Unknown
-from zkmigrate.model.look import Look
-from zkmigrate.model.step import Way
+from zkmigrate.runbook.engine.change_lines import operation_id
+from zkmigrate.runbook.model.fact import Reading, Seen, Unknown
+from zkmigrate.runbook.model.look import Look
+from zkmigrate.runbook.model.step import Way
 
 STEPS = ("install.install", "join.join", "roll.preflight", "roll.roll")
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from zkmigrate.hosts.facts.volumes import parse
-from zkmigrate.model.fact import Seen, Unknown
-from zkmigrate.model.look import Volume
+from zkmigrate.runbook.model.fact import Seen, Unknown
+from zkmigrate.runbook.model.look import Volume
 
 HEAD = "Filesystem     1024-blocks     Used Available Capacity Mounted on\n"
 SDB = "/dev/sdb1           1000000   250000    700000      27% /data 1\n"

@@ -14,13 +14,13 @@ from pathlib import Path
 import pytest
 
 from tests.unit.zkm_net import PROGRAM, Host, encode, need_root
-from zkmigrate.engine.copies import Copies
-from zkmigrate.engine.journal import Journal
 from zkmigrate.hosts import zkm_host
 from zkmigrate.hosts.facts.status import parse_status
-from zkmigrate.model.change import Outcome
-from zkmigrate.model.fact import Seen
-from zkmigrate.site.observe import parse_listing
+from zkmigrate.runbook.engine.copies import Copies
+from zkmigrate.runbook.engine.journal import Journal
+from zkmigrate.runbook.model.change import Outcome
+from zkmigrate.runbook.model.fact import Seen
+from zkmigrate.runbook.site.observe import parse_listing
 
 
 @pytest.fixture

@@ -13,12 +13,12 @@ import pytest
 
 from playbooks.kafka_zookeeper_move import PLAYBOOK
 from tests.unit.zkm_net import Dest, net
+from tests.world.model.look import WorldLook
 from tests.world.operator import quiet_world
-from zkmigrate.engine import plan
 from zkmigrate.errors import HostError
 from zkmigrate.hosts import zkm_host
 from zkmigrate.hosts.zkm_host import kernel
-from zkmigrate.moves.world.look import WorldLook
+from zkmigrate.runbook.engine import plan
 
 PRINT = ("--print",)
 CUTS = pytest.mark.parametrize("cut", ["zookeeper", "all"])

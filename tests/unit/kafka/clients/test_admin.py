@@ -14,9 +14,9 @@ from tests.ports import free_port
 from tests.unit.kafka.clients.fake_cluster import CLUSTER_ID, FakeCluster
 from zkmigrate.errors import HostError
 from zkmigrate.kafka.clients import admin as kafka
-from zkmigrate.model.change import KAFKA, AlterTopicConfig, ElectLeaders
-from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
-from zkmigrate.model.look import KafkaView, PartitionState
+from zkmigrate.runbook.model.change import KAFKA, AlterTopicConfig, ElectLeaders
+from zkmigrate.runbook.model.fact import Absent, Reading, Seen, Unknown
+from zkmigrate.runbook.model.look import KafkaView, PartitionState
 
 
 def answer(error: int = 0, version: int = 2, **partitions: int) -> Response:

@@ -22,8 +22,8 @@ from tests.unit.kafka.clients.wire_brokers import Answer, one_dir
 from zkmigrate.errors import HostError
 from zkmigrate.kafka.clients import admin as kafka
 from zkmigrate.kafka.clients import each_broker, log_dirs, reassignments
-from zkmigrate.model.change import AlterAtController
-from zkmigrate.model.fact import Absent, Seen, Unknown
+from zkmigrate.runbook.model.change import AlterAtController
+from zkmigrate.runbook.model.fact import Absent, Seen, Unknown
 
 
 def told(at: Any, ids: tuple[int, ...]) -> Mapping[int, Any]:

@@ -10,8 +10,8 @@ from kafka.protocol.consumer import ListOffsetsRequest, ListOffsetsResponse
 
 from tests.unit.kafka.clients import wire_brokers
 from zkmigrate.kafka.clients import log_ends
-from zkmigrate.model.fact import Seen, Unknown
-from zkmigrate.model.look import LogEnd, Look, cost
+from zkmigrate.runbook.model.fact import Seen, Unknown
+from zkmigrate.runbook.model.look import LogEnd, Look, cost
 
 Topic = ListOffsetsResponse.ListOffsetsTopicResponse
 END, MARK = -2, -1

@@ -12,12 +12,12 @@ from kafka.protocol.admin import DescribeLogDirsResponse
 from tests.ports import free_port
 from tests.unit.kafka.clients.fake_cluster import CLUSTER_ID, FakeCluster, Told
 from tests.unit.kafka.clients.test_topics import cause
+from tests.world.model.topics import TopicQuestions, TopicWorld
 from zkmigrate.inventory.inventory import Broker, Inventory, Kafka
 from zkmigrate.kafka.clients import log_dirs, topics
-from zkmigrate.model.fact import Absent, Seen
-from zkmigrate.model.look import LogDir, Look, PartitionState, ReplicaLog, TopicPartitions, cost
-from zkmigrate.moves.world.topics import TopicQuestions, TopicWorld
-from zkmigrate.site.observe import Observe
+from zkmigrate.runbook.model.fact import Absent, Seen
+from zkmigrate.runbook.model.look import LogDir, Look, PartitionState, ReplicaLog, TopicPartitions, cost
+from zkmigrate.runbook.site.observe import Observe
 
 BROKERS = ("10.0.0.1:9092", "10.0.0.2:9092", "10.0.0.3:9092")
 Result: Any = DescribeLogDirsResponse.DescribeLogDirsResult

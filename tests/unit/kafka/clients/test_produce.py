@@ -21,7 +21,7 @@ from zkmigrate.kafka.clients.produce import (
     produce_request,
 )
 from zkmigrate.lab.wait import wait_until
-from zkmigrate.model.look import Pulse
+from zkmigrate.runbook.model.look import Pulse
 
 TOPIC = "canary"
 NOT_LEADER, NO_SUCH_TOPIC = 6, 3

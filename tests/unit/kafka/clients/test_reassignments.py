@@ -27,7 +27,7 @@ from tests.ports import free_port
 from zkmigrate.errors import HostError
 from zkmigrate.kafka.clients import admin as kafka
 from zkmigrate.kafka.clients import reassignments
-from zkmigrate.model.change import (
+from zkmigrate.runbook.model.change import (
     KAFKA,
     AlterBrokerConfig,
     CancelReassignment,
@@ -36,8 +36,8 @@ from zkmigrate.model.change import (
     ReassignPartition,
     UnregisterBroker,
 )
-from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
-from zkmigrate.model.look import InFlight, Look, TopicSetting, cost
+from zkmigrate.runbook.model.fact import Absent, Reading, Seen, Unknown
+from zkmigrate.runbook.model.look import InFlight, Look, TopicSetting, cost
 
 BROKERS = ("10.0.0.1:9092", "10.0.0.2:9092")
 RATE = "leader.replication.throttled.rate"

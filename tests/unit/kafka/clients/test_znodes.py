@@ -11,7 +11,7 @@ from kazoo.exceptions import BadVersionError, NoAuthError, NodeExistsError, NoNo
 
 from zkmigrate.kafka.clients import znodes
 from zkmigrate.kafka.rules.znodes import removable, topic_of
-from zkmigrate.model.change import KAFKA, ZNODES, AlterTopicConfig, CreateZnode, DeleteZnode
+from zkmigrate.runbook.model.change import KAFKA, ZNODES, AlterTopicConfig, CreateZnode, DeleteZnode
 
 ANYBODY = ((31, "world", "anyone"),)
 MARK = "10 11 2"

@@ -239,7 +239,9 @@ def test_two_directories_of_one_broker_share_its_file(side: Side) -> None:
 def test_the_next_day_has_a_file_of_its_own(side: Side, monkeypatch: pytest.MonkeyPatch) -> None:
     broker(side.folder / "data")
     for day in (0, 1):
-        monkeypatch.setattr("zkmigrate.engine.clock.RealClock.wall", lambda self, d=day: SECOND + 86_400 * d)
+        monkeypatch.setattr(
+            "zkmigrate.runbook.engine.clock.RealClock.wall", lambda self, d=day: SECOND + 86_400 * d
+        )
         body = side.run(f"7={side.place('data')}")
     assert body["brokers"]["7"]["read"] == 3
     assert sorted(path.name for path in (side.out / "7").iterdir()) == [

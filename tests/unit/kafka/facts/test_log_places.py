@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.unit.preflight_world import CMDLINE, FACTS, PreflightWorld, words_of
 from tests.world.operator import inventory
 from zkmigrate.kafka.facts.broker import log_places
-from zkmigrate.model.fact import Reading, Seen, Unknown
+from zkmigrate.runbook.model.fact import Reading, Seen, Unknown
 
 HOST = "broker1"
 RELATIVE = {"log.dirs": "data/a,/b"}

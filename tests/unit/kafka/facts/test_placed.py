@@ -10,14 +10,14 @@ import pytest
 from kafka.protocol.admin import DescribeLogDirsResponse
 
 from tests.unit.kafka.clients.test_looks import answer, directory, held
+from zkmigrate.cluster.placed import read
+from zkmigrate.cluster.placement.cluster import Broker, Cluster, LogDir, Partition
+from zkmigrate.cluster.placement.plan import Refused
 from zkmigrate.errors import HostError
 from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.kafka.clients.log_dirs import _directories
-from zkmigrate.kafka.facts.placed import read
-from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
-from zkmigrate.model.look import KafkaView, LogDirs, PartitionState, Volume
-from zkmigrate.placement.cluster import Broker, Cluster, LogDir, Partition
-from zkmigrate.placement.plan import Refused
+from zkmigrate.runbook.model.fact import Absent, Reading, Seen, Unknown
+from zkmigrate.runbook.model.look import KafkaView, LogDirs, PartitionState, Volume
 
 T = TypeVar("T")
 GB = 1 << 30

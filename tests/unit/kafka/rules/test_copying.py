@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from zkmigrate.hosts.facts.load import Load
+from zkmigrate.kafka.rates import Moving, Rate, Sample
 from zkmigrate.kafka.rules.copying import Copied, copied, sample
-from zkmigrate.model.fact import Seen, Unknown
-from zkmigrate.model.look import LogDir, LogDirs, Pulse, ReplicaLog
-from zkmigrate.throttle.values import Moving, Rate, Sample
+from zkmigrate.runbook.model.fact import Seen, Unknown
+from zkmigrate.runbook.model.look import LogDir, LogDirs, Pulse, ReplicaLog
 
 SILENT = Unknown("timeout", "broker 2 does not answer")
 

@@ -8,7 +8,7 @@ import pytest
 
 from zkmigrate.kafka.facts.broker import LogDirectory
 from zkmigrate.kafka.rules.identity import Identity, identity
-from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
+from zkmigrate.runbook.model.fact import Absent, Reading, Seen, Unknown
 
 PATH, CLUSTER = "/etc/kafka/server.properties", "A" * 22
 

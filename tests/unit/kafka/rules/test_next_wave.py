@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zkmigrate.kafka.rules.next_wave import BrokerPosition, next_wave, out_of_sync, unsafe_to_stop
-from zkmigrate.model.look import KafkaView, PartitionState
+from zkmigrate.runbook.model.look import KafkaView, PartitionState
 
 
 def partition(

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 
+from zkmigrate.cluster.throttle.controller import decide
+from zkmigrate.kafka.rates import Moving, Rate, Sample, Settings, State
 from zkmigrate.kafka.rules.throttle_series import KIND, body, curves
-from zkmigrate.model.report import Curve
-from zkmigrate.throttle.controller import decide
-from zkmigrate.throttle.values import Moving, Rate, Sample, Settings, State
+from zkmigrate.runbook.model.report import Curve
 
 M = 1_000_000
 

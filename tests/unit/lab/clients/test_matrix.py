@@ -15,7 +15,7 @@ from zkmigrate.lab.clients.matrix import Matrix, play
 from zkmigrate.lab.judge.clients import Row
 from zkmigrate.lab.load.config import LoadConfig
 from zkmigrate.lab.wait import silent
-from zkmigrate.model.finding import Held
+from zkmigrate.runbook.model.finding import Held
 
 GOOD = """
 import json, os, signal, sys, time

@@ -16,7 +16,7 @@ from zkmigrate.lab.drills.client_matrix import carried_out, case_of, main, table
 from zkmigrate.lab.failure import LabError
 from zkmigrate.lab.judge.clients import Figures, Row
 from zkmigrate.lab.wait import Progress
-from zkmigrate.model.finding import Held
+from zkmigrate.runbook.model.finding import Held
 
 FIGURES = Figures("library 1", 120, 0, 240, 3, 0, 0, 0, 0, 0, 1.25, None, 7)
 GOOD = Row("java-2.8.2", FIGURES, Held.YES, "")

@@ -11,6 +11,10 @@ from kafka.errors import KafkaConnectionError
 from kazoo.exceptions import NoNodeError
 
 from tests.unit.judge_fixtures import SECOND, Event, event
+from zkmigrate.cluster.placement.cluster import Broker, Cluster
+from zkmigrate.cluster.placement.cluster import Partition as Sized
+from zkmigrate.cluster.removal.section import Removal
+from zkmigrate.cluster.removal.survey import Survey
 from zkmigrate.inventory.accept import ACCEPTABLE, Accept
 from zkmigrate.lab.cluster_site import FOREIGN, IDS, RACKS, ClusterSite, answered, when_answered
 from zkmigrate.lab.drills import reassign_faults
@@ -37,13 +41,9 @@ from zkmigrate.lab.drills.roll_site import Unexpected
 from zkmigrate.lab.failure import LabError, NotReady
 from zkmigrate.lab.load.samples import Partition
 from zkmigrate.lab.operator import ToolProcess
-from zkmigrate.model.fact import Seen
-from zkmigrate.model.look import KafkaView
-from zkmigrate.moves.rules.accepted import given_up
-from zkmigrate.placement.cluster import Broker, Cluster
-from zkmigrate.placement.cluster import Partition as Sized
-from zkmigrate.removal.section import Removal
-from zkmigrate.removal.survey import Survey
+from zkmigrate.runbook.accepted import given_up
+from zkmigrate.runbook.model.fact import Seen
+from zkmigrate.runbook.model.look import KafkaView
 
 
 def sample(second: int, rate: int | None, broker: int = 1) -> Event:

@@ -12,8 +12,8 @@ from zkmigrate.lab.drills import topic_move
 from zkmigrate.lab.drills.topic_move import FAULTS, Fault, Switches
 from zkmigrate.lab.failure import LabError
 from zkmigrate.lab.topic_site import TopicSite, two_clusters
-from zkmigrate.model import change
-from zkmigrate.topic_move.window_rules import STEPS
+from zkmigrate.runbook.model import change
+from zkmigrate.topics.topic_move.window_rules import STEPS
 
 
 def test_each_case_has_a_name_of_its_own_and_a_moment() -> None:

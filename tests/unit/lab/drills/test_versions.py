@@ -8,7 +8,7 @@ import pytest
 
 from zkmigrate.lab import demo
 from zkmigrate.lab.drills.versions import case_of, options_of
-from zkmigrate.moves.preflight.drilled import DRILLED
+from zkmigrate.move.preflight.drilled import DRILLED
 
 DRILL = DRILLED[0]
 

@@ -24,7 +24,7 @@ from zkmigrate.lab.drills.window_harm import (
     sessions_on,
 )
 from zkmigrate.lab.failure import LabError
-from zkmigrate.model import change
+from zkmigrate.runbook.model import change
 
 WINDOW = tuple(
     step.id for stage in PLAYBOOK.stages if stage.window and not stage.rehearsal for step in stage.steps

@@ -28,7 +28,7 @@ from zkmigrate.lab.judge import Policy, judge, load_history
 from zkmigrate.lab.judge.gaps import ack_gaps, end_of_asking, longest_by_step
 from zkmigrate.lab.judge.history import RunHistory, Span
 from zkmigrate.lab.load.json_lines import Recording, read_recording
-from zkmigrate.model.finding import Held
+from zkmigrate.runbook.model.finding import Held
 
 
 def test_every_claim_holds_for_a_whole_run(tmp_path: Path) -> None:

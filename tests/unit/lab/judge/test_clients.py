@@ -15,7 +15,7 @@ from tests.unit.judge_fixtures import SECOND, Event, closed, event, opened
 from zkmigrate.lab.judge.clients import FLAWS, Played, Row, judge_clients
 from zkmigrate.lab.judge.history import Log
 from zkmigrate.lab.load.json_lines import Recording, read_recording
-from zkmigrate.model.finding import Held
+from zkmigrate.runbook.model.finding import Held
 
 CLIENTS = ("a", "b")
 TOPIC = "clients"

@@ -11,7 +11,7 @@ from tests.unit.judge_fixtures import SECOND, Event, closed, event, opened
 from zkmigrate.lab.judge.claims import Verdict
 from zkmigrate.lab.judge.moving import empty_claim, late_claim, moving_claims
 from zkmigrate.lab.load.json_lines import Recording, read_recording
-from zkmigrate.model.finding import Held
+from zkmigrate.runbook.model.finding import Held
 
 SOURCES = ("brokers", "zookeeper")
 FOUND = {"topic-a": {"leader.replication.throttled.replicas": "0:9"}}

@@ -9,7 +9,7 @@ from pathlib import Path
 from tests.unit.judge_fixtures import not_held
 from zkmigrate.lab.judge import judge, load_history
 from zkmigrate.lab.judge.sessions import scan_broker_log
-from zkmigrate.model.finding import Held
+from zkmigrate.runbook.model.finding import Held
 
 RECORDED = Path(__file__).parents[3] / "recorded" / "load"
 

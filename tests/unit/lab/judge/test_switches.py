@@ -11,7 +11,7 @@ from tests.unit.judge_fixtures import event
 from zkmigrate.lab.judge.clients import Figures, Row
 from zkmigrate.lab.judge.switches import NEVER, client_claims, flaws, parts_claim
 from zkmigrate.lab.load.json_lines import Recording
-from zkmigrate.model.finding import Held
+from zkmigrate.runbook.model.finding import Held
 
 GOOD = Figures("lib 1", 10, 0, 20, 0, 0, 0, 0, 0, 0, 1.5, 2.5, 3)
 EVENTS = {"producer": "ack", "consumer": "consumed"}

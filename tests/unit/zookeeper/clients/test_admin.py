@@ -13,8 +13,8 @@ import pytest
 
 from tests.unit.loopback import listening
 from tests.world.operator import inventory
-from zkmigrate.model.fact import Reading, Seen, Unknown
-from zkmigrate.site.observe import Observe
+from zkmigrate.runbook.model.fact import Reading, Seen, Unknown
+from zkmigrate.runbook.site.observe import Observe
 from zkmigrate.zookeeper.clients.admin import COMMANDS, admin_word, allowed_word, as_word
 from zkmigrate.zookeeper.clients.four_letter_client import LIMIT
 from zkmigrate.zookeeper.data.four_letter_words import (

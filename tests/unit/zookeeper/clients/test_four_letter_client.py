@@ -12,7 +12,7 @@ import pytest
 
 from tests.ports import free_port
 from tests.unit.loopback import listening
-from zkmigrate.model.fact import Seen, Unknown
+from zkmigrate.runbook.model.fact import Seen, Unknown
 from zkmigrate.zookeeper.clients.four_letter_client import LIMIT, four_letter_word
 
 _NOT_SERVING = b"This ZooKeeper instance is not currently serving requests\n"

@@ -30,9 +30,9 @@ from tests.unit.zkdata_fixtures import (
     snapshot_of,
 )
 from zkmigrate.cli.main import cli
-from zkmigrate.discovery.draft import SshDraft
-from zkmigrate.discovery.init_request import transport_ssh
-from zkmigrate.engine.clock import Interrupt, RealClock
+from zkmigrate.inventory.discovery.draft import SshDraft
+from zkmigrate.inventory.discovery.init_request import transport_ssh
+from zkmigrate.runbook.engine.clock import Interrupt, RealClock
 from zkmigrate.zookeeper.data.logdir import walk
 from zkmigrate.zookeeper.data.reader import FileDirectory
 from zkmigrate.zookeeper.data.txnlog import MAX_RECORD

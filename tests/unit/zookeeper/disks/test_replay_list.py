@@ -24,8 +24,8 @@ from tests.unit.zkdata_fixtures import (
 )  # fmt: skip
 from tests.unit.zookeeper.disks.test_prove import BROKER, NEW, OLD, OTHER, STRAY, disk, history
 from zkmigrate.cli.main import cli
-from zkmigrate.moves.facts.replay import ReplayDisks, ReplayScope
-from zkmigrate.moves.facts.replay_disks import Reader
+from zkmigrate.move.facts.replay import ReplayDisks, ReplayScope
+from zkmigrate.move.facts.replay_disks import Reader
 from zkmigrate.zookeeper.data.replay import Mark
 from zkmigrate.zookeeper.data.zxid import format_zxid
 from zkmigrate.zookeeper.disks.location import Disks, Place, open_side

@@ -26,7 +26,6 @@ from tests.unit.preflight_world import (
     recorded,
 )
 from zkmigrate import java_properties
-from zkmigrate.dependents.kafka import KAFKA
 from zkmigrate.hosts import zkm_host
 from zkmigrate.hosts.facts import keyvalue
 from zkmigrate.hosts.facts.properties import properties_of, system_properties
@@ -47,11 +46,12 @@ from zkmigrate.hosts.facts.status import (
 )
 from zkmigrate.inventory.inventory import Service
 from zkmigrate.kafka.facts.cluster import Controller, cluster_id, controller
-from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
-from zkmigrate.model.look import Znode
-from zkmigrate.moves.facts.connections import connections, source_clients
-from zkmigrate.moves.facts.dest import DataState, data_state
-from zkmigrate.moves.facts.sessions import owning_sessions
+from zkmigrate.move.dependents.kafka import KAFKA
+from zkmigrate.move.facts.connections import connections, source_clients
+from zkmigrate.move.facts.dest import DataState, data_state
+from zkmigrate.move.facts.sessions import owning_sessions
+from zkmigrate.runbook.model.fact import Absent, Reading, Seen, Unknown
+from zkmigrate.runbook.model.look import Znode
 from zkmigrate.zookeeper.data.zxid import Zxid
 from zkmigrate.zookeeper.facts.config import parse, zoo_config
 from zkmigrate.zookeeper.facts.ensemble import leader_mntr, source_view

@@ -1,0 +1,66 @@
+"""INSTALL: the program is on every host; going back, on none."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.unit.move.steps.facts import DEST, SILENT, context, stopped_by, well
+from zkmigrate.hosts import zkm_host
+from zkmigrate.hosts.facts.runs import StaysForOthers
+from zkmigrate.move.dependents.kafka import KAFKA
+from zkmigrate.move.steps.install import InstallStep
+from zkmigrate.runbook.model.fact import Absent, Reading, Seen
+from zkmigrate.runbook.model.step import Done, Ready, Verdict, Way
+
+HOSTS = (*DEST, "broker1", "broker2", "broker3")
+THERE: Reading[bytes] = Seen(zkm_host.program())
+GONE: Reading[bytes] = Absent("zkm-host")
+
+
+def installed(way: Way = Way.FORWARD, all_hosts: Reading[bytes] = THERE, **one: Reading[bytes]) -> Verdict:
+    return InstallStep(KAFKA).check(context(way=way), {**dict.fromkeys(HOSTS, all_hosts), **one})
+
+
+def test_the_same_program_on_every_host_is_installed() -> None:
+    assert well(installed())
+
+
+@pytest.mark.parametrize(
+    "other", [GONE, Seen(b""), Seen(zkm_host.program() + b"\n")], ids=["none", "empty", "longer"]
+)
+def test_a_host_with_another_program_or_none_gets_it(other: Reading[bytes]) -> None:
+    assert installed(broker2=other) == Ready(("broker2",))
+
+
+def test_a_host_that_does_not_tell_blocks_both_ways() -> None:
+    assert stopped_by(installed(dest2=SILENT)) == [("install.answer", "dest2")]
+    assert stopped_by(installed(Way.BACK, GONE, dest2=SILENT)) == [("install.answer", "dest2")]
+
+
+def test_going_back_the_program_goes_from_wherever_it_is_whatever_it_holds() -> None:
+    assert well(installed(Way.BACK, GONE))
+    assert installed(Way.BACK, GONE, dest3=Seen(b"another version")) == Ready(("dest3",))
+
+
+def test_going_back_it_is_told_for_which_run_the_program_stays() -> None:
+    stays = StaysForOthers("zkm-host stays for run-2")
+    back = installed(Way.BACK, GONE, broker1=stays)
+    assert isinstance(back, Done)
+    assert [(f.id, f.target, f.seen) for f in back.findings] == [("install.gone", "broker1", stays.what)]
+    assert installed(Way.BACK, THERE, broker1=stays) == Ready(tuple(h for h in HOSTS if h != "broker1"))
+
+
+def test_a_run_that_keeps_what_it_finds_removes_only_what_it_brought() -> None:
+    facts = {**dict.fromkeys(HOSTS, THERE), "broker2": GONE, "broker3": Seen(b"older")}
+    step = InstallStep(KAFKA, keep=True)
+    fresh = step.check(context(), facts)
+    assert fresh == Ready(("broker2", "broker3"), record={"without": ["broker2"]})
+    everywhere = dict.fromkeys(HOSTS, THERE)
+    back = context(way=Way.BACK, install={"without": ["broker2"]})
+    assert step.check(back, everywhere) == Ready(("broker2",))
+    assert well(step.check(context(way=Way.BACK), everywhere))
+    again = replace(context(install={"without": ["broker2"]}), begun=True)
+    half = {**dict.fromkeys(HOSTS, THERE), "broker3": Seen(b"older")}
+    assert step.check(again, half) == Ready(("broker3",), record={"without": ["broker2"]})

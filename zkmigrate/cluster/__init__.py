@@ -1,0 +1,1 @@
+"""Kafka inside one cluster: placement, reassignment, throttle, new partitions, broker removal, leftovers."""

@@ -1,0 +1,217 @@
+"""What: remove the leftovers that the inventory names, one at a time, each looked at again just before.
+
+Why now: nothing is in flight and the controller stays. What a znode or a setting held is recorded first.
+
+Clients may notice: nothing.
+
+Way back: znodes are made again and settings set again as they were, and directories moved back. What Kafka
+would act on, or what a new topic now has, is not put back and is named.
+
+Proof: a new look finds none of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from zkmigrate.cluster.leftovers.facts import Scan, scan, section
+from zkmigrate.cluster.leftovers.rules import ACTS, Kind, Leftover, kind_of, leftovers, named, quiet
+from zkmigrate.kafka.rules import znodes
+from zkmigrate.runbook.model.change import Applied, Changes, inverses
+from zkmigrate.runbook.model.finding import Finding, Severity, blocking, claim, few, meanings
+from zkmigrate.runbook.model.look import Look
+from zkmigrate.runbook.model.step import (
+    Blocked,
+    Context,
+    Done,
+    Forecast,
+    Hazard,
+    Ready,
+    Step,
+    Verdict,
+    Waiting,
+    Way,
+)
+from zkmigrate.runbook.model.step_record import Recorded, known
+
+
+@dataclass(frozen=True)
+class Named(Recorded):
+    """names: of the leftovers that this run removes, in order, by what the journal calls them. It adds none
+    later."""
+
+    step: ClassVar[str] = "leftovers"
+
+    names: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class RemoveFacts:
+    """found: the leftovers now, by what the journal calls them. scan: what they were seen in."""
+
+    found: Mapping[str, Leftover]
+    scan: Scan
+
+
+class RemoveStep(Step[RemoveFacts]):
+    id = Named.step
+    title = "Remove what is named"
+    hazard = Hazard.REVERSIBLE
+
+    def observe(self, c: Context, look: Look) -> RemoveFacts:
+        found = scan(c, look)
+        return RemoveFacts({one.target: one for one in leftovers(c, found)}, found)
+
+    def check(self, c: Context, f: RemoveFacts) -> Verdict:
+        if c.way is Way.BACK and not c.unrestored:
+            return Done()
+        findings = quiet(c, f.scan)
+        if wrong := blocking(findings):
+            if all(one.id in ("leftovers.answer", "leftovers.controller") for one in wrong):
+                limit = c.inventory.policy.step_deadline_s
+                return Waiting("a cluster that is quiet", wrong[0].seen, limit, poll_s=1.0)
+            return Blocked(wrong)
+        return self._back(c, f) if c.way is Way.BACK else self._forward(c, f)
+
+    def _names(self, c: Context, f: RemoveFacts) -> Mapping[str, str]:
+        """Fixed by the first removal: a pattern takes nothing that appears later."""
+        record = known(Named, c) if c.begun else None
+        if record is not None:
+            return record.names
+        return {one.target: one.name for one in named(c, f.found.values())}
+
+    def _forward(self, c: Context, f: RemoveFacts) -> Verdict:
+        wanted = section(c)
+        names = {
+            target: name
+            for target, name in self._names(c, f).items()
+            if wanted.names(name) or target in c.unrestored
+        }
+        there = [f.found[target] for target in names if target in f.found]
+        record = Named(self._names(c, f)).encode()
+        if free := [one.target for one in there if not one.holds]:
+            return Ready((free[0],), record=record)
+        if there:
+            return Blocked(tuple(map(_held, there)))
+        gone = [name for target, name in names.items() if target in c.unrestored]
+        left = [name for target, name in names.items() if target not in c.unrestored]
+        return Done((_removed(gone), _left(left)), record)
+
+    def _back(self, c: Context, f: RemoveFacts) -> Verdict:
+        names = {target: self._names(c, f).get(target, target) for target in sorted(c.unrestored)}
+        todo = {target: name for target, name in names.items() if not _stays(name, f)}
+        running = {disks.broker.name for disks in f.scan.disks if disks.runs}
+        if free := [target for target, name in todo.items() if name.partition(":")[0] not in running]:
+            return Ready((free[0],))
+        if todo:
+            return Blocked(tuple(map(_running, todo.values())))
+        kept = [f"{name}: {_stays(name, f)}" for name in names.values()]
+        return Done(
+            (
+                claim(
+                    "leftovers.back",
+                    "everything that the run removed is there again",
+                    not kept,
+                    seen=few(kept) if kept else "nothing else was removed",
+                    needed="what was removed, apart from what Kafka would act on",
+                    moves=("take it from the journal, if you want it by hand",),
+                    severity=Severity.WARN,
+                ),
+            )
+        )
+
+    def plan(self, c: Context, f: RemoveFacts, target: str) -> Changes:
+        one = f.found.get(target)
+        return one.changes if one is not None and not one.holds else ()
+
+    def undo(self, c: Context, f: RemoveFacts, target: str, applied: tuple[Applied, ...]) -> Changes:
+        return inverses(applied)
+
+    def forecast(self, c: Context, look: Look) -> Forecast[RemoveFacts]:
+        f = self.observe(c, look)
+        return Forecast(f, tuple(target for target in self._names(c, f) if target in f.found))
+
+    def basis(self, c: Context, f: RemoveFacts) -> Mapping[str, str]:
+        """Which leftovers go: what they hold may change, and is recorded when they do."""
+        return dict.fromkeys(self._names(c, f), "a leftover")
+
+
+def _stays(name: str, f: RemoveFacts) -> str:
+    """Why a removed leftover is not put back; empty where it is."""
+    kind = kind_of(name)
+    if kind in ACTS:
+        return "Kafka would act on it"
+    topic = znodes.topic_of(name)
+    if topic and topic in f.scan.live:
+        return f"topic {topic} lives now"
+    if kind is Kind.DIRECTORY:
+        here = (f"{disks.broker.name}:{one.path}" for disks in f.scan.disks for one in disks.directories)
+        return "a directory is in its place" if name in here else ""
+    if kind is Kind.THROTTLE:
+        what, of, _ = name.split("/")
+        if what == "topic" and of not in f.scan.live:
+            return f"topic {of} is gone"
+        if name in f.found:
+            return "somebody has set it since"
+    return ""
+
+
+def _held(one: Leftover) -> Finding:
+    return claim(
+        "leftovers.held",
+        "what is named can be removed now",
+        False,
+        seen=f"{one.name}: {one.holds}",
+        needed="a broker that is stopped, partitions in sync, and a place beside the log directory",
+        moves=("do what the finding says, then resume", "take it out of leftovers.remove, then resume"),
+    )
+
+
+def _running(name: str) -> Finding:
+    broker = name.partition(":")[0]
+    return claim(
+        "leftovers.held",
+        "what was moved aside can be moved back now",
+        False,
+        seen=f"{name}: its broker runs",
+        needed="a broker that is stopped",
+        moves=(f"stop {broker}, then resume",),
+    )
+
+
+def _removed(names: Sequence[str]) -> Finding:
+    return claim(
+        "leftovers.removed",
+        "what was named is gone",
+        True,
+        seen=f"{len(names):,}: {few(names)}" if names else "nothing was named",
+    )
+
+
+def _left(names: Sequence[str]) -> Finding:
+    return claim(
+        "leftovers.left",
+        "everything named was still a leftover at its turn",
+        not names,
+        seen=f"left alone, because gone or in use again: {few(names)}" if names else "yes",
+        severity=Severity.WARN,
+    )
+
+
+MEANINGS = meanings(
+    """
+    leftovers.held: A directory cannot be moved now. Cause: Its broker runs and may have it open. Or it may
+    be the last copy of a partition. Or its log directory is a mount point, or ssh is missing in the
+    inventory. To do: Stop that broker alone, then resume. Where that is not why, move it by hand.
+
+    leftovers.removed: What the run removed. Cause: A remark; it stops nothing. To do: Nothing.
+
+    leftovers.left: Something named was no leftover any more at its turn. Cause: Kafka removed it, or a
+    topic of that name was created. To do: Nothing; it was left alone.
+
+    leftovers.back: Something that the run removed was not put back. Cause: Kafka would act on it, or a
+    topic of that name lives now. To do: Take it from the journal if you want it by hand.
+    """
+)

@@ -1,0 +1,376 @@
+"""What of a cluster's state is a leftover, whether it may go now, and the findings about it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from zkmigrate.cluster.leftovers.facts import Disks, Kept, Scan, section
+from zkmigrate.cluster.leftovers.section import Leftovers
+from zkmigrate.cluster.reassign.throttle import RATES
+from zkmigrate.kafka.rules import znodes
+from zkmigrate.kafka.rules.stray import last_copy, why_stray
+from zkmigrate.runbook.model.change import (
+    KAFKA,
+    ZNODES,
+    AlterBrokerConfig,
+    AlterTopicConfig,
+    Changes,
+    DeleteZnode,
+    MoveAside,
+)
+from zkmigrate.runbook.model.fact import Seen
+from zkmigrate.runbook.model.finding import Finding, Severity, claim, few, meanings
+from zkmigrate.runbook.model.report import counted
+from zkmigrate.runbook.model.step import Context
+
+READ_BY_BROKERS_S = 900
+"""How long Kafka itself keeps a notice about a changed config (``changeExpirationMs``)."""
+
+
+class Kind(StrEnum):
+    """What a leftover is; its value stands in messages."""
+
+    DELETION = "mark of a topic's deletion"
+    TOPIC = "znode of a topic without partitions"
+    CONFIG = "config of a topic that does not exist"
+    ISR = "notice of a changed ISR"
+    LOG_DIR = "notice of a failed log directory"
+    CHANGE = "notice of a changed config"
+    REASSIGNMENT = "request for a reassignment"
+    ELECTION = "request for an election"
+    THROTTLE = "throttle setting without a reassignment"
+    DIRECTORY = "directory without a replica"
+
+
+COSTS = {
+    Kind.DELETION: "nothing; it is not put back, because Kafka would delete a topic of that name",
+    Kind.TOPIC: "nothing; a topic of that name can be created again",
+    Kind.CONFIG: "nothing",
+    Kind.ISR: "nothing; the controller takes the ISR from the partitions",
+    Kind.LOG_DIR: "the controller may not learn of that failure before it changes",
+    Kind.CHANGE: "nothing; a broker reads the configs themselves when it starts",
+    Kind.REASSIGNMENT: "nothing; it is not put back, because Kafka would begin it",
+    Kind.ELECTION: "nothing; it is not put back, because Kafka would begin it",
+    Kind.THROTTLE: "a limit that somebody may have set for the next reassignment",
+    Kind.DIRECTORY: "nothing of a topic; the directory is kept beside the log directory",
+}
+
+ACTS = (Kind.DELETION, Kind.REASSIGNMENT, Kind.ELECTION)
+"""What Kafka acts on as soon as it is made: never put back."""
+
+MANY = (Kind.ISR, Kind.LOG_DIR, Kind.CHANGE)
+"""What comes by the thousand, with numbers for names."""
+
+_FOLDERS = {
+    znodes.DELETIONS: Kind.DELETION,
+    znodes.TOPICS: Kind.TOPIC,
+    znodes.CONFIGS: Kind.CONFIG,
+    znodes.ISR: Kind.ISR,
+    znodes.LOG_DIRS: Kind.LOG_DIR,
+    znodes.CHANGES: Kind.CHANGE,
+}
+
+
+@dataclass(frozen=True)
+class Leftover:
+    """One leftover. name: as the inventory names it. size: bytes. age_s: since its last change, None where
+    unknown. changes: what removes it. holds: why it cannot go now, empty where it can."""
+
+    kind: Kind
+    name: str
+    size: int
+    age_s: float | None
+    why: str
+    changes: Changes
+    holds: str = ""
+
+    @property
+    def target(self) -> str:
+        """What the journal calls it. zkm-host takes operation ids of letters, digits and ``. _ -`` alone, so
+        a directory goes by its last name and a digest of its place."""
+        if self.kind is not Kind.DIRECTORY:
+            return self.name
+        broker, _, path = self.name.partition(":")
+        return f"{broker}-{path.rpartition('/')[2]}-{hashlib.sha256(path.encode()).hexdigest()[:8]}"
+
+
+def kind_of(name: str) -> Kind:
+    """The kind of a leftover by its name."""
+    if name.startswith(("topic/", "broker/")):
+        return Kind.THROTTLE
+    if name in (znodes.REASSIGNMENT, znodes.ELECTION):
+        return Kind.REASSIGNMENT if name == znodes.REASSIGNMENT else Kind.ELECTION
+    folders = [kind for folder, kind in _FOLDERS.items() if name.startswith(f"{folder}/")]
+    return folders[0] if folders else Kind.DIRECTORY
+
+
+def leftovers(c: Context, found: Scan) -> tuple[Leftover, ...]:
+    """Every leftover of what was seen, by kind and name; nothing that belongs to a live topic."""
+    wanted = section(c)
+    every = (*_znodes(wanted, found), *_throttles(found), *_directories(c, wanted, found))
+    return tuple(sorted(every, key=lambda one: (list(Kind).index(one.kind), one.name)))
+
+
+def _znodes(wanted: Leftovers, found: Scan) -> Iterator[Leftover]:
+    tree = found.tree.value if isinstance(found.tree, Seen) else None
+    for path, nodes in tree.found.items() if tree is not None else ():
+        assert tree is not None
+        kind, topic = kind_of(path), znodes.topic_of(path)
+        newest_ms = max(kept.znode.modified_ms for kept in nodes)
+        age_s = found.wall_s - newest_ms / 1000
+        if age_s < max(wanted.older_than_s, READ_BY_BROKERS_S if kind is Kind.CHANGE else 0):
+            continue
+        if topic in found.live or (topic in tree.deleting and kind is not Kind.DELETION):
+            continue
+        size = sum(len(kept.znode.data) for kept in nodes)
+        yield Leftover(
+            kind, path, size, age_s, _why(kind, topic), tuple(_deleted(wanted, kept) for kept in nodes)
+        )
+
+
+def _deleted(wanted: Leftovers, kept: Kept) -> DeleteZnode:
+    return DeleteZnode(ZNODES, wanted.chroot, kept.path, kept.znode.data, kept.acl, kept.mark)
+
+
+def _why(kind: Kind, topic: str) -> str:
+    match kind:
+        case Kind.DELETION | Kind.CONFIG:
+            return f"no topic {topic} exists"
+        case Kind.TOPIC:
+            return f"/brokers/topics/{topic} names no partition"
+        case Kind.REASSIGNMENT | Kind.ELECTION:
+            return "nothing is in flight, and the controller has left it"
+        case _:
+            return "its readers have left it"
+
+
+def _throttles(found: Scan) -> Iterator[Leftover]:
+    """Settings that limit nothing, since nothing is in flight."""
+    for target, settings in found.throttles.value.items() if isinstance(found.throttles, Seen) else ():
+        what, _, name = target.partition("-")
+        for key, own in settings.items():
+            if own is not None:
+                change: AlterBrokerConfig | AlterTopicConfig = (
+                    AlterBrokerConfig(KAFKA, int(name), key, None, own)
+                    if key in RATES
+                    else AlterTopicConfig(KAFKA, name, key, None, own)
+                )
+                why = f"set to {own}, and no reassignment is in flight"
+                yield Leftover(Kind.THROTTLE, f"{what}/{name}/{key}", len(own), None, why, (change,))
+
+
+def _directories(c: Context, wanted: Leftovers, found: Scan) -> Iterator[Leftover]:
+    for disks in found.disks:
+        for one in disks.directories:
+            told = found.told(one.topic)
+            why = why_stray(one.topic, one.number, one.mark, disks.broker.id, told)
+            age_s = None if one.changed_s is None else found.wall_s - one.changed_s
+            if not why or (age_s is not None and age_s < wanted.older_than_s):
+                continue
+            folder = one.path.rpartition("/")[0]
+            holds = _holds(disks, folder)
+            if not one.mark and last_copy(one.number, told):
+                holds = f"a replica of {one.topic}-{one.number} lags: this may be the last copy, wait"
+            aside = MoveAside(disks.broker.name, one.path, f"{folder}.zkm-{c.run}")
+            yield Leftover(
+                Kind.DIRECTORY, f"{disks.broker.name}:{one.path}", one.size, age_s, why, (aside,), holds
+            )
+
+
+def _holds(disks: Disks, folder: str) -> str:
+    if not disks.looked:
+        return "the inventory has no section ssh, so only its broker was asked"
+    if folder in disks.mounts:
+        return f"{folder} is a mount point, so its disk has no place outside it: move the directory by hand"
+    return f"its broker runs, and may have it open: stop {disks.broker.name} alone" if disks.runs else ""
+
+
+def named(c: Context, every: Iterable[Leftover]) -> tuple[Leftover, ...]:
+    """Those that the inventory names."""
+    return tuple(one for one in every if section(c).names(one.name))
+
+
+def quiet(c: Context, found: Scan) -> tuple[Finding, ...]:
+    """The findings that must hold before each removal: the right cluster, a controller that stays, and
+    nothing in flight."""
+    unheard = found.unheard
+    answers = claim(
+        "leftovers.answer",
+        "brokers and ZooKeeper answer",
+        None if unheard is not None else True,
+        seen=str(unheard) if unheard is not None else "both answer",
+        moves=("see why, then resume",),
+        cause=unheard.cause if unheard is not None else "",
+    )
+    if unheard is not None or not isinstance(found.cluster, Seen):
+        return (answers,)
+    ids = [found.cluster.value.cluster_id]
+    ids += [found.tree.value.cluster_id] if isinstance(found.tree, Seen) else []
+    wanted = c.inventory.kafka.cluster_id
+    same = claim(
+        "leftovers.cluster",
+        "brokers and ZooKeeper are those of the cluster that the inventory names",
+        all(id == wanted for id in ids),
+        seen=f"cluster id {' and '.join(dict.fromkeys(ids))}",
+        needed=wanted,
+        moves=("correct kafka.brokers or leftovers.zookeeper",),
+    )
+    steady = claim(
+        "leftovers.controller",
+        "one broker stays the controller",
+        not isinstance(found.tree, Seen) or found.tree.value.steady,
+        seen="it was the same before and after the look"
+        if not isinstance(found.tree, Seen) or found.tree.value.steady
+        else "there was none, or it changed during the look",
+        moves=("wait until a controller is elected, then resume",),
+    )
+    flying = [f"{topic}-{number}" for topic, number in found.in_flight.value] if isinstance(
+        found.in_flight, Seen
+    ) else None  # fmt: skip
+    still = claim(
+        "leftovers.in-flight",
+        "no reassignment is in flight",
+        None if flying is None else not flying,
+        seen="brokers before 2.4 do not list them"
+        if flying is None
+        else f"{len(flying):,}: {few(flying)}"
+        if flying
+        else "none",
+        moves=("wait until it ends, then resume",),
+    )
+    return (answers, same, steady, still)
+
+
+def report(c: Context, found: Scan) -> tuple[Finding, ...]:
+    """One finding for each leftover, and one for each kind that comes by the thousand."""
+    every = leftovers(c, found)
+    told = [_told(c, [one]) for one in every if one.kind not in MANY]
+    told += [_told(c, some) for kind in MANY if (some := [one for one in every if one.kind is kind])]
+    names = section(c).remove
+    unmatched = [entry for entry in names if not any(section_names(entry, one.name) for one in every)]
+    summary = claim(
+        "leftovers.count",
+        "what was left in the cluster",
+        True,
+        seen=f"{counted(len(every), 'leftover')}, {len(named(c, every)):,} of them named in leftovers.remove",
+        severity=Severity.INFO,
+    )
+    matched = claim(
+        "leftovers.names",
+        "every entry of leftovers.remove names a leftover",
+        not unmatched,
+        seen=f"no leftover is called {few(unmatched)}" if unmatched else f"{len(names):,} entries",
+        needed="names as listed here",
+        moves=("correct the entry, or take it out: what is gone needs no removal",),
+    )
+    unread = claim(
+        "leftovers.disks",
+        "every broker's directories were read",
+        not found.unread,
+        seen=few(found.unread) if found.unread else counted(len(found.disks), "broker"),
+        moves=("add the section ssh, or start the broker, to see its directories too",),
+        severity=Severity.WARN,
+    )
+    waiting = found.tree.value.deleting & found.live if isinstance(found.tree, Seen) else frozenset()
+    pending = claim(
+        "leftovers.deletion",
+        "no topic waits for its deletion",
+        not waiting,
+        seen=f"{few(sorted(waiting))}: Kafka ends it once each broker with a replica runs"
+        if waiting
+        else "none does",
+        moves=("start the brokers of its replicas",),
+        severity=Severity.WARN,
+    )
+    return (*told, summary, matched, unread, pending, *_identities(c, found))
+
+
+def _identities(c: Context, found: Scan) -> Iterator[Finding]:
+    """A broker that is to be stopped must be able to start again as itself."""
+    for disks in found.disks:
+        same, name = disks.identity, disks.broker.name
+        if same is None:
+            continue
+        dark = str(same.unread) if same.unread is not None else ""
+        yield claim(
+            "leftovers.identity",
+            "the broker finds its own id and cluster in its log directories",
+            False if same.wrong else None if dark else True,
+            seen="; ".join(same.wrong) or dark or f"broker {disks.broker.id}",
+            needed=f"broker {disks.broker.id} in its config and in every meta.properties",
+            moves=same.moves,
+            target=name,
+            severity=Severity.BLOCK if name in c.inventory.hosts.get("brokers", ()) else Severity.WARN,
+        )
+
+
+def section_names(entry: str, name: str) -> bool:
+    """Whether one entry of the inventory names a leftover."""
+    return Leftovers(remove=(entry,)).names(name)
+
+
+def _told(c: Context, some: Sequence[Leftover]) -> Finding:
+    one = some[0]
+    many = f"{len(some):,} of them, such as {one.name}" if len(some) > 1 else one.name
+    ages = [left.age_s for left in some if left.age_s is not None]
+    age = f", {_age(max(ages))} old" if ages else ""
+    size = f"{sum(left.size for left in some):,} bytes{age}"
+    will = "named for removal" if named(c, some) else "stays: leftovers.remove does not name it"
+    seen = (
+        f"{one.kind.value}: {many}: {size}; {one.why}. Removing costs {COSTS[one.kind]}. {will.capitalize()}"
+    )
+    return claim(
+        "leftovers.found",
+        "nothing was left behind",
+        False,
+        seen=f"{seen}. Not now: {one.holds}" if one.holds else seen,
+        moves=("name it in leftovers.remove, if it should go",),
+        severity=Severity.WARN,
+    )
+
+
+def _age(seconds: float) -> str:
+    for unit, length in (("days", 86400), ("hours", 3600), ("minutes", 60)):
+        if seconds >= 2 * length:
+            return f"{seconds / length:.0f} {unit}"
+    return f"{seconds:.0f} s"
+
+
+MEANINGS = meanings(
+    """
+    leftovers.answer: Brokers or ZooKeeper do not answer. Cause: They are down, an address is wrong, or an
+    ACL forbids the read. To do: See why, then resume.
+
+    leftovers.cluster: Brokers or ZooKeeper belong to another cluster. Cause: kafka.brokers,
+    kafka.cluster_id or leftovers.zookeeper is wrong. To do: Correct migration.yml.
+
+    leftovers.controller: The cluster had no controller, or the controller changed during the look. Cause:
+    A broker stopped, or its session expired. To do: Wait until one stays, then resume.
+
+    leftovers.in-flight: A reassignment is in flight, or brokers cannot list them. Cause: Somebody moves
+    partitions; what looks left over may be in use. To do: Wait until it ends, then resume.
+
+    leftovers.found: One leftover: its kind, name, size, age, why it is one, and what removing it costs.
+    Cause: Kafka did not remove it, or somebody else made it. It stops nothing. To do: Name it in
+    leftovers.remove if it should go.
+
+    leftovers.count: How many leftovers there are, and how many are named. Cause: A remark; it stops
+    nothing. To do: Nothing.
+
+    leftovers.names: An entry of leftovers.remove names no leftover. Cause: A typing error, the leftover
+    is gone, it is too young, or its topic lives. To do: Correct the entry, or remove it.
+
+    leftovers.disks: The directories of a broker were not read. Cause: It is down and the inventory has no
+    section ssh, or ssh failed. To do: Add that section, or start the broker.
+
+    leftovers.identity: A broker's config names another id or cluster than its log directories. Cause:
+    Somebody changed the config, or a disk is another broker's. The broker does not start again. To do: Set
+    the old id again. Or give the new broker empty log directories. Delete none.
+
+    leftovers.deletion: A topic waits for its deletion. Cause: A broker with a replica of it is down. To
+    do: Start that broker; Kafka ends the deletion by itself.
+    """
+)

@@ -1,0 +1,181 @@
+"""What: create the topic with the sets of the plan.
+
+Why now: the name is free, and Kafka has validated the change.
+
+Clients may notice: a new topic.
+
+Way back: the topic is deleted, if it is still empty and still the one that this run created. Else it stays.
+
+Proof: each partition has the set of the plan, and a leader.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from zkmigrate.cluster.new_partitions.facts import (
+    Topic,
+    TopicReading,
+    described,
+    late,
+    seen_by_brokers,
+    silent,
+    topic,
+)
+from zkmigrate.cluster.new_partitions.section import wanted
+from zkmigrate.runbook.model.change import KAFKA, Applied, Changes, CreateTopic, DeleteTopic
+from zkmigrate.runbook.model.fact import Reading, Seen, Unknown
+from zkmigrate.runbook.model.finding import Finding, claim, meanings
+from zkmigrate.runbook.model.look import Look
+from zkmigrate.runbook.model.step import (
+    Blocked,
+    Context,
+    Done,
+    Forecast,
+    Hazard,
+    Ready,
+    Step,
+    Verdict,
+    Waiting,
+    Way,
+)
+from zkmigrate.runbook.model.step_record import Recorded, known
+
+
+@dataclass(frozen=True)
+class Created(Recorded):
+    """id: the topic id of what was created; empty where brokers tell none."""
+
+    step: ClassVar[str] = "create-topic"
+
+    id: str
+
+
+@dataclass(frozen=True)
+class CreateFacts:
+    """records: going back, how many records the topic has held; None where nobody asked."""
+
+    topic: TopicReading
+    records: Reading[int] | None = None
+
+
+class CreateStep(Step[CreateFacts]):
+    id = Created.step
+    title = "Create the topic"
+    hazard = Hazard.REVERSIBLE
+
+    def observe(self, c: Context, look: Look) -> CreateFacts:
+        found = topic(c, seen_by_brokers(c, look))
+        if c.way is Way.BACK and isinstance(found, Seen):
+            return CreateFacts(found, _records(c, found.value, look))
+        return CreateFacts(found)
+
+    def check(self, c: Context, f: CreateFacts) -> Verdict:
+        if c.way is Way.BACK and not c.begun:
+            return Done()
+        if isinstance(f.topic, Unknown):
+            return silent(c, f.topic)
+        return self._back(c, f) if c.way is Way.BACK else self._forward(c, f)
+
+    def _forward(self, c: Context, f: CreateFacts) -> Verdict:
+        plan = wanted(c.inventory)
+        if not isinstance(f.topic, Seen):
+            sent = plan.topic in c.unrestored - c.unconfirmed
+            return (sent and late(c)) or Ready((plan.topic,))
+        if not c.begun or f.topic.value.sets != plan.sets:
+            return Blocked((_foreign(c, f.topic),))
+        if not f.topic.value.led:
+            limit = c.inventory.policy.step_deadline_s
+            return Waiting("a leader of each partition", described(f.topic), limit, poll_s=1.0)
+        seen = f"{len(plan.sets):,} partitions with the sets of the plan"
+        done = claim("new.created", f"topic {plan.topic} is there", True, seen=seen)
+        return Done((done,), Created(f.topic.value.id).encode())
+
+    def _back(self, c: Context, f: CreateFacts) -> Verdict:
+        plan = wanted(c.inventory)
+        if not isinstance(f.topic, Seen):
+            gone = claim("new.deleted", f"topic {plan.topic} is gone", True, seen="no broker knows it")
+            return (plan.topic in c.unrestored and late(c)) or Done((gone,))
+        record, found = known(Created, c), f.topic.value
+        other = record is not None and record.id != found.id
+        if other or found.sets != plan.sets:
+            seen = f"{described(f.topic)}; id {found.id or 'not told'}"
+            return Blocked((_kept(plan.topic, "the topic is not the one that this run created", seen),), True)
+        if isinstance(f.records, Unknown):
+            return silent(c, f.records)
+        if not isinstance(f.records, Seen) or f.records.value:
+            count = f"{f.records.value:,}" if isinstance(f.records, Seen) else str(f.records)
+            return Blocked((_kept(plan.topic, "records that it has taken", count),), True)
+        if plan.topic not in c.unrestored and (waiting := late(c)):
+            return waiting
+        return Ready((plan.topic,))
+
+    def plan(self, c: Context, f: CreateFacts, target: str) -> Changes:
+        return (CreateTopic(KAFKA, target, wanted(c.inventory).sets),)
+
+    def undo(self, c: Context, f: CreateFacts, target: str, applied: tuple[Applied, ...]) -> Changes:
+        return (DeleteTopic(KAFKA, target, f.topic.value.id if isinstance(f.topic, Seen) else ""),)
+
+    def forecast(self, c: Context, look: Look) -> Forecast[CreateFacts]:
+        return Forecast(self.observe(c, look), (wanted(c.inventory).topic,))
+
+
+def _records(c: Context, found: Topic, look: Look) -> Reading[int]:
+    """How many records the logs of the topic have taken: the sum of where they end at the leaders."""
+    name = wanted(c.inventory).topic
+    asked: dict[int, dict[str, list[int]]] = {}
+    for number, leader in enumerate(found.leaders):
+        if leader < 0:
+            return Unknown("failed", f"{name}-{number} has no leader")
+        asked.setdefault(leader, {}).setdefault(name, []).append(number)
+    told = look.log_ends(KAFKA, asked)
+    if not isinstance(told, Seen):
+        return told
+    total = 0
+    for ends in told.value.values():
+        if not isinstance(ends, Seen):
+            return ends
+        for end in ends.value.values():
+            if not isinstance(end, Seen):
+                return end
+            total += end.value.offset
+    return Seen(total)
+
+
+def _foreign(c: Context, found: TopicReading) -> Finding:
+    return claim(
+        "new.foreign",
+        f"nobody else has created topic {wanted(c.inventory).topic}",
+        False,
+        seen=described(found),
+        needed="no topic of this name, or the sets of the plan",
+        moves=("choose another name, or let the topic grow", "rollback: it leaves that topic as it is"),
+    )
+
+
+def _kept(name: str, why: str, seen: str) -> Finding:
+    return claim(
+        "new.kept",
+        f"topic {name} is empty and is the one that this run created",
+        False,
+        seen=f"{why}: {seen}",
+        needed="a topic that this run created and that never held a record",
+        moves=("if nobody needs the topic: delete it by hand, then roll back", "else leave it and resume"),
+    )
+
+
+MEANINGS = meanings(
+    """
+    new.foreign: Somebody else created the topic during this run. Cause: Another person or tool uses the
+    same name. To do: Choose another name, or let that topic grow. A rollback leaves it as it is.
+
+    new.created: The topic is not complete yet. Cause: Brokers are still learning of it. To do: Wait, or
+    resume.
+
+    new.deleted: The topic is still there. Cause: Brokers are still deleting it. To do: Wait, or resume.
+
+    new.kept: The topic is not deleted. Cause: It holds or held records, or somebody replaced it. To do:
+    If nobody needs it, delete it by hand and roll back. Otherwise leave it, and resume.
+    """
+)

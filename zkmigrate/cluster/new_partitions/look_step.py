@@ -1,0 +1,145 @@
+"""What: check the cluster, the topic of the plan, and whether Kafka would take the change; change nothing.
+
+Why now: a wrong cluster, name or set must show before the first change.
+
+Clients may notice: nothing; Kafka validates and does nothing.
+
+Way back: nothing was changed.
+
+Proof: the brokers are of the named cluster, the topic is as the plan needs it, and Kafka would take the
+change.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from zkmigrate.cluster.new_partitions.facts import TopicReading, change, described, seen_by_brokers, topic
+from zkmigrate.cluster.new_partitions.section import wanted
+from zkmigrate.runbook.model.fact import Absent, Reading, Seen, Unknown
+from zkmigrate.runbook.model.finding import Finding, Severity, claim, few, meanings
+from zkmigrate.runbook.model.look import Look
+from zkmigrate.runbook.model.step import Context, Done, Reads, Verdict
+
+
+@dataclass(frozen=True)
+class FirstLook:
+    """cluster_id: empty where nobody tells it. brokers: the registered ones. refused: why Kafka would refuse
+    the change, empty where it would not."""
+
+    cluster_id: str
+    brokers: frozenset[int]
+    topic: TopicReading
+    refused: Reading[str]
+
+
+class PlanCheckStep(Reads[FirstLook]):
+    id = "topic-look"
+    title = "Look at the topic"
+
+    def observe(self, c: Context, look: Look) -> FirstLook:
+        told = seen_by_brokers(c, look)
+        found = topic(c, told)
+        refused: Reading[str] = Seen("")
+        if not isinstance(found, Unknown):
+            refused = look.refused_topic(change(c.inventory, found))
+        if not isinstance(told, Seen):
+            return FirstLook("", frozenset(), found, refused)
+        return FirstLook(told.value.cluster_id, told.value.brokers, found, refused)
+
+    def check(self, c: Context, f: FirstLook) -> Verdict:
+        return Done.unless_blocked(tuple(_findings(c, f)))
+
+
+def _findings(c: Context, f: FirstLook) -> list[Finding]:
+    plan = wanted(c.inventory)
+    if isinstance(f.topic, Unknown):
+        return [
+            claim(
+                "new.answer",
+                "the brokers tell of the topic",
+                None,
+                seen=str(f.topic),
+                moves=("see why no broker answers as it should, then resume",),
+                cause=f.topic.cause,
+            )
+        ]
+    right = c.inventory.kafka.cluster_id
+    same = claim(
+        "new.cluster",
+        "the brokers are those of the cluster that the inventory names",
+        f.cluster_id == right,
+        seen=f"cluster id {f.cluster_id}",
+        needed=right,
+        moves=("check which cluster has the addresses under kafka.brokers",),
+    )
+    if plan.first:
+        held = isinstance(f.topic, Seen) and len(f.topic.value.sets) == plan.first
+        needed = f"{plan.first:,} partitions, on which the plan rests"
+    else:
+        held, needed = isinstance(f.topic, Absent), "no topic of this name"
+    fits = claim(
+        "new.topic",
+        f"topic {plan.topic} is as the plan needs it",
+        held,
+        seen=described(f.topic),
+        needed=needed,
+        moves=("plan again with zkmigrate placement new-topic or grow",),
+    )
+    gone = sorted({id_ for of in plan.sets for id_ in of} - f.brokers)
+    registered = claim(
+        "new.brokers",
+        "every broker of the plan is registered",
+        not gone,
+        seen=f"not registered: {few(map(str, gone))}" if gone else f"{len(f.brokers):,} are registered",
+        needed="brokers that are up: with ZooKeeper, Kafka takes a set with a broker that does not exist",
+        moves=("start the broker, then resume", "plan again with zkmigrate placement new-topic or grow"),
+    )
+    found = [same, fits, registered]
+    if held and f.cluster_id == right:
+        known = isinstance(f.refused, Seen)
+        why = f.refused.value if isinstance(f.refused, Seen) else str(f.refused)
+        found.append(
+            claim(
+                "new.accepted",
+                "Kafka would take the change",
+                not why if known else None,
+                seen=why or "Kafka has validated it and changed nothing",
+                moves=("correct what Kafka names, or plan again",),
+            )
+        )
+    if plan.first:
+        found.append(
+            claim(
+                "new.no-way-back",
+                "growing has no way back",
+                True,
+                seen=f"{plan.topic} keeps them for good; records with a key go to others from then on",
+                severity=Severity.INFO,
+            )
+        )
+    return found
+
+
+MEANINGS = meanings(
+    """
+    new.answer: No broker tells of the topic. Cause: The brokers do not answer, or refuse this client. To
+    do: See why, then resume.
+
+    new.cluster: The brokers belong to another cluster than the inventory names. Cause: kafka.brokers or
+    kafka.cluster_id is wrong. To do: Correct migration.yml.
+
+    new.topic: The topic exists already, is not there, or has another number of partitions than the plan
+    rests on. Cause: Somebody created, deleted or grew it after the plan was made, or the name is wrong. To
+    do: Plan again with `zkmigrate placement new-topic` or `grow`.
+
+    new.brokers: A broker of the plan is not registered. Cause: It is down, or the id is wrong. Kafka with
+    ZooKeeper would create the replica nowhere. To do: Start the broker, or plan again.
+
+    new.accepted: Kafka refuses the change. Cause: It names it: a broker of a set is down, a policy or an
+    ACL forbids it, a name collides, or the topic is being reassigned. To do: Correct that, or plan again.
+
+    new.no-way-back: A topic that has grown keeps its partitions. Cause: A remark; it stops nothing. To do:
+    Nothing, unless clients rely on where a key goes.
+    """
+)

@@ -1,0 +1,198 @@
+"""The cluster as a placement sees it: what its brokers show, with the volumes of their hosts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Protocol, TypeAlias, TypeVar
+
+from zkmigrate.cluster.placement import live
+from zkmigrate.cluster.placement.cluster import Assigned, Cluster, Name
+from zkmigrate.cluster.placement.plan import Notice, Refused
+from zkmigrate.errors import HostError
+from zkmigrate.inventory.inventory import Inventory
+from zkmigrate.runbook.model.change import KAFKA
+from zkmigrate.runbook.model.fact import Absent, Reading, Seen, Unknown
+from zkmigrate.runbook.model.look import KafkaView, LogDir, LogDirs, Volume
+
+T = TypeVar("T")
+Pause: TypeAlias = Callable[[float], None]
+
+_WITNESSES = 3
+"""Each holds all partitions in its answer; all brokers of a large cluster would need gigabytes here."""
+LEAVING_S = 20
+"""Seconds for which brokers may still name one that died: until its session ends, by default 18 s with
+ZooKeeper and 9 s without."""
+_AT_ONCE = 20
+"""Brokers whose log directories are asked for between two lines of progress."""
+
+
+class Sight(Protocol):
+    """What of the site's look is used; :mod:`zkmigrate.runbook.site.observe` says what each question
+    means."""
+
+    def kafka(self, witnesses: int | None = None) -> Reading[KafkaView]: ...
+    def log_dirs(
+        self, cluster: str, brokers: Sequence[int], partitions: Mapping[str, Sequence[int]] | None = None
+    ) -> Reading[Mapping[int, LogDirs]]: ...
+    def volumes(self, host: str, paths: Sequence[str]) -> Reading[Mapping[str, Volume]]: ...
+    def each(self, hosts: Iterable[str], ask: Callable[[str], T]) -> dict[str, T]: ...
+
+
+def read(
+    inventory: Inventory, look: Sight, tell: Callable[[str], None], pause: Pause | None = None
+) -> Cluster | Refused:
+    """The cluster of the inventory. tell: takes lines of progress. pause: as for :func:`settled`. Raises
+    HostError when no broker answers."""
+    return measured(inventory, look, seen_by_brokers(look, tell, pause), tell)
+
+
+def seen_by_brokers(look: Sight, tell: Callable[[str], None], pause: Pause | None = None) -> KafkaView:
+    """Partitions and racks. pause: as for :func:`settled`. Raises HostError when no broker answers."""
+    tell("the brokers are asked for partitions and racks")
+    return _seen(settled(lambda: look.kafka(_WITNESSES), tell, pause))
+
+
+def settled(ask: Callable[[], Reading[T]], tell: Callable[[str], None], pause: Pause | None) -> Reading[T]:
+    """Ask brokers, and again while they answer and the question fails, up to ``LEAVING_S`` times.
+
+    A broker that died is named for a while, and questions go to it. pause: waits so many seconds; None from
+    callers that come again by themselves.
+    """
+    reading = ask()
+    for _ in range(LEAVING_S if pause is not None else 0):
+        if not isinstance(reading, Unknown) or reading.cause != "failed":
+            break
+        assert pause is not None
+        tell(f"asked again for at most {LEAVING_S} s, because one question failed: {reading.why}")
+        pause(1.0)
+        reading = ask()
+    return reading
+
+
+def measured(
+    inventory: Inventory,
+    look: Sight,
+    view: KafkaView,
+    tell: Callable[[str], None],
+    only: Collection[Name] = (),
+) -> Cluster | Refused:
+    """The cluster of a view, with sizes and free bytes. only: these partitions; empty for all. Raises
+    HostError when no broker answers."""
+    if other := other_cluster(view, inventory):
+        return other
+    ids = sorted(view.brokers)
+    tell(f"{len(view.partitions)} partitions, {len(ids)} brokers")
+    told: dict[int, LogDirs] = {}
+    asked = by_topic(only) or None
+    for at in range(0, len(ids), _AT_ONCE):
+        told |= _seen(look.log_dirs(KAFKA, ids[at : at + _AT_ONCE], asked))
+        tell(f"log directories of {len(told)} of {len(ids)} brokers")
+    dirs, unseen, copying = _directories(told)
+    if moving := _moving(view, copying):
+        return moving
+    _measure(inventory, look, dirs, unseen, tell)
+    racks = {id_: rack for id_, (_, _, rack) in view.brokers.items()}
+    hosts = {id_: host for id_, (host, _, _) in view.brokers.items()}
+    sets = {(one.topic, one.partition): one.replicas for one in view.partitions}
+    if only:
+        sets = {name: sets[name] for name in only if name in sets}
+    return live.cluster(Assigned(racks, sets, hosts), dirs, unseen)
+
+
+def other_cluster(view: KafkaView, inventory: Inventory) -> Refused | None:
+    """The refusal of brokers that are not of the inventory's cluster."""
+    if view.cluster_id == inventory.kafka.cluster_id:
+        return None
+    text = f"the brokers are of cluster {view.cluster_id}; needed: {inventory.kafka.cluster_id}"
+    return Refused((Notice("placement.other-cluster", f"{text}, as in the inventory"),))
+
+
+def by_topic(names: Iterable[Name]) -> dict[str, list[int]]:
+    """Numbers of partitions by topic, as a look at log directories takes them."""
+    numbers: dict[str, list[int]] = {}
+    for topic, number in names:
+        numbers.setdefault(topic, []).append(number)
+    return numbers
+
+
+def _seen(reading: Reading[T]) -> T:
+    if isinstance(reading, Seen):
+        return reading.value
+    raise HostError(
+        f"{_why(reading)}. Next: let the brokers answer; zkmigrate placement also takes --cluster"
+    )
+
+
+def _why(reading: Reading[object]) -> str:
+    return f"{reading.what} is not there" if isinstance(reading, Absent) else getattr(reading, "why", "")
+
+
+def _moving(view: KafkaView, copying: Sequence[str]) -> Refused | None:
+    """The refusal of sets and directories that change by themselves."""
+    if view.reassigning is None:
+        seen = "these brokers are older than 2.4 and do not tell whether a reassignment runs"
+    elif view.reassigning:
+        seen = live.moving_partitions(view.reassigning)
+    elif copying:
+        seen = f"{len(copying)} replicas change their directory, the first is {copying[0]}"
+    else:
+        return None
+    return live.reassigning(seen)
+
+
+def _directories(
+    told: Mapping[int, LogDirs],
+) -> tuple[dict[int, dict[str, live.Directory]], dict[int, str], list[str]]:
+    """What the brokers tell; why a broker does not; replicas that change their directory."""
+    dirs: dict[int, dict[str, live.Directory]] = {}
+    unseen: dict[int, str] = {}
+    copying: list[str] = []
+    for id_, of_broker in told.items():
+        if not isinstance(of_broker, Seen):
+            unseen[id_] = _why(of_broker)
+            continue
+        dirs[id_] = {}
+        for path, reading in of_broker.value.items():
+            if isinstance(reading, Seen):
+                dirs[id_][path] = _directory(reading.value)
+                future = [one for one in reading.value.replicas if one.future]
+                copying += [f"{one.topic}-{one.partition} on broker {id_}" for one in future]
+            else:
+                unseen[id_] = _why(reading)
+    return dirs, unseen, copying
+
+
+def _directory(told: LogDir) -> live.Directory:
+    """Return a log directory as placement sees it. A cordoned one has no room, because it accepts no
+    replica that is assigned to it by name."""
+    sizes = {(one.topic, one.partition): one.size for one in told.replicas}
+    return live.Directory(sizes, 0 if told.cordoned else told.usable, told.total)
+
+
+def _measure(
+    inventory: Inventory,
+    look: Sight,
+    dirs: dict[int, dict[str, live.Directory]],
+    unseen: dict[int, str],
+    tell: Callable[[str], None],
+) -> None:
+    """Let hosts tell of their volumes, where their brokers do not."""
+    names = {broker.id: broker.name for broker in inventory.kafka.brokers}
+    asked = {id_: held for id_, held in dirs.items() if id_ not in unseen and live.needs_host(held)}
+    unseen |= {id_: "its free bytes: the inventory has no such broker" for id_ in asked if id_ not in names}
+    at = {names[id_]: id_ for id_ in asked if id_ in names}
+    if not inventory.has("ssh"):
+        unseen |= dict.fromkeys(
+            at.values(), "only its host tells its free bytes, and the inventory has no section ssh"
+        )
+        return
+    if at:
+        tell(f"{len(at)} hosts are asked for their volumes: df")
+    for host, reading in look.each(at, lambda host: look.volumes(host, sorted(asked[at[host]]))).items():
+        if not isinstance(reading, Seen):
+            unseen[at[host]] = _why(reading)
+            continue
+        for path, volume in reading.value.items():
+            known = dirs[at[host]][path]
+            dirs[at[host]][path] = replace(known, free=volume.free, total=volume.total, volume=volume.mount)

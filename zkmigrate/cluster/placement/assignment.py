@@ -1,0 +1,113 @@
+"""Kafka's own assignment of replicas to brokers, as Kafka 2.8 and 3.9 compute it for a new topic.
+
+The order of brokers, a start and a shift decide it all; Kafka draws the latter two by chance. Here the caller
+gives them, so the same input gives the same sets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from zkmigrate.cluster.placement.cluster import Broker, Cluster
+from zkmigrate.cluster.placement.plan import Notice, Refused
+
+Sets = dict[int, tuple[int, ...]]
+"""The replica set of each partition by its number."""
+
+
+def rack_alternating(brokers: Sequence[Broker]) -> tuple[int, ...]:
+    """The ids in turns: the first of each rack, then the second of each. Racks by name, brokers by id."""
+    ordered = sorted(brokers, key=lambda broker: (broker.rack, broker.id))
+    turns: dict[str, int] = {}
+    keyed = []
+    for broker in ordered:
+        turn = turns[broker.rack] = turns.get(broker.rack, -1) + 1
+        keyed.append((turn, broker.rack, broker.id))
+    return tuple(broker for *_, broker in sorted(keyed))
+
+
+def assigned(
+    brokers: Sequence[Broker],
+    partitions: int,
+    replication: int,
+    *,
+    start: int,
+    shift: int | None = None,
+    first: int = 0,
+) -> Sets | Refused:
+    """The replica sets that Kafka assigns (``AdminUtils.assignReplicasToBrokers``).
+
+    brokers: without racks their order counts; with racks they are taken in ``rack_alternating`` order and
+    each set spans as many racks as it can. partitions: how many sets. start: where in the order the leader of
+    partition 0 stands. shift: from the leader to the next replica; without one it is start, as in Kafka.
+    first: the number of the first partition.
+    """
+    if faults := _faults(brokers, partitions, replication):
+        return Refused(faults)
+    racks = {broker.id: broker.rack for broker in brokers}
+    aware = bool(brokers[0].rack)
+    order = rack_alternating(brokers) if aware else tuple(racks)
+    rack_count = len(set(racks.values()))
+    count = len(order)
+    turn = start if shift is None else shift
+    sets = {}
+    for number in range(first, first + partitions):
+        if number and number % count == 0:
+            turn += 1
+        leader = (number + start) % count
+        chosen = [order[leader]]
+        follower = 0
+        while len(chosen) < replication:
+            step = 1 + (turn * (rack_count if aware else 1) + follower) % (count - 1)
+            broker = order[(leader + step) % count]
+            follower += 1
+            spanned = {racks[one] for one in chosen}
+            another = racks[broker] not in spanned or len(spanned) == rack_count
+            if broker not in chosen and (another or not aware):
+                chosen.append(broker)
+        sets[number] = tuple(chosen)
+    return sets
+
+
+def grown(
+    cluster: Cluster, topic: str, partitions: int, *, start: int | None = None, shift: int | None = None
+) -> Sets | Refused:
+    """The sets of a topic's new partitions, where it grows to so many; the others stay as they are.
+
+    As ``kafka-topics --alter`` places them: the length of partition 0's set, and, where none is given, a
+    start at its leader.
+    """
+    have = {one.number: one for one in cluster.partitions if one.topic == topic}
+    if not have or sorted(have) != list(range(len(have))):
+        text = f"topic {topic} has partitions {sorted(have)}; needed: all partitions from 0 on"
+        return Refused((Notice("placement.topic-incomplete", text),))
+    if partitions < len(have):
+        text = f"topic {topic} has {len(have)} partitions; asked for: {partitions}. A topic only grows."
+        return Refused((Notice("placement.topic-shrinks", text),))
+    if partitions == len(have):
+        return {}
+    replicas = have[0].replicas
+    if start is None:
+        start = place_of(cluster, replicas[0])
+    brokers = tuple(cluster.brokers.values())
+    return assigned(brokers, partitions - len(have), len(replicas), start=start, shift=shift, first=len(have))
+
+
+def place_of(cluster: Cluster, leader: int) -> int:
+    """Where ``kafka-topics --alter`` begins for a topic whose partition 0 this broker leads."""
+    return next((place for place, broker in enumerate(cluster.brokers) if broker >= leader), 0)
+
+
+def _faults(brokers: Sequence[Broker], partitions: int, replication: int) -> tuple[Notice, ...]:
+    without = [broker.id for broker in brokers if not broker.rack]
+    told = []
+    if partitions < 1 or replication < 1:
+        text = f"asked for {partitions} partitions of {replication} replicas; needed: 1 of each, or more"
+        told.append(Notice("placement.assignment-empty", text))
+    if replication > len(brokers):
+        text = f"asked for {replication} replicas; the limit is the number of brokers, {len(brokers)}"
+        told.append(Notice("placement.few-brokers", text))
+    if without and len(without) < len(brokers):
+        text = f"brokers {', '.join(map(str, without))} have no rack id; needed: one for each broker, or none"
+        told.append(Notice("placement.racks-partly", text))
+    return tuple(told)

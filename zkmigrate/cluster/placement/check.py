@@ -1,0 +1,181 @@
+"""Whether written maps keep the rules that no plan breaks. It shares nothing with the planners on purpose."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+
+from zkmigrate.cluster.placement.cluster import Cluster
+
+Name = tuple[str, int]
+Set = tuple[int, ...]
+
+
+def sets_of(written: str) -> dict[Name, Set]:
+    """The replica sets of a reassignment as Kafka's tool reads it, in the order in which they stand.
+
+    ValueError: it is no such JSON, or names a partition twice.
+    """
+    found: dict[Name, Set] = {}
+    document = json.loads(written)
+    if not isinstance(document, dict) or not isinstance(document.get("partitions"), list):
+        raise ValueError("a reassignment is an object with a list of partitions")
+    for entry in document["partitions"]:
+        match entry:
+            case {"topic": str(topic), "partition": int(number), "replicas": [*replicas]} if all(
+                type(broker) is int for broker in (number, *replicas)
+            ):
+                if (topic, number) in found:
+                    raise ValueError(f"{topic}-{number} stands twice in one map")
+                found[topic, number] = tuple(replicas)
+            case _:
+                raise ValueError(f"{json.dumps(entry)} holds no topic, partition and list of broker ids")
+    return found
+
+
+def log_dirs_of(written: str) -> dict[Name, tuple[str, ...]]:
+    """The log directories that a reassignment names, one for each replica. ValueError: they are no texts."""
+    found: dict[Name, tuple[str, ...]] = {}
+    for entry in json.loads(written)["partitions"]:
+        match entry.get("log_dirs", []):
+            case [*paths] if all(type(path) is str for path in paths):
+                found[entry["topic"], entry["partition"]] = tuple(paths)
+            case wrong:
+                raise ValueError(f"log_dirs {json.dumps(wrong)} is no list of paths")
+    return found
+
+
+def log_dir_faults(
+    before: Cluster, maps: Sequence[Mapping[Name, Set]], named: Sequence[Mapping[Name, tuple[str, ...]]]
+) -> tuple[str, ...]:
+    """What is wrong with the log directories in maps that are done one after the other.
+
+    named: the directories of each map. Only brokers with several known directories count: there each new copy
+    of known bytes has a directory, and no directory is ever below 0 free bytes. The old copies go last. Names
+    of more than 215 characters have no directory: Kafka refuses it.
+    """
+    free = {
+        (broker.id, one.path): one.free
+        for broker in before.brokers.values()
+        if len(broker.dirs) > 1
+        for one in broker.dirs
+    }
+    choosing = {broker for broker, _ in free}
+    state = {partition.name: partition.replicas for partition in before.partitions}
+    at: dict[tuple[Name, int], str] = {
+        (partition.name, broker): path
+        for partition in before.partitions
+        for broker, path in zip(partition.replicas, partition.dirs, strict=bool(partition.dirs))
+    }
+    found: list[str] = []
+    for number, (sets, dirs) in enumerate(zip(maps, named, strict=True)):
+        for name, replicas in sets.items():
+            paths = dirs.get(name) or ("any",) * len(replicas)
+            size = before.by_name[name].size or 0
+            long = len(f"{name[0]}-{name[1]}") > 215
+            bad = [] if len(paths) == len(replicas) else [f"{len(paths)} log directories"]
+            freed = [(broker, at.pop((name, broker), "")) for broker in set(state[name]) - set(replicas)]
+            for broker, path in zip(replicas, paths, strict=False):
+                old = at.get((name, broker), "")
+                if path == "any":
+                    if broker in choosing and broker not in state[name] and size and not long:
+                        bad.append(f"broker {broker} gets a copy without a log directory")
+                elif long:
+                    bad.append(f"Kafka takes no log directory for a name so long: {path}")
+                elif (broker, path) not in free:
+                    bad.append(f"broker {broker} has no log directory {path}")
+                elif path != old:
+                    free[broker, path] -= size
+                    freed.append((broker, old))
+                    at[name, broker] = path
+                    if free[broker, path] < 0:
+                        bad.append(f"{path} of broker {broker} is {-free[broker, path]} bytes short")
+            for place in freed:
+                if place in free:
+                    free[place] += size
+            state[name] = replicas
+            found += (f"map {number + 1}, {name[0]}-{name[1]}, {list(replicas)}: {text}" for text in bad)
+    return tuple(found)
+
+
+def faults(
+    before: Cluster,
+    maps: Sequence[Mapping[Name, Set]],
+    *,
+    replication: int = 0,
+    away: Mapping[str, frozenset[int]] | None = None,
+    sized: bool = True,
+) -> tuple[str, ...]:
+    """What is wrong with maps that are done one after the other, each set by set; empty where nothing is.
+
+    replication: replicas asked for in each set that is named, 0 for as many as before. away: by topic, the
+    brokers that must not be preferred leaders. sized: a copy of unknown size is wrong; else it takes no room.
+
+    A set on its way is not shorter than asked, and not longer than asked or before. One broker more is the
+    old leader, first in a set that then ends as the rest of it.
+    """
+    state = {partition.name: partition.replicas for partition in before.partitions}
+    free = {broker.id: broker.free for broker in before.brokers.values()}
+    found: list[str] = []
+    for number, sets in enumerate(maps):
+        for name, replicas in sets.items():
+            if name not in state:
+                wrong: Iterator[str] = iter(["the cluster has no such partition"])
+            else:
+                following = next((later[name] for later in maps[number + 1 :] if name in later), None)
+                wrong = _wrong_set(before, name, state[name], replicas, following, replication)
+            bad = list(wrong)
+            if replicas and replicas[0] in (away or {}).get(name[0], ()):
+                bad.append(f"broker {replicas[0]} is evacuated and would lead")
+            if name in state:
+                bad += _wrong_room(before, name, state[name], replicas, free, sized=sized)
+                state[name] = replicas
+            found += (f"map {number + 1}, {name[0]}-{name[1]}, {list(replicas)}: {text}" for text in bad)
+    return tuple(found)
+
+
+def _wrong_set(
+    before: Cluster, name: Name, now: Set, replicas: Set, following: Set | None, replication: int
+) -> Iterator[str]:
+    first = before.by_name[name].replicas
+    asked = replication or len(first)
+    if twice := sorted({broker for broker in replicas if replicas.count(broker) > 1}):
+        yield f"broker {twice[0]} stands twice"
+    for broker in replicas:
+        if broker not in now and broker not in before.brokers:
+            yield f"broker {broker} gets a copy and is not registered"
+    leads_on = following is not None and replicas[:1] == now[:1] and replicas[1:] == following
+    length = len(replicas) - leads_on
+    longest = asked if following is None else max(asked, len(first))
+    if not asked <= length <= longest:
+        yield f"{length} replicas; needed: {asked}" + (f" to {longest}" if longest > asked else "")
+    racks, needed = (
+        _racks(before, replicas),
+        min(_racks(before, first), asked, _racks(before, tuple(before.brokers))),
+    )
+    if racks < needed:
+        yield f"{racks} racks; needed: {needed}"
+
+
+def _racks(before: Cluster, replicas: Set) -> int:
+    """A broker without a rack, or gone, stands alone."""
+    alone = {broker for broker in replicas if broker not in before.brokers or not before.brokers[broker].rack}
+    return len(alone) + len({before.brokers[broker].rack for broker in replicas if broker not in alone})
+
+
+def _wrong_room(
+    before: Cluster, name: Name, now: Set, replicas: Set, free: dict[int, int], *, sized: bool
+) -> Iterator[str]:
+    """New copies are taken from what is free, then the old ones given back."""
+    size = before.by_name[name].size
+    gets = sorted(set(replicas) - set(now))
+    if size is None:
+        if gets and sized:
+            yield f"broker {gets[0]} gets a copy of unknown size"
+        return
+    for broker in gets:
+        free[broker] = free.get(broker, 0) - size
+        if free[broker] < 0:
+            yield f"broker {broker} is {-free[broker]} bytes short"
+    for broker in (set(now) - set(replicas)) & free.keys():
+        free[broker] += size

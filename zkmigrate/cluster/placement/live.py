@@ -1,0 +1,106 @@
+"""A live cluster: sets and racks, with the log directories of its brokers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from zkmigrate.cluster.placement.cluster import Assigned, Broker, Cluster, LogDir, Partition
+from zkmigrate.cluster.placement.plan import Notice, Refused
+from zkmigrate.cluster.placement.validation import SHOWN
+
+
+@dataclass(frozen=True, slots=True)
+class Directory:
+    """A log directory of a broker.
+
+    sizes: bytes of each replica in it, by partition. free, total: bytes of its volume; None where nobody told
+    them. volume: its mount point; empty where only the broker was asked.
+    """
+
+    sizes: Mapping[tuple[str, int], int]
+    free: int | None = None
+    total: int | None = None
+    volume: str = ""
+
+
+def needs_host(dirs: Mapping[str, Directory]) -> bool:
+    """Whether only the broker's host can tell its free bytes.
+
+    Brokers before 3.3 tell none. Later ones do not tell whether two directories of one total are one volume,
+    whose bytes would count twice.
+    """
+    totals = [one.total for one in dirs.values()]
+    unknown = any(one.free is None or one.total is None for one in dirs.values())
+    return unknown or len(set(totals)) < len(totals)
+
+
+def cluster(
+    assigned: Assigned, dirs: Mapping[int, Mapping[str, Directory]], unseen: Mapping[int, str]
+) -> Cluster | Refused:
+    """The cluster of both. dirs: of each registered broker, by path. unseen: why a broker's are not known.
+
+    The size of a partition is that of its largest replica; None when no broker of its set holds one. Refused
+    when something of a registered broker is not known.
+    """
+    missing = {
+        id_: why for id_ in sorted(assigned.racks) if (why := unseen.get(id_) or _missing(dirs.get(id_)))
+    }
+    if missing:
+        told = "; ".join(f"broker {id_}: {why}" for id_, why in list(missing.items())[:SHOWN])
+        more = f"; and {len(missing) - SHOWN} more" if len(missing) > SHOWN else ""
+        text = (
+            f"seen too little of {len(missing)} brokers: {told}{more}. Needed: the log directories and free "
+            "bytes of each registered broker. Next: let them answer; zkmigrate placement also takes --cluster"
+        )
+        return Refused((Notice("placement.disk-unseen", text),))
+    at = {
+        (id_, name): (path, size)
+        for id_, held in dirs.items()
+        for path, one in held.items()
+        for name, size in one.sizes.items()
+    }
+    return Cluster.of(
+        (
+            _broker(id_, rack, assigned.hosts.get(id_, ""), dirs[id_], new=id_ not in assigned.holding)
+            for id_, rack in assigned.racks.items()
+        ),
+        (_partition(name, replicas, at) for name, replicas in assigned.sets.items()),
+    )
+
+
+def moving_partitions(names: Sequence[tuple[str, object]]) -> str:
+    """Return how many partitions are being reassigned, and the first of them."""
+    topic, number = names[0]
+    return f"{len(names)} partitions are being reassigned, the first is {topic}-{number}"
+
+
+def reassigning(seen: str) -> Refused:
+    """Return the refusal of sets or directories that change by themselves. seen: what shows that they do."""
+    text = f"{seen}. Needed: replicas that stay. Next: wait; zkmigrate placement also takes --cluster"
+    return Refused((Notice("placement.reassigning", text),))
+
+
+def _missing(dirs: Mapping[str, Directory] | None) -> str:
+    if not dirs:
+        return "its log directories are not known"
+    silent = [path for path, one in sorted(dirs.items()) if one.free is None]
+    return f"the free bytes of {', '.join(silent)} are not known" if silent else ""
+
+
+def _broker(id_: int, rack: str, host: str, dirs: Mapping[str, Directory], *, new: bool) -> Broker:
+    """One broker. Directories that share a volume have no free bytes of their own, so they are left out."""
+    volumes = {one.volume or path: one.free or 0 for path, one in sorted(dirs.items())}
+    own = tuple(LogDir(path, one.free or 0, one.total or 0) for path, one in sorted(dirs.items()))
+    kept = own if len(volumes) == len(own) else ()
+    return Broker(id_, rack, sum(volumes.values()), new=new, dirs=kept, host=host)
+
+
+def _partition(
+    name: tuple[str, int],
+    replicas: tuple[int, ...],
+    at: Mapping[tuple[int, tuple[str, int]], tuple[str, int]],
+) -> Partition:
+    found = [at[broker, name] for broker in replicas if (broker, name) in at]
+    dirs = tuple(path for path, _ in found) if len(found) == len(replicas) else ()
+    return Partition(*name, replicas, max((size for _, size in found), default=None), dirs=dirs)

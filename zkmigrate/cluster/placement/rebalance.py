@@ -1,0 +1,346 @@
+"""``rebalance`` and ``scale``: brokers that are too full give replicas to those that are not.
+
+The sources are brokers with too few free bytes, or in ``scale`` every old broker; only they give. The takers
+are the other brokers, or in ``scale`` the new ones; only they take. With ``any_broker`` all are both.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from zkmigrate.cluster.placement.cluster import Cluster
+from zkmigrate.cluster.placement.constraints import racks_needed
+from zkmigrate.cluster.placement.order import after as free_after
+from zkmigrate.cluster.placement.plan import Notice, Offload, Plan, Reassignment, Refused
+from zkmigrate.cluster.placement.request import GIB, MIB, Balance, Rebalance
+from zkmigrate.cluster.placement.search import Found, Replicas, Task, by_passes, refined, search
+from zkmigrate.cluster.placement.statistics import lower_bound
+from zkmigrate.cluster.placement.validation import Chosen, additions_only, chosen, sizes_missing
+
+SWEEP = tuple(hundredth / 100 for hundredth in range(98, 0, -1))
+"""The tolerances that 0 stands for. The widest comes first: what another one allows, it allows too."""
+
+LEVEL = 2 * SWEEP[-1]
+"""A range of this share of the mean is inside the narrowest tolerance: narrower costs bytes for nothing."""
+
+CHEAP = 1.02
+"""The sweep ends at a level answer that moves at most so many times the bytes that any one needs."""
+
+SWEEP_STEPS = 4_000
+"""Changes that the search looks for, by one ``effort``, before it stops to try further tolerances."""
+
+FIRST_STEPS = 30_000
+"""Changes that the search looks for at most with one tolerance."""
+
+SHARES = 10**12
+"""What all bytes and all rates together count where both are spread."""
+
+
+def rebalance(cluster: Cluster, request: Rebalance) -> Plan | Refused:
+    """The moves that bring the chosen brokers' free bytes, or load, together for few bytes.
+
+    With tolerance 0 the best of ``SWEEP`` counts: by range, then by standard deviation; where the range is
+    within ``LEVEL``, by bytes moved, and a cheap one ends the sweep. Same input, same plan. Refused: a broker
+    that is gone or left out; no new broker in ``scale``; a partition without a size, or without a rate where
+    rates count.
+    """
+    choice = chosen(cluster, request.choice)
+    if isinstance(choice, Refused):
+        return choice
+    if reasons := additions_only(choice):
+        return Refused(reasons)
+    if unknown := sizes_missing(choice.partitions):
+        return unknown
+    if request.scale and not any(cluster.brokers[broker].new for broker in choice.brokers):
+        text = (
+            f"Scaling requires additional brokers: none of the {len(choice.brokers)} chosen brokers is new. "
+            'A broker is new if it holds no replica; in a cluster file, if it says "new": true. Next: '
+            "register new brokers and choose them, mark them, or rebalance."
+        )
+        return Refused((Notice("placement.no-new-broker", text),))
+    silent = [one for one in cluster.partitions if one.rate is None]
+    if silent and request.balance is not Balance.STORAGE:
+        text = (
+            f"{len(silent)} partitions have no rate, first {silent[0].topic}-{silent[0].number}. Needed to "
+            f"balance {request.balance.value}: a rate of each. Next: add the rates, or balance storage."
+        )
+        return Refused((Notice("placement.no-rate", text),))
+    sources = offload_targets(cluster, choice.brokers, request)
+    takers = tuple(
+        broker
+        for broker in choice.brokers
+        if request.any_broker
+        or (broker not in sources and (cluster.brokers[broker].new or not request.scale))
+    )
+    offload = Offload(sources, _rule(request))
+    if request.balance is Balance.STORAGE:
+        free = [cluster.brokers[broker].free for broker in choice.brokers]
+        mean, harmonic = sum(free) // len(free), int(harmonic_mean(free))
+        offload = replace(offload, mean=mean, harmonic_mean=harmonic)
+    if not sources or not takers:
+        missing = "no chosen broker is a source" if not sources else "every chosen broker is a source"
+        return Plan(cluster, (), limited=missing, notices=choice.notices, offload=offload)
+    gauge = _gauge(cluster, choice.brokers, request.balance)
+    task = _task(cluster, choice, request, gauge, sources, takers)
+    found, tolerance, unfinished = _swept(task, gauge, request)
+    offload = replace(offload, tolerance=tolerance)
+    if request.balance is Balance.STORAGE:
+        bounded = _bounded(task, gauge, tolerance)
+        offload = replace(offload, highest=bounded.highest, lowest=bounded.lowest)
+    moves = _moves(cluster, choice, task, found)
+    return Plan(
+        cluster,
+        moves,
+        limited="; ".join(filter(None, (_limit(choice, request, task, found), unfinished))),
+        notices=(*choice.notices, *worse(cluster, choice.brokers, moves)),
+        offload=offload,
+    )
+
+
+def _rule(request: Rebalance) -> str:
+    """What makes a broker a source, in words."""
+    if request.any_broker:
+        return "every chosen broker"
+    if request.scale or (not request.storage_threshold_gb and not request.storage_threshold):
+        return "every old broker"
+    if request.storage_threshold_gb:
+        return f"less than {request.storage_threshold_gb:g} GiB free"
+    if request.balance is Balance.STORAGE:
+        return f"free bytes more than {100 * request.storage_threshold:.4g} % below the harmonic mean"
+    return f"load more than {100 * request.storage_threshold:.4g} % of the mean above it"
+
+
+def offload_targets(cluster: Cluster, brokers: Sequence[int], request: Rebalance) -> tuple[int, ...]:
+    """The brokers that give replicas away.
+
+    ``any_broker``: all. ``scale``: every old one. Else with ``storage_threshold_gb`` every old one with fewer
+    free GiB; else with a ``storage_threshold`` of 0 every old one, as topicmappr does; else those below the
+    harmonic mean of free bytes by more than ``storage_threshold``. Where rates count, those whose level is
+    that much below the mean.
+    """
+    if request.any_broker:
+        return tuple(brokers)
+    old = [broker for broker in brokers if not cluster.brokers[broker].new]
+    if request.scale or not old:
+        return tuple(old)
+    if request.storage_threshold_gb:
+        return tuple(b for b in old if cluster.brokers[b].free < request.storage_threshold_gb * GIB)
+    if request.storage_threshold == 0:
+        return tuple(old)
+    if request.balance is Balance.STORAGE:
+        mean = harmonic_mean([cluster.brokers[broker].free for broker in brokers])
+        level: Mapping[int, int] = {broker: cluster.brokers[broker].free for broker in brokers}
+        scale = mean
+    else:
+        gauge = _gauge(cluster, brokers, request.balance)
+        level, mean, scale = gauge.level, gauge.mean, gauge.scale
+    return tuple(b for b in old if mean - level[b] > request.storage_threshold * scale)
+
+
+def harmonic_mean(free: Sequence[int]) -> float:
+    """The harmonic mean of free bytes; a full broker counts as one byte, for there is no mean with 0."""
+    return len(free) / math.fsum(1 / max(one, 1) for one in free) if free else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Gauge:
+    """What is spread. level: by broker, what it can spare. weight: by partition, what a replica takes of it.
+    mean: of the levels. scale: what a tolerance or threshold is a share of."""
+
+    level: Mapping[int, int]
+    weight: Mapping[tuple[str, int], int]
+    mean: float
+    scale: float
+
+
+def _gauge(cluster: Cluster, brokers: Sequence[int], balance: Balance) -> _Gauge:
+    """Free bytes; or the load below the highest, where a broker's load is the bytes per second it writes, the
+    rate of each replica it holds, leader or follower; or the sum of both as shares of their totals."""
+    sizes = {one.name: one.size or 0 for one in cluster.partitions}
+    rates = {one.name: round(one.rate or 0) for one in cluster.partitions}
+    free = {broker: cluster.brokers[broker].free for broker in brokers}
+    load = dict.fromkeys(brokers, 0)
+    for one in cluster.partitions:
+        for broker in one.replicas:
+            if broker in load:
+                load[broker] += rates[one.name]
+    count = len(brokers)
+    if balance is Balance.STORAGE:
+        mean = sum(free.values()) / count
+        return _Gauge(free, sizes, mean, mean)
+    if balance is Balance.RATE:
+        top = max(load.values())
+        level = {broker: top - load[broker] for broker in brokers}
+        return _Gauge(level, rates, sum(level.values()) / count, sum(load.values()) / count)
+    all_free, all_load = max(sum(free.values()), 1), max(sum(load.values()), 1)
+    level = {b: free[b] * SHARES // all_free - load[b] * SHARES // all_load for b in brokers}
+    weight = {n: sizes[n] * SHARES // all_free + rates[n] * SHARES // all_load for n in sizes}
+    return _Gauge(level, weight, sum(level.values()) / count, 2 * SHARES / count)
+
+
+def _task(
+    cluster: Cluster,
+    choice: Chosen,
+    request: Rebalance,
+    gauge: _Gauge,
+    sources: Sequence[int],
+    takers: Sequence[int],
+) -> Task:
+    """The search's numbers, at the widest tolerance. Brokers that are only named by a set come last."""
+    named = {broker for one in choice.partitions for broker in one.replicas}
+    ids = [*choice.brokers, *sorted(named - set(choice.brokers))]
+    number = {broker: place for place, broker in enumerate(ids)}
+    racks = {rack: place for place, rack in enumerate(dict.fromkeys(cluster.rack(broker) for broker in ids))}
+    giving = set(sources)
+    least = request.partition_size_threshold * MIB
+    partition, slot, home, weight, size = [], [], [], [], []
+    for row, one in enumerate(choice.partitions):
+        bytes_ = one.size or 0
+        if bytes_ < least or not gauge.weight[one.name]:
+            continue
+        for place, broker in enumerate(one.replicas):
+            if broker in giving:
+                partition.append(row)
+                slot.append(place)
+                home.append(number[broker])
+                weight.append(gauge.weight[one.name])
+                size.append(bytes_)
+    return Task(
+        sets=[[number[broker] for broker in one.replicas] for one in choice.partitions],
+        racks=[racks[cluster.rack(broker)] for broker in ids],
+        needed=[racks_needed(cluster, one.replicas, len(one.replicas)) for one in choice.partitions],
+        level=[gauge.level.get(broker, 0) for broker in ids],
+        room=[
+            cluster.brokers[broker].room if broker in number and broker in gauge.level else 0
+            for broker in ids
+        ],
+        ranked=range(len(choice.brokers)),
+        sources=[number[broker] for broker in sources],
+        takers=[number[broker] for broker in takers],
+        replicas=Replicas(partition, slot, home, weight, size),
+        lowest=0,
+        highest=0,
+        local=request.locality_scoped,
+        window=request.partition_limit,
+        enough=int(LEVEL * gauge.scale),
+        steps=FIRST_STEPS,
+        limit=math.inf if request.max_bytes is None else request.max_bytes,
+    )
+
+
+def _swept(task: Task, gauge: _Gauge, request: Rebalance) -> tuple[Found, float, str]:
+    """The best that the tolerances find, its tolerance, and what bounded the sweep.
+
+    A tolerance that the one before never came near finds the same, so it is passed over. With a limit of
+    bytes topicmappr's own choice of moves is compared too: it reaches no narrower range for the same bytes.
+    """
+    tolerances = (request.tolerance,) if request.tolerance else SWEEP
+    best: tuple[tuple[float, float, int], float, Found] | None = None
+    spent, cut, ended = 0, False, ""
+    nearest = math.inf
+    for tolerance in tolerances:
+        reach = tolerance * gauge.scale
+        if reach >= nearest:
+            continue
+        if best and spent >= request.effort * SWEEP_STEPS:
+            ended = f"effort {request.effort} ended the search at tolerance {tolerance:g}"
+            break
+        bounded = _bounded(task, gauge, tolerance)
+        found = search(bounded)
+        nearest = found.reach
+        spent += found.spent
+        cut |= found.spent >= task.steps
+        value = _value(task, found)
+        if best is None or value < best[0]:
+            best = value, tolerance, found
+        if request.balance is Balance.STORAGE and _cheapest(task, value):
+            break
+    assert best
+    if request.max_bytes is not None:
+        for tolerance in tolerances:
+            found = by_passes(_bounded(task, gauge, tolerance))
+            best = min(best, (_value(task, found), tolerance, found), key=lambda one: one[0])
+    _, tolerance, found = best
+    return (
+        refined(_bounded(task, gauge, tolerance), found),
+        tolerance,
+        ended or (f"the search ended after {task.steps} looks" if cut else ""),
+    )
+
+
+def _bounded(task: Task, gauge: _Gauge, tolerance: float) -> Task:
+    reach = tolerance * gauge.scale
+    return replace(task, lowest=math.ceil(gauge.mean - reach), highest=math.floor(gauge.mean + reach))
+
+
+def _value(task: Task, found: Found) -> tuple[int, float, int]:
+    """What makes one answer better than another: range, then deviation; a level one, bytes."""
+    levels = [found.level[broker] for broker in task.ranked]
+    moved = sum(task.replicas.size[row] for row in found.moves)
+    range_ = max(levels) - min(levels)
+    if range_ <= task.enough:
+        return task.enough, 0.0, moved
+    return range_, statistics.pstdev(levels), moved
+
+
+def _cheapest(task: Task, value: tuple[int, float, int]) -> bool:
+    """Whether an answer is level, and no other one can be much cheaper."""
+    free = [task.level[broker] for broker in task.ranked]
+    return value[0] <= task.enough and value[2] <= CHEAP * lower_bound(free, task.enough)
+
+
+def _moves(cluster: Cluster, choice: Chosen, task: Task, found: Found) -> tuple[Reassignment, ...]:
+    """The moves of an answer: the fullest broker is relieved first, by its largest replica."""
+    after: dict[int, list[int]] = {}
+    for row, to in found.moves.items():
+        partition = task.replicas.partition[row]
+        replicas = after.setdefault(partition, list(choice.partitions[partition].replicas))
+        replicas[task.replicas.slot[row]] = choice.brokers[to]
+    moves = []
+    for row, replicas in after.items():
+        one = choice.partitions[row]
+        moves.append(Reassignment(one.topic, one.number, one.replicas, tuple(replicas), one.size or 0))
+    free = cluster.free
+    return tuple(sorted(moves, key=lambda one: (min(free[b] for b in one.dropped), -one.size, one.name)))
+
+
+def _limit(choice: Chosen, request: Rebalance, task: Task, found: Found) -> str:
+    """What keeps the range from being narrower."""
+    ranked = sorted(task.ranked, key=lambda number: (found.level[number], number))
+    lowest, highest = ranked[0], ranked[-1]
+    if found.level[highest] - found.level[lowest] <= task.enough:
+        return f"the range is within {LEVEL:.0%} of the mean: narrower is not worth its bytes"
+    if lowest not in task.sources:
+        return f"broker {choice.brokers[lowest]} has least to spare, and the thresholds make it no source"
+    if highest not in task.takers:
+        kind = "an old broker, and only new ones take" if request.scale else "a source, and no source takes"
+        return f"broker {choice.brokers[highest]} has most to spare; it is {kind}"
+    held = [
+        f"partition-size-threshold {request.partition_size_threshold} MiB",
+        f"partition-limit {request.partition_limit}",
+    ]
+    if request.tolerance:
+        held.append(f"tolerance {request.tolerance:g}")
+    if request.locality_scoped:
+        held.append("locality-scoped")
+    if request.max_bytes is not None:
+        held.append(f"max-bytes {request.max_bytes}")
+    return f"no move and no exchange narrows the range within racks, free bytes, {', '.join(held)}"
+
+
+def worse(cluster: Cluster, brokers: Sequence[int], moves: Sequence[Reassignment]) -> tuple[Notice, ...]:
+    """A notice that refuses, where the range of free bytes grows."""
+    before, after = (
+        max(free[broker] for broker in brokers) - min(free[broker] for broker in brokers)
+        for free in (cluster.free, free_after(cluster.free, moves))
+    )
+    if after <= before:
+        return ()
+    text = (
+        f"The range of free bytes grows from {before} to {after}. Needed: at most {before}. "
+        "Next: correct the request, or accept it with --ignore-warnings."
+    )
+    return (Notice("placement.worse-range", text, refuses=True),)

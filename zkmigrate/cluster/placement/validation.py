@@ -1,0 +1,220 @@
+"""What a plan is about: the chosen topics and brokers, and the checks that come before any plan."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from zkmigrate.cluster.placement.cluster import Cluster, Partition
+from zkmigrate.cluster.placement.plan import Notice, Refused
+from zkmigrate.cluster.placement.request import MAPPED, REGISTERED, Choice, matcher
+
+SHOWN = 10
+"""How many names a notice lists."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """What a ``Choice`` names in a cluster. Every tuple of brokers is ascending.
+
+    brokers: the registered ones that may hold replicas afterwards. missing: named by a set, not registered.
+    replaced: named by a set and registered, but left out of ``--brokers``. unregistered: given in
+    ``--brokers``, not registered. new: given, registered and in no chosen set.
+    """
+
+    partitions: tuple[Partition, ...]
+    brokers: tuple[int, ...]
+    notices: tuple[Notice, ...] = ()
+    missing: tuple[int, ...] = ()
+    replaced: tuple[int, ...] = ()
+    unregistered: tuple[int, ...] = ()
+    new: tuple[int, ...] = ()
+
+
+def chosen(cluster: Cluster, choice: Choice) -> Chosen | Refused:
+    """The partitions and brokers that a choice names, or why it names none.
+
+    A name and a regular expression that is found in a name both choose a topic; an excluded topic is never
+    chosen.
+    """
+    known = [one for one in cluster.partitions if not choice.partitions or one.name in choice.partitions]
+    topics = list(dict.fromkeys(partition.topic for partition in known))
+    wanted = _matched(topics, choice.topics)
+    unwanted = _matched(topics, choice.exclude)
+    if isinstance(wanted, Refused):
+        return wanted
+    if isinstance(unwanted, Refused):
+        return unwanted
+    names = {topic for found in wanted.values() for topic in found}
+    names -= {topic for found in unwanted.values() for topic in found}
+    partitions = tuple(partition for partition in known if partition.topic in names)
+    if not partitions:
+        text = (
+            f"topics {_names(choice.topics)} without {_names(choice.exclude)} match none of the "
+            f"{len(topics)} topics. Next: choose topics that exist."
+        )
+        return Refused((Notice("placement.no-topic", text),))
+    if faults := _faulty_sets(partitions):
+        return Refused(faults)
+
+    mapped = {broker for partition in partitions for broker in partition.replicas}
+    given = {broker for broker in choice.brokers if broker not in (MAPPED, REGISTERED)}
+    if negative := sorted(broker for broker in given if broker < 0):
+        text = (
+            f"--brokers holds {_ids(negative)}; needed: ids of brokers, {MAPPED} for every broker that a "
+            f"chosen partition names, or {REGISTERED} for every registered one"
+        )
+        return Refused((Notice("placement.broker-id", text),), options=True)
+    may = given | (mapped if MAPPED in choice.brokers else set())
+    may |= set(cluster.brokers) if REGISTERED in choice.brokers else set()
+    targets = tuple(broker for broker in cluster.brokers if broker in may)
+    if not targets:
+        text = (
+            f"--brokers {_ids(choice.brokers)} names none of the {len(cluster.brokers)} registered brokers. "
+            "Next: choose brokers that are registered."
+        )
+        return Refused((Notice("placement.no-broker", text),))
+    missing = tuple(sorted(mapped - set(cluster.brokers)))
+    replaced = tuple(sorted((mapped & set(cluster.brokers)) - set(targets)))
+    unregistered = tuple(sorted(given - set(cluster.brokers)))
+    new = tuple(broker for broker in targets if broker not in mapped)
+    notices = (
+        *(
+            Notice("placement.topic-unmatched", f"--topics {pattern} matches no topic", refuses=True)
+            for pattern, found in wanted.items()
+            if not found
+        ),
+        *(
+            Notice("placement.exclude-unmatched", f"--topics-exclude {pattern} matches no topic")
+            for pattern, found in unwanted.items()
+            if not found
+        ),
+        *_broker_checks(missing, replaced, unregistered, new),
+        *_failure_domains(cluster, targets),
+    )
+    return Chosen(partitions, targets, notices, missing, replaced, unregistered, new)
+
+
+def additions_only(found: Chosen) -> tuple[Notice, ...]:
+    """Why ``rebalance`` and ``scale`` refuse these brokers: they add brokers and never take one away."""
+    return tuple(
+        Notice(
+            id,
+            f"{_brokers(ids)}: {seen}; rebalance and scale only add brokers. Next: {to_do}, or run rebuild.",
+        )
+        for id, ids, seen, to_do in (
+            (
+                "placement.broker-gone",
+                found.missing,
+                "holding replicas, gone from the cluster",
+                "start it again",
+            ),
+            (
+                "placement.broker-left-out",
+                found.replaced,
+                "holding replicas, left out of --brokers",
+                "add it",
+            ),
+            ("placement.broker-unregistered", found.unregistered, "not registered", "leave it out"),
+        )
+        if ids
+    )
+
+
+def sizes_missing(partitions: Iterable[Partition]) -> Refused | None:
+    """The refusal where a plan needs the size of each partition and one is not known."""
+    unknown = [partition for partition in partitions if partition.size is None]
+    if not unknown:
+        return None
+    text = (
+        f"the size of {len(unknown)} partition{'s' * (len(unknown) > 1)} is not known: "
+        f"{partition_names(unknown)}; needed: the size of each chosen partition. Next: add the sizes, or "
+        "leave these topics out."
+    )
+    return Refused((Notice("placement.size-missing", text),))
+
+
+def partition_names(partitions: Sequence[Partition]) -> str:
+    """The first partitions by name, for a notice."""
+    shown = ", ".join(f"{one.topic}-{one.number}" for one in partitions[:SHOWN])
+    return shown + (f" and {len(partitions) - SHOWN} more" if len(partitions) > SHOWN else "")
+
+
+def _matched(topics: Sequence[str], patterns: Sequence[str]) -> dict[str, list[str]] | Refused:
+    """The topics by the pattern that chooses them."""
+    found: dict[str, list[str]] = {}
+    known = set(topics)
+    for pattern in patterns:
+        if pattern in known:
+            found[pattern] = [pattern]
+            continue
+        try:
+            matches = matcher(pattern)
+        except re.error as err:
+            text = f"topic {pattern!r} is neither a topic nor a regular expression: {err}"
+            return Refused((Notice("placement.topic-pattern", text),), options=True)
+        found[pattern] = [topic for topic in topics if matches(topic)]
+    return found
+
+
+def _faulty_sets(partitions: Sequence[Partition]) -> tuple[Notice, ...]:
+    twice = [one for one in partitions if len(set(one.replicas)) != len(one.replicas)]
+    empty = [one for one in partitions if not one.replicas]
+    return tuple(
+        Notice(id, f"{seen}: {partition_names(found)}")
+        for id, seen, found in (
+            ("placement.set-twice", "a replica set names a broker twice", twice),
+            ("placement.set-empty", "a replica set names no broker", empty),
+        )
+        if found
+    )
+
+
+def _broker_checks(
+    missing: Sequence[int], replaced: Sequence[int], unregistered: Sequence[int], new: Sequence[int]
+) -> tuple[Notice, ...]:
+    return tuple(
+        Notice(f"placement.broker-{id}", f"{_brokers(ids)}: {seen}", refuses=id == "unregistered")
+        for id, ids, seen in (
+            ("gone", missing, "named by a chosen set, not registered"),
+            ("left-out", replaced, "named by a chosen set, left out of --brokers"),
+            ("unregistered", unregistered, "given in --brokers, not registered"),
+            ("new", new, "given, and in no chosen set yet"),
+        )
+        if ids
+    )
+
+
+def _failure_domains(cluster: Cluster, targets: Sequence[int]) -> tuple[Notice, ...]:
+    """Brokers without a rack, brokers on one address, and brokers that are all in one rack."""
+    notices = []
+    without = [broker for broker in targets if not cluster.brokers[broker].rack]
+    if without:
+        text = f"{_brokers(without)}: no rack id; each counts as a rack of its own"
+        notices.append(Notice("placement.no-rack", text))
+    by_host: dict[str, list[int]] = {}
+    for broker in targets:
+        if host := cluster.brokers[broker].host:
+            by_host.setdefault(host, []).append(broker)
+    for host, brokers in sorted(by_host.items()):
+        if len(brokers) > 1:
+            text = f"{_brokers(brokers)} on the one address {host} fail together: one failure domain"
+            notices.append(Notice("placement.one-host", text))
+    racks = {cluster.brokers[broker].rack for broker in targets}
+    if len(racks) == 1 and len(targets) > 1 and not without:
+        text = f"{_brokers(targets)} all in rack {racks.pop()} fail together: one failure domain"
+        notices.append(Notice("placement.one-rack", text))
+    return tuple(notices)
+
+
+def _brokers(ids: Sequence[int]) -> str:
+    return f"{len(ids)} broker{'' if len(ids) == 1 else 's'} ({_ids(ids)})"
+
+
+def _ids(ids: Sequence[int]) -> str:
+    return ", ".join(map(str, ids))
+
+
+def _names(patterns: Sequence[str]) -> str:
+    return ", ".join(patterns) or "an exclusion"

@@ -1,0 +1,227 @@
+"""The report of a plan as lines for a terminal, and as one JSON object."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from zkmigrate.cluster.placement.log_dirs import inside, usage
+from zkmigrate.cluster.placement.plan import Notice, Offload, Plan, Reassignment
+from zkmigrate.cluster.placement.statistics import Spread, Statistics
+from zkmigrate.runbook.model.report import counted, size
+
+SHOWN = 20
+"""So many moves are shown; files, page and JSON have all."""
+
+
+def replicas(ids: Sequence[int]) -> str:
+    """A replica set as Kafka's tools show it."""
+    return f"[{','.join(map(str, ids))}]"
+
+
+def summary(plan: Plan, told: Statistics) -> str:
+    """What the plan does, in one line."""
+    sizes = [plan.cluster.by_name[name].size or 0 for name, _ in inside(plan)]
+    copied = f"{counted(len(sizes), 'replica')}, {size(sum(sizes))}"
+    within = f"Between log directories of a broker: {copied}."
+    if not plan.moves:
+        return f"No set changes. {within}" if sizes else "Nothing to move."
+    copied = f"{size(told.moved)} are copied" if told.moved else "no byte is copied"
+    if any(_bytes(plan, move) is None for move in plan.moves):
+        copied = "how many bytes are copied is not known"
+    changed = "1 replica set changes" if told.moves == 1 else f"{told.moves} replica sets change"
+    return f"{changed}, {copied}.{f' {within}' if sizes else ''}"
+
+
+def _measured(told: Statistics) -> bool:
+    """Whether any free bytes or sizes are known. Only a plan by count is made without them."""
+    return any(one.before.free or one.after.free or one.bytes_in for one in told.brokers)
+
+
+def figures(told: Statistics) -> list[tuple[str, ...]]:
+    """(what, before, after) of everything that is spread and known."""
+    rows: list[tuple[str, ...]] = []
+    if _measured(told):
+        rows += _storage(told)
+    if told.rate_before is not None and told.rate_after is not None:
+        rows += [("rate per broker", *(_from_to(one, _rate) for one in (told.rate_before, told.rate_after)))]
+    rows += [("leaders per broker", *(_from_to(one, str) for one in told.leaders))]
+    rows += [("degree per broker", *(_from_to(one, str) for one in told.degree))]
+    return rows
+
+
+def _storage(told: Statistics) -> list[tuple[str, ...]]:
+    return [
+        ("lowest free", size(told.before.lowest), size(told.after.lowest)),
+        ("highest free", size(told.before.highest), size(told.after.highest)),
+        ("range", size(told.before.range), size(told.after.range)),
+        ("range spread", _percent(told.before), _percent(told.after)),
+        ("standard deviation", size(told.before.deviation), size(told.after.deviation)),
+    ]
+
+
+BROKER_HEAD = (
+    "broker", "rack", "free before", "free after", "change", "bytes in", "bytes out", "leaders", "replicas",
+    "degree",
+)  # fmt: skip
+
+
+def broker_rows(told: Statistics) -> list[tuple[str, ...]]:
+    """A row for every registered broker, under ``BROKER_HEAD``."""
+    shown: Callable[[int], str] = size if _measured(told) else lambda _: "-"
+    return [
+        (
+            str(one.broker), one.rack or "-", shown(one.before.free), shown(one.after.free),
+            shown(one.after.free - one.before.free), shown(one.bytes_in), shown(one.bytes_out),
+            _to(one.before.leaders, one.after.leaders), _to(one.before.replicas, one.after.replicas),
+            _to(one.before.degree, one.after.degree),
+        )
+        for one in told.brokers
+    ]  # fmt: skip
+
+
+DIR_HEAD = ("broker", "log directory", "free before", "free after", "copies in")
+
+
+def dir_rows(plan: Plan) -> list[tuple[str, ...]]:
+    """A row for every log directory whose free bytes change, the fullest first, under ``DIR_HEAD``."""
+    changed = [one for one in usage(plan) if one.copies or one.before != one.after]
+    return [
+        (str(one.broker), one.path, size(one.before), size(one.after), str(one.copies))
+        for one in sorted(changed, key=lambda one: (one.after, one.broker, one.path))
+    ]
+
+
+MOVE_HEAD = ("partition", "before", "after", "copied")
+
+
+def move_rows(plan: Plan) -> list[tuple[str, ...]]:
+    """A row for every move in its order, under ``MOVE_HEAD``."""
+    return [
+        (f"{move.topic}-{move.number}", replicas(move.before), replicas(move.after), _copied(plan, [move]))
+        for move in plan.moves
+    ]
+
+
+def _bytes(plan: Plan, move: Reassignment) -> int | None:
+    """What a move copies; None where the size of its partition is not known."""
+    unknown = move.added and plan.cluster.by_name[move.name].size is None
+    return None if unknown else move.bytes
+
+
+def _copied(plan: Plan, moves: Iterable[Reassignment]) -> str:
+    found = [_bytes(plan, move) for move in moves]
+    known = [one for one in found if one is not None]
+    return size(sum(known)) if len(known) == len(found) else "unknown"
+
+
+PHASE_HEAD = ("phase", "partitions", "copied")
+
+
+def phase_rows(plan: Plan) -> list[tuple[str, str, str]]:
+    """A row for every phase, under ``PHASE_HEAD``."""
+    return [(str(number), str(len(phase)), _copied(plan, phase)) for number, phase in enumerate(plan.phases)]
+
+
+def remarks(plan: Plan, told: Statistics) -> list[str]:
+    """How good the plan is, and what limited it."""
+    lines = [] if plan.offload is None else _offload(plan.offload)
+    if told.eta is not None:
+        lines.append(
+            f"Lower bound for this range: {size(told.lower_bound)}, "
+            f"which is {told.eta:.2f} of the copied bytes (1.00 is optimal)."
+        )
+    if plan.limited:
+        lines.append(f"Limited by: {plan.limited}.")
+    return lines
+
+
+def _offload(of: Offload) -> list[str]:
+    """Which brokers give, and the means and limits that topicmappr prints too."""
+    lines = [f"Sources ({of.rule}): {', '.join(map(str, of.sources)) or 'none'}."]
+    if of.mean is not None and of.harmonic_mean is not None:
+        lines.append(f"Free bytes: mean {size(of.mean)}, harmonic mean {size(of.harmonic_mean)}.")
+    if of.tolerance is not None and of.highest is not None and of.lowest is not None:
+        lines.append(
+            f"Tolerance {of.tolerance:g}: a source ends with at most {size(of.highest)} free, a taker with "
+            f"at least {size(of.lowest)}."
+        )
+    return lines
+
+
+def notice_lines(notices: Iterable[Notice]) -> list[str]:
+    """Each notice with its id."""
+    return [f"{'refuses' if one.refuses else 'notice'} {one.id}: {one.text}" for one in notices]
+
+
+def lines(plan: Plan, told: Statistics, notices: Sequence[Notice]) -> list[str]:
+    """The whole report, but for the files."""
+    out = [summary(plan, told), *remarks(plan, told), ""]
+    out += table([("", "before", "after"), *figures(told)])
+    out += ["", *table([BROKER_HEAD, *broker_rows(told)])]
+    if plan.moves:
+        rows = move_rows(plan)
+        out += ["", *table([MOVE_HEAD, *rows[:SHOWN]])]
+        if len(rows) > SHOWN:
+            out.append(f"and {len(rows) - SHOWN} more")
+    if rows := dir_rows(plan):
+        out += ["", *table([DIR_HEAD, *rows[:SHOWN]])]
+        if len(rows) > SHOWN:
+            out.append(f"and {len(rows) - SHOWN} more")
+    if plan.phases:
+        out += ["", f"{counted(len(plan.phases), 'phase')}, one after the other:"]
+        out += [
+            f"  phase {number}: {counted(int(sets), 'partition')}, {copied}"
+            for number, sets, copied in phase_rows(plan)
+        ]
+    return [*out, "", *notice_lines(notices)] if notices else out
+
+
+def body(plan: Plan, told: Statistics, notices: Sequence[Notice]) -> dict[str, Any]:
+    """The report as JSON. Sizes are bytes."""
+    return {
+        "offload": None if plan.offload is None else asdict(plan.offload),
+        "moves": [_move(plan, move) for move in plan.moves],
+        "phases": [[_move(plan, move) for move in phase] for phase in plan.phases],
+        "log_dirs": [asdict(one) for one in usage(plan)],
+        "limited": plan.limited,
+        "notices": [asdict(notice) for notice in notices],
+        "statistics": {
+            **asdict(told),
+            "range_before": told.before.range,
+            "range_after": told.after.range,
+            "range_spread_before": told.before.percent,
+            "range_spread_after": told.after.percent,
+            "eta": told.eta,
+        },
+    }
+
+
+def _move(plan: Plan, move: Reassignment) -> dict[str, Any]:
+    return {
+        "topic": move.topic, "partition": move.number, "before": list(move.before),
+        "after": list(move.after), "size": plan.cluster.by_name[move.name].size, "bytes": _bytes(plan, move),
+    }  # fmt: skip
+
+
+def table(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Lines with columns of equal width, the heads first."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in rows]
+
+
+def _percent(spread: Spread) -> str:
+    return "-" if spread.percent is None else f"{spread.percent:.1f} %"
+
+
+def _from_to(spread: Spread, shown: Callable[[int], str]) -> str:
+    return f"{shown(spread.lowest)} to {shown(spread.highest)}"
+
+
+def _rate(count: int) -> str:
+    return f"{size(count)}/s"
+
+
+def _to(before: int, after: int) -> str:
+    return str(before) if before == after else f"{before} -> {after}"

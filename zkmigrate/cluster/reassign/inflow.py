@@ -1,0 +1,144 @@
+"""What clients write to moving partitions, and which fixed rates can never finish because of that."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from zkmigrate.cluster.placement.cluster import Name
+from zkmigrate.cluster.reassign.facts import Move, section
+from zkmigrate.cluster.reassign.rules import ends, next_moves
+from zkmigrate.cluster.throttle.controller import never_finishing
+from zkmigrate.kafka.rates import Moving, Rate
+from zkmigrate.runbook.model.finding import Finding, Held, Severity, claim, few, meanings
+from zkmigrate.runbook.model.look import PartitionState
+from zkmigrate.runbook.model.step import Context, Waiting, Way
+
+APART_S = 5.0
+"""Seconds between the two readings of sizes before a run."""
+_SPAN_S = 1800.0
+"""Seconds over which a rate of writes is taken at most."""
+_END_WITHIN_S = 86_400.0
+"""Seconds within which the moves end at the rate that is recommended."""
+
+
+@dataclass(frozen=True)
+class Inflow:
+    """first: when each partition was first looked at, in seconds since the epoch, and its bytes then."""
+
+    first: Mapping[Name, tuple[float, int]] = field(default_factory=dict)
+
+    def seen(self, at: float, sizes: Mapping[Name, int]) -> Inflow:
+        """Add a look. A partition that became smaller, as by retention, begins anew."""
+
+        def kept(name: Name, size: int) -> tuple[float, int]:
+            was = self.first.get(name)
+            fits = was is not None and was[1] <= size and 0 <= at - was[0] <= _SPAN_S
+            return was if was is not None and fits else (at, size)
+
+        return Inflow({name: kept(name, size) for name, size in sizes.items()})
+
+    def produced(self, at: float, sizes: Mapping[Name, int], least_s: float) -> dict[Name, float]:
+        """Return bytes per second that clients wrote to partitions first seen ``least_s`` ago or more."""
+        return {
+            name: (sizes[name] - size) / (at - since)
+            for name, (since, size) in self.first.items()
+            if name in sizes and at - since >= least_s and sizes[name] >= size
+        }
+
+
+def endless(
+    moves: Iterable[Move],
+    partitions: Mapping[Name, PartitionState],
+    produced: Mapping[Name, float],
+    rates: Mapping[int, Rate],
+    way: Way,
+) -> tuple[str, ...]:
+    """Return a clause for each rate that can never finish these moves, if they copy at the same time."""
+
+    def moving(move: Move) -> Moving:
+        sender, receivers = ends(move, way)
+        state = partitions.get(move.name)
+        leader = state.leader if state is not None and state.leader >= 0 else sender
+        in_sync = 0 if state is None else len({*state.isr} - {leader, *receivers})
+        return Moving(*move.name, leader, receivers, move.size, produced[move.name], followers=in_sync)
+
+    some = [moving(move) for move in moves if move.name in produced and ends(move, way)[1]]
+    return tuple(one.words() for one in never_finishing(some, rates, _END_WITHIN_S))
+
+
+def first_reading(c: Context, moves: Iterable[Move], at: float) -> Waiting | None:
+    """Return the wait between two readings of the sizes; None once there were two, or none is needed.
+
+    None with ``adapt`` too: it measures what clients write at each tick.
+    """
+    sizes = {move.name: move.size for move in moves if move.copies}
+    before: Inflow | None = c.kept.get("inflow")
+    if not sizes or section(c.inventory).adapt is not None:
+        return None
+    if before is not None and any(at - since >= APART_S for since, _ in before.first.values()):
+        return None
+    keep = {**c.kept, "inflow": before or Inflow().seen(at, sizes)}
+    what, told = "a second reading of the partitions' sizes", "what clients write to them is being measured"
+    return Waiting(what, told, c.inventory.policy.step_deadline_s + APART_S, APART_S, keep)
+
+
+def enough(
+    c: Context, moves: Collection[Move], partitions: Mapping[Name, PartitionState], at: float
+) -> tuple[Finding, ...]:
+    """Say before a run whether the throttle is above what clients write to the moving partitions."""
+    before: Inflow | None = c.kept.get("inflow")
+    if before is None:
+        return ()
+    pace = section(c.inventory)
+    produced = before.produced(at, {move.name: move.size for move in moves}, APART_S)
+    rate = Rate(pace.throttle_bytes_s, pace.throttle_bytes_s)
+    rates = dict.fromkeys({id for move in moves for id in (*move.before, *move.after)}, rate)
+    told = [
+        clause
+        for wave in _waves(c, moves)
+        for clause in endless(wave, partitions, produced, rates, Way.FORWARD)
+    ]
+    return (
+        claim(
+            "reassign.endless",
+            "the throttle is above what clients write to the moving partitions",
+            not told,
+            seen=few(dict.fromkeys(told)) if told else f"{sum(produced.values()):,.0f} bytes/s are written",
+            needed="a rate above it for each broker, else its moves never end",
+            moves=("raise throttle_bytes_s", "move at a quieter hour", "set adapt with raise_to_end: true"),
+            severity=Severity.WARN,
+        ),
+    )
+
+
+def measured(
+    c: Context, moves: Collection[Move], partitions: Mapping[Name, PartitionState], at: float
+) -> tuple[str, ...] | Waiting:
+    """Return what ``plan`` says about the throttle and what clients write; Waiting between two readings."""
+    waiting = first_reading(c, moves, at)
+    if waiting is not None:
+        return waiting
+    return tuple(
+        f"  {one.claim}: {one.seen}" if one.held is Held.YES else f"  warning: {one.id}: {one.seen}"
+        for one in enough(c, moves, partitions, at)
+    )
+
+
+def _waves(c: Context, moves: Collection[Move]) -> Iterator[tuple[Move, ...]]:
+    """The moves that are in flight together at most, one wave after the other."""
+    left = [move for move in moves if move.copies]
+    while left:
+        wave = next_moves(section(c.inventory), (), left, Way.FORWARD)
+        yield wave
+        begun = set(wave)
+        left = [move for move in left if move not in begun]
+
+
+MEANINGS = meanings(
+    """
+    reassign.endless: A rate of the throttle is not above what clients write to the partitions that move, so
+    these moves never end. Measured over 5 s before the run. Cause: throttle_bytes_s is too low, or the hour
+    is busy. To do: Raise throttle_bytes_s, move at a quieter hour, or set adapt with raise_to_end.
+    """
+)

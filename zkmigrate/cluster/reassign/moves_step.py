@@ -1,0 +1,449 @@
+"""What: give each partition of the plan its new replica set, as many at once as the caps allow. Give
+brokers the rates that ``zkmigrate throttle`` sets meanwhile.
+
+Why now: the throttle holds, and the sets from before are recorded. Kafka copies; the run submits and looks.
+
+Clients may notice: the traffic of the copies, up to the throttle; a new leader where the old one goes.
+
+Way back: moves in flight are cancelled. Then each moved partition gets its set from before, in its order, the
+last one first.
+
+Proof: no move is in flight, each set is there in order, and all of it is in sync.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+
+from zkmigrate.cluster.placement.cluster import Name
+from zkmigrate.cluster.reassign import facts
+from zkmigrate.cluster.reassign.facts import (
+    LOOKS,
+    Disks,
+    Flights,
+    Move,
+    Originals,
+    Stand,
+    Stands,
+    goal,
+    planned,
+    section,
+)
+from zkmigrate.cluster.reassign.hours import Closed, closed
+from zkmigrate.cluster.reassign.inflow import Inflow
+from zkmigrate.cluster.reassign.look_step import of_plan
+from zkmigrate.cluster.reassign.moves_facts import MovesFacts, pending, queued, resumed_phase, sent_back
+from zkmigrate.cluster.reassign.progress import Throughput, progress, words
+from zkmigrate.cluster.reassign.rules import AGAIN, foreign, lost, next_moves
+from zkmigrate.cluster.reassign.throttle import SentRates, keeping_control, rates_in_force
+from zkmigrate.kafka.rates import Rate
+from zkmigrate.runbook.accepted import TARGET_DOWN, accepted, given_up
+from zkmigrate.runbook.model.by_hand import Block, ByHand, Sheet
+from zkmigrate.runbook.model.change import (
+    KAFKA,
+    Applied,
+    CancelReassignment,
+    Changes,
+    PlaceReplica,
+    ReassignPartition,
+)
+from zkmigrate.runbook.model.fact import Seen
+from zkmigrate.runbook.model.finding import Finding, Severity, claim, few, meanings
+from zkmigrate.runbook.model.look import Look
+from zkmigrate.runbook.model.report import counted
+from zkmigrate.runbook.model.step import (
+    Blocked,
+    Context,
+    Done,
+    Forecast,
+    Hazard,
+    Ready,
+    Step,
+    Verdict,
+    Waiting,
+    Way,
+)
+
+POLL_S = 2.0
+_CLOSED_POLL_S = 30.0
+_RATE = "rate:"
+"""Before a broker's id, in targets: no topic's name has a colon."""
+_GIVE_UP = f"accept {TARGET_DOWN} of a broker that stays down in migration.yml, then resume: it plans anew"
+
+_FLYING = (Stand.MOVING, Stand.INSIDE, Stand.BEHIND, Stand.UNTOLD, Stand.DISPUTED)
+"""Where moves stand that were sent and are not at their end."""
+
+
+class MovesStep(Step[MovesFacts]):
+    id = SentRates.step
+    title = "Move the partitions"
+    hazard = Hazard.REVERSIBLE
+    by_hand = ByHand(
+        needs="the throttle is set: look at it by `kafka-configs.sh --describe`.",
+        weaker="All moves begin together: no cap holds, and nobody looks for free bytes or for others. With "
+        "more than you want at once, paste the lines in parts, and wait in between.",
+        forward=lambda s: (*s.waves(Way.FORWARD), _moved_by_hand(s, Way.FORWARD)),
+        back=lambda s: (*s.waves(Way.BACK), _moved_by_hand(s, Way.BACK)),
+    )
+
+    def __init__(
+        self,
+        moves: Callable[[Context], Originals | None] = planned,
+        foresee: Callable[[Context, Look], tuple[Move, ...]] = of_plan,
+        *,
+        sets_rates: bool = True,
+        replans: bool = False,
+    ) -> None:
+        """moves: those that it makes. foresee: what they will be, before they are recorded. sets_rates: it
+        also gives brokers the rates that an operator wants. replans: a later step plans anew what it leaves,
+        so that the operator may give up a broker that stays down."""
+        self._moves, self._foresee, self._sets_rates = moves, foresee, sets_rates
+        self._replans = replans
+
+    def observe(self, c: Context, look: Look) -> MovesFacts:
+        """Look at the moves that were sent and are not seen at their end, and at those that may start now. At
+        the end look at all of them."""
+        plan, wanted = self._moves(c), section(c.inventory)
+        if plan is None:
+            return MovesFacts()
+        phase = c.kept.get("phase", resumed_phase(c, plan))
+        in_flight = look.reassignments(KAFKA)
+        queue = queued(c, plan, phase, in_flight.value if isinstance(in_flight, Seen) else {})
+        brokers, names = queue.asked
+        told = facts.disks(look, brokers, names) if brokers else Disks({}, {})
+        cramped = queue.cramped(told)
+        starting = queue.starting(wanted, cramped)
+        looked = queue.looked(starting, cramped[: wanted.in_flight])
+        found = facts.described(look, in_flight, (move.name for move in (*looked, *queue.taken)))
+        disks = facts.placed(look, looked, found.alive, c.way)
+        load = queue.load(c, starting, found)
+        return MovesFacts(
+            queue.plan,
+            found,
+            looked,
+            {**queue.copied(told), **{at: size for at, (_, size) in disks.futures.items()}},
+            queue.whole,
+            disks,
+            rates_in_force(c, look, load) if self._sets_rates else None,
+            queue.taken,
+            {} if queue.whole else facts.disputed(c, look, looked, found, disks),
+            cramped,
+            look.wall(),
+            phase,
+            plan.last_phase,
+            facts.log_ends(look, found, (m.name for m in (*looked, *queue.taken)), wanted.in_flight),
+            given_up(c.inventory.accept, look.wall()) - found.alive if self._replans else frozenset(),
+            queue.sizes(told),
+        )
+
+    def check(self, c: Context, f: MovesFacts) -> Verdict:
+        return keeping_control(c, f.rates, self._verdict(c, f))
+
+    def _verdict(self, c: Context, f: MovesFacts) -> Verdict:
+        if f.plan is None or f.found is None:
+            return Done() if c.way is Way.BACK and not c.begun else Blocked((lost(),))
+        if f.found.missing is not None:
+            limit = c.inventory.policy.step_deadline_s
+            what = "Kafka reports its partitions"
+            return Waiting(what, str(f.found.missing), limit, poll_s=1.0, keep=c.kept)
+        stands = f.stands(c.way)
+        if others := _replaced(c, f, stands):
+            return Blocked((foreign(others),))
+        if turned := stands.at(Stand.TURNED) or stands.at(Stand.ADRIFT):
+            return Ready(tuple(move.target for move in turned))
+        if not f.whole and (new := _new_rates(c, f)):
+            return new
+        todo, flies = _todo(c, stands), bool(stands.at(*_FLYING))
+        if c.over and (todo or f.taken) and not flies:
+            return Ready(tuple(move.target for move in f.plan.moves[:1]))  # in place of which the run ends
+        shut = _closed(c, f) if todo else None
+        if not shut and (chosen := _starting(c, f, stands, todo)):
+            return Ready(tuple(move.target for move in chosen))
+        if shut and shut.opens is None and not flies:
+            return Blocked((_hours_over(shut),))
+        return self._at_rest(c, f, stands, todo)
+
+    def _at_rest(self, c: Context, f: MovesFacts, stands: Stands, todo: Collection[Move]) -> Verdict:
+        """What follows where nothing is to be sent now."""
+        looks, waits = c.kept.get("looks", 0), {move.name for move in todo}
+        odd = [move for move in stands.at(Stand.TO_SUBMIT, Stand.FOREIGN) if move.name not in waits]
+        if odd and looks >= LOOKS and c.way is Way.FORWARD:
+            return Blocked((_changed(f, odd),))
+        unsettled = bool(odd) or bool(stands.at(Stand.GONE))
+        settling = unsettled and looks < LOOKS
+        if stands.at(*_FLYING) or todo or settling or not f.whole:
+            moving = stands.at(Stand.MOVING, Stand.INSIDE)
+            at_end = not (moving or settling or todo or f.taken or f.disputes or f.cramped)
+            waiting = _wait(c, f, stands, looks + 1 if unsettled else 0, at_end=at_end)
+            gives_up = self._replans and c.way is Way.FORWARD and waiting.keep["down"]
+            return replace(waiting, moves=(_GIVE_UP,)) if gives_up else waiting
+        if (then := f.phase + (1 if c.way is Way.FORWARD else -1)) in range(f.last_phase + 1):
+            return _next_phase(c, f, then)
+        without = _without(c, f, stands.at(Stand.LEFT))
+        return Done((_moved(c, stands), *without, *(f.rates.found if f.rates else ())))
+
+    def plan(self, c: Context, f: MovesFacts, target: str) -> Changes:
+        assert f.plan is not None
+        if target.startswith(_RATE):
+            return _rate_changes(f, target)
+        move = f.plan.by_target[target]
+        if f.found is not None and f.stands(Way.FORWARD).of.get(move.name) is Stand.ADRIFT:
+            return (CancelReassignment(KAFKA, move.topic, move.number, move.after),)
+        return _towards(f, move, Way.FORWARD)
+
+    def undo(self, c: Context, f: MovesFacts, target: str, applied: tuple[Applied, ...]) -> Changes:
+        assert f.plan is not None
+        if target.startswith(_RATE):
+            return _rate_changes(f, target)
+        move = f.plan.by_target[target]
+        if f.found is not None and f.stands(c.way).of[move.name] is Stand.TURNED:
+            return (CancelReassignment(KAFKA, move.topic, move.number, move.after),)
+        return _towards(f, move, Way.BACK)
+
+    def forecast(self, c: Context, look: Look) -> Forecast[MovesFacts]:
+        moves = self._foresee(c, look)
+        held = {(b, move.name): path for move in moves for b, path in move.paths(Way.BACK).items()}
+        seen = MovesFacts(Originals(moves), disks=Disks({}, {}, held))
+        return Forecast(seen, tuple(move.target for move in moves))
+
+
+def _towards(f: MovesFacts, move: Move, way: Way) -> Changes:
+    """What gives a partition its set and its directories. The directories come first: a broker that is to get
+    the replica remembers its own, and copies straight into it."""
+    wished, other = goal(move, way), goal(move, Way.BACK if way is Way.FORWARD else Way.FORWARD)
+    state = f.found.partitions.get(move.name) if f.found else None
+    has = state.replicas if state else other
+    at = {broker: f.disks.places.get((broker, move.name), "") for broker in move.paths(way)}
+    placing = tuple(
+        PlaceReplica(KAFKA, broker, move.topic, move.number, path, at[broker])
+        for broker, path in move.paths(way).items()
+        if f.disks.stand(broker, move.name, path) in (Stand.MISPLACED, Stand.UNTOLD)
+    )
+    reassigning = (ReassignPartition(KAFKA, move.topic, move.number, wished, other),)
+    return placing if has == wished else (*placing, *reassigning)
+
+
+def _replaced(c: Context, f: MovesFacts, stands: Stands) -> Flights:
+    """Reassignments of another hand on partitions of the run. Its own target of the other direction is one,
+    too, where the run has not sent that."""
+    assert f.found is not None
+    flights = f.found.flights
+    others = [move for move in stands.at(Stand.FOREIGN) if move.name in flights]
+    others += [m for m in stands.at(Stand.TURNED) if c.way is Way.FORWARD or sent_back(c, m)]
+    return {move.name: flights[move.name] for move in others}
+
+
+def _todo(c: Context, stands: Stands) -> tuple[Move, ...]:
+    """The moves to submit. A broker that stopped has forgotten the directory of a misplaced replica."""
+    looks, misplaced = c.kept.get("looks", 0), set(stands.at(Stand.MISPLACED))
+    waiting = stands.at(Stand.TO_SUBMIT, Stand.MISPLACED)
+    return tuple(move for move in waiting if move in misplaced or _may_send(c, move, looks))
+
+
+def _starting(c: Context, f: MovesFacts, stands: Stands, todo: Sequence[Move]) -> tuple[Move, ...]:
+    """Those of them that are submitted now."""
+    assert f.found is not None
+    if c.over or (todo and f.rates and f.rates.withheld):
+        return ()
+    cramped = {move.name for move in f.cramped} - {move.name for move in stands.at(Stand.MISPLACED)}
+    fit = [move for move in todo if move.name not in cramped]
+    here = [move for move in fit if f.found.alive.issuperset(goal(move, c.way))]
+    return next_moves(section(c.inventory), stands.at(Stand.MOVING, Stand.INSIDE), here, c.way)
+
+
+def _wait(c: Context, f: MovesFacts, stands: Stands, looks: int, *, at_end: bool) -> Waiting:
+    """at_end: all that was looked at is at its end, and the next look is at others. Where nothing moves
+    because no move may be submitted, there is neither a throughput nor a standstill."""
+    assert f.found is not None
+    finished = _finished(c, f, stands, looks)
+    flying = [*stands.at(Stand.MOVING, Stand.INSIDE), *stands.at(Stand.BEHIND, Stand.UNTOLD)]
+    shut = None if at_end or c.over else _closed(c, f)
+    far = progress(c, f, finished)
+    still = not flying and bool(shut or (f.rates and f.rates.withheld))
+    down = frozenset(broker for move in stands.moves for broker in goal(move, c.way)) - f.found.alive
+    inflow = c.kept.get("inflow", Inflow()).seen(f.wall, f.sizes)
+    return Waiting(
+        "moves may begin" if shut and not flying else "the moves in flight are over",
+        words(c, f, far, flying, down, shut),
+        math.inf,
+        poll_s=0.0 if at_end and not flying else 1.0 if looks else _poll_s(f, flying, shut),
+        keep={
+            "finished": finished,
+            "looks": looks,
+            "down": down,
+            "phase": f.phase,
+            "inflow": inflow,
+            "throughput": Throughput() if still else far.throughput.seen(f.wall, far.busiest),
+            **_rates_kept(c, f),
+        },
+        mark=(f.phase, len(finished), looks, tuple(sorted(f.copied.items())), f.wall if still else 0.0),
+        stalled_s=section(c.inventory).stalled_s,
+        far=far.far,
+    )
+
+
+def _finished(c: Context, f: MovesFacts, stands: Stands, looks: int) -> frozenset[Name]:
+    """The moves that were seen at their end; in the end those of this look alone."""
+    over = {move.name for move in stands.at(Stand.DONE, Stand.LEFT)}
+    if looks > LOOKS:  # deleted, or of other hands on the way back
+        over |= {move.name for move in stands.at(Stand.GONE, Stand.TO_SUBMIT, Stand.FOREIGN)}
+    return frozenset(over) if f.whole else c.kept.get("finished", frozenset()) | over
+
+
+def _without(c: Context, f: MovesFacts, left: Collection[Move]) -> tuple[Finding, ...]:
+    """What is left for another plan, by the broker that is given up."""
+    findings = [
+        claim(
+            TARGET_DOWN,
+            "the brokers of the new sets are up",
+            False,
+            target=f"broker-{broker}",
+            seen=f"it is down; planned anew: {few(named)}",
+            needed="each broker that a new set names",
+            moves=("nothing: the next state moves these",),
+        )
+        for broker in sorted(f.given_up)
+        if (named := [move.target for move in left if broker in move.after])
+    ]
+    return accepted(c.inventory.accept, findings, f.wall)
+
+
+def _next_phase(c: Context, f: MovesFacts, phase: int) -> Waiting:
+    """All moves of this phase are at their end."""
+    keep = {**_rates_kept(c, f), "down": c.kept.get("down", frozenset()), "phase": phase}
+    what, mark = "the moves in flight are over", (phase, 0)
+    told = f"phase {f.phase} is complete"
+    return Waiting(what, told, math.inf, 0.0, keep, mark, section(c.inventory).stalled_s)
+
+
+def _moved_by_hand(s: Sheet, way: Way) -> Block:
+    kafka = f"--bootstrap-server {s.inventory.brokers[0].endpoint}"
+    text = (
+        f"until kafka-reassign-partitions.sh {kafka} --list | grep -q '^No partition'; do sleep 10; done; "
+        f"kafka-topics.sh {kafka} --describe --under-replicated-partitions && echo OK moved",
+    )
+    return Block(
+        (KAFKA,), text, "only `OK moved`; this takes as long as the copies", "wait and look again", way
+    )
+
+
+def _new_rates(c: Context, f: MovesFacts) -> Ready | None:
+    """Rates to send: each wanted one once, and again where its broker does not show it after ``LOOKS``."""
+    if f.rates is None:
+        return None
+    sent: Mapping[int, Rate] = c.kept.get("rates", {})
+    again = c.kept.get("late", 0) >= LOOKS
+    wanted = {id: f.rates.wanted[id] for id in f.rates.differ if again or sent.get(id) != f.rates.wanted[id]}
+    if not wanted:
+        return None
+    return Ready(
+        tuple(f"{_RATE}{id}" for id in wanted),
+        record=f.rates.recorded(wanted).encode(),
+        both_ways=True,
+        keep={**c.kept, "rates": {**sent, **wanted}, "late": 0},
+    )
+
+
+def _rates_kept(c: Context, f: MovesFacts) -> dict[str, object]:
+    """What the next look needs to know of the rates."""
+    if f.rates is None:
+        return {}
+    late = c.kept.get("late", 0) + 1 if f.rates.differ else 0
+    settled = f.rates.wanted if f.rates.settled else None
+    return {"rates": c.kept.get("rates", {}), "late": late, "settled": settled}
+
+
+def _rate_changes(f: MovesFacts, target: str) -> Changes:
+    assert f.rates is not None
+    return f.rates.changes(int(target.removeprefix(_RATE)))
+
+
+def _may_send(c: Context, move: Move, looks: int) -> bool:
+    """Whether a move that the brokers show as not begun is sent. One that Kafka has confirmed is looked at
+    again first; back, it is left as it is then, because another hand was there."""
+    if pending(c, move) or (c.way is Way.FORWARD and move.target in c.unconfirmed):
+        return True
+    return c.way is Way.FORWARD and looks >= LOOKS
+
+
+def _closed(c: Context, f: MovesFacts) -> Closed | None:
+    """Why no move may begin at this hour; None where one may. The way back waits for no hour."""
+    if c.way is Way.BACK:
+        return None
+    return closed(section(c.inventory).hours, c.inventory.policy.window, f.wall)
+
+
+def _poll_s(f: MovesFacts, flying: list[Move], shut: Closed | None) -> float:
+    if flying or shut is None or shut.opens is None:
+        return POLL_S
+    return min(_CLOSED_POLL_S, max(POLL_S, shut.opens - f.wall))
+
+
+def _hours_over(shut: Closed) -> Finding:
+    return claim(
+        "reassign.hours",
+        "moves begin inside the maintenance window only",
+        False,
+        seen=f"now it is {shut.why}",
+        needed="a window that has not ended",
+        moves=("give policy.window in the inventory another time, then resume", "rollback, at any hour"),
+    )
+
+
+def _changed(f: MovesFacts, odd: list[Move]) -> Finding:
+    assert f.found is not None
+    partitions = f.found.partitions
+    named = (f"{move.target} has {','.join(map(str, partitions[move.name].replicas))}" for move in odd)
+    return claim(
+        "reassign.changed",
+        "nobody else moves a partition of this run",
+        False,
+        seen=few(named),
+        needed="the set of the plan, or the one before",
+        moves=(
+            f"give them one of the two sets, then {AGAIN}",
+            "rollback: it leaves them as they are",
+        ),
+    )
+
+
+def _moved(c: Context, stands: Stands) -> Finding:
+    whose = "the new" if c.way is Way.FORWARD else "their old"
+    done, gone = stands.at(Stand.DONE), stands.at(Stand.GONE)
+    seen = f"{len(done):,} of {counted(len(stands.moves), 'partition')}"
+    other, left = stands.at(Stand.TO_SUBMIT, Stand.FOREIGN), stands.at(Stand.LEFT)
+    seen += f"; gone since: {few(move.target for move in gone)}" if gone else ""
+    seen += f"; changed by others: {few(move.target for move in other)}" if other else ""
+    seen += f"; left for another plan: {len(left):,}" if left else ""
+    return claim(
+        "reassign.moved",
+        f"the partitions have {whose} sets, in order and in sync",
+        not (gone or other),
+        seen=seen,
+        needed="all partitions of the run",
+        moves=("see who changed these",),
+        severity=Severity.WARN,
+    )
+
+
+MEANINGS = meanings(
+    """
+    reassign.changed: A partition of this run has a set that is neither the plan's nor the one before.
+    Cause: Somebody else moved it. To do: Give it one of the two sets, then resume. Or roll back, which
+    leaves it as it is.
+
+    reassign.target-down: A broker of the new sets is down, and the run went on without it. Cause: Somebody
+    accepted that. To do: Nothing: the next state plans these moves anew.
+
+    reassign.hours: The maintenance window ended before all partitions had moved. Cause: It was too short
+    for the plan, or the run began late. To do: Give policy.window another time, then resume. Or roll back.
+
+    reassign.moved: A partition does not have its set. Cause: Somebody else moved it or deleted its topic. To
+    do: See who changed it.
+
+    reassign.back: A partition does not have its set or its leader from before the run. Cause: Somebody
+    else changed it, or its broker is down. To do: See who changed it.
+    """
+)

@@ -1,0 +1,139 @@
+"""What: elect the preferred leader of each moved partition that another broker leads.
+
+Why now: all new replicas are in sync. A partition keeps its old leader where that stays a replica.
+
+Clients may notice: one metadata refresh for each partition that gets another leader.
+
+Way back: the step of the records elects the leaders from before, once the old sets are back.
+
+Proof: the preferred leader leads, when the partitions are looked at again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+from zkmigrate.cluster.placement.cluster import Name
+from zkmigrate.cluster.reassign.election import LEADERS, Election, elect
+from zkmigrate.cluster.reassign.facts import Cluster, Disks, Move, Originals, cluster, joined, originals
+from zkmigrate.cluster.reassign.rules import lost
+from zkmigrate.runbook.model.change import Applied, Changes
+from zkmigrate.runbook.model.fact import Reading, Seen
+from zkmigrate.runbook.model.finding import Finding, Severity, claim, few, meanings
+from zkmigrate.runbook.model.look import Look, PartitionState, TopicPartitions
+from zkmigrate.runbook.model.report import counted
+from zkmigrate.runbook.model.step import (
+    Blocked,
+    Context,
+    Done,
+    Forecast,
+    Hazard,
+    Ready,
+    Step,
+    Verdict,
+    Waiting,
+    Way,
+)
+
+
+@dataclass(frozen=True)
+class PreferredFacts:
+    """plan: the moves of the run. now: the partitions; None where they are not asked for. disks: where the
+    replicas are whose directories are named. disputes: what ZooKeeper shows as not done, and why."""
+
+    plan: Originals | None
+    now: Cluster | None
+    disks: Disks = field(default_factory=lambda: Disks({}, {}))
+    disputes: Mapping[Name, str] = field(default_factory=dict)
+
+
+class PreferredStep(Step[PreferredFacts]):
+    id = "preferred"
+    title = "Elect preferred leaders"
+    hazard = Hazard.REVERSIBLE
+
+    def __init__(self, foresee: Callable[[Context, Look], tuple[Move, ...]] | None = None) -> None:
+        """foresee: what the moves will be, before they are recorded; None where that cannot be told."""
+        self.foresee = foresee
+
+    def observe(self, c: Context, look: Look) -> PreferredFacts:
+        plan = originals(c)
+        if plan is None or c.way is Way.BACK:
+            return PreferredFacts(plan, None)
+        plan = replace(plan, moves=plan.whole)
+        return PreferredFacts(plan, cluster(look, (move.name for move in plan.moves)))
+
+    def check(self, c: Context, f: PreferredFacts) -> Verdict:
+        if c.way is Way.BACK:
+            return Done()
+        if f.plan is None or f.now is None:
+            return Blocked((lost(),))
+        if f.now.missing is not None:
+            limit = c.inventory.policy.step_deadline_s
+            return Waiting("an answer of Kafka about leaders", str(f.now.missing), limit, poll_s=1.0)
+        if elected(f.plan.moves, f.now.partitions).todo:
+            return Ready((LEADERS,))
+        return Done((led(f.plan.moves, f.now.partitions),))
+
+    def plan(self, c: Context, f: PreferredFacts, target: str) -> Changes:
+        assert f.plan is not None
+        assert f.now is not None
+        return elect(elected(f.plan.moves, f.now.partitions).todo)
+
+    def undo(self, c: Context, f: PreferredFacts, target: str, applied: tuple[Applied, ...]) -> Changes:
+        return ()
+
+    def forecast(self, c: Context, look: Look) -> Forecast[PreferredFacts] | None:
+        """With the partitions as the moves will leave them: a leader stays where it stays a replica."""
+        if self.foresee is None:
+            return None
+        moves = joined(self.foresee(c, look))
+        after = Cluster(Seen({}), Seen(TopicPartitions("", frozenset(), (), _after(moves))))
+        targets = (LEADERS,) if elected(moves, after.partitions).todo else ()
+        return Forecast(PreferredFacts(Originals(moves), after), targets)
+
+
+def _after(moves: tuple[Move, ...]) -> Mapping[str, Reading[tuple[PartitionState, ...]]]:
+    """The moved partitions of each topic, once they are moved."""
+    made: dict[str, list[PartitionState]] = {}
+    for move in moves:
+        leader = move.leader if move.leader in move.after else move.after[0]
+        state = PartitionState(move.topic, move.number, leader, move.after, move.after)
+        made.setdefault(move.topic, []).append(state)
+    return {topic: Seen(tuple(states)) for topic, states in made.items()}
+
+
+def elected(moves: tuple[Move, ...], now: Mapping[Name, PartitionState]) -> Election:
+    """A partition whose preferred leader stays, and did not lead before, keeps the leader that it has."""
+    some = [
+        move
+        for move in moves
+        if move.name in now
+        and now[move.name].replicas == move.after
+        and (move.preferred or move.after[0] != move.before[0])
+    ]
+    return Election(some, now)
+
+
+def led(moves: tuple[Move, ...], now: Mapping[Name, PartitionState]) -> Finding:
+    """Whether the preferred leaders lead."""
+    some = elected(moves, now).moves
+    odd = [move.target for move in some if now[move.name].leader != move.after[0]]
+    return claim(
+        "reassign.preferred",
+        "preferred leaders lead the moved partitions",
+        not odd,
+        seen=f"{len(odd):,} are led by others: {few(odd)}" if odd else counted(len(some), "partition"),
+        needed="the first broker of each set in sync",
+        moves=("elect later: kafka-leader-election.sh --election-type preferred",),
+        severity=Severity.WARN,
+    )
+
+
+MEANINGS = meanings(
+    """
+    reassign.preferred: Another broker than the preferred leader leads a moved partition. Cause: The
+    preferred leader is not in sync. To do: Elect it once it is in sync.
+    """
+)

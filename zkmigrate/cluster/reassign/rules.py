@@ -1,0 +1,556 @@
+"""Findings before the first change, and which moves may start next."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from zkmigrate.cluster.placement.cluster import Broker, Name
+from zkmigrate.cluster.placement.cluster import Cluster as Placed
+from zkmigrate.cluster.placement.log_dirs import nameable
+from zkmigrate.cluster.placement.order import after, in_order
+from zkmigrate.cluster.placement.plan import Refused
+from zkmigrate.cluster.reassign.facts import Cluster, Disks, FirstLook, Move, joined, section, unmade, wanted
+from zkmigrate.cluster.reassign.section import Pace
+from zkmigrate.runbook.model.fact import Absent, Reading, Seen, Unknown
+from zkmigrate.runbook.model.finding import Finding, Severity, claim, few, meanings
+from zkmigrate.runbook.model.look import InFlight, PartitionState, TopicSetting
+from zkmigrate.runbook.model.report import counted
+from zkmigrate.runbook.model.step import Context, Way
+
+AGAIN = "resume"
+COPYING = (
+    "num.replica.fetchers",
+    "replica.fetch.max.bytes",
+    "replica.fetch.response.max.bytes",
+    "replica.lag.time.max.ms",
+)
+"""Settings of brokers that bound a copy, and when a replica leaves the ISR."""
+GIB = 1 << 30
+
+
+@dataclass(frozen=True)
+class Load:
+    """Moves in flight, towards the sets that they are to have. total: how many. to, of: how many bring a
+    copy to a broker, and how many copy from a leader, by broker id."""
+
+    total: int
+    to: Mapping[int, int]
+    of: Mapping[int, int]
+
+
+def ends(move: Move, way: Way) -> tuple[int, tuple[int, ...]]:
+    """Who sends a move's copies, and who receives them. Back, the plan's preferred leader sends."""
+    if way is Way.FORWARD:
+        return move.leader, move.added
+    return move.after[0], move.dropped
+
+
+def load(moves: Iterable[Move], way: Way) -> Load:
+    """The load of moves in flight. A copy inside a broker comes to it as well."""
+    flying = tuple(moves)
+    to = Counter(broker for move in flying for broker in (*ends(move, way)[1], *move.inside))
+    of = Counter(ends(move, way)[0] for move in flying if ends(move, way)[1])
+    return Load(len(flying), to, of)
+
+
+def next_moves(wanted: Pace, flying: Iterable[Move], todo: Iterable[Move], way: Way) -> tuple[Move, ...]:
+    """The moves that may start now, in order, within all caps. One that must wait for a broker lets those
+    behind it pass."""
+    now = load(flying, way)
+    total, to, of = now.total, Counter(now.to), Counter(now.of)
+    chosen = []
+    for move in todo:
+        if total >= wanted.in_flight:
+            break
+        sender, receivers = ends(move, way)
+        written = (*receivers, *move.inside)
+        full = any(to[broker] >= wanted.per_broker for broker in written)
+        if full or (receivers and of[sender] >= wanted.per_broker):
+            continue
+        total += 1
+        to.update(written)
+        of.update((sender,) if receivers else ())
+        chosen.append(move)
+    return tuple(chosen)
+
+
+def fitting(moves: Iterable[Move], way: Way, room: Mapping[int, int]) -> tuple[Move, ...]:
+    """The moves that have room, in their order. room: free bytes of the brokers that are short of it, less
+    what copies in flight will still take. One that waits keeps those behind it off its brokers."""
+    left, chosen = dict(room), []
+    for move in moves:
+        scarce = [broker for broker in ends(move, way)[1] if broker in left]
+        fits = all(left[broker] >= move.size for broker in scarce)
+        if fits:
+            chosen.append(move)
+        for broker in scarce:
+            left[broker] = left[broker] - move.size if fits else -1
+    return tuple(chosen)
+
+
+def tight(moves: Iterable[Move], room: Mapping[int, int]) -> tuple[int, ...]:
+    """The brokers without room for all their new replicas at once, of those that tell their room."""
+    gets: Counter[int] = Counter()
+    for move in moves:
+        gets.update(dict.fromkeys(move.added, move.size))
+    return tuple(broker for broker, count in sorted(gets.items()) if count > room.get(broker, count))
+
+
+def in_room(moves: Sequence[Move], room: Mapping[int, int]) -> tuple[Move, ...] | Refused:
+    """The moves in an order in which each broker has room, while old copies go as moves end. A broker that
+    does not tell its room limits nothing."""
+    brokers = {broker for move in moves for broker in (*move.before, *move.after)}
+    endless = sum(move.bytes for move in moves)
+    free = {id: room.get(id, endless) for id in brokers}
+    found: list[Move] = []
+    for phase in sorted({move.phase for move in moves}):
+        by_name = {move.name: move for move in moves if move.phase == phase}
+        cluster = Placed.of((Broker(id, "", left) for id, left in free.items()), ())
+        ordered = in_order(cluster, by_name.values())
+        if isinstance(ordered, Refused):
+            return ordered
+        free = after(free, ordered)
+        found += (by_name[move.name] for move in ordered)
+    return tuple(found)
+
+
+def copied(moves: Iterable[Move], way: Way = Way.FORWARD) -> dict[int, tuple[int, int]]:
+    """Bytes that each broker receives, and that it sends, in the order of the ids."""
+    received: Counter[int] = Counter()
+    sent: Counter[int] = Counter()
+    for move in moves:
+        sender, receivers = ends(move, way)
+        sent[sender] += move.size * len(receivers)
+        received.update(dict.fromkeys(receivers, move.size))
+    return {broker: (received[broker], sent[broker]) for broker in sorted({*received, *sent})}
+
+
+def seconds(moves: Iterable[Move], bytes_s: int, way: Way = Way.FORWARD) -> float:
+    """How long the moves take at least: the busiest broker sends, receives, or copies from directory to
+    directory, all of its bytes at its rate."""
+    some = tuple(moves)
+    inside: Counter[int] = Counter()
+    for move in some:
+        inside.update(dict.fromkeys(move.inside, move.size))
+    busiest = max((max(both) for both in copied(some, way).values()), default=0)
+    return max(busiest, *inside.values(), 0) / bytes_s
+
+
+def gib(count: int) -> str:
+    """Bytes, for messages."""
+    return f"{count / GIB:.1f} GiB" if count >= GIB else f"{count:,} bytes"
+
+
+def before(c: Context, f: FirstLook) -> tuple[Finding, ...]:
+    """The findings before the first change."""
+    if isinstance(f.cluster.in_flight, Absent):
+        return (too_old(),)
+    missing = f.cluster.unheard
+    if missing is not None or not isinstance(f.cluster.seen, Seen):
+        return (unheard(missing),)
+    seen = f.cluster.seen.value
+    id = c.inventory.kafka.cluster_id
+    same = claim(
+        "reassign.cluster",
+        "the brokers are those of the cluster that the inventory names",
+        seen.cluster_id == id,
+        seen=f"cluster id {seen.cluster_id}",
+        needed=id,
+        moves=("check which cluster has the addresses under kafka.brokers",),
+    )
+    mode, names = wanted(c.inventory).reassign.others, wanted(c.inventory).sets
+    flown = f.awaited(mode, names)  # what is in flight now is checked again once it has ended
+    steps = tuple(move for move in unmade(c, f) if move.name not in flown)
+    moves = joined(steps)
+    return (
+        same,
+        _known(c, f.cluster),
+        _alive(moves, seen.brokers),
+        _others(f.cluster.flights, mode),
+        *in_sync(moves, f.cluster.partitions),
+        _stale(c, f.cluster, flown),
+        _room(steps, f.disks),
+        *_log_dirs(moves, f.disks),
+        *_cordoned(moves, f.disks),
+        *_loads(c, f.loads),
+        *_remarks(c, f, joined(unmade(c, f))),
+    )
+
+
+def _known(c: Context, found: Cluster) -> Finding:
+    sets = wanted(c.inventory).sets
+    dark = found.dark
+    gone = [f"{topic}-{n}" for topic, n in sets if (topic, n) not in found.partitions and topic not in dark]
+    seen = counted(len(sets), "partition")
+    if gone or dark:
+        seen = "; ".join((*([f"missing: {few(gone)}"] if gone else ()), *map(str, dark.values())))
+    return claim(
+        "reassign.partitions",
+        "every partition of the plan exists and can be described",
+        False if gone else None if dark else True,
+        seen=seen,
+        needed="each partition of reassign.plan",
+        moves=("make the plan again", "grant Describe on the topics"),
+    )
+
+
+def _alive(moves: Sequence[Move], brokers: Collection[int]) -> Finding:
+    dead = sorted({broker for move in moves for broker in move.after if broker not in brokers})
+    return claim(
+        "reassign.brokers",
+        "every broker of the new sets is alive",
+        not dead,
+        seen=f"not registered: {few(map(str, dead))}" if dead else counted(len(brokers), "registered broker"),
+        needed="each broker that a new set names",
+        moves=("start the broker, then resume", "make the plan again without it"),
+    )
+
+
+def _flying(flights: Mapping[Name, InFlight]) -> tuple[str, ...]:
+    return tuple(f"{t}-{n} to {','.join(map(str, flight.target))}" for (t, n), flight in flights.items())
+
+
+def foreign(flights: Mapping[Name, InFlight]) -> Finding:
+    """Whether nobody else reassigns."""
+    return claim(
+        "reassign.foreign",
+        "no other reassignment is in flight",
+        not flights,
+        seen=f"{len(flights):,} in flight: {few(_flying(flights))}" if flights else "none",
+        needed="none: Kafka silently replaces the target of a partition in flight",
+        moves=("let it end, then resume", "cancel it with the tool that began it", "set reassign.others"),
+    )
+
+
+def _others(flights: Mapping[Name, InFlight], mode: str) -> Finding:
+    """What the run does about reassignments of another hand."""
+    if mode == "refuse" or not flights:
+        return foreign(flights)
+    then = {
+        "wait": "the run waits for their end before its first change",
+        "take": "the run throttles them, tells their progress, and waits for those on partitions of the plan",
+    }
+    return claim(
+        "reassign.others",
+        "what another hand moves is left to it",
+        True,
+        seen=f"{few(_flying(flights))}; {then[mode]}",
+        severity=Severity.INFO,
+    )
+
+
+def in_sync(moves: Sequence[Move], partitions: Mapping[Name, PartitionState]) -> tuple[Finding, ...]:
+    """Whether partitions that move have a leader, and what stays is in sync. A replica that the plan drops
+    need not be in sync: that may be why the plan drops it."""
+    states = [(move, partitions[move.name]) for move in moves]
+    offline = [move.target for move, state in states if state.leader < 0]
+    behind = [
+        f"{move.target} on {','.join(map(str, missing))}"
+        for move, state in states
+        if (missing := [b for b in move.before if b not in state.isr and b in move.after])
+    ]
+    return (
+        claim(
+            "reassign.leaders",
+            "every partition of the plan has a leader",
+            not offline,
+            seen=f"{len(offline):,} have none: {few(offline)}" if offline else f"{len(states):,} have one",
+            needed="a leader, from which the new replicas copy",
+            moves=("start the brokers of these partitions, then resume",),
+        ),
+        claim(
+            "reassign.in-sync",
+            "every replica that stays is in sync",
+            not behind,
+            seen=f"under-replicated: {len(behind):,}: {few(behind)}" if behind else "all are",
+            needed="the ISR without gaps, apart from the replicas that the plan drops",
+            moves=("wait until they are in sync, then resume", "find out why they are behind"),
+        ),
+    )
+
+
+def _stale(c: Context, found: Cluster, flown: Collection[Name]) -> Finding:
+    """Whether the sets on which the plan rests are still there; a partition with its new set is done. flown:
+    partitions that are in flight."""
+    inventory = wanted(c.inventory)
+    odd = [
+        f"{topic}-{number} has {','.join(map(str, state.replicas))}, not {','.join(map(str, rests))}"
+        for (topic, number), rests in inventory.back.items()
+        if (state := found.partitions.get((topic, number))) is not None
+        and (topic, number) not in flown
+        and state.replicas not in (rests, *(sets.get((topic, number)) for sets, _ in inventory.phases))
+    ]
+    told = "the sets are as they were" if inventory.back else "unknown: reassign.back names no file"
+    return claim(
+        "reassign.stale",
+        "the sets on which the plan rests have not changed",
+        not odd,
+        seen=f"{len(odd):,} changed: {few(odd)}" if odd else told,
+        needed="the sets of reassign.back",
+        moves=("make the plan again",),
+    )
+
+
+def _room(moves: Sequence[Move], disks: Disks) -> Finding:
+    """A new replica needs its room beside the old one. Moves to a broker without room for all of its new
+    replicas wait until moves before them have ended."""
+    room = disks.room
+    ordered = in_room(moves, room)
+    full = [reason.text for reason in ordered.reasons] if isinstance(ordered, Refused) else []
+    shut = sorted(broker for broker in {id for move in moves for id in move.added} if disks.shut(broker))
+    full += [f"broker {broker}: all its log directories are cordoned" for broker in shut]
+    silent = sorted({broker for move in moves for broker in move.added} - set(room))
+    short = tight(moves, room)
+    seen = f"not told by broker{'s' * (len(silent) > 1)} {few(map(str, silent))}" if silent else "at once"
+    if short:
+        told = few(map(str, short))
+        seen = f"one after the other; moves to brokers {told} wait until old copies are gone"
+        seen += f"; not told by brokers {few(map(str, silent))}" if silent else ""
+    return claim(
+        "reassign.room",
+        "every broker has room for its new replicas",
+        False if full else None if silent else True,
+        seen=few(full) if full else seen,
+        needed="free bytes on log directories that are not cordoned; brokers report them since Kafka 3.3",
+        moves=("free room on these brokers", "make another plan", "look at the disks by df"),
+        severity=Severity.BLOCK if full else Severity.WARN,
+    )
+
+
+def _log_dirs(moves: Sequence[Move], disks: Disks) -> tuple[Finding, ...]:
+    """Whether each directory that the plan names can take its replica; nothing where it names none."""
+    named = [(move, broker, path) for move in moves for broker, path in move.paths(Way.FORWARD).items()]
+    silent, wrong = [], []
+    for move, broker, path in named:
+        at, where = (broker, move.name), f"{move.target} on {broker}"
+        if not disks.paths.get(broker) or (broker in move.before and at not in disks.places):
+            silent.append(where)
+        elif path not in disks.paths[broker]:
+            wrong.append(f"broker {broker} has no {path}, only {', '.join(sorted(disks.paths[broker]))}")
+        elif path in disks.cordoned.get(broker, ()):
+            wrong.append(f"{where}: {path} is cordoned")
+        elif not nameable(move.name):
+            wrong.append(f"{where}: Kafka moves no log of so long a name")
+        elif at in disks.futures:
+            wrong.append(f"{where} is moving to {disks.futures[at][0]} already")
+    if not named:
+        return ()
+    seen = few(dict.fromkeys(wrong)) if wrong else f"not told: {few(silent)}" if silent else "they can"
+    return (
+        claim(
+            "reassign.log-dirs",
+            "the log directories of the plan can take their replicas",
+            False if wrong else None if silent else True,
+            seen=seen,
+            needed="directories that their brokers report, none cordoned, and no other move into them",
+            moves=("make the plan again", "plan with --log-dirs kafka", "see why the broker tells none"),
+        ),
+    )
+
+
+def _cordoned(moves: Sequence[Move], disks: Disks) -> tuple[Finding, ...]:
+    """Warn about replicas that the way back cannot return to the log directory that they came from."""
+    shut = [
+        f"{move.target} on {broker}: {path}"
+        for move in moves
+        for broker in move.before
+        if (path := disks.places.get((broker, move.name), "")) in disks.cordoned.get(broker, ())
+        and (broker not in move.after or broker in move.paths(Way.FORWARD))
+    ]
+    if not shut:
+        return ()
+    return (
+        claim(
+            "reassign.cordoned",
+            "no replica leaves a cordoned log directory",
+            False,
+            seen=few(shut),
+            needed="directories to which the way back can return; Kafka assigns none to a cordoned one by "
+            "name",
+            moves=("go on: on the way back Kafka chooses the directory",),
+            severity=Severity.WARN,
+        ),
+    )
+
+
+def _loads(c: Context, missing: Mapping[int, str]) -> tuple[Finding, ...]:
+    """Whether a throttle that listens hears every broker of the moves."""
+    if section(c.inventory).adapt is None:
+        return ()
+    return (
+        claim(
+            "reassign.load",
+            "the throttle hears the load of every broker of the moves",
+            not missing,
+            seen=few(f"broker {id}: {why}" for id, why in missing.items()) if missing else "it does",
+            needed="counters of each broker's host; without them its rate falls to floor_bytes_s and stays",
+            moves=("see why the host does not tell them", "go on at the floor", "leave out reassign.adapt"),
+            severity=Severity.WARN,
+        ),
+    )
+
+
+def _remarks(c: Context, f: FirstLook, moves: Sequence[Move]) -> tuple[Finding, ...]:
+    how = section(c.inventory)
+    whole = sum(move.bytes for move in moves)
+    unsized = [move.target for move in moves if move.name not in f.sizes]
+    takes = seconds(moves, how.throttle_bytes_s)
+    seen = f"{gib(whole)} for {counted(len(moves), 'partition')}, {takes:,.0f} s or more"
+    seen += f" at {how.throttle_bytes_s:,} bytes/s"
+    if inside := sum(move.size * len(move.inside) for move in moves):
+        seen += f"; and {gib(inside)} between directories of brokers"
+    if unsized:
+        seen += f"; without {len(unsized):,} of unknown size: {few(unsized)}"
+    done = len(wanted(c.inventory).sets) - len(moves)
+    return (
+        claim("reassign.bytes", "what the moves copy", True, seen=seen, severity=Severity.INFO),
+        claim(
+            "reassign.done",
+            "partitions that have their new set already",
+            True,
+            seen=f"{done:,} of {len(wanted(c.inventory).sets):,}; the run leaves them as they are",
+            severity=Severity.INFO,
+        ),
+        claim(
+            "reassign.throttles-found",
+            "throttle settings before the run",
+            True,
+            seen=f"{len(f.throttles):,}, which the run gives back: {few(f.throttles)}"
+            if f.throttles
+            else "none",
+            severity=Severity.INFO,
+        ),
+        _copying(f.copying),
+    )
+
+
+def _copying(found: Mapping[str, Mapping[int, Reading[TopicSetting]]]) -> Finding:
+    """Each setting once for all brokers that have the same value."""
+    told, silent = [], set()
+    for key, of_brokers in found.items():
+        alike: dict[tuple[str, bool], list[int]] = {}
+        for broker, setting in of_brokers.items():
+            if isinstance(setting, Seen) and (value := setting.value.value) is not None:
+                alike.setdefault((value, setting.value.read_only), []).append(broker)
+            else:
+                silent.add(broker)
+        for (value, read_only), brokers in alike.items():
+            where = f" on {', '.join(map(str, brokers))}" if len(alike) > 1 else ""
+            told.append(f"{key} {value}{where}{'' if read_only else ' (can be changed while they run)'}")
+    told += [f"not told by brokers {', '.join(map(str, sorted(silent)))}"] if silent else []
+    return claim(
+        "reassign.copying",
+        "settings of the brokers that bound a copy",
+        True,
+        seen="; ".join(told) or "no partition moves",
+        severity=Severity.INFO,
+    )
+
+
+def too_old() -> Finding:
+    """The refusal of brokers that list no reassignments."""
+    return claim(
+        "reassign.release",
+        "the brokers can list reassignments",
+        False,
+        seen="they know no such request",
+        needed="Kafka 2.4 or later",
+        moves=("update Kafka", "move these partitions by kafka-reassign-partitions.sh"),
+    )
+
+
+def unheard(reading: object) -> Finding:
+    """The finding where no broker tells what is needed."""
+    return claim(
+        "reassign.answer",
+        "the brokers tell their partitions and reassignments",
+        None,
+        seen=str(reading),
+        moves=("see why no broker answers as it should, then resume",),
+        cause=reading.cause if isinstance(reading, Unknown) else "",
+    )
+
+
+def lost() -> Finding:
+    """Without the journal's lines the order of the original sets is lost."""
+    return claim(
+        "reassign.original",
+        "the journal holds the replica sets from before the first change",
+        None,
+        seen="its lines are lost; Kafka knows what is in flight, not the order of the old sets",
+        needed="the journal of this run",
+        moves=(
+            "put the file of the journal back from a copy, then resume",
+            "move back by way-back.json of the run's directory, as a plan of another run",
+        ),
+    )
+
+
+MEANINGS = meanings(
+    """
+    reassign.cluster: The brokers belong to another cluster than the inventory names. Cause: kafka.brokers
+    or kafka.cluster_id is wrong. To do: Correct migration.yml.
+
+    reassign.partitions: A partition of the plan does not exist, or may not be described. Cause: The plan
+    is of another cluster or of another day, or the account lacks Describe. To do: Make the plan again, or
+    grant the right.
+
+    reassign.brokers: A new set names a broker that is not registered. Cause: The broker is down or
+    removed. To do: Start it, or make the plan again without it.
+
+    reassign.foreign: Another reassignment is in flight. Cause: Another person or tool moves partitions. To
+    do: Let it end, or cancel it with the tool that began it. Then resume.
+
+    reassign.others: What the run does about reassignments of another hand. Cause: A remark; it stops
+    nothing. To do: Nothing; reassign.others in migration.yml says what the run does.
+
+    reassign.leaders: A partition of the plan has no leader. Cause: Its brokers are down. To do: Start
+    them, then resume.
+
+    reassign.in-sync: A replica that stays is not in sync. Cause: Its broker is down or overloaded. To do:
+    Wait until it is in sync, then resume.
+
+    reassign.stale: A partition has another set than the one on which the plan rests. Cause: Somebody moved
+    it since. To do: Make the plan again.
+
+    reassign.room: A broker has no room for its new replicas, or does not report it. Cause: The disk is full,
+    all its log directories are cordoned, or Kafka is older than 3.3. To do: Free room, make another plan, or
+    look at the disks by df.
+
+    reassign.log-dirs: A log directory of the plan cannot take its replica, or its broker does not tell.
+    Cause: The broker has no such directory, has it in cordoned.log.dirs, or moves the replica already. To do:
+    Make the plan again.
+
+    reassign.cordoned: Replicas leave a log directory that is in cordoned.log.dirs. Cause: Kafka 4.3 accepts
+    no replica that is assigned to such a directory by name. To do: Nothing; on the way back Kafka chooses the
+    directory.
+
+    reassign.load: The throttle cannot hear the load of a broker, so its rate falls to the floor and stays.
+    Cause: No ssh, no route to its address, or log directories on NFS, ZFS or an overlay. To do: As the
+    message says. Without disks set busy_limit to null.
+
+    reassign.bytes: How much the moves copy, and how long that takes at the throttle. Cause: A remark; it
+    stops nothing. To do: Nothing.
+
+    reassign.done: How many partitions have their new set already. Cause: A remark; it stops nothing. To
+    do: Nothing.
+
+    reassign.throttles-found: Throttle settings that were there before the run. Cause: Another tool, or a
+    person, set them. To do: Nothing; the run gives them back.
+
+    reassign.copying: How fast brokers copy, and when a replica leaves the ISR. A fetch that has begun
+    passes a throttle whole: below its bytes / 11 s a throttle does not slow down further. Cause: A remark;
+    it stops nothing. To do: Nothing, or raise num.replica.fetchers where copies are slower than the throttle.
+
+    reassign.release: The brokers are older than Kafka 2.4. Cause: They know no AlterPartitionReassignments
+    request. To do: Update Kafka.
+
+    reassign.answer: No broker reports its partitions. Cause: The brokers do not answer, or refuse this
+    client. To do: See why, then resume.
+
+    reassign.original: The journal does not contain the sets from before the run. Cause: Lines of the journal
+    are lost. To do: Put the journal back from a copy. Or move back by way-back.json of the run's directory.
+    """
+)

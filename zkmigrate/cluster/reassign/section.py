@@ -1,0 +1,212 @@
+"""``reassign`` in the inventory: a plan, and how fast it is carried out."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, StringConstraints, computed_field
+
+from zkmigrate import input_file
+from zkmigrate.cluster.placement import maps
+from zkmigrate.cluster.placement.check import log_dirs_of
+from zkmigrate.cluster.placement.cluster import Name
+from zkmigrate.cluster.reassign.adapt import Adapt
+from zkmigrate.cluster.reassign.hours import Hours
+from zkmigrate.errors import InventoryError, UsageError
+from zkmigrate.inventory.inventory import Door, Inventory, LocalPath, local_path
+from zkmigrate.kafka.rates import Role, amount
+
+Sets = Mapping[Name, tuple[int, ...]]
+"""Replica sets by topic and partition, in the order of a plan."""
+
+Dirs = Mapping[Name, tuple[str, ...]]
+"""Log directories by topic and partition, one for each replica of a set; ``any`` leaves it to Kafka."""
+
+Phases = tuple[tuple[Sets, Dirs], ...]
+"""Maps that are carried out one after the other."""
+
+_SERVER = r"^[A-Za-z0-9.-]+:[0-9]{1,5}$"
+_FILE = "a file name without blanks, quotes or shell characters"
+
+
+class Pace(BaseModel):
+    """How fast partitions move.
+
+    throttle_bytes_s: the most that a broker sends, and the most that it receives, for all moves together.
+    in_flight: the most moves at once. per_broker: the most to one broker, and the most from one leader.
+    stalled_s: seconds without progress after which the run stops.
+    adapt: how the rate follows the load; None: it stays.
+    hours: when moves may begin, going forward; None: always. Those in flight go on.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    throttle_bytes_s: Annotated[int, Field(ge=1000, le=2**53)]
+    in_flight: Annotated[int, Field(ge=1, le=1000)] = 20
+    per_broker: Annotated[int, Field(ge=1, le=1000)] = 5
+    stalled_s: Annotated[int, Field(ge=10, le=86400)] = 600
+    adapt: Adapt | None = None
+    hours: Hours | None = None
+
+
+class Reassign(Pace):
+    """What the playbook kafka_reassign moves, and how fast.
+
+    plan: the file of a plan, Kafka's reassignment JSON. back: the file with the sets on which the plan rests;
+    ``zkmigrate placement`` writes it beside a plan. others: with reassignments of another hand in flight the
+    run is refused, waits for their end, or takes them along: it throttles them and tells their progress.
+    zookeeper: servers of Kafka's ensemble, ``ADDRESS:PORT``, as a second witness of each move. phases: files
+    that lead to the plan's sets, each carried out once the one before is complete.
+    """
+
+    plan: LocalPath
+    back: LocalPath | None = None
+    phases: tuple[LocalPath, ...] = ()
+    others: Literal["refuse", "wait", "take"] = "refuse"
+    zookeeper: tuple[Annotated[str, StringConstraints(pattern=_SERVER)], ...] = ()
+
+
+class PacedInventory(Inventory):
+    """The inventory of a playbook that moves partitions."""
+
+    @property
+    def pace(self) -> Pace:
+        """How fast, from the playbook's own section."""
+        raise NotImplementedError
+
+    @property
+    def canary_topic(self) -> str | None:
+        adapt = self.pace.adapt
+        return None if adapt is None or adapt.latency_limit_ms is None else super().canary_topic
+
+    def with_files(self, path: Path) -> Self:
+        if why := self._adapts_wrong():
+            raise InventoryError(f"{path}: adapt: {why}")
+        return self
+
+    def _adapts_wrong(self) -> str:
+        """Why the rates could not follow the load; empty where they can."""
+        adapt, begins = self.pace.adapt, self.pace.throttle_bytes_s
+        if adapt is None:
+            return ""
+        try:
+            settings = adapt.settings()
+        except UsageError as error:
+            return str(error)
+        most = min(settings.ceiling(None, role) for role in Role)
+        if not settings.floor <= begins <= most:
+            needed = f"{amount(settings.floor)} (the floor) to {amount(most)} (percent of the cap)"
+            return f"the rate to begin with is {amount(begins)} (needed: throttle_bytes_s from {needed})"
+        if wrong := adapt.source_wrong():
+            return wrong
+        if adapt.source == "proc" and not self.has("ssh"):
+            return "the load is read on the brokers' hosts (needed: the section ssh, or source: prometheus)"
+        if adapt.latency_limit_ms is not None and self.canary_topic is None:
+            return "latency_limit_ms is of the produce canary (needed: kafka.canary_topic, a topic for it)"
+        return ""
+
+
+class ReassignInventory(PacedInventory):
+    """The inventory of the playbook kafka_reassign. A run is bound to the sets of its plan, not to the name
+    of the file."""
+
+    not_binding: ClassVar[Mapping[str, Any]] = {"reassign": True}
+    needed: ClassVar[Mapping[str, str]] = {
+        "reassign.plan": _FILE,
+        "reassign.back": _FILE,
+        "reassign.phases": _FILE,
+        "reassign.zookeeper": "ADDRESS:PORT of ZooKeeper servers",
+    }
+
+    reassign: Reassign
+
+    @property
+    def pace(self) -> Pace:
+        return self.reassign
+
+    _sets: Sets = PrivateAttr(default_factory=dict)
+    _back: Sets = PrivateAttr(default_factory=dict)
+    _dirs: Dirs = PrivateAttr(default_factory=dict)
+    _phases: Phases = PrivateAttr(default=())
+
+    @property
+    def sets(self) -> Sets:
+        """The sets of the plan."""
+        return self._sets
+
+    @property
+    def back(self) -> Sets:
+        """The sets on which the plan rests; empty where nobody told them."""
+        return self._back
+
+    @property
+    def doors(self) -> dict[str, Door]:
+        """Also the servers of the section, by what it calls them."""
+        servers = (server.rpartition(":") for server in self.reassign.zookeeper)
+        return super().doors | {f"{at}:{port}": Door(at, int(port)) for at, _, port in servers}
+
+    @property
+    def dirs(self) -> Dirs:
+        """The log directories that the plan names, for the partitions where it names some."""
+        return self._dirs
+
+    @property
+    def phases(self) -> Phases:
+        """The maps to carry out; the plan alone where it has no phases."""
+        return self._phases or ((self._sets, self._dirs),)
+
+    @property
+    def broker_ids(self) -> frozenset[int]:
+        every = (*(sets for sets, _ in self.phases), self._back)
+        return super().broker_ids | {id for sets in every for ids in sets.values() for id in ids}
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def plan_sha256(self) -> str:
+        """What the plan's sets and directories come to, whatever the spelling of its file."""
+        texts = (
+            maps.text((name, of, dirs.get(name, ())) for name, of in sets.items())
+            for sets, dirs in self.phases
+        )
+        return hashlib.sha256("".join(texts).encode()).hexdigest()
+
+    def with_sets(self, sets: Sets, back: Sets, dirs: Dirs | None = None, phases: Phases = ()) -> Self:
+        """The same with these sets."""
+        made = self.model_copy()
+        made._sets, made._back, made._dirs, made._phases = sets, back, dirs or {}, phases
+        return made
+
+    def with_files(self, path: Path) -> Self:
+        wanted = self.reassign
+        back = {} if wanted.back is None else _read(path, "back", wanted.back)[0]
+        super().with_files(path)
+        sets, dirs = _read(path, "plan", wanted.plan)
+        phases = tuple(_read(path, "phases", name) for name in wanted.phases)
+        if phases and (wrong := _not_leading_to(sets, phases)):
+            raise InventoryError(f"{path}: reassign.phases: {wrong}; needed: the phases of reassign.plan")
+        return self.with_sets(sets, back, dirs, phases)
+
+
+def _not_leading_to(sets: Sets, phases: Phases) -> str:
+    """Why phases do not end at these sets; empty where they do."""
+    ends = {name: of for own, _ in phases for name, of in own.items()}
+    odd = [name for name in {**sets, **ends} if ends.get(name) != sets.get(name)]
+    named = [f"{t}-{n} ends at {ends.get((t, n))}, the plan at {sets.get((t, n))}" for t, n in odd[:3]]
+    return ", ".join(named)
+
+
+def _read(inventory: Path, key: str, name: str) -> tuple[Sets, Dirs]:
+    file = Path(local_path(inventory, name))
+    try:
+        content = input_file.content(file)
+        sets = maps.parse(content, name)
+        named = log_dirs_of(content.decode("utf-8-sig"))
+        return sets, {at: dirs for at, dirs in named.items() if any(path != maps.ANY for path in dirs)}
+    except OSError as error:
+        seen = f"{name}: cannot read: {error.strerror} (needed: the file of a plan)"
+    except UsageError as error:
+        seen = str(error)
+    raise InventoryError(f"{inventory}: reassign.{key}: {seen}")

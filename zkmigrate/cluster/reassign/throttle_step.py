@@ -1,0 +1,379 @@
+"""What: limit what the brokers of the moves send and receive for replicas that are not in sync.
+
+Why now: an unlimited move takes network and disks from clients. What was set before is recorded first.
+
+Clients may notice: nothing; a follower of these partitions that falls behind catches up more slowly.
+
+Way back: each setting gets the value that was found, or is unset again. What others set meanwhile stays.
+
+Proof: every broker and topic has its setting when it is looked at again.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+from zkmigrate.cluster.reassign.facts import LOOKS, WITNESSES, Move, Originals, originals, section
+from zkmigrate.cluster.reassign.rules import lost
+from zkmigrate.cluster.reassign.throttle import (
+    LISTS,
+    FirstLimits,
+    Limits,
+    Seens,
+    SentRates,
+    Throttles,
+    Values,
+    choosing,
+    fixed,
+    involved,
+    listed,
+    of_broker,
+    preset,
+    read,
+    sent_rates,
+    throttles,
+    unread,
+    values,
+)
+from zkmigrate.inventory.inventory import Inventory
+from zkmigrate.runbook.accepted import accepted
+from zkmigrate.runbook.model.change import (
+    KAFKA,
+    AlterAtController,
+    AlterBrokerConfig,
+    AlterTopicConfig,
+    Applied,
+    Changes,
+)
+from zkmigrate.runbook.model.fact import Absent, Reading, Seen
+from zkmigrate.runbook.model.finding import Finding, Severity, blocking, claim, few, meanings
+from zkmigrate.runbook.model.look import Look, TopicSetting
+from zkmigrate.runbook.model.step import (
+    Blocked,
+    Context,
+    Done,
+    Forecast,
+    Hazard,
+    Ready,
+    Step,
+    Verdict,
+    Waiting,
+    Way,
+)
+from zkmigrate.runbook.model.step_record import known
+
+WAVE = 100
+"""Brokers and topics that are set at once."""
+
+
+def _none(_inventory: Inventory) -> tuple[int, ...]:
+    return ()
+
+
+@dataclass(frozen=True)
+class ThrottleFacts:
+    """limits: of this run; before its first change as they will be recorded. record: what is to be recorded
+    with the first change, else empty. seen: what is set now. after: in a forecast, what is set once the step
+    is made, from where it is undone. wall: when it was looked, seconds since the epoch. set_since: what
+    another hand has set since the preflight, in words. refused: for each broker that does not answer, why
+    the controller refuses to restore its rates; empty if it accepts."""
+
+    plan: Originals | None
+    limits: Limits | None
+    record: Mapping[str, object]
+    seen: Reading[Seens]
+    after: Reading[Seens] | None = None
+    wall: float = 0.0
+    set_since: tuple[str, ...] = ()
+    refused: Mapping[str, Reading[str]] = field(default_factory=dict)
+
+    @cached_property
+    def now(self) -> Values:
+        """The values of ``seen``."""
+        return values(self.seen.value) if isinstance(self.seen, Seen) else {}
+
+
+class ThrottleStep(Step[ThrottleFacts]):
+    id = Throttles.step
+    title = "Set the throttle"
+    hazard = Hazard.REVERSIBLE
+    sets = Way.FORWARD
+    """The direction in which the throttle is set; in the other one it is taken off."""
+
+    def __init__(
+        self,
+        *,
+        every_broker: bool = False,
+        foresee: Callable[[Context, Look], tuple[Move, ...]] | None = None,
+        leave: Callable[[Inventory], Collection[int]] = _none,
+        first: type[FirstLimits] = FirstLimits,
+    ) -> None:
+        """every_broker: each gets a rate, also one that takes no part in the moves known so far. foresee:
+        what the moves will be, before they are recorded; None where that cannot be told. leave: brokers that
+        the run itself may have stopped going forward. first: the record of the preflight."""
+        self.every_broker, self.foresee, self.leave, self._first = every_broker, foresee, leave, first
+
+    def brokers(self, c: Context, rated: Collection[int]) -> tuple[int, ...]:
+        """Those of the brokers with a rate of this run that the step is about."""
+        return tuple(rated)
+
+    def topics(self, c: Context, moved: tuple[str, ...]) -> tuple[str, ...]:
+        """Those of the moved topics that the step is about."""
+        return moved
+
+    def observe(self, c: Context, look: Look) -> ThrottleFacts:
+        facts = replace(self._observed(c, look, originals(c)), wall=look.wall())
+        if c.way is self.sets or c.kept.get("looks", 0) < LOOKS or facts.limits is None:
+            return facts
+        rates = {one: _at_controller(one, facts.limits) for one in self._keeping(c, facts)}
+        return replace(
+            facts, refused={one: look.refused_at_controller(of[0]) for one, of in rates.items() if of}
+        )
+
+    def _observed(self, c: Context, look: Look, plan: Originals | None) -> ThrottleFacts:
+        if plan is None:
+            return ThrottleFacts(None, None, {}, Seen({}))
+        topics = tuple(dict.fromkeys(move.topic for move in plan.throttled if move.copies))
+        before = throttles(c)
+        if before is None or (self.id == Throttles.step and c.way is Way.FORWARD and not c.begun):
+            named = topics or tuple(dict.fromkeys(move.topic for move in plan.moves))
+            asked = named or self.every_broker
+            alive = look.topic_partitions(KAFKA, named[:1], WITNESSES) if asked else None
+            if alive is not None and not isinstance(alive, Seen):
+                return ThrottleFacts(plan, None, {}, alive)
+            here = alive.value.brokers if alive is not None else frozenset()
+            some = sorted(here) if self.every_broker else involved(plan.throttled)
+            brokers = tuple(broker for broker in some if broker in here)
+            inside = tuple(broker for broker in choosing(plan.moves) if broker in here)
+            seen = read(look, brokers, topics, inside)
+            if not isinstance(seen, Seen) or unread(seen.value):
+                return ThrottleFacts(plan, None, {}, seen)
+            how = section(c.inventory)
+            between = dict.fromkeys(inside, how.throttle_bytes_s)
+            before = Throttles(values(seen.value), fixed(how, brokers), between, preset(c, brokers))
+            limits = Limits.of(before, sent_rates(c), plan.moves, self.sets, plan.others)
+            first = known(self._first, c) or FirstLimits()
+            since = first.set_since(before.found)
+            return ThrottleFacts(plan, limits, before.encode(), seen, set_since=since)
+        brokers, inside = self.brokers(c, before.rates), self.brokers(c, before.inside)
+        seen = read(look, brokers, self.topics(c, topics), inside)
+        limits = Limits.of(before, sent_rates(c), plan.moves, self.sets, plan.others)
+        return ThrottleFacts(plan, limits, {}, seen)
+
+    def check(self, c: Context, f: ThrottleFacts) -> Verdict:
+        if f.plan is None:
+            return Done() if c.way is Way.BACK and not c.begun else Blocked((lost(),))
+        limit = c.inventory.policy.step_deadline_s
+        looks = c.kept.get("looks", 0)
+        if not isinstance(f.seen, Seen):
+            return Waiting("an answer of Kafka about throttles", str(f.seen), limit, poll_s=1.0)
+        silent = unread(f.seen.value)
+        if f.limits is None:
+            told = few(f"{target}: {why}" for target, why in silent.items())
+            return Waiting("an answer of Kafka about throttles", told, limit, poll_s=1.0)
+        if f.set_since and c.way is Way.FORWARD:
+            return Blocked((_set_since(f.set_since),))
+        differ = self._differ(c, f)
+        sent = c.unrestored - c.unconfirmed if c.way is Way.FORWARD else frozenset(differ) - c.unrestored
+        todo = tuple(target for target in differ if target not in sent)
+        if todo:
+            return Ready(todo[:WAVE], record=f.record)
+        passed = self._passed(c)
+        dead = tuple(one for one in self._keeping(c, f) if f.refused.get(one) == _TAKEN and one not in passed)
+        if dead:
+            return Ready(dead[:WAVE], record=f.record, keep={**c.kept, "passed": passed | {*dead[:WAVE]}})
+        must_hold = bool(silent) and c.way is self.sets is Way.FORWARD  # no move begins without its limits
+        left = self._left(c, f)
+        if must_hold or ((differ or silent) and looks < LOOKS):
+            what, keep = "brokers to tell the throttle that Kafka has confirmed", {"looks": looks + 1}
+            late = few((*differ, *silent))
+            longest = math.inf if left else limit + LOOKS  # the looks bound it, and then it names the brokers
+            return Waiting(what, late, longest, poll_s=1.0, keep=keep)
+        if differ and c.way is Way.FORWARD:
+            return Ready(differ[:WAVE])
+        return Blocked(left) if blocking(left) else Done((*left, self._result(c, f)), f.record)
+
+    def _keeping(self, c: Context, f: ThrottleFacts) -> tuple[str, ...]:
+        """Return the targets that may keep the throttle of the run, because they do not answer."""
+        if c.way is self.sets or not isinstance(f.seen, Seen):
+            return ()
+        forward = c.way is Way.FORWARD
+        silent = unread(f.seen.value)
+        return tuple(one for one in silent if forward or one in c.unrestored or known(SentRates, c))
+
+    def _passed(self, c: Context) -> frozenset[str]:
+        """Return the brokers whose rates the controller has restored since this step was entered."""
+        passed: frozenset[str] = c.kept.get("passed", frozenset())
+        return passed - c.unconfirmed
+
+    def _left(self, c: Context, f: ThrottleFacts) -> tuple[Finding, ...]:
+        """Name the targets that keep the throttle of the run. Every other broker refuses a broker's id; with
+        ZooKeeper nobody else unsets its rates, and without it the controller alone."""
+        assert f.limits is not None
+        away = frozenset(() if c.way is Way.BACK else map(of_broker, self.leave(c.inventory)))
+        done = away | self._passed(c)
+        findings = [
+            _kept(one, f.limits, f.refused.get(one)) for one in self._keeping(c, f) if one not in done
+        ]
+        return accepted(c.inventory.accept, findings, f.wall)
+
+    def _wanted(self, c: Context, f: ThrottleFacts, target: str) -> dict[str, tuple[str | None, str | None]]:
+        """The settings of a target that are not as they are to be: the value now, and the wanted one."""
+        assert f.limits is not None
+        to = f.limits.on if c.way is self.sets else f.limits.off
+        now = f.now.get(target, {}) if target in f.limits.found else {}
+        there = {key: (own, to(target, key, own)) for key, own in now.items()}
+        return {key: (own, value) for key, (own, value) in there.items() if own != value}
+
+    def _differ(self, c: Context, f: ThrottleFacts) -> tuple[str, ...]:
+        assert isinstance(f.seen, Seen)
+        return tuple(target for target in f.seen.value if self._wanted(c, f, target))
+
+    def _changes(self, c: Context, f: ThrottleFacts, target: str) -> Changes:
+        if f.limits is not None and f.refused.get(target) == _TAKEN:
+            return _at_controller(target, f.limits)
+        return tuple(
+            AlterTopicConfig(KAFKA, target.removeprefix("topic-"), key, value, own)
+            if key in LISTS
+            else AlterBrokerConfig(KAFKA, int(target.removeprefix("broker-")), key, value, own)
+            for key, (own, value) in self._wanted(c, f, target).items()
+        )
+
+    def plan(self, c: Context, f: ThrottleFacts, target: str) -> Changes:
+        return self._changes(c, f, target)
+
+    def undo(self, c: Context, f: ThrottleFacts, target: str, applied: tuple[Applied, ...]) -> Changes:
+        return self._changes(c, f if f.after is None else replace(f, seen=f.after), target)
+
+    def forecast(self, c: Context, look: Look) -> Forecast[ThrottleFacts] | None:
+        """With the settings as they will be: as they are now, or with the throttle."""
+        if self.foresee is None:
+            return None
+        facts = self._observed(c, look, Originals(self.foresee(c, look)))
+        if facts.limits is None or not isinstance(facts.seen, Seen):
+            return None
+        on = replace(facts.limits, way=Way.FORWARD)
+        throttled: Reading[Seens] = Seen(
+            {
+                target: {key: Seen(TopicSetting(on.on(target, key, own))) for key, own in settings.items()}
+                for target, settings in facts.now.items()
+            }
+        )
+        if self.sets is Way.FORWARD:
+            facts = replace(facts, after=throttled)
+        else:
+            facts = replace(facts, seen=throttled, after=facts.seen)
+        return Forecast(facts, self._differ(c, facts))
+
+    def _result(self, c: Context, f: ThrottleFacts) -> Finding:
+        assert f.limits is not None
+        assert isinstance(f.seen, Seen)
+        silent = unread(f.seen.value)
+        by_hand: tuple[str, ...] = ()
+        if c.way is self.sets:
+            topics = sum(target.startswith("topic-") for target in f.seen.value)
+            sentence = "the brokers of the moves are throttled"
+            seen = f"brokers: {len(f.seen.value) - topics:,}; topics: {topics:,}"
+            odd: tuple[str, ...] = tuple(silent)
+        else:
+            sentence = "every throttle setting is as it was before the run"
+            odd = tuple(
+                f"{target}: {key} is {'unset' if own is None else own}"
+                for target, settings in f.now.items()
+                if target in f.limits.found
+                for key, own in settings.items()
+                if own != f.limits.found[target].get(key)
+            )
+            passed = self._passed(c)
+            left = {target: why for target, why in silent.items() if target not in passed}
+            odd += tuple(f"{target}: {why}" for target, why in left.items())
+            by_hand = _by_hand(left, f.limits)
+            kept = listed(f.limits.found)
+            seen = f"found and kept: {few(kept)}" if kept else "none was found, and none is left"
+            seen += f"; given back at the controller for {few(sorted(passed))}" if passed else ""
+        return claim(
+            "reassign.throttle",
+            sentence,
+            not odd,
+            seen=few(odd) if odd else seen,
+            needed="the settings that the run found",
+            moves=(*by_hand, "see who set these, and set by hand what you want"),
+            severity=Severity.WARN,
+        )
+
+
+def _set_since(told: Sequence[str]) -> Finding:
+    return claim(
+        "reassign.throttle-changed",
+        "nobody has set a throttle since the preflight",
+        False,
+        seen=few(told),
+        needed="the settings of the preflight: this run would give back those of another run",
+        moves=(
+            "wait until the other run has taken its throttle off, then resume",
+            "where these settings are to stay: rollback, then run again",
+        ),
+    )
+
+
+_TAKEN = Seen("")
+
+
+def _at_controller(target: str, limits: Limits) -> tuple[AlterAtController, ...]:
+    """Return what gives a broker that is down its rates back; nothing for a topic."""
+    if not target.startswith("broker-"):
+        return ()
+    id = int(target.removeprefix("broker-"))
+    return tuple(
+        AlterAtController(KAFKA, id, key, found, limits.on(target, key, None))
+        for key, found in limits.found.get(target, {}).items()
+    )
+
+
+def _kept(target: str, limits: Limits, refused: Reading[str] | None) -> Finding:
+    return claim(
+        "reassign.throttle-stays",
+        "the run has taken its throttle off",
+        False,
+        target=target,
+        seen=f"it does not answer, and may keep what the run set{_of_controller(refused)}",
+        needed="an answer of its own, for no other broker unsets it; without ZooKeeper, of the controller",
+        moves=(f"start {target}, then resume", *_by_hand((target,), limits), "accept it in migration.yml"),
+    )
+
+
+def _of_controller(refused: Reading[str] | None) -> str:
+    """Return why the controller does not give it back; nothing with ZooKeeper, where it cannot."""
+    if refused is None or isinstance(refused, Absent):
+        return ""
+    return f"; the controller: {refused.value if isinstance(refused, Seen) else refused}"
+
+
+def _by_hand(silent: Collection[str], limits: Limits) -> tuple[str, ...]:
+    """What gives a broker its rates back that did not answer: no later step does."""
+    return tuple(
+        f"once {target} answers: {AlterBrokerConfig(KAFKA, int(target[7:]), key, value, None).command}"
+        for target in silent
+        for key, value in limits.found.get(target, {}).items()
+        if key not in LISTS
+    )
+
+
+MEANINGS = meanings(
+    """
+    reassign.throttle: A throttle setting is not as the run means it to be. Cause: Somebody else changed
+    it during the run, or its broker does not answer. To do: Set by hand what you want.
+
+    reassign.throttle-changed: Another hand has set a throttle since the preflight of this run. Cause: Another
+    run or tool moves partitions. To do: Wait until it has taken its throttle off, then resume. Where the
+    settings are to stay, roll back and run again.
+
+    reassign.throttle-stays: A broker or topic does not answer, so it may keep the throttle of the run. Cause:
+    Its broker is down, and no other one unsets its rates. Without ZooKeeper the active controller does, but
+    it did not answer from here or had forgotten the broker. To do: Start the broker, then resume. Where it
+    is gone for good, accept this in migration.yml.
+    """
+)

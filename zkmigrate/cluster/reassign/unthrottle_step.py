@@ -1,0 +1,21 @@
+"""What: give each throttle setting the value that the run found before it began.
+
+Why now: all moves are made. A throttle that stays slows each follower that falls behind later.
+
+Clients may notice: nothing.
+
+Way back: the throttle is set again, for the moves back.
+
+Proof: every broker and topic has the value that was found, when it is looked at again.
+"""
+
+from __future__ import annotations
+
+from zkmigrate.cluster.reassign.throttle_step import ThrottleStep
+from zkmigrate.runbook.model.step import Way
+
+
+class UnthrottleStep(ThrottleStep):
+    id = "unthrottle"
+    title = "Take the throttle off"
+    sets = Way.BACK

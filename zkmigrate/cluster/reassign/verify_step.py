@@ -1,0 +1,75 @@
+"""What: look at all that the run has changed once more; change nothing.
+
+Why now: the throttle is off, and the leaders are elected. Others may have changed something meanwhile.
+
+Clients may notice: nothing.
+
+Way back: nothing was changed.
+
+Proof: each partition has the plan's set, in order and in sync, none of them is in flight, and the preferred
+leaders lead.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from zkmigrate.cluster.reassign.facts import Stand, cluster, disputed, originals, placed, stands
+from zkmigrate.cluster.reassign.preferred_step import PreferredFacts, led
+from zkmigrate.cluster.reassign.rules import lost
+from zkmigrate.cluster.reassign.section import ReassignInventory
+from zkmigrate.runbook.model.finding import claim, few, meanings
+from zkmigrate.runbook.model.look import Look
+from zkmigrate.runbook.model.report import counted
+from zkmigrate.runbook.model.step import Blocked, Context, Done, Forecast, Reads, Verdict, Waiting, Way
+
+
+class VerifyStep(Reads[PreferredFacts]):
+    id = "sets"
+    title = "Verify sets and leaders"
+
+    def observe(self, c: Context, look: Look) -> PreferredFacts:
+        plan = originals(c)
+        if plan is None:
+            return PreferredFacts(None, None)
+        plan = replace(plan, moves=plan.whole)
+        now = cluster(look, (move.name for move in plan.moves))
+        where = placed(look, plan.moves, now.alive, Way.FORWARD)
+        return PreferredFacts(plan, now, where, disputed(c, look, plan.moves, now, where))
+
+    def check(self, c: Context, f: PreferredFacts) -> Verdict:
+        if f.plan is None or f.now is None:
+            return Blocked((lost(),))
+        if f.now.missing is not None:
+            limit = c.inventory.policy.step_deadline_s
+            return Waiting("an answer of Kafka about partitions", str(f.now.missing), limit, poll_s=1.0)
+        found = stands(f.plan.moves, f.now, Way.FORWARD, f.disks).but(f.disputes)
+        odd = [move for move in f.plan.moves if found.of[move.name] not in (Stand.DONE, Stand.GONE)]
+        whole = claim(
+            "reassign.verified",
+            "each partition has its new set, in order and in sync, where the plan wants it",
+            not odd,
+            seen=few(f"{move.target}: {f.disputes.get(move.name, found.of[move.name].value)}" for move in odd)
+            if odd
+            else f"{counted(len(f.plan.moves), 'partition')}, {_witness(c)}",
+            needed="the sets of the plan",
+            moves=("wait until they are in sync, then resume", "see who moved them", "rollback"),
+        )
+        return Done.unless_blocked((whole, led(f.plan.moves, f.now.partitions)))
+
+    def forecast(self, c: Context, look: Look) -> Forecast[PreferredFacts] | None:
+        return None
+
+
+def _witness(c: Context) -> str:
+    if isinstance(c.inventory, ReassignInventory) and c.inventory.reassign.zookeeper:
+        return "told by brokers and by ZooKeeper"
+    return "told by brokers alone"
+
+
+MEANINGS = meanings(
+    """
+    reassign.verified: A partition does not have its new set, or a replica is not in sync. Cause: A broker
+    is down, or somebody else moved it since. To do: Wait or see who moved it, then resume. Or roll back.
+    """
+)

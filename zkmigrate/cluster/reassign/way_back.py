@@ -1,0 +1,45 @@
+"""The way back as a map for Kafka's own tool, where neither zkmigrate nor its journal is at hand."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from zkmigrate.cluster.placement import maps
+from zkmigrate.cluster.reassign.facts import Originals, added
+from zkmigrate.runbook.model.playbook import KeptFile
+from zkmigrate.runbook.model.report import counted
+from zkmigrate.runbook.model.step import Records, Way
+from zkmigrate.runbook.model.step_record import recorded
+
+NAME = "way-back.json"
+"""The file in the run's directory."""
+
+
+def way_back(records: Records) -> Mapping[str, KeptFile]:
+    """The sets from before the run, the last move first, with their directories; nothing before they are
+    recorded. Kafka takes no set with a broker that is gone, and refuses a file with one as a whole. So
+    partitions with a replica on a broker that was gone are left out."""
+    if not (body := records.get(Originals.step)):
+        return {}
+    record = recorded(Originals, body, "")
+    later = [move for one in added(record, records) for move in one.moves]
+    gone = set(record.gone)
+    every = (*record.whole, *later)
+    moves = [move for move in every if gone.isdisjoint(move.before)]
+    if not moves:
+        return {}
+    entries = [
+        (
+            move.name,
+            move.before,
+            tuple(move.paths(Way.BACK).get(broker, maps.ANY) for broker in move.before),
+        )
+        for move in reversed(moves)
+    ]
+    left_out = len(every) - len(moves)
+    words = (
+        f"takes {counted(len(moves), 'partition')} back without zkmigrate: "
+        "kafka-reassign-partitions.sh --cancel, where moves are in flight, then --execute"
+    )
+    words += f". It leaves out {left_out:,} with a replica on brokers that are gone" if left_out else ""
+    return {NAME: KeptFile(maps.text(entries), words)}

@@ -1,0 +1,154 @@
+"""What: let a cluster without ZooKeeper forget the brokers that have stopped, with what kept new replicas off
+them. With ZooKeeper nothing is left of a broker that is down.
+
+Why now: they are down. Until then Kafka keeps their ids, and tools wait for them. Once it has forgotten a
+broker it takes no change of its settings any more.
+
+Clients may notice: nothing.
+
+Way back: none is needed; a broker that starts registers again.
+
+Proof: Kafka confirms it for each of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from zkmigrate.cluster.removal.disks import OnDisks, directories_left, on_disks
+from zkmigrate.cluster.removal.exclude_step import Excluded
+from zkmigrate.cluster.removal.rules import ANSWER_S, CORDON_ALL, CORDONED, UNREGISTER
+from zkmigrate.cluster.removal.section import removal
+from zkmigrate.runbook.model.change import KAFKA, AlterAtController, Applied, Changes, UnregisterBroker
+from zkmigrate.runbook.model.fact import Reading, Seen
+from zkmigrate.runbook.model.finding import Finding, Severity, claim, few, meanings
+from zkmigrate.runbook.model.look import KafkaView, Look, Pulse
+from zkmigrate.runbook.model.step import Context, Done, Forecast, Hazard, Ready, Step, Verdict, Waiting, Way
+from zkmigrate.runbook.model.step_record import Recorded, known
+
+_BROKER = "unregister-"
+
+
+@dataclass(frozen=True)
+class Uncordoned(Recorded):
+    """brokers: those whose cordon the controller unsets, before Kafka forgets them."""
+
+    step: ClassVar[str] = "forget"
+
+    brokers: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class CleanFacts:
+    """view: the cluster. pulses: what requests its brokers take. None each where nothing is asked. aside: the
+    directories on the disks of the removed brokers. refused: for brokers that this run has cordoned, why the
+    controller would not unset that; empty where it would."""
+
+    view: Reading[KafkaView] | None = None
+    pulses: Mapping[str, Pulse] | None = None
+    aside: OnDisks = field(default_factory=dict)
+    refused: Mapping[int, Reading[str]] = field(default_factory=dict)
+
+
+class CleanStep(Step[CleanFacts]):
+    id = Uncordoned.step
+    title = "Let the cluster forget the brokers"
+    hazard = Hazard.REVERSIBLE
+
+    def observe(self, c: Context, look: Look) -> CleanFacts:
+        if c.way is Way.BACK or not removal(c.inventory).shutdown:
+            return CleanFacts()
+        refused = {id: look.refused_at_controller(_cordon(id)) for id in _cordoned(c)}
+        return CleanFacts(look.kafka(1), look.pulses(ANSWER_S), on_disks(c.inventory, look), refused)
+
+    def check(self, c: Context, f: CleanFacts) -> Verdict:
+        if f.view is None or f.pulses is None:
+            return Done()
+        limit = c.inventory.policy.step_deadline_s
+        offers = [pulse.apis for pulse in f.pulses.values() if not pulse.why]
+        if not isinstance(f.view, Seen) or not offers:
+            return Waiting("an answer of Kafka", str(f.view), limit, poll_s=1.0, keep=c.kept)
+        heard = {c.inventory.broker(name).id for name, pulse in f.pulses.items() if not pulse.why}
+        here = heard | set(f.view.value.brokers)  # who tells the view may have missed a broker that lives
+        gone = [id for id in removal(c.inventory).brokers if id not in here]
+        asked: frozenset[str] = c.kept.get("asked", frozenset()) - c.unconfirmed
+        able = all(UNREGISTER in apis for apis in offers)
+        todo = tuple(t for id in gone if able and (t := f"{_BROKER}{id}") not in asked)
+        before = known(Uncordoned, c)
+        unset = set(before.brokers) if before is not None else set()
+        if todo:
+            unset |= {id for id in gone if f.refused.get(id) == _TAKEN}
+            return Ready(
+                todo, record=Uncordoned(tuple(sorted(unset))).encode(), keep={"asked": asked | set(todo)}
+            )
+        cordons = [id for id in _cordoned(c) if id in gone]
+        left = {id: f.refused[id] for id in cordons if id not in unset}
+        told = _uncordoned(cordons, left)
+        return Done((_forgotten(gone, able), *told, *directories_left(f.aside)))
+
+    def plan(self, c: Context, f: CleanFacts, target: str) -> Changes:
+        id = int(target.removeprefix(_BROKER))
+        forget = UnregisterBroker(KAFKA, id)
+        return (_cordon(id), forget) if f.refused.get(id) == _TAKEN else (forget,)
+
+    def undo(self, c: Context, f: CleanFacts, target: str, applied: tuple[Applied, ...]) -> Changes:
+        return ()
+
+    def forecast(self, c: Context, look: Look) -> Forecast[CleanFacts] | None:
+        return None  # who is down then is known then
+
+
+def _forgotten(gone: list[int], able: bool) -> Finding:
+    seen = few(map(str, gone)) if gone else "none is down"
+    seen += "" if able or not gone else "; with ZooKeeper a broker that is down is not registered"
+    return claim("remove.forgotten", "the cluster has forgotten the brokers that stopped", True, seen=seen)
+
+
+_TAKEN = Seen("")
+
+
+def _cordon(id: int) -> AlterAtController:
+    return AlterAtController(KAFKA, id, CORDONED, None, CORDON_ALL)
+
+
+def _cordoned(c: Context) -> list[int]:
+    """The brokers that were not cordoned before this run, and are by it."""
+    record = known(Excluded, c)
+    return [id for id, found in record.found.items() if found is None] if record is not None else []
+
+
+def _uncordoned(cordons: list[int], left: Mapping[int, Reading[str]]) -> tuple[Finding, ...]:
+    """Whether the cordons of the run are gone with their brokers. left: why some are not."""
+    if not cordons:
+        return ()
+    why = {id: told.value if isinstance(told, Seen) else str(told) for id, told in left.items()}
+    seen = few(f"broker {id}: {text}" for id, text in why.items())
+    return (
+        claim(
+            "remove.cordon-stays",
+            f"{CORDONED} of the run is unset",
+            not left,
+            seen=seen or f"unset at the controller for brokers {few(map(str, cordons))}",
+            needed="an answer of the active controller: a broker that is down takes no setting",
+            moves=(
+                f"when an id is used again, its broker starts cordoned. Once it is up: kafka-configs.sh "
+                f"--bootstrap-server HOST:PORT --alter --entity-type brokers --entity-name ID "
+                f"--delete-config {CORDONED}",
+            ),
+            severity=Severity.WARN,
+        ),
+    )
+
+
+MEANINGS = meanings(
+    """
+    remove.forgotten: The cluster still names a removed broker. Cause: Kafka has not confirmed it. To do:
+    Resume.
+
+    remove.cordon-stays: A stopped broker keeps its cordon in the cluster's metadata. Cause: Only the active
+    controller can unset it, and it did not answer from here, or Kafka had forgotten the broker already. To
+    do: When you use the id again, unset cordoned.log.dirs once the broker is up.
+    """
+)

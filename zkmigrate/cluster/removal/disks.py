@@ -1,0 +1,154 @@
+"""What the disks of brokers to be removed hold, by the brokers' word and by their hosts'."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from zkmigrate.cluster.removal.section import removed
+from zkmigrate.hosts.facts.properties import properties
+from zkmigrate.hosts.facts.status import unit_status
+from zkmigrate.inventory.inventory import Inventory, Kafka
+from zkmigrate.kafka.facts.broker import log_directory, log_places
+from zkmigrate.kafka.facts.replica_directories import Directory, directories
+from zkmigrate.kafka.rules.identity import Identity, identity
+from zkmigrate.kafka.rules.stray import METADATA
+from zkmigrate.runbook.model.change import KAFKA
+from zkmigrate.runbook.model.fact import Reading, Seen
+from zkmigrate.runbook.model.finding import Finding, Severity, claim, few, meanings
+from zkmigrate.runbook.model.look import Look, PartitionState
+
+OnDisks: TypeAlias = Mapping[str, Reading[tuple[Directory, ...]]]
+"""The directories of partitions, by host."""
+
+_KINDS = {"": "without a mark", "stray": "stray", "future": "future", "delete": "being deleted"}
+"""What a directory is, by its mark. Kafka removes those being deleted, at its start at the latest."""
+
+
+@dataclass(frozen=True)
+class Held:
+    """What the log directories of the brokers tell. replicas: in words. silent: why a broker told nothing."""
+
+    replicas: tuple[str, ...] = ()
+    silent: tuple[str, ...] = ()
+
+
+def held(look: Look, brokers: Collection[int], but: Collection[PartitionState] = ()) -> Held:
+    """What the disks hold. but: partitions that are known to be there."""
+    known = {(p.topic, p.partition) for p in but}
+    told = look.log_dirs(KAFKA, tuple(brokers)) if brokers else Seen({})
+    if not isinstance(told, Seen):
+        return Held(silent=(str(told),))
+    silent = [str(dirs) for dirs in told.value.values() if not isinstance(dirs, Seen)]
+    replicas = []
+    for broker, dirs in told.value.items():
+        for one in dirs.value.values() if isinstance(dirs, Seen) else ():
+            if not isinstance(one, Seen):
+                silent.append(f"broker {broker}: {one}")
+                continue
+            replicas += [
+                f"{r.topic}-{r.partition} on broker {broker}"
+                for r in one.value.replicas
+                if (r.topic, r.partition) not in known
+            ]
+    return Held(tuple(replicas), tuple(silent))
+
+
+def on_disks(inventory: Inventory, look: Look) -> OnDisks:
+    """The directories on the removed brokers, of those whose hosts the inventory tells how to reach."""
+    gone = removed(inventory) if inventory.has("ssh") else ()
+
+    def one(host: str) -> Reading[tuple[Directory, ...]]:
+        given = properties(look, host, inventory.kafka.config)
+        if not isinstance(given, Seen):
+            return given
+        places = _places(inventory.kafka, look, host, given.value)
+        if not isinstance(places, Seen):
+            return places
+        found = directories(look, host, places.value.values())
+        if not isinstance(found, Seen):
+            return found
+        return Seen(tuple(one for one in found.value if one.topic != METADATA))
+
+    return look.each([broker.name for broker in inventory.brokers if broker.id in gone], one)
+
+
+def identified(inventory: Inventory, look: Look, hosts: Iterable[str]) -> Mapping[str, Reading[Identity]]:
+    """Whether these brokers would start as themselves."""
+    kafka = inventory.kafka
+
+    def one(host: str) -> Reading[Identity]:
+        given = properties(look, host, kafka.config)
+        if not isinstance(given, Seen):
+            return given
+        places = _places(kafka, look, host, given.value)
+        if not isinstance(places, Seen):
+            return places
+        owners = {folder: log_directory(look, host, place) for folder, place in places.value.items()}
+        id = inventory.broker(host).id
+        return Seen(identity(kafka.config, given.value, owners, id, kafka.cluster_id))
+
+    return look.each(hosts, one)
+
+
+def _places(kafka: Kafka, look: Look, host: str, given: Mapping[str, str]) -> Reading[Mapping[str, str]]:
+    status = unit_status(look, host, kafka.service.unit, kafka.commands(host))
+    return log_places(look, host, kafka, given, status.value.unit_pid if isinstance(status, Seen) else 0)
+
+
+def directories_left(told: OnDisks) -> tuple[Finding, ...]:
+    """What a broker's own word leaves out: it knows current and future replicas alone."""
+    seen, odd, silent = [], False, False
+    for host, reading in told.items():
+        if not isinstance(reading, Seen):
+            silent = True
+            seen.append(f"{host}: {reading}")
+            continue
+        for mark, kind in _KINDS.items():
+            if some := [one.path for one in reading.value if one.mark == mark]:
+                odd = odd or mark != "delete"
+                seen.append(f"{host}: {len(some):,} {kind}: {few(some)}")
+    if not told:
+        return ()
+    return (
+        claim(
+            "remove.directories",
+            "no directory of a replica stays on the removed brokers' disks",
+            False if odd else None if silent else True,
+            seen="; ".join(seen) or f"none on {few(told)}",
+            needed="none, apart from those that Kafka is deleting",
+            moves=("look at them before you wipe the disks: a stray one may be the last copy",),
+            severity=Severity.WARN,
+        ),
+    )
+
+
+def starts_as_itself(host: str, told: Reading[Identity]) -> Finding:
+    """Whether a broker finds its own id and cluster in its log directories; else Kafka does not start."""
+    same = told.value if isinstance(told, Seen) else None
+    wrong = same.wrong if same is not None else ()
+    dark = same.unread if same is not None else told
+    return claim(
+        "remove.identity",
+        "the broker finds its own id and cluster in its log directories",
+        False if wrong else True if dark is None else None,
+        seen="; ".join(wrong) or ("they are its own" if dark is None else str(dark)),
+        needed="its id in its config and in every meta.properties",
+        moves=(*(same.moves if same is not None else ()), "then resume the way back"),
+        target=host,
+        severity=Severity.BLOCK if wrong else Severity.WARN,
+    )
+
+
+MEANINGS = meanings(
+    """
+    remove.directories: Directories of partitions stay on the disks of a removed broker. Cause: Kafka had set
+    them aside, as stray or future replicas, or nobody loaded them. To do: Look at them before you wipe the
+    disks.
+
+    remove.identity: A removed broker would not start again as itself. Cause: Its config or a meta.properties
+    names another id or cluster. To do: Follow one of the ways that the finding names, then resume. Delete no
+    log directory.
+    """
+)

@@ -1,0 +1,138 @@
+"""What: write on every broker's host what our policy refuses, in the file that it reads at each creation.
+
+Why now: what is excluded must not be assigned explicitly, and nothing may be born while a broker stops.
+
+Clients may notice: refused creations, with PolicyViolationException. An explicit assignment that names an
+excluded broker is refused all the time, an automatic one while brokers stop.
+
+Way back: each file is as it was found.
+
+Proof: every host shows the file with these lines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, TypeAlias
+
+from zkmigrate.cluster.removal.section import policed, removal
+from zkmigrate.runbook.model.change import Applied, Changes, PutFile, inverses
+from zkmigrate.runbook.model.fact import Reading, Seen, Unknown
+from zkmigrate.runbook.model.finding import Finding, Severity, claim, few, meanings
+from zkmigrate.runbook.model.look import Look
+from zkmigrate.runbook.model.step import Context, Done, Hazard, Ready, Step, Verdict, Waiting, Way
+from zkmigrate.runbook.model.step_record import Recorded, known
+
+Word: TypeAlias = Literal["refuse", "close", "open"]
+
+CLOSED_S = 300
+"""For how many seconds the policy lets nothing be created. Then it opens by itself, should nobody open it."""
+
+
+@dataclass(frozen=True)
+class Closed(Recorded):
+    """at: when the creation of topics was closed, in seconds since the epoch."""
+
+    step: ClassVar[str] = "close"
+
+    at: float
+
+
+@dataclass(frozen=True)
+class PolicyFacts:
+    """files: what the hosts' files hold. now: seconds since the epoch."""
+
+    files: Mapping[str, Reading[bytes]]
+    now: float
+
+
+class PolicyStep(Step[PolicyFacts]):
+    """refuse: explicit assignments to the brokers to be removed. close: automatic ones as well, for
+    ``CLOSED_S``. open: nothing any more, for the brokers are down."""
+
+    hazard = Hazard.REVERSIBLE
+
+    def __init__(self, word: Word, title: str) -> None:
+        self.id, self.title, self._word = word, title, word
+
+    def observe(self, c: Context, look: Look) -> PolicyFacts:
+        path = removal(c.inventory).policy_file or ""
+        return PolicyFacts(look.each(policed(c.inventory), lambda host: look.file(host, path)), look.wall())
+
+    def check(self, c: Context, f: PolicyFacts) -> Verdict:
+        if c.way is Way.BACK:
+            return Ready(touched) if (touched := tuple(h for h in f.files if h in c.unrestored)) else Done()
+        if not f.files:
+            return Done()
+        if silent := [f"{host}: {told}" for host, told in f.files.items() if isinstance(told, Unknown)]:
+            limit = c.inventory.policy.step_deadline_s
+            return Waiting("the hosts to tell what our policy reads", few(silent), limit, poll_s=1.0)
+        wanted = Seen(self._content(c))
+        todo = tuple(host for host, told in f.files.items() if told != wanted)
+        if todo:
+            return Ready(todo, record=self._since(c, f))
+        return Done((self._told(c, len(f.files)), *self._in_time(c, f)))
+
+    def _since(self, c: Context, f: PolicyFacts) -> Mapping[str, Any]:
+        """The record of the first file that closes: its seconds are over first."""
+        if self._word != "close":
+            return {}
+        before = known(Closed, c) if c.begun else None
+        return (before or Closed(f.now)).encode()
+
+    def _content(self, c: Context) -> bytes:
+        wanted = removal(c.inventory)
+        lines = [f"removal={c.inventory.name}"]
+        if self._word != "open":
+            lines.append(f"brokers={','.join(map(str, wanted.brokers))}")
+        if self._word == "close":
+            lines.append(f"closed_s={CLOSED_S}")
+        return "".join(f"{line}\n" for line in lines).encode()
+
+    def _told(self, c: Context, hosts: int) -> Finding:
+        path = removal(c.inventory).policy_file
+        words = self._content(c).decode().strip().replace("\n", ", ")
+        return claim(
+            "remove.policy-told",
+            "every broker's host tells our policy what it refuses",
+            True,
+            seen=f"{path} on {hosts:,} hosts: {words}",
+        )
+
+    def _in_time(self, c: Context, f: PolicyFacts) -> tuple[Finding, ...]:
+        """Whether the creation was closed until the last broker had stopped."""
+        closed = known(Closed, c) if self._word == "open" else None
+        if closed is None:
+            return ()
+        took = f.now - closed.at
+        return (
+            claim(
+                "remove.closed",
+                "no topic was created while a broker stopped",
+                took < CLOSED_S,
+                seen=f"creation was closed for {min(took, CLOSED_S):,.0f} s; the stops took {took:,.0f} s",
+                needed=f"all brokers stopped within {CLOSED_S} s",
+                moves=("nothing: what was created later was found and moved",),
+                severity=Severity.WARN,
+            ),
+        )
+
+    def plan(self, c: Context, f: PolicyFacts, target: str) -> Changes:
+        path = removal(c.inventory).policy_file
+        assert path is not None
+        return (PutFile(target, path, self._content(c), "root:root"),)
+
+    def undo(self, c: Context, f: PolicyFacts, target: str, applied: tuple[Applied, ...]) -> Changes:
+        return inverses(applied)
+
+
+MEANINGS = meanings(
+    """
+    remove.policy-told: A host's file does not say what the run wrote. Cause: The step is under way, or
+    somebody changed the file. To do: Wait, or resume.
+
+    remove.closed: The stops took longer than the policy keeps the creation of topics closed. Cause: A broker
+    stopped slowly, or the run was interrupted. To do: Nothing. What was created meanwhile was moved.
+    """
+)

@@ -1,0 +1,257 @@
+"""Findings before a removal, and how new replicas are kept off the brokers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from zkmigrate.cluster.placement.plan import Plan, Refused
+from zkmigrate.cluster.placement.statistics import statistics
+from zkmigrate.cluster.reassign.facts import section
+from zkmigrate.cluster.reassign.rules import foreign, gib, in_sync, seconds, too_old, unheard
+from zkmigrate.cluster.removal.section import Exclusion, Removal, policed, removal, stoppable
+from zkmigrate.cluster.removal.survey import Survey
+from zkmigrate.runbook.model.fact import Absent, Reading, Seen
+from zkmigrate.runbook.model.finding import Finding, Severity, claim, few, meanings
+from zkmigrate.runbook.model.look import TopicSetting
+from zkmigrate.runbook.model.report import counted
+from zkmigrate.runbook.model.step import Context
+
+CORDONED, CORDON_ALL = "cordoned.log.dirs", "*"
+POLICY = "create.topic.policy.class.name"
+OWN_POLICY = "zkmigrate.ExcludedBrokersPolicy"
+"""The class in setup/policy, which reads a file that the run writes."""
+
+UNREGISTER = 64
+"""The API key of UnregisterBroker, which brokers with ZooKeeper do not offer."""
+ANSWER_S = 3.0
+"""Seconds for the answer of a broker that tells what requests it takes."""
+NOT_LOADED = "no CreateTopicPolicy is loaded; ours costs a jar and a restart of each broker"
+
+Settings = Mapping[int, Reading[TopicSetting]]
+"""One config of brokers, by id."""
+
+
+def before(c: Context, f: Survey) -> tuple[Finding, ...]:
+    """The findings before the first change."""
+    if isinstance(f.in_flight, Absent):
+        return (too_old(),)
+    if not isinstance(f.in_flight, Seen):
+        return (unheard(f.in_flight),)
+    partitions = {(p.topic, p.partition): p for p in f.view.partitions}
+    return (
+        _known(c, f),
+        _dead(f),
+        _stoppable(c, f),
+        foreign(f.in_flight.value),
+        _placed(f),
+        *in_sync(f.moves, partitions),
+        _enough_in_sync(f),
+        *_remarks(c, f),
+    )
+
+
+def _known(c: Context, f: Survey) -> Finding:
+    """A broker that the inventory lists, and the cluster knows no more, is removed already."""
+    holding = {id for p in f.view.partitions for id in p.replicas}
+    here = set(f.view.brokers) | holding
+    listed = {broker.id for broker in c.inventory.brokers}
+    unknown = [id for id in f.wanted.brokers if id not in here | listed]
+    removed = [id for id in f.wanted.brokers if id not in here and id in listed]
+    seen = f"unknown: {few(map(str, unknown))}" if unknown else counted(len(f.wanted.brokers), "broker")
+    return claim(
+        "remove.known",
+        "the cluster or the inventory knows every broker to be removed",
+        not unknown,
+        seen=seen + (f"; removed already: {few(map(str, removed))}" if removed else ""),
+        needed="ids that are registered, hold replicas, or stand under kafka.brokers",
+        moves=("correct removal.brokers; nothing was changed",),
+    )
+
+
+def _dead(f: Survey) -> Finding:
+    """A set that names another dead broker would be moved off it too, and nobody asked for that."""
+    dead = sorted(
+        {id for p in f.view.partitions for id in p.replicas} - set(f.view.brokers) - set(f.wanted.brokers)
+    )
+    return claim(
+        "remove.others-alive",
+        "every other broker with replicas is registered",
+        not dead,
+        seen=f"not registered: {few(map(str, dead))}" if dead else counted(len(f.staying), "other broker"),
+        needed="each broker that stays",
+        moves=("start it, then resume", "remove it as well: add it to removal.brokers"),
+    )
+
+
+def _stoppable(c: Context, f: Survey) -> Finding:
+    """A broker that the inventory gives no host, or no way to it, cannot be stopped."""
+    hosts = {c.inventory.broker(name).id for name in stoppable(c.inventory)}
+    without = [id for id in f.leaving if f.wanted.shutdown and id not in hosts]
+    return claim(
+        "remove.stoppable",
+        "the brokers that are to stop have a host in the inventory",
+        not without,
+        seen=f"none for brokers {few(map(str, without))}" if without else "each has one, or none is to stop",
+        needed="the section ssh, and each of them under kafka.brokers",
+        moves=("add them to the inventory", "removal.shutdown: false, and stop them by hand"),
+    )
+
+
+def _why(plan: Refused) -> str:
+    return few(f"{reason.id}: {reason.text}" for reason in plan.reasons)
+
+
+def _placed(f: Survey) -> Finding:
+    plan = f.plan
+    if isinstance(plan, Refused):
+        seen = _why(plan)
+    else:
+        seen = f"{counted(len(plan.moves), 'partition')}, {gib(plan.bytes)}"
+    return claim(
+        "remove.placed",
+        "the brokers that stay can take every replica, in as many racks as before",
+        not isinstance(plan, Refused),
+        seen=seen,
+        needed=f"known sizes, and room with {f.wanted.margin:.0%} of the free bytes to spare",
+        moves=("add brokers, free disk space, or remove fewer brokers; nothing was changed",),
+    )
+
+
+def _enough_in_sync(f: Survey) -> Finding:
+    """A partition below its min ISR takes no writes, and a move would copy what may not be all of it."""
+    low = [
+        f"{p.topic}-{p.partition} has {len(p.isr)} of {f.view.min_isr[p.topic]}"
+        for p in f.naming
+        if p.topic in f.view.min_isr and len(p.isr) < f.view.min_isr[p.topic]
+    ]
+    return claim(
+        "remove.min-isr",
+        "no partition to be moved is below its min ISR",
+        not low,
+        seen=f"{len(low):,} are: {few(low)}" if low else counted(len(f.naming), "partition"),
+        needed="min.insync.replicas in sync for each",
+        moves=("wait until they are in sync, then resume", "lower min.insync.replicas of these topics"),
+    )
+
+
+def _remarks(c: Context, f: Survey) -> tuple[Finding, ...]:
+    if isinstance(f.plan, Refused):
+        return ()
+    return (claim("remove.plan", "what leaves the brokers", True, seen=words(c, f), severity=Severity.INFO),)
+
+
+def words(c: Context, f: Survey) -> str:
+    """What the plan does, in one line."""
+    if not isinstance(f.plan, Plan):
+        return f"no plan: {_why(f.plan)}"
+    rate = section(c.inventory).throttle_bytes_s
+    told = statistics(f.plan.cluster, f.plan.moves, f.staying)
+    return (
+        f"{counted(len(f.moves), 'partition')}, {gib(f.plan.bytes)}, "
+        f"{seconds(f.moves, rate):,.0f} s or more at {rate:,} bytes/s; free bytes of the others "
+        f"range over {gib(told.before.range)} before and {gib(told.after.range)} after"
+    )
+
+
+@dataclass(frozen=True)
+class Choice:
+    """way: how new replicas are kept away. why: what was seen. possible: whether the wanted way is. own: it
+    is our policy, told by a file."""
+
+    way: Exclusion
+    why: str
+    possible: bool = True
+    own: bool = False
+
+
+def chosen(asked: Removal, cordons: Settings, policies: Settings) -> Choice:
+    """The way that is taken. cordons: of the brokers to be removed. policies: of all brokers."""
+    wanted, own = asked.exclusion, asked.policy_file is not None
+    silent = [id for id, own in cordons.items() if not isinstance(own, Seen) or own.value.value is None]
+    knows = bool(cordons) and not silent
+    loaded = {own.value.value for own in policies.values() if isinstance(own, Seen) and own.value.value}
+    without = [id for id, own in policies.items() if not isinstance(own, Seen) or not own.value.value]
+    told = f"policy loaded: {', '.join(sorted(loaded))}" if loaded else NOT_LOADED
+    if wanted is Exclusion.POLICY:
+        why = told if not without else f"no policy on brokers {few(map(str, without))}"
+        return Choice(wanted, why, bool(loaded) and not without, own)
+    if wanted is Exclusion.CORDON or (wanted is Exclusion.AUTO and knows):
+        why = f"these brokers know {CORDONED}" if knows else f"unknown to brokers {few(map(str, silent))}"
+        return Choice(Exclusion.CORDON, why, knows or not cordons)
+    why = "as asked" if wanted is Exclusion.WATCH else f"Kafka before 4.3 has no {CORDONED}"
+    return Choice(Exclusion.WATCH, f"{why}; {told}")
+
+
+def exclusion(choice: Choice) -> Finding:
+    """How new replicas are kept away, and what still gets through."""
+    through = {
+        Exclusion.CORDON: "explicit assignments still pass, and are found and moved",
+        Exclusion.POLICY: "explicit assignments to them are refused, and every automatic one while a broker "
+        "stops; earlier ones are found and moved"
+        if choice.own
+        else "what the policy lets through is found and moved",
+        Exclusion.WATCH: "new topics may land on the brokers, and are found and moved until the brokers stop",
+    }
+    return claim(
+        "remove.exclusion",
+        "new replicas are kept off the brokers as the inventory says",
+        choice.possible,
+        seen=f"by {choice.way}: {choice.why}" + (f"; {through[choice.way]}" if choice.possible else ""),
+        needed="Kafka 4.3 with metadata.version 4.3 to cordon, a policy on every broker, or watch",
+        moves=("removal.exclusion: watch, then run again; nothing was changed",),
+    )
+
+
+def policy_file(c: Context, policies: Settings, *, zookeeper: bool) -> tuple[Finding, ...]:
+    """Whether our policy can be told what to refuse, where the inventory says so. policies: of all brokers.
+    zookeeper: the cluster has one, so that brokers run the policy."""
+    if removal(c.inventory).policy_file is None:
+        return ()
+    hosts = {c.inventory.broker(name).id for name in policed(c.inventory)}
+    without = [id for id in policies if id not in hosts]
+    loaded = {id: own.value.value if isinstance(own, Seen) else None for id, own in policies.items()}
+    other = [id for id, name in loaded.items() if name != OWN_POLICY]
+    seen = [f"no host for brokers {few(map(str, without))}"] if without else []
+    seen += [f"another policy, or none, on brokers {few(map(str, other))}"] if other else []
+    seen += [] if zookeeper else ["a cluster without ZooKeeper, whose controllers run the policy"]
+    return (
+        claim(
+            "remove.policy-file",
+            "our policy can be told on every broker what it refuses",
+            not seen,
+            seen=few(seen) if seen else f"{OWN_POLICY} on {len(policies):,} brokers",
+            needed=f"ssh, each broker under kafka.brokers, {OWN_POLICY} on each, and ZooKeeper",
+            moves=("load it on each broker", "removal.exclusion: watch, and no policy_file"),
+        ),
+    )
+
+
+MEANINGS = meanings(
+    """
+    remove.policy-file: The run cannot tell our policy what to refuse. Cause: A broker has not loaded it, has
+    no host in the inventory, or the cluster has no ZooKeeper. To do: Load it, or set removal.exclusion to
+    watch.
+
+    remove.known: Neither the cluster nor the inventory knows a broker to be removed. Cause: The id is
+    wrong. To do: Correct removal.brokers. Nothing was changed.
+
+    remove.others-alive: A set names a broker that is not registered and is not to be removed. Cause: It is
+    down. To do: Start it, or remove it as well.
+
+    remove.stoppable: A broker is to stop, and the inventory does not say how to reach its host. Cause: The
+    section ssh or the broker is missing. To do: Add it, or set removal.shutdown to false.
+
+    remove.placed: The brokers that stay cannot take every replica. Cause: Too few brokers or racks, too
+    little disk, or unknown sizes; the finding names the limit. To do: Add brokers or space, or remove fewer.
+
+    remove.min-isr: A partition to be moved has fewer replicas in sync than its min ISR. Cause: A broker is
+    down or overloaded. To do: Wait until they are in sync, then resume.
+
+    remove.plan: How much leaves the brokers, and how even the others are before and after. Cause: A remark;
+    it stops nothing. To do: Nothing.
+
+    remove.exclusion: New replicas cannot be kept off the brokers as asked. Cause: Kafka is too old to
+    cordon, or a broker has loaded no policy. To do: Set removal.exclusion to watch.
+    """
+)

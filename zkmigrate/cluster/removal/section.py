@@ -1,0 +1,124 @@
+"""``removal`` in the inventory: which brokers go, and how."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Annotated, Any, ClassVar, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from zkmigrate.cluster.reassign.section import Pace, PacedInventory
+from zkmigrate.inventory.inventory import Inventory, RemotePath
+
+
+class Exclusion(StrEnum):
+    """How new replicas are kept off the brokers. AUTO: CORDON where Kafka knows it, else WATCH."""
+
+    AUTO = "auto"
+    CORDON = "cordon"
+    """Kafka's own setting cordoned.log.dirs, from 4.3 on; explicit assignments still pass."""
+    POLICY = "policy"
+    """A CreateTopicPolicy that the brokers have loaded: ours with policy_file, else what it refuses is the
+    operator's word."""
+    WATCH = "watch"
+    """Nothing: what lands on the brokers is found and moved, until they stop."""
+
+
+class Removal(Pace):
+    """What the playbook kafka_remove_brokers removes, and how fast.
+
+    brokers: their ids. shutdown: stop them once they are empty. exclusion: how new replicas are kept away.
+    policy_file: where our policy on each broker's host reads what is excluded; None for another policy.
+    margin: the share of each other broker's free bytes that stays free.
+    """
+
+    brokers: Annotated[tuple[Annotated[int, Field(ge=0, le=2**31 - 1)], ...], Field(min_length=1)]
+    shutdown: bool = True
+    exclusion: Annotated[Exclusion, Field(strict=False)] = Exclusion.AUTO
+    policy_file: RemotePath | None = None
+    margin: Annotated[float, Field(ge=0, lt=1)] = 0.1
+
+    @model_validator(mode="after")
+    def _policy_reads_it(self) -> Self:
+        if self.policy_file is not None and self.exclusion is not Exclusion.POLICY:
+            raise ValueError("policy_file needs exclusion: policy")
+        return self
+
+    @field_validator("brokers")
+    @classmethod
+    def _in_order(cls, ids: tuple[int, ...]) -> tuple[int, ...]:
+        """The same brokers in another order, or named twice, are the same request."""
+        return tuple(sorted(set(ids)))
+
+
+class RemovalInventory(PacedInventory):
+    """The inventory of the playbook kafka_remove_brokers. Its pace may change under way."""
+
+    not_binding: ClassVar[Mapping[str, Any]] = {"removal": set(Pace.model_fields)}
+    needed: ClassVar[Mapping[str, str]] = {
+        "removal.brokers": "ids of brokers, such as [5, 6]",
+        "removal.exclusion": f"one of {', '.join(Exclusion)}",
+    }
+
+    removal: Removal
+
+    @property
+    def pace(self) -> Pace:
+        return self.removal
+
+    @property
+    def stoppable(self) -> tuple[str, ...]:
+        """The hosts of the brokers to be removed that may be stopped: those that the inventory names."""
+        gone = self.removal.brokers if self.removal.shutdown and self.has("ssh") else ()
+        return tuple(broker.name for broker in self.brokers if broker.id in gone)
+
+    @property
+    def policed(self) -> tuple[str, ...]:
+        """The hosts on which a file tells our policy what is excluded: all brokers', or none."""
+        return self.broker_names if self.removal.policy_file is not None and self.has("ssh") else ()
+
+    @property
+    def hosts(self) -> dict[str, tuple[str, ...]]:
+        """A run may change the hosts of removed brokers, and those of all brokers to tell our policy."""
+        every, gone = super().hosts, self.stoppable
+        stay = tuple(name for name in self.broker_names if name not in gone)
+        part = "policed" if self.policed else "brokers"
+        every = {**every, "brokers": (), part: stay, "removed": gone}
+        return {part: names for part, names in every.items() if names}
+
+    @property
+    def broker_ids(self) -> frozenset[int]:
+        return super().broker_ids | frozenset(self.removal.brokers)
+
+
+def stoppable(inventory: Inventory) -> tuple[str, ...]:
+    """The hosts of the brokers to be removed that may be stopped."""
+    return inventory.stoppable if isinstance(inventory, RemovalInventory) else ()
+
+
+def policed(inventory: Inventory) -> tuple[str, ...]:
+    """The hosts on which a file tells our policy what is excluded."""
+    return inventory.policed if isinstance(inventory, RemovalInventory) else ()
+
+
+def stoppable_alone(inventory: Inventory) -> tuple[str, ...]:
+    """The hosts of brokers that are to stop, where no file needs zkm-host on all of them earlier."""
+    return () if policed(inventory) else stoppable(inventory)
+
+
+def removed(inventory: Inventory) -> tuple[int, ...]:
+    """The ids of the brokers to be removed."""
+    return removal(inventory).brokers
+
+
+def goes_on(inventory: Inventory) -> str:
+    """The key that lets the brokers go on running, once they are empty; else empty."""
+    return "" if removal(inventory).shutdown else "removal.shutdown: false"
+
+
+def removal(inventory: Inventory) -> Removal:
+    """What is removed. TypeError where the playbook removes nothing."""
+    if not isinstance(inventory, RemovalInventory):
+        raise TypeError("the inventory of this playbook has a section removal")
+    return inventory.removal

@@ -1,0 +1,123 @@
+"""The cluster before a plan: partitions, sizes, free bytes, what is in flight, and the plan that follows."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from zkmigrate.cluster import placed
+from zkmigrate.cluster.placement.check import faults
+from zkmigrate.cluster.placement.cluster import Cluster, Name
+from zkmigrate.cluster.placement.plan import Notice, Plan, Refused
+from zkmigrate.cluster.placement.planner import planned
+from zkmigrate.cluster.placement.request import By, Choice, LogDirs, Rebuild, Rollout
+from zkmigrate.cluster.reassign.facts import Flights, Move
+from zkmigrate.cluster.removal.section import Removal, removal
+from zkmigrate.runbook.model.change import KAFKA
+from zkmigrate.runbook.model.fact import Reading, Seen
+from zkmigrate.runbook.model.look import KafkaView, Look, PartitionState
+from zkmigrate.runbook.model.step import Context
+
+NO_SIZE = "placement.size-missing"
+
+
+@dataclass(frozen=True)
+class Survey:
+    """wanted: what is removed. in_flight: before the rest was looked at, or after it. cluster: with sizes and
+    free bytes. only: the partitions that are placed; empty for all that name a broker to be removed. at:
+    seconds since the epoch."""
+
+    wanted: Removal
+    in_flight: Reading[Flights]
+    view: KafkaView
+    cluster: Cluster | Refused
+    only: frozenset[Name] = frozenset()
+    at: float = 0.0
+
+    @property
+    def leaving(self) -> tuple[int, ...]:
+        """The brokers to be removed that are registered."""
+        return tuple(id for id in self.wanted.brokers if id in self.view.brokers)
+
+    @property
+    def staying(self) -> tuple[int, ...]:
+        """The registered brokers that are not removed, in order."""
+        return tuple(sorted(self.view.brokers.keys() - set(self.wanted.brokers)))
+
+    @cached_property
+    def naming(self) -> tuple[PartitionState, ...]:
+        """The partitions with a replica on a broker to be removed."""
+        return naming(self.view.partitions, self.wanted.brokers)
+
+    @cached_property
+    def plan(self) -> Plan | Refused:
+        """Only what must move moves. Its bytes go where most is free, and the margin stays free.
+
+        What moves goes to as many racks as there are, or as before where that has no room.
+        """
+        if isinstance(self.cluster, Refused):
+            return self.cluster
+        share = 1 - self.wanted.margin
+        roomy = Cluster.of(
+            (replace(b, limit=int(b.free * share), dirs=()) for b in self.cluster.brokers.values()),
+            (replace(p, dirs=()) for p in self.cluster.partitions),
+        )
+        request = Rebuild(
+            Choice(brokers=self.staying, partitions=self.only),
+            Rollout(log_dirs=LogDirs.KAFKA),
+            placement=By.STORAGE,
+            min_rack_ids=max(1, roomy.racks(self.staying)),
+        )
+        plan = planned(roomy, request)
+        if isinstance(plan, Refused):
+            plan = planned(roomy, replace(request, min_rack_ids=1))
+        if isinstance(plan, Refused):
+            return plan
+        wrong = faults(roomy, ({move.name: move.after for move in plan.moves},))
+        return Refused(tuple(Notice("placement.broken", text) for text in wrong)) if wrong else plan
+
+    @cached_property
+    def moves(self) -> tuple[Move, ...]:
+        """The moves of the plan; none without one."""
+        if isinstance(self.plan, Refused):
+            return ()
+        leaders = {(p.topic, p.partition): p.leader for p in self.view.partitions}
+        return tuple(
+            Move(one.topic, one.number, one.before, one.after, one.size, leaders[one.name])
+            for one in self.plan.moves
+        )
+
+    @property
+    def free_moves(self) -> tuple[Move, ...]:
+        """The moves of partitions that nobody else is moving."""
+        flights = self.in_flight.value if isinstance(self.in_flight, Seen) else {}
+        return tuple(move for move in self.moves if move.name not in flights)
+
+    @property
+    def unsized(self) -> bool:
+        """Whether a size is missing, as of a partition that was born just now."""
+        return isinstance(self.plan, Refused) and any(one.id == NO_SIZE for one in self.plan.reasons)
+
+
+def naming(partitions: Collection[PartitionState], brokers: Collection[int]) -> tuple[PartitionState, ...]:
+    """Those with a replica on one of these brokers."""
+    gone = frozenset(brokers)
+    return tuple(one for one in partitions if not gone.isdisjoint(one.replicas))
+
+
+def survey(c: Context, look: Look, only: Collection[Name] = ()) -> Survey:
+    """Look at what is in flight, then at the cluster. HostError where no broker answers."""
+    in_flight = look.reassignments(KAFKA)
+
+    def tell(line: str) -> None:
+        c.tell("the state of the cluster", line)
+
+    view = placed.seen_by_brokers(look, tell)
+    if isinstance(in_flight, Seen):  # ours, told apart from others by the steps
+        view = replace(view, reassigning=())
+    cluster = placed.measured(c.inventory, look, view, tell, only)
+    again = look.reassignments(KAFKA)
+    if isinstance(in_flight, Seen) and isinstance(again, Seen):
+        again = Seen({**in_flight.value, **again.value})
+    return Survey(removal(c.inventory), again, view, cluster, frozenset(only), look.wall())

@@ -1,0 +1,411 @@
+"""What: find what has landed on the brokers meanwhile, plan it, record it, and move it, until they are empty.
+
+Why now: topics are created while partitions move, some by explicit assignment. A broker may stop once nothing
+names it.
+
+Clients may notice: the traffic of the copies, up to the throttle; a new leader where the old one goes.
+
+Way back: each partition moved here gets its set from before, in its order.
+
+Proof: at two looks no partition names a broker to be removed, and their log directories hold no replica.
+Where they are to stop and topics come faster than they are moved, nothing older than the last plan does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+from zkmigrate.cluster.placement.plan import Refused
+from zkmigrate.cluster.reassign.facts import (
+    LOOKS,
+    Cluster,
+    Move,
+    Originals,
+    Stand,
+    Stragglers,
+    described,
+    originals,
+    planned,
+    section,
+)
+from zkmigrate.cluster.reassign.moves_facts import MovesFacts
+from zkmigrate.cluster.reassign.moves_step import MovesStep
+from zkmigrate.cluster.reassign.rules import in_sync, next_moves
+from zkmigrate.cluster.reassign.throttle import (
+    LISTS,
+    Limits,
+    Seens,
+    Values,
+    of_topic,
+    read,
+    sent_rates,
+    throttles,
+    unread,
+    values,
+)
+from zkmigrate.cluster.removal.disks import Held, OnDisks, directories_left, held, on_disks
+from zkmigrate.cluster.removal.section import removal
+from zkmigrate.cluster.removal.survey import Survey, naming, survey
+from zkmigrate.cluster.removal.validate_step import unsized
+from zkmigrate.hosts.facts.status import HostStatus
+from zkmigrate.kafka.rules.identity import Identity
+from zkmigrate.runbook.model.change import KAFKA, AlterTopicConfig, Applied, Changes, ReassignPartition
+from zkmigrate.runbook.model.fact import Reading, Seen
+from zkmigrate.runbook.model.finding import Finding, claim, few, meanings
+from zkmigrate.runbook.model.look import KafkaView, Look, PartitionState
+from zkmigrate.runbook.model.report import counted
+from zkmigrate.runbook.model.step import (
+    Blocked,
+    Context,
+    Done,
+    Forecast,
+    Hazard,
+    Ready,
+    Step,
+    Verdict,
+    Waiting,
+    Way,
+)
+from zkmigrate.runbook.model.step_record import known
+
+EMPTY_S = 1.0
+"""Seconds between the two looks that must find the brokers empty."""
+
+ROUNDS = 3
+"""How often what has come is moved before births that never end are taken for what they are."""
+
+_LIST = "list:"
+"""Before a topic's name, in targets: no topic's name has a colon."""
+
+
+@dataclass(frozen=True)
+class SweepFacts:
+    """moves: those that this step has added, where they stand. every: all partitions; None while its own
+    moves go on. survey: what a plan for the new ones needs; None where there are none. lists: throttle lists
+    of the topics that are about to move. limits: the throttle with the new moves; None where the run has
+    none. held, aside: on the disks, by the word of the brokers and of their hosts. now: seconds. services,
+    identities, view: of the step that stops brokers: their services by host, whether those to be started are
+    themselves, and the cluster once more, where it is asked for."""
+
+    moves: MovesFacts
+    every: Cluster | None = None
+    survey: Survey | None = None
+    lists: Reading[Seens] = field(default_factory=lambda: Seen({}))
+    limits: Limits | None = None
+    held: Held = field(default_factory=Held)
+    aside: OnDisks = field(default_factory=dict)
+    now: float = 0.0
+    services: Mapping[str, Reading[HostStatus]] = field(default_factory=dict)
+    identities: Mapping[str, Reading[Identity]] = field(default_factory=dict)
+    view: Reading[KafkaView] | None = None
+
+    @cached_property
+    def own(self) -> tuple[Move, ...]:
+        """The moves of this step, with the new ones. A partition that came a second time has a new move."""
+        new = {move.name: move for move in self.survey.free_moves} if self.survey is not None else {}
+        old = self.moves.plan.moves if self.moves.plan is not None else ()
+        return (*(move for move in old if move.name not in new), *new.values())
+
+    @cached_property
+    def by_target(self) -> Mapping[str, Move]:
+        """The same by what the journal calls them."""
+        return Originals(self.own).by_target
+
+    @cached_property
+    def listed(self) -> Values:
+        """The throttle lists, where they were told."""
+        return values(self.lists.value) if isinstance(self.lists, Seen) else {}
+
+    @cached_property
+    def differ(self) -> Mapping[str, Changes]:
+        """The topics whose throttle lists lack something, as targets, with what gives them that."""
+        if self.limits is None:
+            return {}
+        to = self.limits.on if self.limits.way is Way.FORWARD else self.limits.off
+        found = {}
+        for target, now in self.listed.items():
+            topic = target.removeprefix(of_topic(""))
+            wanted = {key: to(target, key, now[key]) for key in LISTS if target in self.limits.entries}
+            found[f"{_LIST}{topic}"] = tuple(
+                AlterTopicConfig(KAFKA, topic, key, value, now[key])
+                for key, value in wanted.items()
+                if value != now[key]
+            )
+        return {target: changes for target, changes in found.items() if changes}
+
+
+class SweepStep(Step[SweepFacts]):
+    id = Stragglers.step
+    title = "Empty the brokers"
+    hazard = Hazard.REVERSIBLE
+    record = Stragglers
+
+    def __init__(self) -> None:
+        self._moving = MovesStep(self._own, sets_rates=False, replans=True)
+
+    def _added(self, c: Context) -> Stragglers:
+        """What this step has recorded; an empty record at first."""
+        record, now = known(self.record, c), planned(c)
+        at = now.at if now is not None else 0.0
+        return record if record is not None and record.planned_at == at else self.record(planned_at=at)
+
+    def _own(self, c: Context) -> Originals | None:
+        return Originals(self._added(c).moves)
+
+    def observe(self, c: Context, look: Look) -> SweepFacts:
+        moves = self._moving.observe(c, look)
+        assert moves.plan is not None
+        if moves.found is None or moves.found.missing is not None:
+            return SweepFacts(moves)
+        if c.way is Way.BACK:
+            topics = {target.removeprefix(of_topic("")) for target in self._added(c).found}
+            return self._throttled(c, look, SweepFacts(moves), topics)
+        if _busy(moves):
+            topics = {move.topic for move in moves.plan.moves if move.target not in c.unrestored}
+            return self._throttled(c, look, SweepFacts(moves), topics)
+        names = look.topics(KAFKA)
+        if not isinstance(names, Seen):
+            return SweepFacts(moves, Cluster(moves.found.in_flight, names))
+        every = described(look, moves.found.in_flight, ((name, 0) for name in names.value.names))
+        gone = removal(c.inventory).brokers
+        found = naming(tuple(every.partitions.values()), gone)
+        new = [(p.topic, p.partition) for p in found if (p.topic, p.partition) not in every.flights]
+        now = look.now()
+        if every.missing is not None:
+            return SweepFacts(moves, every, now=now)
+        there = held(look, [id for id in gone if id in every.alive], found)
+        second = c.kept.get("empty") is not None and self.record is Stragglers  # told once in the run
+        aside = on_disks(c.inventory, look) if second else {}
+        f = SweepFacts(moves, every, survey(c, look, new) if new else None, held=there, aside=aside, now=now)
+        return self._throttled(c, look, f, {topic for topic, _ in new})
+
+    def _throttled(self, c: Context, look: Look, f: SweepFacts, topics: Collection[str]) -> SweepFacts:
+        """The facts with the throttle lists of these topics, and what they are to be."""
+        lists, record, every = read(look, (), sorted(topics)), throttles(c), originals(c)
+        if record is None:
+            return replace(f, lists=lists)
+        moves = (*(every.moves if every is not None else ()), *f.own)
+        new = {target: dict.fromkeys(LISTS) for target in replace(f, lists=lists).listed}
+        record = replace(record, found={**new, **record.found})
+        return replace(f, lists=lists, limits=Limits.of(record, sent_rates(c), moves, c.way))
+
+    def check(self, c: Context, f: SweepFacts) -> Verdict:
+        if f.every is None:
+            return self._go_on(c, f, self._moving.check(c, f.moves))
+        limit = c.inventory.policy.step_deadline_s
+        if f.every.missing is not None:
+            what = "Kafka reports all topics"
+            return Waiting(what, str(f.every.missing), limit, poll_s=1.0, keep=c.kept)
+        if f.survey is not None:
+            if self._outrun(c, f):
+                return self._empty(c, replace(f, survey=None))  # what came last is not added here
+            return unsized(c, f.survey) or self._add(c, f, f.survey)
+        left = self._left(c, f)
+        if left or f.held.replicas or f.held.silent:
+            told = few((*map(_in_flight, left), *f.held.replicas, *f.held.silent))
+            keep = {**c.kept, "empty": None}
+            mark = (told, len(left), len(f.held.replicas))
+            still = section(c.inventory).stalled_s
+            return Waiting("the brokers to be empty", told, float("inf"), 1.0, keep, mark, still)
+        first = c.kept.get("empty")
+        if first is None or f.now - first < EMPTY_S:
+            keep = {**c.kept, "empty": f.now if first is None else first}
+            return Waiting("a second look at the empty brokers", "nothing names them", limit, EMPTY_S, keep)
+        return self._empty(c, f)
+
+    def _left(self, c: Context, f: SweepFacts) -> tuple[PartitionState, ...]:
+        """What names the brokers."""
+        assert f.every is not None
+        return naming(tuple(f.every.partitions.values()), removal(c.inventory).brokers)
+
+    def _outrun(self, c: Context, f: SweepFacts) -> bool:
+        """Whether topics come faster than they are moved, and nothing else is on brokers that are to stop."""
+        assert f.every is not None
+        left = self._left(c, f)
+        alone = all(born_late(c, p) and (p.topic, p.partition) not in f.every.flights for p in left)
+        return removal(c.inventory).shutdown and alone and not f.held.replicas and not f.held.silent
+
+    def _empty(self, c: Context, f: SweepFacts) -> Verdict:
+        """What follows once the brokers are empty."""
+        assert f.every is not None
+        wanted = removal(c.inventory)
+        told = empty(wanted.brokers, f.every, f.own, self._left(c, f))
+        if not wanted.shutdown:
+            told = replace(
+                told, seen=f"{told.seen}; they go on running, and what keeps new replicas away stays"
+            )
+        return Done((told, *directories_left(f.aside)), self._record(c, f).encode())
+
+    def _go_on(self, c: Context, f: SweepFacts, verdict: Verdict) -> Verdict:
+        """What the moves ask for. Forward the throttle names their topics first, back it lets go of them
+        last."""
+        if isinstance(verdict, Waiting):
+            return replace(verdict, keep={**c.kept, **verdict.keep, "empty": None})
+        if isinstance(verdict, Blocked) or (isinstance(verdict, Done) is (c.way is Way.FORWARD)):
+            return verdict
+        if unheard := self._unread(c, f):
+            return unheard
+        differ = f.differ
+        if c.way is Way.BACK:
+            return self._let_go(c, differ, verdict)
+        todo = self._unsent(c, differ)
+        keep = {**c.kept, "listed": {**c.kept.get("listed", {}), **todo}}
+        return Ready(tuple(todo), keep=keep) if todo else verdict
+
+    def _unread(self, c: Context, f: SweepFacts) -> Waiting | None:
+        """The wait for lists that nobody told."""
+        if isinstance(f.lists, Seen) and not unread(f.lists.value):
+            return None
+        what, limit = "an answer of Kafka about throttles", c.inventory.policy.step_deadline_s
+        return Waiting(what, str(f.lists), limit, poll_s=1.0, keep=c.kept)
+
+    def _unsent(self, c: Context, differ: Mapping[str, Changes]) -> dict[str, Changes]:
+        """The lists to be set, with what is sent: each once, for brokers may tell a change late."""
+        sent: Mapping[str, Changes] = c.kept.get("listed", {})
+        return {t: made for t, made in differ.items() if sent.get(t) != made or t in c.unconfirmed}
+
+    def _let_go(self, c: Context, differ: Collection[str], verdict: Verdict) -> Verdict:
+        """The lists as they were, once the moves are back."""
+        looks = c.kept.get("let go", 0)
+        if not differ or looks >= LOOKS:  # what differs still is another hand's
+            return verdict
+        if todo := tuple(target for target in differ if target in c.unrestored):
+            return Ready(todo)
+        limit = c.inventory.policy.step_deadline_s + LOOKS
+        what, keep = "brokers to tell the throttle that Kafka has confirmed", {**c.kept, "let go": looks + 1}
+        return Waiting(what, few(differ), limit, 1.0, keep)
+
+    def _add(self, c: Context, f: SweepFacts, s: Survey) -> Verdict:
+        """Record what is new, before anything of it is sent."""
+        partitions = {(p.topic, p.partition): p for p in s.view.partitions}
+        findings = (came(s), only_there(s), *in_sync(s.free_moves, partitions))
+        if any(finding.blocks for finding in findings):
+            return Blocked(findings)
+        if unheard := self._unread(c, f):
+            return unheard
+        names = {move.name for move in s.free_moves}
+        if not names:  # deleted, or taken along by another hand
+            limit = c.inventory.policy.step_deadline_s
+            return Waiting("the brokers to be empty", "what named them has changed", limit, 0.2, c.kept)
+        assert f.every is not None
+        finished = c.kept.get("finished", frozenset()) - names
+        rounds = {"rounds": c.kept.get("rounds", 0) + 1, "known": frozenset(f.every.partitions)}
+        lists = self._unsent(c, f.differ)
+        listed = {**c.kept.get("listed", {}), **lists}
+        moves = next_moves(section(c.inventory), (), s.free_moves, Way.FORWARD)
+        return Ready(
+            tuple(lists) or tuple(move.target for move in moves),
+            findings,
+            self._record(c, f).encode(),
+            keep={
+                **c.kept,
+                **rounds,
+                "finished": finished,
+                "listed": listed,
+                "looks": 0,
+                "unsized": 0,
+                "empty": None,
+            },
+        )
+
+    def _record(self, c: Context, f: SweepFacts) -> Stragglers:
+        """The record with the new moves, and the lists of their topics as they were found."""
+        old = self._added(c)
+        now = f.listed if f.survey is not None else {}
+        throttled = throttles(c)
+        before = throttled.found if throttled is not None else {}
+        found = {target: own for target, own in now.items() if target not in before}
+        return self.record(f.own, {**found, **old.found}, old.planned_at)
+
+    def plan(self, c: Context, f: SweepFacts, target: str) -> Changes:
+        if target.startswith(_LIST):
+            return f.differ.get(target, ())
+        move = f.by_target[target]
+        return (ReassignPartition(KAFKA, move.topic, move.number, move.after, move.before),)
+
+    def undo(self, c: Context, f: SweepFacts, target: str, applied: tuple[Applied, ...]) -> Changes:
+        if target.startswith(_LIST):
+            return f.differ.get(target, ())
+        return self._moving.undo(c, f.moves, target, applied)
+
+    def forecast(self, c: Context, look: Look) -> Forecast[SweepFacts] | None:
+        return None  # what lands there is known then
+
+
+def _busy(f: MovesFacts) -> bool:
+    """Whether moves of the step have not come to an end."""
+    assert f.found is not None
+    stands = f.stands(Way.FORWARD)
+    foreign = [move for move in stands.at(Stand.FOREIGN) if move.name in f.found.flights]
+    waits = stands.at(Stand.TO_SUBMIT, Stand.MOVING, Stand.BEHIND, Stand.TURNED, Stand.ADRIFT)
+    return not f.whole or bool(waits or foreign)
+
+
+def born_late(c: Context, p: PartitionState) -> bool:
+    """Whether a partition was not there when moves were added last, after as many times as are tried."""
+    return c.kept.get("rounds", 0) >= ROUNDS and (p.topic, p.partition) not in c.kept["known"]
+
+
+def _in_flight(p: PartitionState) -> str:
+    return f"{p.topic}-{p.partition} is being moved by another hand, on brokers {list(p.replicas)}"
+
+
+def came(s: Survey) -> Finding:
+    """Whether what has landed on the brokers meanwhile can be placed."""
+    reasons = s.plan.reasons if isinstance(s.plan, Refused) else ()
+    named = [f"{p.topic}-{p.partition}" for p in s.naming if (p.topic, p.partition) in s.only]
+    return claim(
+        "remove.came",
+        "what has landed on the brokers meanwhile can be placed on the others",
+        not reasons,
+        seen=few(f"{one.id}: {one.text}" for one in reasons) if reasons else f"{len(named):,}: {few(named)}",
+        needed="a broker with room for each, in as many racks as before",
+        moves=("add brokers or free disk space, then resume", "delete the topic, then resume", "rollback"),
+    )
+
+
+def only_there(s: Survey) -> Finding:
+    """Whether each of them has a replica that is up: data that is only on stopped brokers stays there."""
+    dark = [f"{p.topic}-{p.partition} on brokers {list(p.replicas)}" for p in s.naming if p.leader < 0]
+    return claim(
+        "remove.only-there",
+        "no partition has all of its replicas on brokers that are down",
+        not dark,
+        seen=few(dark) if dark else "each has a leader",
+        needed="a leader, from which the new replicas copy",
+        moves=(
+            "rollback --to stopped starts the brokers again; then resume",
+            "delete the topic, then resume",
+        ),
+    )
+
+
+def empty(
+    brokers: Collection[int], every: Cluster, moved: Collection[Move], left: Collection[PartitionState]
+) -> Finding:
+    """The evidence that the brokers are empty. left: what was born since they were emptied last."""
+    down = [id for id in brokers if id not in every.alive]
+    seen = f"{counted(len(every.partitions), 'partition')} at two looks; "
+    seen += f"{len(moved):,} had landed on them meanwhile"
+    seen += f"; the disks of {few(map(str, down))} were not seen, they are down" if down else ""
+    names = [f"{p.topic}-{p.partition}" for p in left]
+    seen += f"; topics come all the time, so {few(names)} is moved in the next state" if names else ""
+    return claim(
+        "remove.empty", "no partition names the brokers, and their disks hold no replica", True, seen=seen
+    )
+
+
+MEANINGS = meanings(
+    """
+    remove.came: A partition that has landed on a broker to be removed has no place elsewhere. Cause: Too
+    little disk, or too few brokers or racks. To do: Add some, or delete the topic. Then resume.
+
+    remove.only-there: A partition has replicas only on brokers that are down. Cause: It was assigned to
+    them while they stopped. To do: Roll back to stopped, which starts them, then resume. Or delete the topic.
+
+    remove.empty: A broker to be removed still holds replicas. Cause: They are being moved. To do: Wait, or
+    resume.
+    """
+)

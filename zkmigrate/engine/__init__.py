@@ -1,4 +1,0 @@
-"""The engine: walks a playbook, journals every effect, and is the only caller of ``Apply``.
-
-Start at :mod:`zkmigrate.engine.run`.
-"""

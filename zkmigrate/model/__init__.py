@@ -1,1 +1,0 @@
-"""Immutable values and protocols; nothing here acts. Start at :mod:`zkmigrate.model.step`."""

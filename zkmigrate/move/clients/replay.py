@@ -1,0 +1,271 @@
+"""Requests of `zookeeper.data.replay` on a live ensemble, each transaction exactly once, even after a
+restart.
+
+A marker znode under the chroot says how far the replay is. It is written in the same multi as a transaction's
+requests, and expects its own version. So a transaction and its mark are one, and after a failed multi all
+multis in flight fail too. Only a setACL is not allowed in a multi: it is sent alone, with nothing in flight;
+after a restart it is looked for first."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+from kazoo.client import TransactionRequest
+from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError
+from kazoo.protocol.serialization import Create as CreateRequest
+from kazoo.protocol.serialization import Delete as DeleteRequest
+from kazoo.protocol.serialization import SetData as SetDataRequest
+
+from zkmigrate.errors import ZkmigrateError
+from zkmigrate.inventory.inventory import Inventory
+from zkmigrate.move.facts.replay_disks import Reader, reader
+from zkmigrate.runbook.model.change import BeginReplay, ClusterChange, EndReplay, ReplayTransactions
+from zkmigrate.runbook.model.look import Look
+from zkmigrate.zookeeper.clients.ensemble import (
+    ANSWER_S,
+    NOT_ITS_OWN,
+    Pace,
+    connected,
+    from_kazoo,
+    named,
+    to_kazoo,
+)
+from zkmigrate.zookeeper.clients.subtree import Server
+from zkmigrate.zookeeper.data.errors import ZkDataError
+from zkmigrate.zookeeper.data.replay import (
+    Again,
+    Count,
+    Create,
+    Delete,
+    Mark,
+    Request,
+    SetAcl,
+    SetData,
+    marker_of,
+)
+from zkmigrate.zookeeper.data.zxid import format_zxid, parse_zxid
+
+_IN_FLIGHT = 32
+_BYTES_IN_FLIGHT = 4 << 20
+_RATE = 200.0
+"""Transactions a second, to spare the ensemble's other clients."""
+
+_named = partial(named, "source")
+
+
+class RefusedError(ZkmigrateError):
+    """The ensemble is not as the replay needs it; the marker says what was done."""
+
+    exit_code = 6
+
+
+@dataclass
+class Ensemble:
+    """A session on the ensemble that takes the requests; opened by `ensemble`."""
+
+    client: Any
+    chroot: str
+
+    def mark(self) -> Mark | None:
+        """The marker; None: no marker. Raises RefusedError for another znode of its name, HostError."""
+        path = marker_of(self.chroot)
+        with _named(path):
+            try:
+                data, stat = self.client.get_async(path).get(timeout=ANSWER_S)
+            except NoNodeError:
+                return None
+        try:
+            return Mark.decode(data, stat.version, stat.czxid)
+        except ValueError as error:
+            raise RefusedError(f"{path}: {error}. Needed: find its owner, and delete it") from None
+
+    def begin(self, mark: Mark) -> None:
+        """Write the marker. Raises RefusedError if the chroot does not exist, or the marker does."""
+        path = marker_of(self.chroot)
+        with _named(path):
+            try:
+                self.client.create_async(path, mark.encode()).get(timeout=ANSWER_S)
+            except NodeExistsError:
+                raise RefusedError(f"{path} exists: another replay has begun") from None
+            except NoNodeError:
+                raise RefusedError(f"{self.chroot} does not exist on source") from None
+
+    def end(self, mark: Mark) -> None:
+        """Delete the marker. Raises RefusedError if it has changed."""
+        path = marker_of(self.chroot)
+        with _named(path):
+            try:
+                self.client.delete_async(path, version=mark.version).get(timeout=ANSWER_S)
+            except (NoNodeError, BadVersionError) as error:
+                raise RefusedError(f"{path} was changed by somebody else: {type(error).__name__}") from None
+
+    def replay(self, transactions: Iterable[tuple[Again, str]], mark: Mark, pace: Pace) -> Mark:
+        """Replay transactions after ``mark.done``, each with the fingerprint up to it; the new mark.
+
+        Raises RefusedError at the first that does not fit, with nothing of it done; HostError if the ensemble
+        is lost: then only `mark` tells how far the replay is."""
+        in_flight = _InFlight(self.client, marker_of(self.chroot), mark)
+        for again, fingerprint in transactions:
+            pace.wait()
+            if any(isinstance(request, SetAcl) for request in again.requests):
+                in_flight.settle()
+                self._set_acls(again)
+            in_flight.send(again, fingerprint)
+        in_flight.settle()
+        return in_flight.mark
+
+    def _set_acls(self, again: Again) -> None:
+        for request in again.requests:
+            if not isinstance(request, SetAcl):
+                continue
+            with _named(f"{format_zxid(again.zxid)} {request.path}"):
+                acls, stat = self.client.get_acls_async(request.path).get(timeout=ANSWER_S)
+                if stat.aversion == request.aversion + 1 and from_kazoo(acls) == request.acl:
+                    continue  # done before a restart
+                try:
+                    self.client.set_acls_async(
+                        request.path, to_kazoo(request.acl), version=request.aversion
+                    ).get(timeout=ANSWER_S)
+                except (BadVersionError, NoNodeError) as error:
+                    raise RefusedError(_unfit(again, request, error)) from None
+
+
+@dataclass
+class _InFlight:
+    """Transactions without an answer yet, oldest first. mark: after the newest that was sent."""
+
+    client: Any
+    marker: str
+    mark: Mark
+    _sent: deque[tuple[Again, int, Any]] = field(default_factory=deque)
+    _bytes: int = 0
+
+    def send(self, again: Again, fingerprint: str) -> None:
+        after = replace(self.mark, done=again.zxid, fingerprint=fingerprint, version=self.mark.version + 1)
+        operations = [op for request in again.requests for op in _operations(request)]
+        operations.append(SetDataRequest(self.marker, after.encode(), self.mark.version))
+        size = sum(len(getattr(op, "data", None) or b"") for op in operations)
+        while self._sent and (len(self._sent) >= _IN_FLIGHT or self._bytes + size > _BYTES_IN_FLIGHT):
+            self._take_answer()
+        multi = TransactionRequest(self.client)
+        multi.operations.extend(operations)
+        with _named(format_zxid(again.zxid)):
+            self._sent.append((again, size, multi.commit_async()))
+        self._bytes += size
+        self.mark = after
+
+    def settle(self) -> None:
+        """Wait for all answers."""
+        while self._sent:
+            self._take_answer()
+
+    def _take_answer(self) -> None:
+        again, size, answer = self._sent.popleft()
+        self._bytes -= size
+        with _named(format_zxid(again.zxid)):
+            results = answer.get(timeout=ANSWER_S)
+        if any(isinstance(result, Exception) for result in results):
+            raise RefusedError(self._why(again, results))
+
+    def _why(self, again: Again, results: Sequence[object]) -> str:
+        """The request that failed: the one whose error is its own."""
+        owners = [request for request in again.requests for _ in _operations(request)]
+        for request, result in zip(owners, results, strict=False):
+            if isinstance(result, Exception) and not isinstance(result, NOT_ITS_OWN):
+                return _unfit(again, request, result)
+        where = f"{format_zxid(again.zxid)}: {self.marker}"
+        return f"{where} was changed by somebody else. Needed: one replay at a time"
+
+
+def _unfit(again: Again, request: Request, error: Exception) -> str:
+    kind = type(request).__name__
+    return (
+        f"{format_zxid(again.zxid)}: {kind} {request.path}: {type(error).__name__}. Source differs from what "
+        "dest was then; nothing of this transaction was done. Needed: no other writer under the chroot"
+    )
+
+
+def _operations(request: Request) -> list[Any]:
+    """The operations of a multi; none for a setACL."""
+    match request:
+        case Create():
+            return [CreateRequest(request.path, request.data, to_kazoo(request.acl), 0)]
+        case Count():
+            made = CreateRequest(request.path, None, to_kazoo(request.acl), 0)
+            return [made, DeleteRequest(request.path, 0)]
+        case Delete():
+            return [DeleteRequest(request.path, request.version)]
+        case SetData():
+            return [SetDataRequest(request.path, request.data, request.version)]
+        case _:
+            return []
+
+
+@contextmanager
+def ensemble(servers: Sequence[Server], chroot: str) -> Iterator[Ensemble]:
+    """A session with one of the servers, for the block. Raises HostError."""
+    with connected("source", servers) as client:
+        yield Ensemble(client, chroot)
+
+
+@dataclass(frozen=True)
+class Alter:
+    """Sends changes to the ensemble of these servers, each over its own session. reader: of dest's
+    transactions."""
+
+    servers: Sequence[Server]
+    reader: Reader
+
+    def __call__(self, change: ClusterChange) -> tuple[int, str]:
+        """See :func:`alter`."""
+        return alter(self.servers, self.reader, change)
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+
+def alterer(inventory: Inventory, look: Look) -> Alter:
+    """What sends changes to source. look: reads dest's disks."""
+    servers = [Server(host.address, inventory.source.ports.client) for host in inventory.source.hosts]
+    return Alter(servers, reader(inventory, look))
+
+
+def alter(servers: Sequence[Server], reader: Reader, change: ClusterChange) -> tuple[int, str]:
+    """Send one change to the ensemble of these servers: 0 and the result, or 1 and why no more of it was
+    done. Raises HostError if the result is not known. reader: of dest's transactions."""
+    if not isinstance(change, BeginReplay | ReplayTransactions | EndReplay):
+        return 1, f"nothing was sent: {change.describe()} is not a change of an ensemble"
+    try:
+        with ensemble(servers, change.chroot) as source:
+            return 0, _altered(source, reader, change)
+    except (RefusedError, ZkDataError) as error:
+        return 1, str(error)
+
+
+def _altered(source: Ensemble, reader: Reader, change: BeginReplay | ReplayTransactions | EndReplay) -> str:
+    mark = source.mark()
+    if isinstance(change, EndReplay):
+        if mark is not None:
+            source.end(mark)
+        return "the mark is removed"
+    cut = parse_zxid(change.cut)
+    if isinstance(change, BeginReplay):
+        if mark is None:
+            source.begin(Mark(cut, reader.begin(change.disk, cut), change.consent))
+        return "the mark is there"
+    if mark is None:
+        raise RefusedError(f"{marker_of(change.chroot)} does not exist: no replay has begun")
+    upto = parse_zxid(change.upto)
+    if mark.done >= upto:
+        return f"{mark.version} transactions are done"
+    transactions = reader.read(change.disk, cut, mark.done, upto)
+    if not transactions or transactions[-1][1] != change.fingerprint:
+        raise RefusedError(
+            f"the disk of {change.disk} does not hold what was planned up to {change.upto}; nothing was sent"
+        )
+    return f"{source.replay(transactions, mark, Pace(_RATE)).version} transactions are done"

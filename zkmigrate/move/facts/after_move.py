@@ -1,0 +1,185 @@
+"""What can be seen after a move, at little cost and without a session on either ensemble.
+
+Dest and source are asked four-letter words, brokers for their sockets and server.properties. Source's log is
+read from one server's disk, from where the last look ended: it shows every write under the chroot. A client
+that only reads does not show.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from zkmigrate.hosts.facts.host_names import Resolved, resolve_all
+from zkmigrate.hosts.facts.properties import properties
+from zkmigrate.inventory.inventory import Inventory
+from zkmigrate.kafka.rules.connect import hosts_in
+from zkmigrate.move.dependent import AnyDependent
+from zkmigrate.move.facts.connections import SourceClients, connections_of, source_clients
+from zkmigrate.move.facts.sessions import Sessions, dumps_of, sessions_of
+from zkmigrate.runbook.model.fact import Absent, Reading, Seen, Unknown
+from zkmigrate.runbook.model.look import Look
+from zkmigrate.zookeeper.data.delta import DeltaFinding, delta
+from zkmigrate.zookeeper.data.four_letter_words import Mntr
+from zkmigrate.zookeeper.data.logdir import walk
+from zkmigrate.zookeeper.data.session import unsigned
+from zkmigrate.zookeeper.data.txnlog import Cursor, cursor_from_json, cursor_to_json
+from zkmigrate.zookeeper.data.zxid import counter, format_zxid
+from zkmigrate.zookeeper.facts.disk import directories, read_disk
+from zkmigrate.zookeeper.facts.ensemble import EnsembleView, dest_view, leader_mntr, source_view
+
+_NEWEST = (1 << 63) - 1
+CONNECT = "zookeeper.connect"
+
+
+@dataclass(frozen=True)
+class LogPosition:
+    """How far source's log has been read: on which host, to which zxid and place."""
+
+    host: str
+    zxid: int
+    cursor: Cursor | None = None
+
+
+@dataclass(frozen=True)
+class NewWrites:
+    """Changes under the chroot in source's log after ``since``.
+
+    Expiries are left out: what the session had made there was a change already, or the session moved. upto:
+    how far the log was read. unproved: why something may be missing, else empty.
+    """
+
+    since: int
+    changes: tuple[DeltaFinding, ...]
+    upto: LogPosition
+    unproved: str = ""
+
+
+@dataclass(frozen=True)
+class AfterMove:
+    """One look.
+
+    leader: ``mntr`` of dest's leader. source_owners, dest_owners: sessions that own a part of the chroot.
+    at_source: session → the client's address. connect: broker → zookeeper.connect of its file. written:
+    Absent where the log was not read. resolved: on each broker the names in ``connect``.
+    """
+
+    source: EnsembleView
+    dest: EnsembleView
+    leader: Reading[Mntr]
+    source_owners: Reading[Sessions]
+    dest_owners: Reading[Sessions]
+    at_source: Mapping[int, str]
+    clients: SourceClients
+    connect: Mapping[str, Reading[str]]
+    written: Reading[NewWrites]
+    resolved: Resolved = field(default_factory=dict)
+
+
+def look_after_move(
+    inventory: Inventory,
+    dependent: AnyDependent,
+    look: Look,
+    position: LogPosition | None,
+    read_log: bool = True,
+) -> AfterMove:
+    """Look once.
+
+    position: where the last look at source's log ended; None takes its present end. read_log: whether to read
+    that log. While dest observes source it is not read: dest gets what is written there.
+    """
+    source, dest = source_view(inventory, look), dest_view(inventory, look)
+    chroot = inventory.kafka.chroot
+    cons = connections_of(look, inventory.source_names)
+    owners = {
+        names: sessions_of(dumps_of(look, names), {}, chroot)
+        for names in (inventory.source_names, inventory.dest_names)
+    }
+    on_dest = owners[inventory.dest_names]
+    listed = [c for reading in cons.values() if isinstance(reading, Seen) for c in reading.value]
+    connect = look.each(inventory.broker_names, lambda host: broker_connect(inventory, look, host))
+    named = {host: hosts_in(one.value) for host, one in connect.items() if isinstance(one, Seen)}
+    return AfterMove(
+        source=source,
+        dest=dest,
+        leader=Absent("no one leader") if dest.leader is None else leader_mntr(look, dest.leader),
+        source_owners=owners[inventory.source_names],
+        dest_owners=on_dest,
+        at_source={unsigned(c.session): c.address for c in listed if c.session},
+        clients=source_clients(inventory, dependent, look, cons),
+        connect=connect,
+        written=_written(
+            inventory, look, source, position, on_dest.value.owners if isinstance(on_dest, Seen) else {}
+        )
+        if read_log and reformed(dest)
+        else Absent("not looked at"),
+        resolved=resolve_all(look, named),
+    )
+
+
+def reformed(dest: EnsembleView) -> bool:
+    """Whether dest is an ensemble of its own, not observers of source."""
+    return "observer" not in dest.modes().values()
+
+
+def broker_connect(inventory: Inventory, look: Look, host: str) -> Reading[str]:
+    """``zookeeper.connect`` of a broker's file."""
+    reading = properties(look, host, inventory.kafka.config)
+    if not isinstance(reading, Seen):
+        return reading
+    value = reading.value.get(CONNECT)
+    return Absent(f"{CONNECT} in {inventory.kafka.config}") if value is None else Seen(value.strip())
+
+
+def _written(
+    inventory: Inventory,
+    look: Look,
+    source: EnsembleView,
+    position: LogPosition | None,
+    living: Mapping[int, Collection[str]],
+) -> Reading[NewWrites]:
+    """Source's log since the position, on the same host while it serves, otherwise on the leader."""
+    serving = [host for host, reading in source.servers.items() if isinstance(reading, Seen)]
+    if not serving:
+        return Unknown("failed", "no source server tells that it serves")
+    host = position.host if position and position.host in serving else source.leader or serving[0]
+    _, logs = directories(look, host, inventory.source)
+    shown = source.zxids()[host]
+
+    def read() -> NewWrites:
+        if position is None:
+            records = walk(logs, after=_NEWEST)
+            last = max((record.zxid for record in records), default=shown)
+            return NewWrites(last, (), LogPosition(host, last, records.cursor))
+        cursor = position.cursor if host == position.host else None
+        if cursor is not None and cursor.file not in logs.names_with_sizes():
+            cursor = None
+        result = delta(
+            logs,
+            chroot=inventory.kafka.chroot,
+            after=position.zxid,
+            upto=None,
+            owners=living,
+            living=living.keys(),
+            cursor=cursor,
+        )
+        # The server has logged what it shows, unless its zxid is only the beginning of an epoch.
+        behind = result.last < shown and counter(shown) != 0
+        short = f"{host} shows {format_zxid(shown)}, its log ends at {format_zxid(result.last)}"
+        upto = LogPosition(host, max(result.last, position.zxid), result.cursor)
+        changes = tuple(change for change in result.missing if not change.expiry)
+        return NewWrites(position.zxid, changes, upto, result.unproved or (short if behind else ""))
+
+    return read_disk(read, host)
+
+
+def position_to_json(position: LogPosition) -> dict[str, Any]:
+    """As JSON that is kept between looks."""
+    cursor = cursor_to_json(position.cursor)
+    return {"host": position.host, "zxid": hex(position.zxid), "cursor": cursor}
+
+
+def position_from_json(body: Mapping[str, Any]) -> LogPosition:
+    """Inverse of :func:`position_to_json`. Raises KeyError, ValueError or TypeError for anything else."""
+    return LogPosition(str(body["host"]), int(body["zxid"], 16), cursor_from_json(body["cursor"]))

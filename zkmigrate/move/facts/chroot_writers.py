@@ -1,0 +1,97 @@
+"""Who wrote under the chroot lately, by the log of one source server."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from zkmigrate.runbook.model.fact import Reading, Seen, Unknown
+from zkmigrate.runbook.model.step import Teller
+from zkmigrate.zookeeper.data.four_letter_words import Connection, Dump
+from zkmigrate.zookeeper.data.log_writers import Writer, writers
+from zkmigrate.zookeeper.data.reader import Directory
+from zkmigrate.zookeeper.data.session import format_session, signed
+from zkmigrate.zookeeper.facts.disk import read_disk
+
+LATELY_MS = 24 * 3_600_000
+AT_MOST = 64 << 20
+"""Bytes of log that a gate may read, beside the newest file."""
+
+_PLACES = 3
+_HOUR_MS = 3_600_000
+
+
+@dataclass(frozen=True)
+class Stranger:
+    """A session that wrote under the chroot and is no broker's. what: how often, from where and where."""
+
+    session: str
+    what: str
+
+
+@dataclass(frozen=True)
+class RecentWrites:
+    """hours: how far back the log was read. brokers: how many of their sessions wrote. hole: the first gap in
+    the log, else empty."""
+
+    hours: float
+    brokers: int
+    strangers: tuple[Stranger, ...]
+    hole: str
+
+
+def recent_writes(
+    host: str,
+    logs: Directory,
+    chroot: str,
+    dumps: Mapping[str, Reading[Dump]],
+    cons: Mapping[str, Reading[tuple[Connection, ...]]],
+    tell: Teller,
+) -> Reading[RecentWrites]:
+    """From the log of this source host (``version-2``), back for ``LATELY_MS`` or ``AT_MOST`` bytes.
+
+    dumps: who owns what now, for brokers that registered before. cons: where sessions come from now.
+    """
+    owners = {
+        signed(session): paths
+        for reading in dumps.values()
+        if isinstance(reading, Seen)
+        for session, paths in reading.value.ephemerals.items()
+    }
+    reading = read_disk(
+        lambda: writers(
+            logs,
+            chroot=chroot,
+            span_ms=LATELY_MS,
+            at_most=AT_MOST,
+            owners=owners,
+            tell=lambda done: tell(f"{host}'s log, for who wrote under {chroot}", f"{done} transactions"),
+        ),
+        host,
+    )
+    if not isinstance(reading, Seen):
+        return reading
+    found = reading.value
+    if not found.records:
+        return Unknown("failed", f"{host}: no transaction in its log")
+    at = {
+        signed(c.session): c.address
+        for reading in cons.values()
+        if isinstance(reading, Seen)
+        for c in reading.value
+        if c.session is not None
+    }
+    strangers = tuple(
+        Stranger(format_session(one.session), _described(one, at.get(one.session, "")))
+        for one in found.writers
+        if not one.is_broker
+    )
+    hours = (found.until_ms - found.since_ms) / _HOUR_MS
+    hole = str(found.gaps[0]) if found.gaps else ""
+    return Seen(RecentWrites(hours, len(found.writers) - len(strangers), strangers, hole))
+
+
+def _described(one: Writer, address: str) -> str:
+    where = f" from {address}" if address else " by a session that has ended" if one.ended_ms else ""
+    changes = "1 change" if one.changes == 1 else f"{one.changes} changes"
+    return f"{changes}{where} to {one.places_text(_PLACES)}"

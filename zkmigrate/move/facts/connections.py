@@ -1,0 +1,107 @@
+"""Who is connected to source: from ``cons``, else from the kernels' socket lists (``ss``)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from zkmigrate.hosts.facts.sockets import normalized, sockets
+from zkmigrate.inventory.inventory import Inventory, ZooKeeperHost
+from zkmigrate.move.dependent import AnyDependent, Member
+from zkmigrate.runbook.model.fact import Reading, Seen, Unknown
+from zkmigrate.runbook.model.look import Look
+from zkmigrate.zookeeper.data.four_letter_words import Connection, parse_cons
+from zkmigrate.zookeeper.facts.ensemble import answer
+
+
+@dataclass(frozen=True)
+class SourceClients:
+    """Who is connected to source.
+
+    at: source host → client addresses, each once, without the operator's. members: member → where it was seen
+    on source; empty for nowhere. unknown: what could not be looked at; until that is empty no member may be
+    called gone.
+    """
+
+    at: Mapping[str, tuple[str, ...]]
+    members: Mapping[str, tuple[str, ...]]
+    unknown: tuple[str, ...]
+
+
+def connections(look: Look, host: str) -> Reading[tuple[Connection, ...]]:
+    """``cons`` of a ZooKeeper host."""
+    return answer(look, host, "cons", parse_cons)
+
+
+def connections_of(look: Look, hosts: Iterable[str]) -> dict[str, Reading[tuple[Connection, ...]]]:
+    """``cons`` of several ZooKeeper hosts, asked at once."""
+    return look.each(hosts, lambda host: connections(look, host))
+
+
+def addresses(host: ZooKeeperHost | Member) -> frozenset[str]:
+    """Every address of a host, names left out."""
+    return frozenset(a for text in (host.address, *host.also) for a in numeric(text))
+
+
+def numeric(text: str) -> tuple[str, ...]:
+    """The address, normalized; nothing where the text is a name."""
+    try:
+        return (normalized(text),)
+    except ValueError:
+        return ()
+
+
+def source_clients(
+    inventory: Inventory,
+    dependent: AnyDependent,
+    look: Look,
+    cons: Mapping[str, Reading[tuple[Connection, ...]]],
+) -> SourceClients:
+    """Who is connected to source, seen from source and from the members.
+
+    cons: of every source host. A host without ``cons`` is asked for its sockets. Where that fails too, the
+    sockets of every member replace it; a member that cannot be asked then leaves it unknown.
+    """
+    members = dependent.members(inventory)
+    seen = look.each(inventory.source_names, lambda host: _known_by(inventory, look, host, cons[host]))
+    from_members = look.each((m.name for m in members), lambda name: _to_source(inventory, look, name))
+    blind = {host: reading for host, reading in seen.items() if not isinstance(reading, Seen)}
+    at = {host: reading.value for host, reading in seen.items() if isinstance(reading, Seen)}
+    placed = {}
+    for member in members:
+        where = [f"client of {host}" for host, found in at.items() if addresses(member) & set(found)]
+        own = from_members[member.name]
+        where += [f"own socket to {peer}" for peer in own.value] if isinstance(own, Seen) else []
+        placed[member.name] = tuple(where)
+    unknown = [
+        f"{name}: {reading}"
+        for name, reading in from_members.items()
+        if blind and not isinstance(reading, Seen)
+    ]
+    if unknown:
+        unknown = [f"{host}: {reading}" for host, reading in blind.items()] + unknown
+    return SourceClients(at, placed, tuple(unknown))
+
+
+def _known_by(
+    inventory: Inventory, look: Look, host: str, cons: Reading[tuple[Connection, ...]]
+) -> Reading[tuple[str, ...]]:
+    operator = {normalized(address) for address in inventory.operator}
+    if isinstance(cons, Seen):
+        # A connection without a session is a four-letter word or a client that is connecting: both count.
+        return Seen(tuple(sorted({normalized(c.address) for c in cons.value} - operator)))
+    listed = sockets(look, host)
+    if not isinstance(listed, Seen):
+        return Unknown("denied", f"cons: {cons}; ss: {listed}")
+    port = inventory.source.ports.client
+    return Seen(tuple(sorted({s.peer for s in listed.value if s.local_port == port} - operator)))
+
+
+def _to_source(inventory: Inventory, look: Look, member: str) -> Reading[tuple[str, ...]]:
+    listed = sockets(look, member)
+    if not isinstance(listed, Seen):
+        return listed
+    source = {address for host in inventory.source.hosts for address in addresses(host)}
+    port = inventory.source.ports.client
+    peers = {f"{s.peer}:{s.peer_port}" for s in listed.value if s.peer in source and s.peer_port == port}
+    return Seen(tuple(sorted(peers)))

@@ -1,0 +1,161 @@
+"""What every dest host says of itself, for the steps of the window."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import UnionType
+from typing import Generic, TypeVar
+
+from zkmigrate.hosts.facts.status import HostPhase, HostStatus, host_phase, host_status, stamp
+from zkmigrate.runbook.model.fact import Absent, Reading, Seen, Unknown
+from zkmigrate.runbook.model.finding import Finding, claim, meanings
+from zkmigrate.runbook.model.look import Look
+from zkmigrate.runbook.model.step import Context, Way
+from zkmigrate.runbook.model.window import Phase
+
+H = TypeVar("H", bound=HostPhase)
+H_co = TypeVar("H_co", bound=HostPhase, covariant=True)
+
+SERVING = (*Phase.STARTED.until(Phase.OPEN), Phase.OPEN)
+"""The phases of a host that has served in the reformed ensemble."""
+
+LOOK_MOVES = ("resume: zkmigrate looks again", "look on the host by hand: zkm-host status")
+
+
+@dataclass(frozen=True)
+class Statuses(Generic[H_co]):
+    """``zkm-host phase`` or ``status`` of every dest host. at: the answers; unknown: a finding for each host
+    that gave none."""
+
+    at: Mapping[str, H_co]
+    unknown: tuple[Finding, ...]
+
+    def where(self, test: Callable[[H_co], bool]) -> tuple[str, ...]:
+        """Names of the hosts for which ``test`` holds, in inventory order."""
+        return tuple(host for host, status in self.at.items() if test(status))
+
+    def phase(self, host: str) -> str:
+        """The host's phase, empty when it did not answer."""
+        return self.at[host].phase if host in self.at else ""
+
+    def in_phase(self, *phases: str) -> tuple[str, ...]:
+        """Names of the hosts in one of these phases."""
+        return tuple(host for host, status in self.at.items() if status.phase in phases)
+
+    def outside(self, step: str, *phases: str) -> tuple[Finding, ...]:
+        """A finding for every host in another phase: ``step`` cannot go on from it."""
+        return tuple(
+            claim(
+                f"{step}.phase",
+                "the host is in a phase this step starts from or ends in",
+                False,
+                target=host,
+                seen=status.phase,
+                needed=" or ".join(phases),
+                moves=("roll back: zkmigrate rollback", *LOOK_MOVES),
+            )
+            for host, status in self.at.items()
+            if status.phase not in phases
+        )
+
+    def claims(
+        self, id: str, sentence: str, test: Callable[[H_co], bool], seen: Callable[[H_co], str]
+    ) -> tuple[Finding, ...]:
+        """The same claim about every host that answered."""
+        return tuple(
+            claim(id, sentence, test(status), target=host, seen=seen(status))
+            for host, status in self.at.items()
+        )
+
+
+@dataclass(frozen=True)
+class DestStates:
+    """Every dest host's phase, and its whole status; no statuses where a step has to act first."""
+
+    phases: Statuses[HostPhase]
+    statuses: Statuses[HostStatus]
+
+
+def every_host_in(c: Context, phase: str) -> DestStates:
+    """Every dest host in this phase, for the forecast of a step of the window."""
+    hosts = {
+        host: HostPhase(run=c.run, phase=phase, lapsed=False, finisher="", finisher_note="")
+        for host in c.inventory.dest_names
+    }
+    return DestStates(Statuses(hosts, ()), Statuses({}, ()))
+
+
+def phases(c: Context, look: Look) -> Statuses[HostPhase]:
+    """Ask every dest host at once for its phase."""
+    return _each(c, look, host_phase)
+
+
+def statuses(c: Context, look: Look) -> Statuses[HostStatus]:
+    """Ask every dest host at once for its status, which looks at rules, sets, sockets and the service."""
+    return _each(c, look, host_status)
+
+
+def dest_states(c: Context, look: Look, *acts_from: str) -> DestStates:
+    """The phases, and the statuses unless, walking forward, a host is in a phase that the step acts from.
+
+    A step that has to act needs no more than the phase, and in the window every look costs time.
+    """
+    if c.way is Way.FORWARD:
+        hosts = phases(c, look)
+        if hosts.in_phase(*acts_from):
+            return DestStates(hosts, Statuses({}, ()))
+    whole = statuses(c, look)
+    return DestStates(whole, whole)
+
+
+def _each(c: Context, look: Look, ask: Callable[[Look, str], Reading[H]]) -> Statuses[H]:
+    readings = look.each(c.inventory.dest_names, lambda host: ask(look, host))
+    return Statuses(
+        {host: r.value for host, r in readings.items() if isinstance(r, Seen)},
+        tuple(unknown(f"host.{host}", host, r) for host, r in readings.items() if not isinstance(r, Seen)),
+    )
+
+
+def round_trips(c: Context, look: Look, tries: int) -> dict[str, Reading[float]]:
+    """The longest of several round trips to each dest host, in seconds, all hosts asked at once.
+
+    Like a renewal of the lease, ``stamp`` goes over an open channel and starts about as many programs there.
+    """
+
+    def longest(host: str) -> Reading[float]:
+        took = 0.0
+        for _ in range(tries):
+            began = look.now()
+            answer = stamp(look, host)
+            if not isinstance(answer, Seen):
+                return answer
+            took = max(took, look.now() - began)
+        return Seen(took)
+
+    return look.each(c.inventory.dest_names, longest)
+
+
+def unanswered(
+    id: str, readings: Mapping[str, Reading[object]], kinds: UnionType | type = Absent | Unknown
+) -> tuple[Finding, ...]:
+    """:func:`unknown` for each of these targets whose reading is of one of these kinds."""
+    return tuple(unknown(id, target, r) for target, r in readings.items() if isinstance(r, kinds))
+
+
+def unknown(id: str, target: str, reading: Reading[object]) -> Finding:
+    """The finding for a look that did not see what it needed."""
+    return claim(
+        id, "the host answers", None, target=target, seen=str(reading), needed="an answer", moves=LOOK_MOVES
+    )
+
+
+MEANINGS = meanings(
+    """
+    STEP.phase: A dest host is in a phase that this step cannot start from. Cause: Somebody changed the
+    host by hand, or another run did. To do: Look at zkmigrate status. Roll back: zkmigrate rollback.
+
+    host.HOST: A dest host did not answer. Cause: ssh, the host or zkm-host on it does not answer. To do:
+    See why the host does not answer, then zkmigrate resume.
+    """
+)

@@ -1,0 +1,170 @@
+"""Brokers that all stop and start again: their files, services and registrations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+from zkmigrate.errors import UsageError
+from zkmigrate.hosts.facts.host_names import Names, Resolve, all_unresolved, asked_names
+from zkmigrate.hosts.facts.status import HostStatus, runs, unit_status
+from zkmigrate.inventory.inventory import Inventory, ZooKeeperHost
+from zkmigrate.kafka.facts.cluster import controller
+from zkmigrate.kafka.facts.recovery import Recovery, recovery
+from zkmigrate.kafka.rules.connect import current_connect, names_any
+from zkmigrate.move.facts.connections import addresses
+from zkmigrate.runbook.model.change import ServiceAction, SetService
+from zkmigrate.runbook.model.fact import Absent, Reading, Seen, Unknown
+from zkmigrate.runbook.model.look import DirEntry, Look
+
+
+@dataclass(frozen=True)
+class BrokerState:
+    """A broker's file with its directory entry, and its service. recovery: how far it has loaded its logs;
+    None where it does not run. resolved: what the names in its file resolve to, where the inventory has
+    others."""
+
+    properties: Reading[bytes]
+    entry: DirEntry | None
+    status: Reading[HostStatus]
+    recovery: Reading[Recovery] | None = None
+    resolved: Names = field(default_factory=dict)
+
+    @property
+    def runs(self) -> bool | None:
+        """As :func:`runs`."""
+        return runs(self.status)
+
+    @property
+    def stops(self) -> bool:
+        """Whether systemd is stopping it."""
+        return isinstance(self.status, Seen) and self.status.value.unit_state == "deactivating"
+
+    def names(self, hosts: Iterable[ZooKeeperHost], others: Iterable[ZooKeeperHost]) -> bool | None:
+        """Return whether its file names one of these; None where it cannot be read, or a name in it does not
+        resolve. others: of the other ensemble."""
+        return self.asked(hosts, others, lambda name: self.resolved.get(name, Absent(name)))
+
+    def asked(
+        self, hosts: Iterable[ZooKeeperHost], others: Iterable[ZooKeeperHost], resolve: Resolve
+    ) -> bool | None:
+        """Answer the same with names resolved anew."""
+        connect = self.connect
+        return None if connect is None else names_any(connect, hosts, others, resolve)
+
+    @property
+    def connect(self) -> str | None:
+        """The zookeeper.connect of its file; None where that cannot be read."""
+        if not isinstance(self.properties, Seen):
+            return None
+        try:
+            return current_connect(self.properties.value)
+        except UsageError:
+            return None
+
+    def why_unknown(self, host: str) -> str:
+        """Say why it is not known whether its file names some hosts. host: its own."""
+        if not isinstance(self.properties, Seen):
+            return str(self.properties)
+        if self.connect is None:
+            return "its zookeeper.connect cannot be read safely"
+        return all_unresolved(self.resolved, host)
+
+
+def brokers(inventory: Inventory, look: Look) -> dict[str, BrokerState]:
+    """Every broker of the inventory, by its host."""
+    kafka = inventory.kafka
+    directory, name = kafka.config.rsplit("/", 1)
+
+    def one(host: str) -> BrokerState:
+        listing = look.listing(host, directory)
+        entries = [e for e in listing.value if e.name == name] if isinstance(listing, Seen) else []
+        status = unit_status(look, host, kafka.service.unit, kafka.commands(host))
+        state = BrokerState(look.file(host, kafka.config), entries[0] if entries else None, status)
+        own, ask = addresses(inventory.broker(host)), partial(_both, inventory, state)
+        state = replace(state, resolved=asked_names(look, host, own, ask))
+        if not state.runs:
+            return state
+        return replace(state, recovery=recovery(look, host, kafka.service.unit, kafka.commands(host)))
+
+    return look.each(inventory.broker_names, one)
+
+
+def _both(inventory: Inventory, state: BrokerState, resolve: Resolve) -> None:
+    """Ask whether a file names dest, and whether it names source."""
+    dest, source = inventory.dest.hosts, inventory.source.hosts
+    state.asked(dest, source, resolve)
+    state.asked(source, dest, resolve)
+
+
+def dest_service(inventory: Inventory, host: str, action: ServiceAction) -> SetService:
+    """The change that starts, stops, restarts or kills ZooKeeper of a dest host."""
+    return SetService(host, inventory.dest.service.unit, action, inventory.dest.commands)
+
+
+def dest_services(inventory: Inventory, look: Look) -> dict[str, Reading[HostStatus]]:
+    """ZooKeeper on every dest host."""
+    dest = inventory.dest
+    return look.each(
+        inventory.dest_names, lambda host: unit_status(look, host, dest.service.unit, dest.commands)
+    )
+
+
+@dataclass(frozen=True)
+class Registered:
+    """Kafka's registrations on an ensemble. ids: of the registered brokers. controller: its broker's id, if
+    any. epoch: of the newest controller. changed: the zxid at which a broker last came or went."""
+
+    ids: frozenset[int]
+    controller: int | None
+    epoch: int
+    changed: int
+
+    @property
+    def anybody(self) -> bool:
+        """Whether a broker is registered, or a controller."""
+        return bool(self.ids) or self.controller is not None
+
+    @property
+    def words(self) -> str:
+        """Who is registered."""
+        return f"registered: {sorted(self.ids) or 'none'}, controller: {self.controller}"
+
+
+def registered(look: Look, hosts: Iterable[str], chroot: str) -> Reading[Registered]:
+    """As the first of these hosts shows them that answers."""
+    reading: Reading[Registered] = Unknown("failed", "nobody was asked")
+    for host in hosts:
+        reading = _registered(look, host, chroot)
+        if isinstance(reading, Seen):
+            break
+    return reading
+
+
+def _registered(look: Look, host: str, chroot: str) -> Reading[Registered]:
+    ids, epoch = look.znode(host, f"{chroot}/brokers/ids"), look.znode(host, f"{chroot}/controller_epoch")
+    if not isinstance(ids, Seen):
+        return ids
+    if not isinstance(epoch, Seen):
+        return epoch
+    leader = controller(look, host, chroot)
+    if isinstance(leader, Unknown):
+        return leader
+    names = ids.value.children
+    if not epoch.value.data.isdigit() or not all(name.isdecimal() for name in names):
+        return Unknown("garbled", f"{chroot} does not hold what Kafka writes there")
+    return Seen(
+        Registered(
+            frozenset(int(name) for name in names),
+            leader.value.broker if isinstance(leader, Seen) else None,
+            int(epoch.value.data),
+            ids.value.pzxid,
+        )
+    )
+
+
+def loaded(states: Mapping[str, BrokerState]) -> tuple[tuple[int, int], ...]:
+    """The logs and segments that each broker has loaded: the progress of a start."""
+    readings = (state.recovery for state in states.values())
+    return tuple((r.value.logs, r.value.segments) if isinstance(r, Seen) else (0, 0) for r in readings)

@@ -1,0 +1,88 @@
+"""The disks from which a run's replay is read, and the mark of it that source shows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from zkmigrate.inventory.inventory import Inventory
+from zkmigrate.move.facts.replay import ReplayDisks, Tell, silent
+from zkmigrate.runbook.model.fact import Absent, Reading, Seen, Unknown
+from zkmigrate.runbook.model.look import Look
+from zkmigrate.zookeeper.data.effect import is_session
+from zkmigrate.zookeeper.data.proofs import Side
+from zkmigrate.zookeeper.data.reader import Directory
+from zkmigrate.zookeeper.data.replay import Again, Mark, Replay, marker_of, needed
+from zkmigrate.zookeeper.data.sums import read_sums, whole, znodes
+from zkmigrate.zookeeper.facts.disk import listed
+
+
+def host_disks(
+    inventory: Inventory, look: Look, leader: str, tell: Callable[[str], Tell] = silent
+) -> ReplayDisks:
+    """The disks of source's leader and of every dest host. Raises HostError."""
+
+    def opened() -> Sequence[Side]:
+        dests = (Side(host, *listed(look, host, inventory.dest)) for host in inventory.dest_names)
+        return [Side(leader, *listed(look, leader, inventory.source)), *dests]
+
+    return ReplayDisks(opened, inventory.kafka.chroot, 0, tell=tell)
+
+
+def mark_on(look: Look, host: str, chroot: str) -> Reading[tuple[Mark, int]]:
+    """The mark of a replay as this host of an ensemble shows it, and its mzxid. Absent: there is none."""
+    node = look.znode(host, marker_of(chroot))
+    if isinstance(node, Absent | Unknown):
+        return node
+    try:
+        mark = Mark.decode(node.value.data, node.value.version, node.value.czxid)
+    except ValueError as error:
+        return Unknown("garbled", f"{marker_of(chroot)}: {error}")
+    return Seen((mark, node.value.mzxid))
+
+
+Disk = Callable[[str], tuple[Directory, Directory]]
+"""By the name of a host its snapshots and its logs. Raises HostError."""
+
+
+@dataclass
+class Reader:
+    """Dest's transactions after a cut, batch by batch, from the disk of one dest host, whose snapshot is read
+    once."""
+
+    chroot: str
+    disk: Disk
+    _replay: Replay | None = None
+    _read_from: tuple[str, int] = ("", 0)
+
+    def begin(self, host: str, cut: int) -> str:
+        """The fingerprint of no transaction. Raises as `ReplayDisks.examine`."""
+        return self._opened(host, cut).fingerprint
+
+    def read(self, host: str, cut: int, done: int, upto: int) -> list[tuple[Again, str]]:
+        """Those after `done` up to `upto`, each with the fingerprint up to it. Raises as `begin`."""
+        if self._replay is None or self._read_from != (host, cut) or self._replay.upto > done:
+            self._replay, self._read_from = self._opened(host, cut), (host, cut)
+        found: list[tuple[Again, str]] = []
+        for again in self._replay:
+            if again.zxid > done:
+                found.append((again, self._replay.fingerprint))
+            if again.zxid >= upto:
+                break
+        return found
+
+    def _opened(self, host: str, cut: int) -> Replay:
+        data, logs = self.disk(host)
+        sums = read_sums(data, logs, chroot=self.chroot, upto=cut, view=whole)
+        paths = needed(logs, chroot=self.chroot, after=cut)
+        touched = {
+            path: node
+            for path, node in znodes(data, logs, sums)
+            if path in paths or is_session(node.ephemeral_owner)
+        }
+        return Replay(logs, chroot=self.chroot, after=cut, at_cut=touched, owners=sums.owners)
+
+
+def reader(inventory: Inventory, look: Look) -> Reader:
+    """The reader of the dest hosts' disks."""
+    return Reader(inventory.kafka.chroot, lambda host: listed(look, host, inventory.dest))

@@ -1,0 +1,123 @@
+"""Sessions that own ephemerals under a chroot, and their timeouts, as an ensemble's servers tell them.
+
+``dump`` lists owners on every server; learners since 3.5 list timeouts there, leaders do not; ``cons`` gives
+the timeout of each connected session. One server alone may not know all, so all are asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+
+from zkmigrate.move.facts.connections import connections_of
+from zkmigrate.runbook.model.fact import Cause, Reading, Seen, Unknown
+from zkmigrate.runbook.model.look import Look
+from zkmigrate.zookeeper.data.four_letter_words import Connection, Dump, parse_dump
+from zkmigrate.zookeeper.data.session import unsigned
+from zkmigrate.zookeeper.facts.ensemble import answer
+
+
+@dataclass(frozen=True)
+class Sessions:
+    """owners: session → its ephemerals under the chroot. timeouts: session → milliseconds, where known."""
+
+    owners: Mapping[int, tuple[str, ...]]
+    timeouts: Mapping[int, int]
+
+    @property
+    def smallest_timeout_ms(self) -> int | None:
+        """T; None without owners, or when an owner's timeout is not known (then it could be smaller)."""
+        known = [self.timeouts.get(session) for session in self.owners]
+        return min((t for t in known if t is not None), default=None) if None not in known else None
+
+    def kept(self, keeps: Callable[[str], bool]) -> Sessions:
+        """Only the ephemerals that must keep their owner."""
+        kept = {s: tuple(path for path in paths if keeps(path)) for s, paths in self.owners.items()}
+        return Sessions({s: paths for s, paths in kept.items() if paths}, self.timeouts)
+
+
+@dataclass(frozen=True)
+class Homes:
+    """Where sessions are connected, as :func:`homes` found it.
+
+    on_dest: in the client list of a dest host and of no source host. astray: every other session → where it
+    was seen. unknown: hosts whose client list could not be read, with the reason; until that is empty nothing
+    is certain.
+    """
+
+    on_dest: frozenset[int]
+    astray: Mapping[int, str]
+    unknown: tuple[str, ...]
+
+
+def homes(
+    sessions: Iterable[int],
+    dest: Mapping[str, Reading[tuple[Connection, ...]]],
+    source: Mapping[str, Reading[tuple[Connection, ...]]],
+    unkept: Collection[int] = (),
+) -> Homes:
+    """Which of these sessions are clients of dest, by ``cons`` of every dest and source host.
+
+    unkept: sessions that need not live on, and so may be the client of nobody.
+    """
+    on_dest: set[int] = set()
+    astray: dict[int, str] = {}
+    for session in sessions:
+        at_dest, at_source = _seen_at(session, dest), _seen_at(session, source)
+        if at_dest and not at_source:
+            on_dest.add(session)
+        elif at_source or session not in unkept:
+            astray[session] = f"client of {', '.join(at_source) or 'nobody'}"
+    both = {**dest, **source}
+    unknown = tuple(f"cons of {host}: {r}" for host, r in both.items() if not isinstance(r, Seen))
+    return Homes(frozenset(on_dest), astray, unknown)
+
+
+def _seen_at(session: int, cons: Mapping[str, Reading[tuple[Connection, ...]]]) -> list[str]:
+    # Logs and snapshots hold session ids signed, cons prints them unsigned.
+    wanted = unsigned(session)
+    return [
+        host
+        for host, reading in cons.items()
+        if isinstance(reading, Seen)
+        and any(c.session is not None and unsigned(c.session) == wanted for c in reading.value)
+    ]
+
+
+def dump(look: Look, host: str) -> Reading[Dump]:
+    """``dump`` of a ZooKeeper host."""
+    return answer(look, host, "dump", parse_dump)
+
+
+def dumps_of(look: Look, hosts: Iterable[str]) -> dict[str, Reading[Dump]]:
+    """``dump`` of several ZooKeeper hosts, asked at once."""
+    return look.each(hosts, lambda host: dump(look, host))
+
+
+def owning_sessions(look: Look, hosts: Iterable[str], chroot: str) -> Reading[Sessions]:
+    """Ask every host for ``dump`` and ``cons``; Unknown when no host gives a dump."""
+    hosts = tuple(hosts)
+    return sessions_of(dumps_of(look, hosts), connections_of(look, hosts), chroot)
+
+
+def sessions_of(
+    dumps: Mapping[str, Reading[Dump]], cons: Mapping[str, Reading[tuple[Connection, ...]]], chroot: str
+) -> Reading[Sessions]:
+    """What the hosts answered together; Unknown when no host gave a dump."""
+    owners: dict[int, tuple[str, ...]] = {}
+    timeouts: dict[int, int] = {}
+    seen = [reading.value for reading in dumps.values() if isinstance(reading, Seen)]
+    if not seen:
+        causes: set[Cause] = {r.cause for r in dumps.values() if isinstance(r, Unknown)}
+        cause = causes.pop() if len(causes) == 1 else "failed"
+        return Unknown(cause, "; ".join(f"{host}: {reading}" for host, reading in dumps.items()))
+    for listed in seen:
+        for session, paths in listed.ephemerals.items():
+            under = tuple(p for p in paths if p == chroot or p.startswith(f"{chroot}/"))
+            if under:
+                owners[session] = under
+        timeouts |= {s: t for s, t in (listed.sessions or {}).items() if t is not None}
+    for reading in cons.values():
+        if isinstance(reading, Seen):
+            timeouts |= {c.session: c.timeout_ms for c in reading.value if c.session and c.timeout_ms}
+    return Seen(Sessions(owners, timeouts))

@@ -1,0 +1,152 @@
+"""The subtree of the chroot as a host's disk holds it: read whole, outside the window.
+
+Bytes cross the held-open root channel at about 20 MB/s and are parsed in Python: a gigabyte of snapshot and
+logs takes more than a minute.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+
+from zkmigrate.errors import HostError
+from zkmigrate.inventory.inventory import Dest, Inventory, Source
+from zkmigrate.runbook.model.fact import Reading, Seen
+from zkmigrate.runbook.model.look import Look
+from zkmigrate.runbook.model.step import Teller, tell_nobody
+from zkmigrate.zookeeper.data.logdir import LogWalk, walk
+from zkmigrate.zookeeper.data.sums import Sums, read_sums
+from zkmigrate.zookeeper.data.tree import Difference, Tree, diff, load_tree, max_zxid
+from zkmigrate.zookeeper.data.txnlog import Cursor
+from zkmigrate.zookeeper.facts.disk import directories, read_disk
+from zkmigrate.zookeeper.facts.ownership import Ephemeral, Ownership, replayed
+
+
+def source_ownership(
+    look: Look,
+    host: str,
+    source: Source,
+    chroot: str,
+    known: tuple[Ownership, Cursor] | None = None,
+    teller: Teller = tell_nobody,
+) -> Reading[tuple[Ownership, Cursor | None]]:
+    """Who owns what under the chroot, and the log cursor at exactly that state.
+
+    known: an earlier state of the same host's log with its cursor. Only the rest of the log is then read, if
+    the cursor's file still exists. teller: is told the progress of a long read.
+    """
+    data, logs = directories(look, host, source)
+
+    def read() -> tuple[Ownership, Cursor | None]:
+        if known is not None and known[1].file in logs.names_with_sizes():
+            return _replayed(known[0], walk(logs, cursor=known[1]))
+        tree = load_tree(data, logs, chroot=chroot, tell=_telling(look, teller, host))
+        # What was written while the tree was read is read now, so that the window need not.
+        state = ownership(tree, chroot)
+        return _replayed(state, walk(logs, after=state.upto))
+
+    return read_disk(read, host)
+
+
+def _replayed(state: Ownership, rest: LogWalk) -> tuple[Ownership, Cursor | None]:
+    """The state after the rest of the log, with the cursor there. HostError for a log with a hole."""
+    state = replayed(state, rest)
+    if rest.gaps:
+        raise HostError(f"the log has a hole: {rest.gaps[0]}")
+    return state, rest.cursor
+
+
+COMPARE_S = 20.0
+"""Seconds after which no further dest disk is compared; the first one always is."""
+_TOLD_AFTER_S = 2.0
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Dest disks compared with source's at one zxid. znodes: how many source has under the chroot. hosts: the
+    paths that differ."""
+
+    zxid: int
+    znodes: int
+    hosts: Mapping[str, Reading[tuple[Difference, ...]]]
+
+
+def compared_ownership(
+    look: Look, inventory: Inventory, chroot: str, leader: str, zxid: int, teller: Teller = tell_nobody
+) -> tuple[Reading[tuple[Ownership, Cursor | None]], Reading[Comparison]]:
+    """As :func:`source_ownership` from the whole tree, and the comparison of dest's disks with that tree.
+
+    zxid: held by every dest disk, and read from them before this call, so that source's log reaches it. Two
+    trees are in memory at a time.
+    """
+    data, logs = directories(look, leader, inventory.source)
+    tell = _telling(look, teller, leader)
+    read = read_disk(lambda: load_tree(data, logs, chroot=chroot, upto=zxid, tell=tell), leader)
+    if not isinstance(read, Seen):
+        return read, read
+    tree = read.value
+
+    def compared(host: str) -> tuple[Difference, ...]:
+        theirs = directories(look, host, inventory.dest)
+        return diff(tree, load_tree(*theirs, chroot=chroot, upto=zxid, tell=_telling(look, teller, host)))
+
+    hosts: dict[str, Reading[tuple[Difference, ...]]] = {}
+    began = look.now()
+    for host in inventory.dest_names:
+        if hosts and look.now() - began > COMPARE_S:
+            break
+        hosts[host] = read_disk(partial(compared, host), host)
+    owners = read_disk(lambda: _replayed(ownership(tree, chroot), walk(logs, after=zxid)), leader)
+    return owners, Seen(Comparison(zxid, len(tree.nodes), hosts))
+
+
+@dataclass(frozen=True)
+class Digests:
+    """The chroot's subtree at one zxid, summed on source's disk and on each dest disk."""
+
+    zxid: int
+    source: Reading[Sums]
+    hosts: Mapping[str, Reading[Sums]]
+
+
+def digests(
+    look: Look, inventory: Inventory, chroot: str, leader: str, zxid: int, teller: Teller = tell_nobody
+) -> Digests:
+    """Read every disk once, in memory that does not grow with the tree. leader: of source's."""
+
+    def summed(host: str, of: Source | Dest) -> Reading[Sums]:
+        data, logs = directories(look, host, of)
+        tell = _telling_of(look, teller, host)
+        return read_disk(lambda: read_sums(data, logs, chroot=chroot, upto=zxid, tell=tell), host)
+
+    hosts = {host: summed(host, inventory.dest) for host in inventory.dest_names}
+    return Digests(zxid, summed(leader, inventory.source), hosts)
+
+
+def _telling(look: Look, teller: Teller, host: str) -> Callable[[int, int | None], None]:
+    tell = _telling_of(look, teller, host)
+    return lambda done, total: tell("transactions", done, total)
+
+
+def _telling_of(look: Look, teller: Teller, host: str) -> Callable[[str, int, int | None], None]:
+    began = look.now()
+
+    def tell(what: str, done: int, total: int | None) -> None:
+        if look.now() - began < _TOLD_AFTER_S:
+            return
+        of = "" if total is None else f" of {total}"
+        since = " since its snapshot" if what == "transactions" else " of its snapshot"
+        teller(f"the tree on the disk of {host}", f"{done}{of} {what}{since}")
+
+    return tell
+
+
+def ownership(tree: Tree, chroot: str) -> Ownership:
+    """The owners in a tree: the small state that the window keeps current."""
+    ephemerals = {
+        path: Ephemeral(owner, tree.nodes[path].czxid)
+        for owner, paths in tree.owners.items()
+        for path in paths
+    }
+    return Ownership(chroot, tree.zxid, max_zxid(tree, chroot), ephemerals, dict(tree.sessions))

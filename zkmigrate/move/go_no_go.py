@@ -1,0 +1,91 @@
+"""The go/no-go page of the move: what must be true, what the rehearsal measured, the points of no return.
+
+It is the same for a move by the tool and by hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from zkmigrate.inventory.inventory import Inventory
+from zkmigrate.move.facts.sessions import owning_sessions
+from zkmigrate.move.rules.window_estimate import rehearsed
+from zkmigrate.move.rules.window_rules import FIND_DOOR_S, deadlines, expected_way_back_s
+from zkmigrate.runbook.model.by_hand import GoNoGo, Rows
+from zkmigrate.runbook.model.fact import Seen
+from zkmigrate.runbook.model.look import Look
+from zkmigrate.runbook.model.step import Context
+
+MUST = (
+    ("preflight blocks nothing, the gate `cutover` included", "operator"),
+    ("rehearsed on these very hosts with this inventory; figures below", "operator"),
+    ("every broker lives on dest, source's client lists name none of them", "operator"),
+    ("no partition is under-replicated, no reassignment runs", "Kafka owner"),
+    (
+        "ISRs were quiet for 10 minutes, on Kafka's graphs: after the roll no check looks",
+        "Kafka owner",
+    ),
+    ("topics, partitions, ACLs and brokers are not changed tonight", "Kafka owner"),
+    ("nobody else works on ZooKeeper, no purge of its logs, no deploy on these hosts", "source owner"),
+    ("producers and consumers are watched, from before FENCE to after VERIFY", "Kafka owner"),
+    ("link and machine of the operator are near the hosts and quiet; a second one stands by", "operator"),
+    ("the page by hand (`zkmigrate runbook`) is exported, printed, and has been read", "second operator"),
+    ("who may say *back* and who may say *open* is in the room", "everybody"),
+)
+
+
+def _title(inventory: Inventory) -> str:
+    return f"{inventory.name}, {len(inventory.kafka.brokers)} brokers to {', '.join(inventory.dest_names)}"
+
+
+def _no_return(inventory: Inventory) -> Rows:
+    limit = inventory.policy.open_limit_s
+    return (
+        ("SEAL done on all", "the hosts no longer go back alone; a way back still costs nothing but time"),
+        ("first GO sent", "the hosts finish without their operator; back only if **every** host answers"),
+        (f"OPEN, or {limit:g} s after dest serves (policy.open_limit_s)", "**no way back**: repair forward"),
+        ("finalize", "images are gone"),
+    )
+
+
+def _figures(c: Context, look: Look) -> Iterator[tuple[str, str]]:
+    steps = rehearsed(c)
+    if steps:
+        phases = ", ".join(f"{step} {took:.1f}" for step, took in steps.items())
+        yield "FENCE to CHECK, as rehearsed", f"**{sum(steps.values()):.1f}** ({phases})"
+    else:
+        yield "FENCE to CHECK", "**not rehearsed: NO-GO**. Rehearse, then print again with `--run-id`"
+    way_back = expected_way_back_s(c)
+    source = "the rehearsal's, or the policy's if longer" if steps else "policy.way_back_s"
+    yield f"way back before SEAL ({source})", f"{way_back:.1f}"
+    hosts = (*c.inventory.source_names, *c.inventory.dest_names)
+    sessions = owning_sessions(look, hosts, c.inventory.kafka.chroot)
+    timeout_ms = sessions.value.smallest_timeout_ms if isinstance(sessions, Seen) else None
+    if timeout_ms is None:
+        seen = "no session owns a part of it, or a timeout is not known"
+        why = seen if isinstance(sessions, Seen) else sessions
+        yield "T, smallest session timeout", f"**not known: NO-GO** ({why})"
+        return
+    limits = deadlines(timeout_ms / 1000, way_back)
+    never = " **NO-GO**" if limits.start_back <= 0 else ""
+    chroot = c.inventory.kafka.chroot
+    yield f"T, smallest session timeout under {chroot} now; SURVEY reads it again", f"{timeout_ms / 1000:g}"
+    latest = f"**turn back at the latest**, after FENCE: T - T/3 - {way_back:.1f} - {FIND_DOOR_S:g}"
+    yield f"{latest} (clients find the door)", f"**{limits.start_back:.1f}**{never}"
+    yield "clients connected again, after FENCE: T - T/3", f"{limits.clients_back:.1f}"
+    yield "forward: door open, after dest has a leader", f"{limits.forward:g}"
+
+
+GO_NO_GO = GoNoGo(
+    title=_title,
+    before="FENCE",
+    must=MUST,
+    figures=lambda c, look: tuple(_figures(c, look)),
+    no_return=_no_return,
+    people=(
+        ("operator", "source owner"),
+        ("second operator", "Kafka owner"),
+        ("network / firewall", "hosts / on call"),
+    ),
+    signed=("Operator", "Kafka owner", "source owner"),
+)

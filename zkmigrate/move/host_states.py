@@ -1,0 +1,304 @@
+"""Rows of the report's timeline: the state of each dest host and broker, from the changes it confirmed.
+
+From GO on dest hosts finish alone: their states then come from the samples, otherwise from the step that saw
+them.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from zkmigrate.move.facts.dest_status import SERVING
+from zkmigrate.runbook.model.change import Go, SetService
+from zkmigrate.runbook.model.finding import Held
+from zkmigrate.runbook.model.report import Lane, Op, Rows, Span, Spans, Story, Visit, of_kind, spacing_s
+from zkmigrate.runbook.model.window import Phase
+
+JOINING, OBSERVING, FENCED, CUT, STOPPED, STARTED, OPEN = DEST_STATES = (
+    "joining", "observing", "fenced", "cut", "stopped", "started", "open",
+)  # fmt: skip
+OLD, RESTARTING, NEW = BROKER_STATES = ("old ZooKeeper", "restarting", "new ZooKeeper")
+SERVES, SOME, SHUT, DOWN, UNKNOWN = ENSEMBLE_STATES = (
+    "serves", "serves in part", "shut to clients", "does not serve", "not known",
+)  # fmt: skip
+
+_AFTER: Mapping[str, tuple[str, str]] = {
+    "arm": (OBSERVING, "armed"),
+    "fence": (FENCED, "clients are refused"),
+    "cut": (CUT, "nothing passes to or from source"),
+    "stopped": (STOPPED, "ZooKeeper is stopped"),
+    "seal": (STOPPED, "sealed"),
+    "unseal": (STOPPED, "unsealed"),
+    "go": (STOPPED, "GO given: it reforms by itself"),
+    "checked": (STARTED, "checked behind the closed door"),
+    "open": (OPEN, "opened by the operator"),
+    "halt": (STOPPED, "stopped to walk back"),
+    "image": (STOPPED, "data and config put back"),
+    "started-observer": (CUT, "runs as observer again, still cut off"),
+    "uncut": (FENCED, "follows source again"),
+    "reopen": (OBSERVING, "clients reach it again"),
+    "disarm": (OBSERVING, "disarmed"),
+}
+_ALONE = "by itself"
+_LEASE_S = 1.0
+"""Seconds without the tool within which no lease has ended."""
+
+_UNSEEN_S = 5.0
+"""Seconds without a sample after which source's state is not shown."""
+
+
+def rows(story: Story, samples: Rows, start: float, gone: Spans, damaged: bool) -> tuple[Lane, ...]:
+    """Source and dest as ensembles, then each dest host and each broker."""
+    asked = of_kind(samples, "ensembles")
+    hosts, brokers = dest_rows(story, of_kind(samples, "phases"), gone), broker_rows(story, start)
+    if damaged:
+        hosts, brokers = until(hosts, story.last), until(brokers, story.last)
+    source = source_ensemble(source_hosts(story, asked), asked, spacing_s(asked) or 1.0)
+    return (source, dest_ensemble(hosts), *hosts, *brokers)
+
+
+def source_hosts(story: Story, asked: Rows) -> tuple[str, ...]:
+    """The source hosts by name, from the journal, otherwise the hosts in the samples that are not dest's.
+    asked: samples of kind ``ensembles``."""
+    named = [str(host) for _, row in asked if isinstance(row.get("servers"), dict) for host in row["servers"]]
+    dest = dest_hosts(story)
+    return story.hosts.get("source") or tuple(name for name in dict.fromkeys(named) if name not in dest)
+
+
+def dest_hosts(story: Story) -> tuple[str, ...]:
+    """The dest hosts by name, in the inventory's order where the journal has it."""
+    stages = ("join", "rehearse", "cutover")
+    targets = [op.target for op in story.ops if op.step.partition(".")[0] in stages]
+    return story.hosts.get("dest") or tuple(dict.fromkeys(targets))
+
+
+def broker_hosts(story: Story) -> tuple[str, ...]:
+    """The brokers by name, as :func:`dest_hosts`."""
+    targets = [op.target for op in story.ops if op.step.partition(".")[0] == "roll"]
+    return story.hosts.get("brokers") or tuple(dict.fromkeys(targets))
+
+
+class _Line:
+    """The row that is being built: a new state ends the one before."""
+
+    def __init__(self) -> None:
+        self.spans: list[Span] = []
+
+    @property
+    def state(self) -> str:
+        return self.spans[-1].state if self.spans and self.spans[-1].end is None else ""
+
+    def begin(self, at: float, state: str, note: str = "") -> None:
+        if self.spans and self.spans[-1].end is None:
+            last = self.spans.pop()
+            if last.state == state and last.note == note:
+                self.spans.append(last)
+                return
+            if at > last.start:
+                self.spans.append(Span(last.start, at, last.state, last.note))
+        if state:
+            self.spans.append(Span(at, None, state, note))
+
+
+def dest_rows(
+    story: Story,
+    phases: Sequence[tuple[float, Mapping[str, Any]]],
+    gone: Sequence[tuple[float, float]] = (),
+) -> tuple[Lane, ...]:
+    """A row for each dest host. phases: samples of kind ``phases``, in order. gone: when no tool ran."""
+    return tuple(Lane(host, "dest", tuple(_dest(host, story, phases, gone))) for host in dest_hosts(story))
+
+
+def _dest(
+    host: str,
+    story: Story,
+    phases: Sequence[tuple[float, Mapping[str, Any]]],
+    gone: Sequence[tuple[float, float]],
+) -> list[Span]:
+    line = _Line()
+    events: list[tuple[float, int, Any]] = []
+    events += [(op.ended, 0, op) for op in story.ops if op.target == host and op.ended is not None]
+    events += [(v.end, 1, v) for v in story.visits if v.end is not None and v.outcome == "done"]
+    events += [(at, 2, row) for at, row in phases]
+    events += [(since, 3, None) for since, until in gone if until - since >= _LEASE_S]
+    for at, _, what in sorted(events, key=lambda e: (e[0], e[1])):
+        if isinstance(what, Op):
+            _confirmed(line, at, what)
+        elif isinstance(what, Visit):
+            _walked(line, at, what)
+        elif what is None:
+            _left_alone(line, at)
+        else:
+            _seen(line, at, host, what)
+    return line.spans
+
+
+def _confirmed(line: _Line, at: float, op: Op) -> None:
+    stage = op.step.partition(".")[0]
+    if op.status != "done":
+        return
+    change = op.change
+    if isinstance(change, SetService):
+        if stage == "join" and not op.back and change.action in ("start", "restart"):
+            line.begin(at, JOINING, "started as observer")
+        elif stage == "join" and op.back:
+            line.begin(at, "")
+        elif change.action in ("kill", "stop"):
+            line.begin(at, STOPPED, "ZooKeeper is stopped")
+    elif change.verb in _AFTER and not (change.verb == "disarm" and line.state == OPEN):
+        state, note = _AFTER[change.verb]
+        if change.verb == "image" and line.state == CUT:
+            state = CUT
+        if isinstance(change, Go):
+            note = f"GO given ({change.place}): it reforms by itself"
+        line.begin(at, state, note)
+
+
+def _left_alone(line: _Line, at: float) -> None:
+    """Nobody renews the lease: a host that is not sealed goes back by itself at an unknown time."""
+    if line.state in (FENCED, CUT, STOPPED) and not line.spans[-1].note.startswith(("sealed", "GO given")):
+        line.begin(at, UNKNOWN, "the tool was gone: a host that is not sealed goes back by itself")
+
+
+def _walked(line: _Line, at: float, visit: Visit) -> None:
+    """The state that a step's end proves of every host without a change of ours."""
+    name = visit.step.partition(".")[2]
+    if visit.back:
+        if name in ("fence", "arm") and line.state in (FENCED, CUT, STOPPED, UNKNOWN):
+            line.begin(at, OBSERVING, "found open again")
+        return
+    if name == "join":
+        line.begin(at, OBSERVING, "observes source")
+    elif name == "serve" and line.state == STOPPED:
+        line.begin(at, STARTED, "serves behind the closed door")
+    elif name in ("open", "verify") and line.state not in (OPEN, ""):
+        line.begin(at, OPEN, f"opened {_ALONE}, seen by {visit.step}")
+
+
+def _seen(line: _Line, at: float, host: str, row: Mapping[str, Any]) -> None:
+    """Samples count only for what a host does alone after GO: a sample may be older than a change of ours."""
+    hosts = row.get("hosts")
+    sample = hosts.get(host) if isinstance(hosts, dict) else None
+    if not isinstance(sample, list) or len(sample) != 2 or not line.spans:
+        return
+    phase, served = sample
+    gone = line.state == STOPPED and line.spans[-1].note.startswith("GO given")
+    if gone and phase in SERVING:
+        ago = float(served) if isinstance(served, int | float) else 0.0
+        line.begin(max(line.spans[-1].start, at - ago), STARTED, "serves behind the closed door")
+    if phase == Phase.OPEN and line.state == STARTED:
+        line.begin(at, OPEN, f"opened {_ALONE}")
+
+
+def broker_rows(story: Story, start: float) -> tuple[Lane, ...]:
+    """A row for each broker: which ZooKeeper it was started with."""
+    return tuple(Lane(host, "broker", tuple(_broker(host, story, start))) for host in broker_hosts(story))
+
+
+def _at_first(host: str, story: Story) -> tuple[str, str]:
+    """A broker's state before the roll, and why it is not known."""
+    looks = [v for v in story.visits if v.step == "preflight.preflight"]
+    found = [f for v in looks for f in v.findings if (f.id, f.target) == ("kafka.config", host)]
+    was_restarted = any(op.target == host and op.step.partition(".")[0] == "roll" for op in story.ops)
+    if was_restarted or any(v.outcome == "done" for v in looks) or any(f.held is Held.YES for f in found):
+        return OLD, ""
+    return UNKNOWN, found[-1].seen if found else "its server.properties was not read yet"
+
+
+def _broker(host: str, story: Story, start: float) -> list[Span]:
+    line = _Line()
+    line.begin(start, *_at_first(host, story))
+    for visit in story.visits:
+        restarts = [op for op in visit.ops if isinstance(op.change, SetService) and op.target == host]
+        if visit.step.partition(".")[0] != "roll":
+            continue
+        after = OLD if visit.back else NEW
+        for op in restarts:
+            took = f"; the restart itself took {op.ended - op.sent:.1f} s" if op.ended is not None else ""
+            line.begin(op.sent, RESTARTING, f"restarted, and caught up{took}")
+            later = [o.sent for o in visit.ops if o.leg > op.leg and o.target != host]
+            if later:
+                line.begin(min(later), after)
+        if visit.outcome == "done" and visit.end is not None and visit.step == "roll.roll":
+            line.begin(visit.end, after)
+    return line.spans
+
+
+def until(rows: Iterable[Lane], last: float) -> tuple[Lane, ...]:
+    """The rows of a damaged journal: unknown after its last intact line."""
+    unknown = Span(last, None, UNKNOWN, "the journal is damaged")
+
+    def cut(row: Lane) -> tuple[Span, ...]:
+        return tuple(replace(span, end=last) if span.end is None else span for span in row.spans)
+
+    return tuple(Lane(row.name, row.kind, (*cut(row), unknown)) for row in rows)
+
+
+def dest_ensemble(lanes: Iterable[Lane]) -> Lane:
+    """Dest as clients reach it: how many of its hosts let them in."""
+    rows = [lane for lane in lanes if lane.kind == "dest"]
+    edges = sorted({t for row in rows for span in row.spans for t in (span.start, span.end) if t is not None})
+    line = _Line()
+    for at in edges:
+        states = [_state_at(row, at) for row in rows]
+        open_ = sum(state in (OBSERVING, OPEN) for state in states)
+        if not any(states):
+            line.begin(at, "")
+        elif open_ == len(rows):
+            line.begin(at, SERVES, "every host lets clients in")
+        elif open_:
+            line.begin(at, SOME, f"{open_} of {len(rows)} hosts let clients in")
+        elif any(state in (FENCED, CUT, STOPPED, STARTED) for state in states):
+            line.begin(at, SHUT, "no host lets clients in")
+        elif UNKNOWN in states:
+            line.begin(at, UNKNOWN, "the tool was gone")
+        else:
+            line.begin(at, JOINING, "no host observes source yet")
+    return Lane("dest, for clients", "ensemble", tuple(line.spans))
+
+
+def _state_at(row: Lane, at: float) -> str:
+    place = bisect_right([span.start for span in row.spans], at) - 1
+    if place < 0:
+        return ""
+    span = row.spans[place]
+    return span.state if span.end is None or span.end > at else ""
+
+
+def source_ensemble(
+    hosts: tuple[str, ...], rows: Sequence[tuple[float, Mapping[str, Any]]], every_s: float
+) -> Lane:
+    """Source by the samples of kind ``ensembles``; empty for times without a sample."""
+    line, last = _Line(), None
+    for at, row in rows:
+        servers = row.get("servers")
+        if not isinstance(servers, dict):
+            continue
+        if last is not None and at - last > max(4 * every_s, _UNSEEN_S):
+            line.begin(last + every_s, "")
+        state, note = _quorum([_mode(servers.get(host)) for host in hosts])
+        line.begin(at, state, note)
+        last = at
+    if last is not None:
+        line.begin(last + every_s, "")
+    return Lane("source", "ensemble", tuple(line.spans))
+
+
+def _mode(sample: Any) -> str:
+    return str(sample[0]) if isinstance(sample, list) and sample else UNKNOWN
+
+
+def _quorum(modes: list[str]) -> tuple[str, str]:
+    """As :meth:`zkmigrate.zookeeper.facts.ensemble.EnsembleView.has_quorum`, from the modes alone."""
+    leading = sum(mode in ("leader", "standalone") for mode in modes)
+    serving = leading + sum(mode == "follower" for mode in modes)
+    heard = sum(mode in ("leader", "standalone", "follower", "refused", "not serving") for mode in modes)
+    majority, note = len(modes) // 2 + 1, f"{serving} of {len(modes)} hosts serve"
+    if leading > 1 or serving + len(modes) - heard < majority:
+        return DOWN, note
+    if serving < majority or (not leading and heard == len(modes)):
+        return (UNKNOWN if heard < len(modes) else DOWN), note
+    return SERVES, note

@@ -1,0 +1,155 @@
+"""The move of a dependent from one ZooKeeper ensemble to a new, empty one: the table of contents.
+
+Each step is one file in ``move/steps``, its undo in it. The protocol: docs/explanation/protocol.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+from zkmigrate.errors import UsageError
+from zkmigrate.inventory.inventory import Inventory
+from zkmigrate.move.dependent import AnyDependent
+from zkmigrate.move.facts.sessions import owning_sessions
+from zkmigrate.move.rules import probes, window_estimate
+from zkmigrate.move.rules.lease import in_force
+from zkmigrate.move.rules.plight import plight
+from zkmigrate.move.rules.sampling import ENSEMBLES
+from zkmigrate.move.rules.window_rules import WINDOW, keeps_s
+from zkmigrate.move.steps.arm import ArmStep
+from zkmigrate.move.steps.check import CheckStep
+from zkmigrate.move.steps.cut import CutStep
+from zkmigrate.move.steps.drain import DrainStep
+from zkmigrate.move.steps.fence import FenceStep
+from zkmigrate.move.steps.finalize import FinalizeStep
+from zkmigrate.move.steps.go import GoStep
+from zkmigrate.move.steps.install import InstallStep
+from zkmigrate.move.steps.join import JoinStep
+from zkmigrate.move.steps.open_door import OpenStep
+from zkmigrate.move.steps.preflight import PreflightStep
+from zkmigrate.move.steps.prove import ProveStep
+from zkmigrate.move.steps.roll import RollStep
+from zkmigrate.move.steps.seal import SealStep
+from zkmigrate.move.steps.serve import ServeStep
+from zkmigrate.move.steps.stop import StopStep
+from zkmigrate.move.steps.survey import SurveyStep
+from zkmigrate.move.steps.verify import VerifyStep
+from zkmigrate.runbook.model.by_hand import Manual
+from zkmigrate.runbook.model.look import Look
+from zkmigrate.runbook.model.playbook import Counted, Playbook, Role, Stage
+from zkmigrate.runbook.model.report import Reporting
+from zkmigrate.runbook.model.step import AnyStep, Context
+
+
+@dataclass(frozen=True)
+class Move(Playbook):
+    """A runbook that moves a dependent, there or back."""
+
+    dependent: AnyDependent = field(kw_only=True)
+
+
+def dependent_of(playbook: Playbook) -> AnyDependent:
+    """The dependent that a runbook moves. UsageError for a runbook that moves none."""
+    if not isinstance(playbook, Move):
+        raise UsageError(f"{playbook.id} moves nothing that uses ZooKeeper; --playbook names another runbook")
+    return playbook.dependent
+
+
+def move(dependent: AnyDependent, manual: Manual | None = None, report: Reporting | None = None) -> Move:
+    """The runbook of this dependent. manual, report: what is special of its page by hand and its report."""
+    words = dependent.words
+
+    def zookeeper(inventory: Inventory) -> tuple[str, tuple[str, ...]]:
+        return inventory.dest.service.unit, inventory.dest.commands
+
+    def members(inventory: Inventory) -> tuple[str, ...]:
+        return tuple(member.name for member in dependent.members(inventory))
+
+    def foreseen(c: Context, look: Look) -> tuple[str, ...]:
+        hosts = (*c.inventory.source_names, *c.inventory.dest_names)
+        sessions = owning_sessions(look, hosts, dependent.chroot(c.inventory))
+        return window_estimate.plan_lines(dependent, c, sessions)
+
+    window = replace(
+        WINDOW,
+        remarks=window_estimate.cutover_lines,
+        lease=in_force,
+        probes=partial(probes.window_probes, dependent),
+        plight=plight(dependent),
+        keeps_s=keeps_s,
+    )
+    arm_to_check: tuple[AnyStep, ...] = (
+        ArmStep(),
+        SurveyStep(dependent),
+        FenceStep(dependent),
+        DrainStep(),
+        CutStep(),
+        StopStep(),
+        ProveStep(dependent),
+        SealStep(),
+        GoStep(dependent),
+        ServeStep(),
+        CheckStep(dependent),
+    )
+    return Move(
+        id=f"{words.kind}_zookeeper_move",
+        title=f"Move {words.system} to a ZooKeeper ensemble of its own",
+        stages=(
+            Stage("preflight", "Look first", (PreflightStep(dependent),), locked=False, refused=3, gate=True),
+            Stage("install", "Install the host program", (InstallStep(dependent),), locked=False),
+            Stage("join", "Join dest as observers of source", (JoinStep(),), outdates="joined dest"),
+            Stage(
+                "rehearse",
+                "Rehearse the cut-over, then restore",
+                arm_to_check,
+                consent=f"Rehearse on the dest hosts now? No {words.one} uses them yet.",
+                rehearsal=True,
+                unnoticed=f"nothing, no {words.one} uses dest yet",
+                window=window,
+                skip="nobody has tried dest's configs, rights and start; how long the window will be is not "
+                "known, and the way back counts with policy.way_back_s",
+            ),
+            Stage(
+                "roll",
+                f"Roll the {words.many} to dest",
+                (PreflightStep(dependent, gate="roll"), RollStep(dependent)),
+                consent=f"{words.again.capitalize()} the {words.many} one wave at a time?",
+                noticed=True,
+                gate=True,
+            ),
+            Stage(
+                "cutover",
+                "Cut over",
+                (PreflightStep(dependent, gate="cutover"), *arm_to_check, OpenStep(dependent)),
+                consent="Cut over now? Everything up to OPEN has a way back.",
+                window=window,
+                noticed=True,
+                gate=True,
+            ),
+            Stage("verify", "Verify", (VerifyStep(dependent),), noticed=True),
+            Stage(
+                "finalize",
+                "Finalize",
+                (FinalizeStep(dependent),),
+                consent="Remove the images and zkm-host? There is no way back after this.",
+            ),
+        ),
+        counted=(
+            Counted("join.join", "dest hosts", lambda inventory, _: inventory.dest_names),
+            Counted("roll.roll", words.many, lambda inventory, _: members(inventory), paced=True),
+        ),
+        inventory=dependent.shape,
+        sections=("operator", "ssh", "source", "dest", words.kind),
+        roles=(
+            Role("source", "source hosts"),
+            Role("dest", "dest hosts", changed=True, witness=True, service=zookeeper),
+            Role(words.many, words.many, changed=True, without=dependent.without),
+        ),
+        manual=manual or Manual(),
+        report=report or Reporting(),
+        foreseen=foreseen,
+        sampling=(ENSEMBLES, *dependent.sampling),
+        clusters=dependent.clusters,
+        dependent=dependent,
+    )

@@ -1,0 +1,51 @@
+"""Preflight: what could go wrong and can be seen beforehand, one function per check.
+
+docs/reference/findings.md lists all checks. Pure but for ``evidence.gather``, which looks once for
+all checks of a gate. Unknown never passes.
+"""
+
+from __future__ import annotations
+
+from zkmigrate.move.dependent import AnyDependent
+from zkmigrate.move.preflight import dest, host, members, network, operator, run, settings, source
+from zkmigrate.move.preflight.check import Check, Gate, Scope
+from zkmigrate.move.preflight.evidence import Evidence, gather
+from zkmigrate.runbook.accepted import accepted
+from zkmigrate.runbook.model.finding import Finding
+from zkmigrate.runbook.model.look import Look
+from zkmigrate.runbook.model.step import Context
+
+__all__ = ["Check", "Evidence", "Gate", "Scope", "checks", "judge", "run_preflight"]
+
+_OF_THE_MOVE: tuple[Check, ...] = (
+    *operator.CHECKS,
+    *source.CHECKS,
+    *dest.CHECKS,
+    *settings.CHECKS,
+    *network.CHECKS,
+    *host.CHECKS,
+    *run.CHECKS,
+)
+
+
+def checks(dependent: AnyDependent) -> tuple[Check, ...]:
+    """Every check of the move of this dependent, in the order in which they are shown."""
+    own = dependent.checks
+    every = (*_OF_THE_MOVE, *own, *(check for check in members.CHECKS if check not in own))
+    return tuple(check.of(dependent.words) for check in every)
+
+
+def run_preflight(c: Context, dependent: AnyDependent, look: Look, gate: str) -> tuple[Finding, ...]:
+    """Look once, then judge: the findings of a gate, ``preflight``, ``roll`` or ``cutover``.
+
+    A finding blocks when its check counts at this gate and its claim is false or unknown; a check that comes
+    later is listed without weight. What somebody answers for warns (``accept``). Raises ValueError for
+    another gate.
+    """
+    return judge(c, gather(c, dependent, look, Gate(gate)), Gate(gate))
+
+
+def judge(c: Context, e: Evidence, gate: Gate) -> tuple[Finding, ...]:
+    """The findings of a gate over evidence that was looked at for it."""
+    found = (finding for check in checks(e.dependent) for finding in check.findings(c, e, gate))
+    return accepted(c.inventory.accept, found, e.at)

@@ -1,0 +1,132 @@
+"""Checks of what goes on in Kafka's chroot, and of who else uses it or source."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from zkmigrate.kafka.facts.chroot import Chroot
+from zkmigrate.move.preflight import members
+from zkmigrate.move.preflight.check import JOINED, Gate, Judged, Scope, check, unseen
+from zkmigrate.move.preflight.evidence import NOT_ASKED, Evidence
+from zkmigrate.move.preflight.kafka_evidence import of_kafka
+from zkmigrate.runbook.model.fact import Seen
+from zkmigrate.runbook.model.finding import Severity
+from zkmigrate.runbook.model.step import Context
+
+LISTED = 5
+QUIET_S = 600
+"""No leader or ISR may have changed for so long before the roll."""
+
+AHEAD_S = 5
+"""So far source's clock may be ahead of the operator's before its times mean nothing here."""
+
+
+@check(
+    "kafka.admin-work", "no topic is being deleted and no leader election is ordered", Scope.CLUSTER, JOINED
+)
+def admin_work(_c: Context, e: Evidence) -> Iterator[Judged]:
+    """P28. Deletions and elections go through the controller, which the roll restarts and the window cuts
+    off. A deletion that waits for a broker that is down never ends. The check reads through a dest host,
+    after the join.
+
+    To do: Wait until it has ended. If it does not end, see which broker of these topics is down.
+    """
+    needed = "neither"
+    deleting, electing = _chroot(e).deleting, _chroot(e).electing
+    if isinstance(deleting, Seen) and isinstance(electing, Seen):
+        found = [f"Kafka is deleting {_few(deleting.value)}"] if deleting.value else []
+        found += ["somebody has ordered an election of preferred leaders"] if electing.value else []
+        moves = ("wait until it has ended", "if it never ends: see which broker of these topics is down")
+        yield Judged(not found, "; ".join(found) or "neither", needed, moves=moves)
+    else:
+        yield unseen(electing if isinstance(deleting, Seen) else deleting, needed)
+
+
+@check(
+    "kafka.quiet", f"no partition has changed its leader or ISR for {QUIET_S // 60} minutes", Scope.CLUSTER,
+    (Gate.ROLL,), Severity.WARN,
+)  # fmt: skip
+def quiet(_c: Context, e: Evidence) -> Iterator[Judged]:
+    """P28. Replicas that keep falling behind and catching up look healthy at one look, but not while a
+    broker restarts. The check reads the time of each partition's state znode, on the clock of source's
+    leader. It reads through a dest host and costs source nothing. A roll that continues after a stop sees
+    its own restarts here.
+
+    To do: Wait until it is quiet. Find the broker that these partitions share.
+    """
+    needed = f"none in the last {QUIET_S // 60} minutes"
+    changed = _chroot(e).changed
+    if not isinstance(changed, Seen):
+        yield unseen(changed, needed)
+        return
+    newest = max(changed.value.values(), default=0) / 1000
+    if newest > e.at + AHEAD_S:
+        yield Judged(None, f"a change {newest - e.at:.0f} s in the future: clocks differ", needed)
+        return
+    recent = sorted(name for name, at in changed.value.items() if e.at - at / 1000 < QUIET_S)
+    names = f": {_few(recent)}" if recent else ""
+    seen = f"{len(recent)} of {len(changed.value)} partitions changed leader or ISR in the last "
+    moves = ("wait until it is quiet, and find the broker that these partitions share",)
+    yield Judged(not recent, f"{seen}{QUIET_S // 60} minutes{names}", needed, moves=moves)
+
+
+@check(
+    "kafka.tools", "nothing but Kafka keeps its state under the chroot", Scope.CLUSTER, JOINED, Severity.WARN
+)
+def tools(_c: Context, e: Evidence) -> Iterator[Judged]:
+    """P35. A tool (CMAK, Cruise Control, Burrow) or script with source's addresses goes on writing to
+    source after the move, and its writes are lost. Consumer groups under /consumers keep their offsets in
+    ZooKeeper.
+
+    To do: Give each of these dest's connect string before the cut-over, or stop it.
+    """
+    needed = "no znode that is not Kafka's, no consumer group in ZooKeeper"
+    strangers, groups = _chroot(e).strangers, _chroot(e).groups
+    if not isinstance(strangers, Seen) or not isinstance(groups, Seen):
+        yield unseen(groups if isinstance(strangers, Seen) else strangers, needed)
+        return
+    found = list(strangers.value[:LISTED]) + (["…"] if len(strangers.value) > LISTED else [])
+    found += [f"{len(groups.value)} consumer groups: {_few(groups.value)}"] if groups.value else []
+    moves = ("give each of these dest's connect string before the cut-over, or stop it",)
+    yield Judged(not found, ", ".join(found) or "none", needed, moves=moves)
+
+
+@check(
+    "kafka.writers", "nobody but brokers has written under the chroot lately", Scope.CLUSTER,
+    (Gate.PREFLIGHT, Gate.CUTOVER), Severity.WARN,
+)  # fmt: skip
+def writers(_c: Context, e: Evidence) -> Iterator[Judged]:
+    """P35. An admin tool that comes and goes (kafka-topics --zookeeper in cron, an old consumer) may be
+    connected at no look. After the cut-over its writes to source are lost. The check reads the last day
+    of the leader's log, at most 64 MB. A session is a broker's where it registered one or wrote what only
+    brokers write.
+
+    To do: Find the writer. Give it dest's connect string before the cut-over, or stop it.
+    """
+    k = of_kafka(e)
+    needed = "none, or each of them given dest's addresses"
+    if not isinstance(k.written, Seen):
+        yield unseen(k.written, needed)
+        return
+    found = k.written.value
+    span = f"in the last {found.hours:.1f} hours" if found.hours >= 1 else "in the last hour"
+    moves = ("find out what it is, and give it dest's connect string before the cut-over, or stop it",)
+    for stranger in found.strangers:
+        yield Judged(False, f"{stranger.what} {span}", needed, stranger.session, moves)
+    if found.hole:
+        yield Judged(None, f"the log has a hole, writers may be missing: {found.hole}", needed)
+    elif not found.strangers:
+        yield Judged(True, f"{found.brokers} sessions of brokers {span}", needed)
+
+
+def _chroot(e: Evidence) -> Chroot:
+    k = of_kafka(e)
+    return k.chroot or Chroot(NOT_ASKED, NOT_ASKED, NOT_ASKED, NOT_ASKED, NOT_ASKED, NOT_ASKED)
+
+
+def _few(names: tuple[str, ...] | list[str]) -> str:
+    more = f" and {len(names) - LISTED} more" if len(names) > LISTED else ""
+    return ", ".join(names[:LISTED]) + more
+
+
+CHECKS = (admin_work, quiet, tools, members.other_clients, members.foreign_client, writers)

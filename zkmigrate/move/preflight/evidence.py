@@ -1,0 +1,357 @@
+"""Everything the checks judge by, looked at once and at the same time where hosts are many.
+
+Reads only. ``identities`` costs one client session of the operator per dest host and is had only from the
+roll on; the rest comes from four-letter words, files, sockets, zkm-host's reading verbs and the dependent
+itself.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from zkmigrate.hosts.facts.host_names import Resolved, resolve_all
+from zkmigrate.hosts.facts.properties import running_flags, system_properties
+from zkmigrate.hosts.facts.runs import other_runs
+from zkmigrate.hosts.facts.sockets import Socket, sockets
+from zkmigrate.hosts.facts.status import HostFacts, HostStatus, host_facts, host_status, reach
+from zkmigrate.hosts.facts.surroundings import Surroundings, surroundings
+from zkmigrate.inventory.checks import spelled
+from zkmigrate.inventory.inventory import Inventory, ZooKeeperHost
+from zkmigrate.move.dependent import AnyDependent, Member
+from zkmigrate.move.facts.connections import (
+    SourceClients,
+    connections_of,
+    numeric,
+    source_clients,
+)
+from zkmigrate.move.facts.dest import DataState, data_state
+from zkmigrate.move.facts.own_commands import OwnCommands, own_commands
+from zkmigrate.move.facts.sessions import Homes, Sessions, dumps_of, homes, sessions_of
+from zkmigrate.move.facts.tenants import UNASKED, Tenants, foreign_clients, tenants
+from zkmigrate.runbook.model.fact import Absent, Reading, Seen, Unknown
+from zkmigrate.runbook.model.look import Look
+from zkmigrate.runbook.model.step import Context
+from zkmigrate.zookeeper.data.four_letter_words import Conf, Connection, Dump, Mntr, parse_conf, parse_mntr
+from zkmigrate.zookeeper.data.jute import JUTE_MAXBUFFER
+from zkmigrate.zookeeper.data.reader import Listed
+from zkmigrate.zookeeper.facts.config import ZooConfig, zoo_config
+from zkmigrate.zookeeper.facts.disk import Largest, largest_znode, listed, read_disk
+from zkmigrate.zookeeper.facts.ensemble import EnsembleView, answer, dest_view, source_view
+
+NOT_ASKED = Unknown("failed", "not looked at for this gate")
+NO_ENSEMBLE = EnsembleView({}, None)
+
+
+@dataclass(frozen=True)
+class Dated:
+    """A host's clock in seconds since the epoch, with the operator's before and after it was asked, and how
+    long that took."""
+
+    clock: Reading[float]
+    before: float
+    after: float
+    took_s: float
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """One look at the world for one gate; what the gate does not need stays empty or unknown.
+
+    at: when, by the operator's clock, seconds since the epoch. here: addresses of the operator's machine, as
+    :meth:`zkmigrate.runbook.model.look.Look.here` tells them. The rest keyed by host name. leader: ``mntr``
+    of source's leader. mntrs, cons, dumps: what each source host and, once joined, each dest host answered.
+    confs: ``conf`` of source. reach: host → what its connects to doors of others got (:func:`door`). knocks:
+    ``srvr`` of dest, before anything runs there. resolved: the names of the inventory everywhere, and on each
+    source host the names in its server lines. source_bytes: size of a source host's newest snapshot and logs.
+    sessions: those that own ephemerals under the chroot. flags: ``-D`` settings of the JVM, as it runs where
+    that is seen, else as its java_env says; env_flags, running_flags: both apart. dest_config: what is there
+    now. fact_times: the operator's clock before and after ``facts`` was asked. homes: where those sessions
+    are connected, None before the cut-over. runs: other runs that a host knows, with their phase. own: the
+    inventory's own commands. files: the dependent's file as it is on each member. identities: its identity as
+    seen through each dest host. tenants: who else is a client of source. foreign: who is a client of dest and
+    none of the dependent's. dest_sockets: the established connections of each dest host. disk: the listings
+    of source's leader. of_dependent: what the dependent's own checks judge by.
+    """
+
+    at: float
+    dependent: AnyDependent
+    source: EnsembleView
+    leader: Reading[Mntr]
+    mntrs: Mapping[str, Reading[Mntr]]
+    cons: Mapping[str, Reading[tuple[Connection, ...]]]
+    dumps: Mapping[str, Reading[Dump]]
+    statuses: Mapping[str, Reading[HostStatus]]
+    files: Mapping[str, Reading[bytes]]
+    sessions: Reading[Sessions]
+    here: Reading[tuple[str, ...]] = NOT_ASKED
+    source_config: Mapping[str, Reading[ZooConfig]] = field(default_factory=dict)
+    source_myid: Mapping[str, Reading[str]] = field(default_factory=dict)
+    source_flags: Mapping[str, Reading[Mapping[str, str]]] = field(default_factory=dict)
+    source_bytes: Reading[int] = NOT_ASKED
+    largest: Reading[Largest] = NOT_ASKED
+    reach: Mapping[str, Reading[Mapping[str, str]]] = field(default_factory=dict)
+    knocks: Mapping[str, Reading[str]] = field(default_factory=dict)
+    around: Mapping[str, Reading[Surroundings]] = field(default_factory=dict)
+    dates: Mapping[str, Dated] = field(default_factory=dict)
+    resolved: Resolved = field(default_factory=dict)
+    confs: Mapping[str, Reading[Conf]] = field(default_factory=dict)
+    dest_data: Mapping[str, Reading[DataState]] = field(default_factory=dict)
+    dest_config: Mapping[str, Reading[ZooConfig]] = field(default_factory=dict)
+    dest_flags: Mapping[str, Reading[Mapping[str, str]]] = field(default_factory=dict)
+    env_flags: Mapping[str, Reading[Mapping[str, str]]] = field(default_factory=dict)
+    running_flags: Mapping[str, Reading[Mapping[str, str]]] = field(default_factory=dict)
+    facts: Mapping[str, Reading[HostFacts]] = field(default_factory=dict)
+    fact_times: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    dest: EnsembleView = NO_ENSEMBLE
+    identities: Mapping[str, Reading[str]] = field(default_factory=dict)
+    clients: SourceClients | None = None
+    homes: Homes | None = None
+    runs: Mapping[str, Reading[Mapping[str, str]]] = field(default_factory=dict)
+    own: OwnCommands = field(default_factory=OwnCommands)
+    tenants: Tenants = UNASKED
+    foreign: Tenants = UNASKED
+    dest_sockets: Mapping[str, Reading[tuple[Socket, ...]]] = field(default_factory=dict)
+    disk: Reading[tuple[Listed, Listed]] = NOT_ASKED
+    of_dependent: Any = None
+
+    @property
+    def joined(self) -> bool:
+        """Whether this was looked at after the join."""
+        return bool(self.dest.servers)
+
+
+def gather(c: Context, dependent: AnyDependent, look: Look, gate: str) -> Evidence:
+    """Look at all that the checks of this gate need: ``preflight``, ``roll`` or ``cutover``."""
+    inventory = c.inventory
+    members = tuple(member.name for member in dependent.members(inventory))
+    view = source_view(inventory, look)
+    joined = inventory.dest_names if gate != "preflight" else ()
+    serving = (*inventory.source_names, *joined)
+    cons = connections_of(look, serving)
+    dumps = dumps_of(look, serving)
+    mntrs = look.each(serving, lambda host: answer(look, host, "mntr", parse_mntr))
+    common = Evidence(
+        at=look.wall(),
+        dependent=dependent,
+        source=view,
+        leader=Absent("no one leader") if view.leader is None else mntrs[view.leader],
+        mntrs=mntrs,
+        cons=cons,
+        dumps=dumps,
+        statuses=look.each((*inventory.dest_names, *members), lambda h: host_status(look, h)),
+        here=look.here(),
+        files=look.each(members, lambda host: look.file(host, dependent.config(inventory))),
+        sessions=sessions_of(dumps, cons, dependent.chroot(inventory)),
+        tenants=tenants(inventory, dependent, look, cons, dumps) if gate != "cutover" else UNASKED,
+        dest_sockets=look.each(inventory.dest_names, lambda host: sockets(look, host)),
+    )
+    if joined:
+        strangers = foreign_clients(inventory, dependent, look, cons, dumps)
+        common = replace(common, dest=dest_view(inventory, look), foreign=strangers)
+    common = _as_configured(c, look, common, gate)
+    if gate == "preflight":
+        common = _before_anything(c, look, common)
+        return replace(common, of_dependent=dependent.evidence(c, look, common, gate))
+    owners = common.sessions.value.owners if isinstance(common.sessions, Seen) else {}
+    at_dest = {host: cons[host] for host in joined}
+    at_source = {host: cons[host] for host in inventory.source_names}
+    kept = common.sessions.value.kept(dependent.keeps).owners if isinstance(common.sessions, Seen) else {}
+    unkept = owners.keys() - kept.keys()
+    common = replace(
+        common,
+        homes=homes(owners, at_dest, at_source, unkept) if gate == "cutover" else None,
+        identities=look.each(joined, lambda host: dependent.identity_seen(inventory, look, host)),
+        clients=source_clients(inventory, dependent, look, cons) if gate == "cutover" else None,
+    )
+    return replace(common, of_dependent=dependent.evidence(c, look, common, gate))
+
+
+def _as_configured(c: Context, look: Look, common: Evidence, gate: str) -> Evidence:
+    """What may be changed on a host between one gate and the next: configs, flags, room, tools."""
+    source, dest, dependent = c.inventory.source, c.inventory.dest, common.dependent
+    members, of_members = tuple(common.files), dependent.service(c.inventory)
+    sources, dests = c.inventory.source_names, c.inventory.dest_names
+    places = {name: _places(dest.data_dir, dest.txn_dir, _directory(dest.config)) for name in dests}
+    places |= {name: _places(_directory(dependent.config(c.inventory))) for name in members}
+
+    def offer(host: str) -> tuple[Reading[HostFacts], tuple[float, float]]:
+        before = look.wall()
+        service = dest.service if host in dests else of_members
+        reading = host_facts(look, host, "-" if service.has_commands else service.unit, *places[host])
+        return reading, (before, look.wall())
+
+    source_flags = look.each(sources, lambda host: system_properties(look, host, source.java_env))
+    dest_flags = look.each(dests, lambda host: system_properties(look, host, dest.java_env))
+    serving = (*sources, *(dests if common.joined else ()))
+    running = look.each(serving, lambda host: running_flags(look, host))
+    offers = look.each((*dests, *members), offer)
+    source_config = look.each(sources, lambda host: zoo_config(look, host, source.config))
+    leader = leader_of(c, common)
+    disk = read_disk(lambda: listed(look, leader, source))
+    return replace(
+        common,
+        source_config=source_config,
+        source_flags={host: _true(file, running[host]) for host, file in source_flags.items()},
+        source_bytes=_newest_bytes(disk),
+        disk=disk,
+        dest_config=look.each(
+            dests, lambda host: zoo_config(look, host, dest.config, dest.service, dest.commands)
+        ),
+        confs=look.each(sources, lambda host: answer(look, host, "conf", parse_conf)),
+        dest_flags={host: _true(file, running.get(host)) for host, file in dest_flags.items()},
+        env_flags={**source_flags, **dest_flags},
+        running_flags=running,
+        facts={host: reading for host, (reading, _) in offers.items()},
+        fact_times={host: when for host, (_, when) in offers.items()},
+        runs=look.each((*dests, *members), lambda host: other_runs(look, host, c.run)),
+        around=look.each((*dests, *members), lambda host: _around(c, dependent, look, host)),
+        reach=look.each((*dests, *members), lambda host: reach(look, host, _doors(c, host, gate))),
+        resolved=_resolved(c.inventory, dependent, look, source_config),
+        # last, over connections that are open
+        dates=look.each((*sources, *dests, *members), lambda host: _dated(look, host)),
+    )
+
+
+def _directory(path: str) -> str:
+    return path.rpartition("/")[0]
+
+
+def _places(*directories: str) -> tuple[str, ...]:
+    """Each once; the root directory, written "", is not asked about: no link leads to it."""
+    return tuple(dict.fromkeys(d for d in directories if d))
+
+
+def first_address(host: ZooKeeperHost | Member) -> str:
+    """The address by which a host is reached, in its one spelling; the inventory has one for each."""
+    return next(a for text in (host.address, *host.also) for a in numeric(text))
+
+
+def door(address: str, port: int) -> str:
+    """How a host's answer names what it connected to."""
+    return f"{address}:{port}"
+
+
+def _doors(c: Context, host: str, gate: str) -> tuple[tuple[str, int], ...]:
+    """What a host has to reach: a member dest's client ports, until it is rolled; a dest host, before the
+    join, source and the other dest hosts."""
+    source, dest = c.inventory.source, c.inventory.dest
+    if host not in c.inventory.dest_names and gate != "cutover":
+        return tuple((first_address(h), dest.ports.client) for h in dest.hosts)
+    if gate != "preflight":
+        return ()
+    at_source = ((h, p) for h in source.hosts for p in (source.ports.quorum, source.ports.election))
+    others = tuple(h for h in dest.hosts if h.name != host)
+    at_dest = ((h, p) for h in others for p in (dest.ports.quorum, dest.ports.election))
+    return tuple((first_address(h), p) for h, p in (*at_source, *at_dest))
+
+
+def _around(c: Context, dependent: AnyDependent, look: Look, host: str) -> Reading[Surroundings]:
+    dest = c.inventory.dest
+    if host in c.inventory.dest_names:
+        service, port = dest.service, dest.ports.client
+    else:
+        ports = {member.name: member.port for member in dependent.members(c.inventory)}
+        service, port = dependent.service(c.inventory), ports[host]
+    return surroundings(look, host, "-" if service.has_commands else service.unit, port)
+
+
+def named(inventory: Inventory, dependent: AnyDependent) -> Mapping[str, ZooKeeperHost | Member]:
+    """The hosts whose address is a name, by it in its one spelling."""
+    members = dependent.members(inventory)
+    hosts: tuple[ZooKeeperHost | Member, ...] = (*inventory.source.hosts, *inventory.dest.hosts, *members)
+    return {spelled(host.address): host for host in hosts if not numeric(host.address)}
+
+
+def _resolved(
+    inventory: Inventory,
+    dependent: AnyDependent,
+    look: Look,
+    configs: Mapping[str, Reading[ZooConfig]],
+) -> Resolved:
+    """Every name of the inventory, on every host and on the operator's machine; on source the names in server
+    lines too."""
+    everywhere = tuple(named(inventory, dependent))
+    members = (member.name for member in dependent.members(inventory))
+    names = dict.fromkeys(("", *inventory.source_names, *inventory.dest_names, *members), everywhere)
+    for host, config in configs.items():
+        if isinstance(config, Seen):
+            names[host] = (*everywhere, *(server.host for server in config.value.servers.values()))
+    return resolve_all(look, names)
+
+
+def _dated(look: Look, host: str) -> Dated:
+    before, begun = look.wall(), look.now()
+    told = look.date(host)
+    took, after = look.now() - begun, look.wall()
+    return Dated(_seconds(told), before, after, took)
+
+
+def _seconds(told: Reading[str]) -> Reading[float]:
+    if not isinstance(told, Seen):
+        return told
+    text = told.value.strip()
+    if not re.fullmatch(r"[0-9]{1,12}\.[0-9]{1,9}", text):
+        return Unknown("garbled", f"date answered {told.value[:80]!r}")
+    return Seen(float(text))
+
+
+def _true(
+    file: Reading[Mapping[str, str]], running: Reading[Mapping[str, str]] | None
+) -> Reading[Mapping[str, str]]:
+    """The flags a server goes by: those it runs with, where they are seen, else those in its file."""
+    return running if isinstance(running, Seen) else file
+
+
+def leader_of(c: Context, common: Evidence) -> str:
+    """Source's leader; without one the check of the quorum blocks, and the first host stands for it."""
+    return common.source.leader or c.inventory.source_names[0]
+
+
+def _before_anything(c: Context, look: Look, common: Evidence) -> Evidence:
+    """What has to be right before the first change: empty dest, open ports, znodes that dest can take."""
+    source, dest = c.inventory.source, c.inventory.dest
+    sources, dests = c.inventory.source_names, c.inventory.dest_names
+    enough = smallest_buffer(common.dest_flags)
+    common = replace(common, own=own_commands(c.inventory, common.dependent, look))
+    return replace(
+        common,
+        source_myid=look.each(sources, lambda host: _myid(look, host, source.data_dir)),
+        largest=largest_znode(look, leader_of(c, common), source, common.leader, enough),
+        knocks=look.each(dests, lambda host: look.word(host, "srvr")),
+        dest_data=look.each(dests, lambda host: data_state(look, dest, host)),
+    )
+
+
+def smallest_buffer(flags: Mapping[str, Reading[Mapping[str, str]]]) -> int:
+    """The smallest jute.maxbuffer of these hosts in bytes; hosts that could not be read count as default."""
+    return min((buffer_of(r.value) or 0 for r in flags.values() if isinstance(r, Seen)), default=0)
+
+
+def buffer_of(flags: Mapping[str, str]) -> int | None:
+    """jute.maxbuffer in bytes, the default where it is not set; None when it is not a number."""
+    text = flags.get("jute.maxbuffer")
+    if text is None:
+        return JUTE_MAXBUFFER
+    # Java's Integer.getInteger: decimal, or hexadecimal with 0x.
+    try:
+        return int(text, 0) if text.lower().startswith("0x") else int(text)
+    except ValueError:
+        return None
+
+
+def _myid(look: Look, host: str, data_dir: str) -> Reading[str]:
+    reading = look.file(host, f"{data_dir}/myid")
+    return Seen(reading.value.decode("ascii", "replace").strip()) if isinstance(reading, Seen) else reading
+
+
+def _newest_bytes(disk: Reading[tuple[Listed, Listed]]) -> Reading[int]:
+    """Size of what a dest host will receive and write: the largest snapshot, and the logs beside it."""
+    if not isinstance(disk, Seen):
+        return disk
+    data, logs = (directory.names_with_sizes() for directory in disk.value)
+    snapshots = [size for name, size in data.items() if name.startswith("snapshot.")]
+    log_sizes = [size for name, size in logs.items() if name.startswith("log.")]
+    return Seen(max(snapshots, default=0) + max(log_sizes, default=0))

@@ -1,0 +1,331 @@
+"""Checks of the hosts that are going to be changed, dest hosts and members, and of other runs on them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from zkmigrate.hosts import zkm_host
+from zkmigrate.hosts.facts.status import HostStatus
+from zkmigrate.inventory.inventory import ZooKeeperHost
+from zkmigrate.move.dependent import Member
+from zkmigrate.move.facts.connections import addresses, numeric
+from zkmigrate.move.preflight.check import ALWAYS, Judged, Scope, check, unseen, why
+from zkmigrate.move.preflight.evidence import Evidence
+from zkmigrate.runbook.model.fact import Seen, Unknown
+from zkmigrate.runbook.model.finding import ACCESS, Severity
+from zkmigrate.runbook.model.step import Context
+from zkmigrate.runbook.model.window import IDLE
+
+CLOCK_LIMIT_S = 1.0
+FOUR_LETTER_TOOLS = ("nc", "bash")
+"""Either of them will do."""
+
+OPTIONAL_TOOLS = ("systemd-run", "systemctl", "java")
+"""zkm-host goes on without systemd where the inventory gives commands; java may lie outside root's path."""
+
+BROKER_SPARES = ("ipset", "iptables", "ip6tables", "ss")
+"""Tools that only the window needs, on dest hosts; ``ss`` also tells who listens where commands are given."""
+
+
+@check(ACCESS, "the host answers by ssh, with its pinned host key, as root through sudo", Scope.OWN, ALWAYS)
+def access(_c: Context, e: Evidence) -> Iterator[Judged]:
+    """P23. zkm-host's reading verbs run as root, over the same connection that will change the host. The
+    transport refuses an unknown or changed host key, and this check shows it.
+
+    To do: Check ssh.user, ssh.key and the host's key in ssh.known_hosts. Give the account sudo, or
+    install zkm-host by hand.
+    """
+    moves = (
+        "check ssh.user, ssh.key and the host's key in ssh.known_hosts",
+        "give the account sudo for the install, or install zkm-host by hand",
+    )
+    for host, status in e.statuses.items():
+        facts = e.facts.get(host)
+        if not isinstance(status, Seen):
+            yield unseen(status, "an answer of zkm-host as root", host, moves)
+        elif facts is None:
+            yield Judged(True, f"zkm-host {status.value.version}", "an answer of zkm-host as root", host)
+        elif isinstance(facts, Seen):
+            seen = "as root" if facts.value.root else "not as root"
+            yield Judged(facts.value.root, seen, "as root", host, moves)
+        else:
+            yield unseen(facts, "an answer of zkm-host as root", host, moves)
+
+
+@check("host.one-role", "{system} and ZooKeeper are not on one machine", Scope.OWN)
+def one_role(c: Context, e: Evidence) -> Iterator[Judged]:
+    """P23. The cut blocks traffic between dest's and source's addresses, so a host with both roles would
+    cut itself off. Nobody has drilled a {one} beside a ZooKeeper server. The check compares the addresses
+    that each host shows.
+
+    To do: Correct migration.yml, or give each role its own machine.
+    """
+    parts: tuple[ZooKeeperHost | Member, ...] = (
+        *c.inventory.source.hosts,
+        *c.inventory.dest.hosts,
+        *e.dependent.members(c.inventory),
+    )
+    needed = "no address of a host of another name"
+    for host, facts in e.facts.items():
+        if not isinstance(facts, Seen):
+            yield unseen(facts, needed, host)
+            continue
+        here = {a for text in facts.value.addresses for a in numeric(text)}
+        others = [f"{p.name} ({a})" for p in parts if p.name != host for a in sorted(addresses(p) & here)]
+        moves = ("correct migration.yml", "give each its own machine: this layout is not supported")
+        seen = f"it is also {', '.join(others)}" if others else "none"
+        yield Judged(not others, seen, needed, host, moves)
+
+
+@check("host.tools", "the host has the tools that zkm-host uses there", Scope.OWN, ALWAYS)
+def tools(c: Context, e: Evidence) -> Iterator[Judged]:
+    """P23. zkm-host calls these programs on the host. A missing one would stop the window.
+
+    To do: Install what the finding names. Debian's packages are iptables, ipset, iproute2 (ss), util-linux
+    (setsid, flock) and netcat-openbsd (nc).
+    """
+    for host, facts in e.facts.items():
+        if not isinstance(facts, Seen):
+            yield unseen(facts, "every tool", host)
+            continue
+        spared: tuple[str, ...] = OPTIONAL_TOOLS
+        if host in e.files:
+            needed = ("ss",) if e.dependent.service(c.inventory).has_commands else ()
+            spared = (*spared, *(tool for tool in BROKER_SPARES if tool not in needed))
+        missing = [tool for tool in facts.value.missing if tool not in (*spared, *FOUR_LETTER_TOOLS)]
+        if all(tool in facts.value.missing for tool in FOUR_LETTER_TOOLS):
+            missing.append("nc (netcat-openbsd) or bash")
+        moves = (f"install {', '.join(missing)}",)
+        yield Judged(
+            not missing, ", ".join(missing) + " missing" if missing else "all there", "all", host, moves
+        )
+
+
+@check("host.own-links", "no link of another account leads to where zkm-host writes", Scope.OWN, ALWAYS)
+def own_links(_c: Context, e: Evidence) -> Iterator[Judged]:
+    """P23. An account that may change a link could redirect what root writes. So zkm-host refuses such a
+    link when it writes the config or the image.
+
+    To do: Name the directory by its real path in migration.yml, or let root own the directory of the
+    link.
+    """
+    moves = ("name the directory by its real path in migration.yml", "let root own the directory of the link")
+    needed = "links only where root alone could have made them"
+    for host, facts in e.facts.items():
+        if isinstance(facts, Seen):
+            refused = facts.value.refused
+            yield Judged(not refused, "; ".join(refused) or "none", needed, host, moves)
+        else:
+            yield unseen(facts, needed, host)
+
+
+@check("host.socket-kill", "the host's kernel ends established connections on demand", Scope.DEST, ALWAYS)
+def socket_kill(c: Context, e: Evidence) -> Iterator[Judged]:
+    """P23. Without `ss -K` (INET_DIAG_DESTROY) open connections outlive the fence by ten seconds and
+    more. zkmigrate has no other way to end them. The check tries it on a connection of its own over
+    loopback.
+
+    To do: Use a kernel with CONFIG_INET_DIAG_DESTROY. Where the trial failed for lack of nc, install
+    netcat-openbsd.
+    """
+    for host in c.inventory.dest_names:
+        facts = e.facts[host]
+        if not isinstance(facts, Seen):
+            yield unseen(facts, "ss -K works", host)
+            continue
+        works = facts.value.socket_kill
+        seen = {True: "ss -K works", False: "ss -K ends nothing", None: "could not be tried (no nc)"}[works]
+        untried = works is None
+        moves = ("install netcat-openbsd" if untried else "use a kernel with CONFIG_INET_DIAG_DESTROY",)
+        yield Judged(works, seen, "ss -K works", host, moves)
+
+
+@check("host.rules", "no rule stands above ours, and none of ours is left over", Scope.DEST, ALWAYS)
+def rules(c: Context, e: Evidence) -> Iterator[Judged]:
+    """P23. zkm-host's chain stands first in INPUT and OUTPUT: an accept of ESTABLISHED above it would let
+    fenced clients through. Before ARM no chain of zkm-host may exist; later it must be the first rule.
+
+    To do: Remove the rule above ours, or the rules that an earlier run left. The finding shows them.
+    """
+    for host in c.inventory.dest_names:
+        status = e.statuses[host]
+        if not isinstance(status, Seen):
+            yield unseen(status, "the state of iptables and ip6tables", host)
+            continue
+        states = [status.value.in4, status.value.out4, status.value.in6, status.value.out6]
+        seen = f"INPUT {states[0]}, OUTPUT {states[1]}; IPv6 {states[2]}, {states[3]}"
+        held = None if "unknown" in states else _absent(status.value) or status.value.rules_on_top
+        moves: tuple[str, ...] = ("install iptables and ip6tables",) if held is None else ()
+        moves += ("find what puts rules above ours, and stop it",) if "present" in states else ()
+        moves += ("find what changes our rules, and stop it",) if "changed" in states else ()
+        yield Judged(held, seen, "no chain of ours, or ours on top", host, moves or (_SOME_LEFT,))
+
+
+_SOME_LEFT = "roll back the run whose rules are left: zkmigrate status"
+
+
+def _absent(status: HostStatus) -> bool:
+    return {status.in4, status.out4, status.in6, status.out6} <= {"absent", "noipv6"}
+
+
+GUARD = b"zkm-host guard"
+
+
+@check(
+    "host.commands", "the inventory's own commands can be run and tell whether the service runs", Scope.OWN
+)
+def commands(_c: Context, e: Evidence) -> Iterator[Judged]:
+    """Only where the inventory gives commands. A wrong status command would let a server start twice, or
+    take a running one for dead. So it must agree with the service's port: a {one} runs, a dest host's
+    ZooKeeper does not.
+
+    To do: Let the status command exit 0 exactly while the service's process runs.
+    """
+    for (host, path), reading in e.own.programs.items():
+        needed, moves = f"the program {path}", ("correct the command in migration.yml",)
+        if isinstance(reading, Unknown):
+            yield unseen(reading, needed, host, moves)
+        elif not isinstance(reading, Seen):
+            yield Judged(False, why(reading), needed, host, moves)
+        elif not reading.value:
+            yield Judged(False, f"{path} may not be run", needed, host, moves)
+    for host, status in e.own.statuses.items():
+        wanted = "active" if host in e.files else "inactive"
+        needed = f"{wanted}, and {'a' if wanted == 'active' else 'no'} process listens on its port"
+        if not isinstance(status, Seen):
+            yield unseen(status, needed, host)
+            continue
+        state, pid = status.value.unit_state, status.value.unit_pid
+        seen = f"{state}, {f'process {pid} listens' if pid else 'nobody listens'}"
+        moves = ("let the status command exit 0 exactly as long as the service's process is there",)
+        held = None if state == "unknown" else (state, bool(pid)) == (wanted, wanted == "active")
+        yield Judged(held, seen, needed, host, moves)
+
+
+@check(
+    "host.start-guard", "nobody can start ZooKeeper on a sealed dest host", Scope.DEST, severity=Severity.WARN
+)
+def start_guard(_c: Context, e: Evidence) -> Iterator[Judged]:
+    """Under systemd zkm-host puts a guard into the unit. With the inventory's own commands only zkm-host
+    itself refuses. A supervisor, cron or a boot script could start ZooKeeper on a sealed host after a
+    reboot: it would follow source again, or open its door.
+
+    To do: Let the start command ask `zkm-host guard` first and obey it. Or switch off, until finalize,
+    whatever else starts ZooKeeper.
+    """
+    needed = f"a start command that asks `{GUARD.decode()}`, or nobody else who starts ZooKeeper"
+    moves = (
+        f"let the start command begin with: {zkm_host.ASK_GUARD}",
+        "or switch off, until finalize, whatever else starts ZooKeeper: a supervisor, cron, the boot",
+    )
+    for host, script in e.own.start_scripts.items():
+        if not isinstance(script, Seen):
+            yield unseen(script, needed, host, moves)
+            continue
+        asks = GUARD in script.value
+        seen = f"the start command {'asks' if asks else 'does not ask'} the guard"
+        yield Judged(asks, seen, needed, host, moves)
+
+
+@check("host.clock", "the host's clock agrees with the operator's", Scope.OWN, ALWAYS, Severity.WARN)
+def clock(_c: Context, e: Evidence) -> Iterator[Judged]:
+    """P25. No decision rests on clocks, but logs and journal are hard to read when they differ.
+
+    To do: Run NTP on this host.
+    """
+    needed = f"within {CLOCK_LIMIT_S:.0f} s"
+    for host, facts in e.facts.items():
+        if isinstance(facts, Seen):
+            before, after = e.fact_times[host]
+            # The host read its clock somewhere in between: what is surely apart is what lies outside.
+            apart = min(0.0, facts.value.clock - before) + max(0.0, facts.value.clock - after)
+            seen = f"its clock is {apart:+.1f} s off"
+            yield Judged(abs(apart) <= CLOCK_LIMIT_S, seen, needed, host, ("run NTP",))
+        else:
+            yield unseen(facts, needed, host)
+
+
+@check("run.alone", "no other run is under way on this host", Scope.OWN, ALWAYS)
+def alone(_c: Context, e: Evidence) -> Iterator[Judged]:
+    """P36. Two runs would undo each other's rules and files.
+
+    To do: Finish or roll back the other run first: zkmigrate status shows it.
+    """
+    for host, runs in e.runs.items():
+        if not isinstance(runs, Seen):
+            yield unseen(runs, "zkm-host's state directory, readable through sudo", host)
+            continue
+        busy = [f"run {run} in phase {phase}" for run, phase in runs.value.items() if phase != IDLE]
+        moves = ("finish or roll back that run first: zkmigrate status",)
+        yield Judged(not busy, ", ".join(busy) or "none", "none", host, moves)
+
+
+@check("host.unit", "the service's unit is there, and in the state it should be in", Scope.OWN)
+def unit(c: Context, e: Evidence) -> Iterator[Judged]:
+    """Only where systemd is used. The unit's name may be wrong, or the unit masked. A {one} must run
+    under it; dest's ZooKeeper must not run yet.
+
+    To do: Correct a unit that is not loaded in migration.yml, or unmask it. Start a {one} that is down; stop
+    a ZooKeeper that runs on a dest host.
+    """
+    for host, facts in e.facts.items():
+        member = host in e.files
+        service = e.dependent.service(c.inventory) if member else c.inventory.dest.service
+        if service.has_commands:
+            continue
+        states = ("active",) if member else ("inactive", "failed")
+        needed = f"{service.unit} loaded and {' or '.join(states)}"
+        if not isinstance(facts, Seen):
+            yield unseen(facts, needed, host)
+            continue
+        load, state = (facts.value.unit.get(key, "not told") for key in ("LoadState", "ActiveState"))
+        moves: tuple[str, ...] = (
+            "correct the unit in migration.yml, or give commands where there is no systemd",
+        )
+        if load == "masked":
+            moves = (
+                f"systemctl unmask {service.unit}",
+                "if another unit is meant: correct it in migration.yml",
+            )
+        elif load == "loaded":
+            moves = (f"start the {e.dependent.words.one}" if member else "stop ZooKeeper on this host",)
+        held = load == "loaded" and state in states
+        yield Judged(held, f"{service.unit} {load}, {state}", needed, host, moves)
+
+
+@check("host.keepers", "nothing else on the host restarts the service or writes its files", Scope.OWN, ALWAYS,
+       Severity.WARN)  # fmt: skip
+def keepers(_c: Context, e: Evidence) -> Iterator[Judged]:
+    """P21. A configuration agent restores a config that the move has changed. A supervisor, a timer or
+    cron starts what must stay down. The check looks for processes, enabled units and cron files of
+    Puppet, Chef, Salt, CFEngine, ansible-pull, Exhibitor, supervisord, monit, runit, s6, Cloudera and
+    Ambari. systemd's own Restart= obeys the guard.
+
+    To do: Switch it off on this host until the move is finalized, or see that it leaves the service
+    alone.
+    """
+    needed = "none, or switched off for this service until finalize"
+    moves = (
+        "switch it off on this host until the move is finalized, or see that it leaves the service alone",
+    )
+    for host, around in e.around.items():
+        facts = e.facts[host]
+        if not isinstance(around, Seen):
+            yield unseen(around, needed, host)
+        elif not isinstance(facts, Seen):
+            yield unseen(facts, needed, host)
+        else:
+            found = list(around.value.keepers)
+            settings = facts.value.unit
+            found += (
+                [f"the unit is started by {settings['TriggeredBy']}"] if settings.get("TriggeredBy") else []
+            )
+            if settings.get("NeedDaemonReload") == "yes":
+                found.append("the unit's file has changed since systemd read it")
+            yield Judged(not found, "; ".join(found) or "none seen", needed, host, moves)
+
+
+CHECKS = (
+    access, one_role, unit, keepers, tools, own_links, socket_kill, rules, commands, start_guard, clock,
+    alone,
+)  # fmt: skip

@@ -1,0 +1,98 @@
+"""What Kafka's own checks judge by: the cluster, the brokers' hosts, what goes on under the chroot."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import cast
+
+from zkmigrate.hosts.facts.host_names import Resolved, resolve_all
+from zkmigrate.hosts.facts.properties import properties_of
+from zkmigrate.hosts.facts.status import unit_status
+from zkmigrate.kafka.facts.broker import BrokerHost, broker_host
+from zkmigrate.kafka.facts.chroot import Chroot, chroot_seen
+from zkmigrate.kafka.facts.cluster import kafka_view
+from zkmigrate.kafka.rules.connect import hosts_in
+from zkmigrate.move.facts.chroot_writers import RecentWrites, recent_writes
+from zkmigrate.move.preflight.evidence import NOT_ASKED, Evidence, leader_of
+from zkmigrate.runbook.model.fact import Absent, Reading, Seen
+from zkmigrate.runbook.model.look import KafkaView, Look
+from zkmigrate.runbook.model.step import Context
+
+
+@dataclass(frozen=True)
+class KafkaEvidence:
+    """view: the cluster as its brokers answer. brokers: what their hosts show, until they are rolled. chroot:
+    what one dest host shows of it, None before the join. written: who wrote under it lately. resolved: on
+    each broker the names in its zookeeper.connect, on the operator's machine those of registered brokers."""
+
+    view: Reading[KafkaView]
+    brokers: Mapping[str, BrokerHost] = field(default_factory=dict)
+    chroot: Chroot | None = None
+    written: Reading[RecentWrites] = NOT_ASKED
+    resolved: Resolved = field(default_factory=dict)
+
+
+def of_kafka(e: Evidence) -> KafkaEvidence:
+    """Kafka's part of the evidence; its checks run for no other dependent."""
+    return cast(KafkaEvidence, e.of_dependent)
+
+
+def properties_at(e: Evidence, broker: str, path: str) -> Reading[Mapping[str, str]]:
+    """A broker's file, which stands at this path, as properties."""
+    return properties_of(e.files[broker], path)
+
+
+def to_start(e: Evidence, broker: str) -> tuple[str, ...]:
+    """Return what to do about a broker that does not run; empty for one that runs or is not known."""
+    host = of_kafka(e).brokers.get(broker)
+    return ("start the broker",) if host is not None and isinstance(host.process, Absent) else ()
+
+
+def gather(c: Context, look: Look, common: Evidence, gate: str) -> KafkaEvidence:
+    """Look at all that Kafka's checks of this gate need."""
+    view, joined, servers = kafka_view(c, look), c.inventory.dest_names, common.dest.servers
+    chroot = None
+    if common.joined:
+        via = next((host for host in joined if isinstance(servers[host], Seen)), joined[0])
+        chroot = chroot_seen(look, via, c.inventory.kafka.chroot, view if gate == "roll" else None)
+    return KafkaEvidence(
+        view,
+        _at_brokers(c, look, common) if gate != "cutover" else {},
+        chroot,
+        _written(c, common) if gate != "roll" else NOT_ASKED,
+        resolve_all(look, _names(c, common, view)) if gate == "preflight" else {},
+    )
+
+
+def _names(c: Context, common: Evidence, view: Reading[KafkaView]) -> Mapping[str, Iterable[str]]:
+    names: dict[str, Iterable[str]] = {}
+    for broker in c.inventory.broker_names:
+        properties = properties_at(common, broker, c.inventory.kafka.config)
+        connect = properties.value.get("zookeeper.connect", "") if isinstance(properties, Seen) else ""
+        names[broker] = hosts_in(connect)
+    if isinstance(view, Seen):
+        names[""] = [host for host, _, _ in view.value.brokers.values()]
+    return names
+
+
+def _at_brokers(c: Context, look: Look, common: Evidence) -> Mapping[str, BrokerHost]:
+    kafka = c.inventory.kafka
+
+    def one(host: str) -> BrokerHost:
+        # Commands of its own may have been asked for the service's state already.
+        status = common.own.statuses.get(host)
+        if status is None:
+            status = unit_status(look, host, kafka.service.unit, kafka.commands(host))
+        properties = properties_of(common.files[host], kafka.config)
+        return broker_host(look, host, kafka, status, common.facts[host], properties)
+
+    return look.each(c.inventory.broker_names, one)
+
+
+def _written(c: Context, common: Evidence) -> Reading[RecentWrites]:
+    if not isinstance(common.disk, Seen):
+        return common.disk
+    _, logs = common.disk.value
+    chroot = c.inventory.kafka.chroot
+    return recent_writes(leader_of(c, common), logs, chroot, common.dumps, common.cons, c.tell)

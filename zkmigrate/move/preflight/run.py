@@ -1,0 +1,64 @@
+"""Checks of the run itself: its hour, and what its own rehearsal measured."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from zkmigrate.move.facts.records import seconds
+from zkmigrate.move.preflight.check import JOINED, Gate, Judged, Scope, check, unseen
+from zkmigrate.move.preflight.evidence import Evidence
+from zkmigrate.move.rules.maintenance_window import MOVES, maintenance_window
+from zkmigrate.move.rules.window_estimate import rehearsed_to_check_s
+from zkmigrate.move.rules.window_rules import STEPS
+from zkmigrate.runbook.model.fact import Seen
+from zkmigrate.runbook.model.finding import Severity
+from zkmigrate.runbook.model.step import Context
+
+WINDOW_FACTOR = 3
+"""The maintenance window has to be open for so many times as long as the rehearsed cut-over took."""
+
+FORWARD = STEPS.between(STEPS.serves, STEPS.opens)
+"""The steps between dest's new leader and its open door."""
+
+
+@check(
+    "run.hour", "now is inside the maintenance window, and long enough before its end", Scope.CLUSTER, JOINED
+)
+def in_hour(c: Context, e: Evidence) -> Iterator[Judged]:
+    """P38. Only where policy.window gives a time. The roll and the cut-over need to be inside it;
+    looking, joining and rehearsing do not. Before the cut-over three times the rehearsed duration must be
+    left.
+
+    To do: Wait for the window, or correct policy.window in migration.yml.
+    """
+    now = maintenance_window(
+        c.inventory.policy.window, e.at, WINDOW_FACTOR * (rehearsed_to_check_s(c) or 0.0)
+    )
+    yield Judged(now.inside, now.seen, now.needed, moves=() if c.inventory.policy.window is None else MOVES)
+
+
+@check("run.forward", "as rehearsed, dest's door opens before dest itself ends a session", Scope.CLUSTER,
+       (Gate.CUTOVER,), Severity.WARN)  # fmt: skip
+def forward(c: Context, e: Evidence) -> Iterator[Judged]:
+    """P33. Until dest has a leader nobody ends a session. Then every client has its own timeout to
+    reconnect. The check compares the rehearsed time of serve and check with T, the smallest session
+    timeout.
+
+    To do: Rehearse first. Where the time is too long, raise the session timeout of the {many} and roll them.
+    """
+    rehearsed = seconds(c, "rehearse")
+    took = sum(rehearsed.get(step, 0.0) for step in FORWARD)
+    needed = "less than the smallest session timeout"
+    if not took:
+        yield Judged(None, "not rehearsed in this run", needed, moves=("rehearse first",))
+    elif not isinstance(e.sessions, Seen):
+        yield unseen(e.sessions, needed)
+    elif (smallest := e.sessions.value.smallest_timeout_ms) is None:
+        yield Judged(None, f"{took:.1f} s; no server tells every owner's timeout", needed)
+    else:
+        words = e.dependent.words
+        moves = (f"raise {words.session_key} on the {words.many} and roll them",)
+        yield Judged(took < smallest / 1000, f"{took:.1f} s, T = {smallest / 1000:g} s", needed, moves=moves)
+
+
+CHECKS = (in_hour, forward)

@@ -1,0 +1,448 @@
+"""Checks of source: never start on a sick ensemble, and know it as it is configured."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import get_args
+
+from zkmigrate.hosts.facts.host_names import Resolve, resolver, same_host, unresolved
+from zkmigrate.inventory.checks import spelled
+from zkmigrate.inventory.inventory import Inventory
+from zkmigrate.move.facts.connections import addresses
+from zkmigrate.move.preflight.check import ALWAYS, NOT_HEARD, Judged, Scope, check, unseen, why
+from zkmigrate.move.preflight.drilled import DRILLED, NEEDED
+from zkmigrate.move.preflight.evidence import NOT_ASKED, Evidence, door, first_address
+from zkmigrate.move.preflight.security import security_of
+from zkmigrate.runbook.model.fact import NotHeard, Reading, Seen, Unknown
+from zkmigrate.runbook.model.finding import Severity
+from zkmigrate.runbook.model.step import Context
+from zkmigrate.zookeeper.data.four_letter_words import Conf, Mntr, Srvr
+from zkmigrate.zookeeper.data.zoocfg import ServerLine
+from zkmigrate.zookeeper.data.zxid import counter, format_zxid
+from zkmigrate.zookeeper.facts.config import ZooConfig, of_one_host, parse
+
+COUNTER_LIMIT = 0xF0000000
+"""A zxid counter above this may run over during the move, which forces an election on source."""
+
+
+_ALLOW_MNTR = (
+    "allow mntr in 4lw.commands.whitelist of source's leader, or let this machine reach its AdminServer"
+)
+
+
+@check("source.quorum", "source is whole: one leader, all others follow in sync", Scope.CLUSTER, ALWAYS)
+def quorum(_c: Context, e: Evidence) -> Iterator[Judged]:
+    """P01. The move depends on source's quorum until dest has its own. A follower that is out of sync, or
+    a server that does not answer, weakens that quorum.
+
+    To do: Repair source before anything else.
+    """
+    modes = e.source.modes()
+    needed = f"1 leader, {len(modes) - 1} followers, all in sync"
+    seen = ", ".join(f"{host} {mode}" for host, mode in modes.items())
+    moves = ("repair source before anything else",)
+    if sorted(modes.values()) != sorted(["leader", *["follower"] * (len(modes) - 1)]):
+        unasked = any(isinstance(reading, Unknown) for reading in e.source.servers.values())
+        yield Judged(None if unasked else False, seen, needed, moves=(NOT_HEARD,) if unasked else moves)
+        return
+    # zk_synced_followers counts voting followers only, no observers.
+    synced = e.leader.value.synced_followers if isinstance(e.leader, Seen) else None
+    if synced is None:
+        told = why(e.leader) if not isinstance(e.leader, Seen) else "not told by the leader"
+        move = (
+            NOT_HEARD
+            if isinstance(e.leader, Unknown) and e.leader.cause in get_args(NotHeard)
+            else _ALLOW_MNTR
+        )
+        yield Judged(None, f"{seen}; synced followers: {told}", needed, moves=(move,))
+        return
+    yield Judged(synced == len(modes) - 1, f"{seen}; {synced} in sync", needed, moves=moves)
+
+
+@check("source.ports", "every dest host reaches this server's quorum and election ports", Scope.SOURCE)
+def ports(c: Context, e: Evidence) -> Iterator[Judged]:
+    """P02. A server whose election listener has died looks healthy, but no observer can join through it.
+    Only the leader listens on its quorum port, so the others may refuse there. A timeout comes from a
+    firewall.
+
+    To do: Open the quorum and election ports between dest and source. Where only the election port
+    refuses, restart that server.
+    """
+    quorum, election = c.inventory.source.ports.quorum, c.inventory.source.ports.election
+    for name in c.inventory.source_names:
+        wrong: list[str] = []
+        unknown: dict[str, list[str]] = {}
+        asked = 0
+        for dest in c.inventory.dest_names:
+            reading = e.reach[dest]
+            for port in (quorum, election):
+                asked += 1
+                idle = port == quorum and name != e.source.leader
+                where = door(first_address(c.inventory.source_host(name)), port)
+                how = reading.value.get(where, "not told") if isinstance(reading, Seen) else ""
+                if not isinstance(reading, Seen) or how == "not told":
+                    told = how or why(reading)
+                    unknown.setdefault(f"from {dest}: {told}", []).append(str(port))
+                elif how != "open" and not (idle and how == "refused"):
+                    wrong.append(f"{port} from {dest}: {how}")
+        yield Judged(
+            False if wrong else None if unknown or not asked else True,
+            "; ".join((*wrong, *(f"{' and '.join(p)} {text}" for text, p in unknown.items())))
+            or f"{asked} connects as they should be",
+            "open",
+            name,
+            (
+                "open the ports between dest and source",
+                "if only the election port refuses, its listener has died: restart that server",
+            )
+            if wrong
+            else (),
+        )
+
+
+@check(
+    "source.config", "the server's own config says what the inventory says of source", Scope.SOURCE, ALWAYS
+)
+def config(c: Context, e: Evidence) -> Iterator[Judged]:
+    """P05. Dest copies the server lines of this file, and the proof reads logs in its directories. A
+    difference from the inventory would break both in the window.
+
+    To do: Correct the source section of migration.yml, or the server's config. Let the ssh account read
+    the file.
+    """
+    for host, reading in e.source_config.items():
+        if not isinstance(reading, Seen):
+            yield unseen(
+                reading,
+                f"{c.inventory.source.config}, readable by the ssh account",
+                host,
+                ("let the ssh account read it", "correct source.config in migration.yml"),
+            )
+            continue
+        resolve = resolver(e.resolved, host, addresses(c.inventory.source_host(host)))
+        told = dict(_server_mistakes(c.inventory, host, reading.value, resolve))
+        told |= dict(_path_mistakes(c.inventory, reading.value, e.confs.get(host, NOT_ASKED)))
+        yield Judged(
+            False if False in told.values() else None if told else True,
+            "; ".join(told) or f"{len(reading.value.servers)} servers, ports and directories equal",
+            "the same servers, addresses, ports and directories",
+            host,
+            (
+                "correct the source part of migration.yml",
+                "correct this server's config",
+                *(("let each name in it resolve on that host",) if None in told.values() else ()),
+            ),
+        )
+
+
+def _server_mistakes(
+    inventory: Inventory, host: str, config: ZooConfig, resolve: Resolve
+) -> Iterator[tuple[str, bool | None]]:
+    """Yield what is wrong with a server's lines, with False; with None what is not known."""
+    known = {one.myid: one for one in inventory.source.hosts}
+    ports = (inventory.source.ports.quorum, inventory.source.ports.election)
+    own = inventory.source_host(host)
+    for odd in config.odd:
+        yield f"a server line that is not understood: {odd}", False
+    for myid, server in config.servers.items():
+        if myid == own.myid and not of_one_host(server.host):
+            server = replace(server, host=own.address)
+        if myid not in known:
+            yield f"server.{myid}={server.host} is not in the inventory", False
+            continue
+        same = same_host(server.host, (known[myid].address, *known[myid].also), resolve)
+        if same is None:
+            yield f"server.{myid}: {unresolved(server.host, resolve(server.host), host)}", None
+        elif not same:
+            yield f"server.{myid} is {server.host}, in the inventory {known[myid].address}", False
+        if (server.quorum_port, server.election_port) != ports:
+            used = f"{server.quorum_port}:{server.election_port}"
+            yield f"server.{myid} uses ports {used}, not {ports[0]}:{ports[1]}", False
+    for myid in sorted(set(known) - set(config.servers)):
+        yield f"no line for server.{myid} ({known[myid].name})", False
+
+
+def _path_mistakes(
+    inventory: Inventory, config: ZooConfig, told: Reading[Conf]
+) -> Iterator[tuple[str, bool | None]]:
+    source = inventory.source
+    data_dir = config.values.get("dataDir", "").strip()
+    log_dir = config.values.get("dataLogDir", data_dir).strip()
+    wanted = {"dataDir": (data_dir, source.data_dir), "dataLogDir": (log_dir, source.txn_dir)}
+    for key, (given, path) in wanted.items():
+        runs = _running_directory(key, given, told)
+        if runs is None:
+            yield f"{key}={given} is a relative path, and conf did not tell the directory: {why(told)}", None
+        elif runs.rstrip("/") != path.rstrip("/"):
+            meant = f", which is {runs}" if runs != given else ""
+            yield f"{key}={given or '(none)'}{meant}, in the inventory {path}", False
+    client = {str(server.client_port) for server in config.servers.values() if server.client_port is not None}
+    client |= {config.values["clientPort"]} if "clientPort" in config.values else set()
+    if client != {str(source.ports.client)}:
+        seen = ", ".join(sorted(client)) or "none"
+        yield f"client ports {seen}, in the inventory {source.ports.client}", False
+
+
+def _running_directory(key: str, given: str, told: Reading[Conf]) -> str | None:
+    """A directory as a server uses it: a relative path is below its working directory, which ``conf`` tells;
+    None where it did not."""
+    if given.startswith("/") or not given:
+        return given and posixpath.normpath(given)
+    path = told.value.values.get(key, "") if isinstance(told, Seen) else ""
+    return posixpath.normpath(path).removesuffix("/version-2") if path.startswith("/") else None
+
+
+@check("source.myid", "the server's myid file is what the inventory says", Scope.SOURCE)
+def myid(c: Context, e: Evidence) -> Iterator[Judged]:
+    """P14. The host has another myid than the inventory says. Two hosts may be swapped in the inventory.
+
+    To do: Correct myid or address of this host in migration.yml.
+    """
+    for host, reading in e.source_myid.items():
+        needed = str(c.inventory.source_host(host).myid)
+        moves = ("correct myid or address of this host in migration.yml",)
+        if isinstance(reading, Seen):
+            yield Judged(reading.value == needed, f"myid {reading.value}", needed, host, moves)
+        else:
+            yield unseen(reading, needed, host)
+
+
+@check("source.security", "neither SASL nor TLS is configured on source", Scope.SOURCE, ALWAYS)
+def security(_c: Context, e: Evidence) -> Iterator[Judged]:
+    """P04. Nobody has drilled the move with SASL or TLS, so zkmigrate refuses both.
+
+    To do: Do not move this ensemble with zkmigrate.
+    """
+    for host, reading in e.source_config.items():
+        move = "do not move this ensemble with zkmigrate yet"
+        yield security_of(host, reading, e.source_flags[host], move)
+
+
+@check("source.sync-enabled", "source's config does not switch observers' logs off", Scope.SOURCE, ALWAYS)
+def sync_enabled(_c: Context, e: Evidence) -> Iterator[Judged]:
+    """P16. With syncEnabled=false an observer keeps no log. Then its newest zxid is not on its disk, and
+    there is nothing to prove. People often copy dest's settings from source.
+
+    To do: Remove syncEnabled=false from the config.
+    """
+    for host, reading in e.source_config.items():
+        if not isinstance(reading, Seen):
+            yield unseen(reading, "a readable config", host)
+            continue
+        value = reading.value.values.get("syncEnabled", "true").strip()
+        yield Judged(
+            value.lower() == "true", f"syncEnabled={value}", "true", host, ("remove syncEnabled=false",)
+        )
+
+
+@check(
+    "source.reconfig", "source's servers have their members in one version, as they run", Scope.SOURCE, ALWAYS
+)
+def reconfig(_c: Context, e: Evidence) -> Iterator[Judged]:
+    """P05. A source with dynamic reconfiguration keeps its members in a file with a version. An observer
+    that starts with an older version never follows: it begins its election anew, hundreds of times a
+    minute.
+
+    To do: Let the reconfiguration end, or restart the server that uses other members. Change no member of
+    source until the move is over.
+    """
+    newest = newest_members(e)
+    needed = f"version {newest:#x} in its files, and while it runs"
+    moves = ("let the reconfiguration of source end", "restart the server that goes by other members")
+    for host, reading in e.source_config.items():
+        if not isinstance(reading, Seen):
+            yield unseen(reading, "a readable config", host)
+            continue
+        told = e.confs[host]
+        runs = told.value.values.get("version") if isinstance(told, Seen) else None
+        held = reading.value.version == newest and runs in (None, f"{newest:x}")
+        seen = f"version {reading.value.version:#x}" + ("" if runs is None else f", runs with 0x{runs}")
+        yield Judged(held, seen, needed, host, moves)
+
+
+def newest_members(e: Evidence) -> int:
+    """The latest version of the members in source's files; 0 where they are static."""
+    return max((r.value.version for r in e.source_config.values() if isinstance(r, Seen)), default=0)
+
+
+@check(
+    "source.version", "a move from the server's version has been drilled", Scope.SOURCE,
+    severity=Severity.WARN,
+)  # fmt: skip
+def version(_c: Context, e: Evidence) -> Iterator[Judged]:
+    """P03, P12. Nobody has drilled a move from this version of ZooKeeper. It may work: then the rehearsal
+    is its first trial. dest.version checks dest's version after the join, kafka.version checks Kafka's.
+
+    To do: Rehearse with particular care.
+    """
+    known = {drill.source for drill in DRILLED}
+    for host, reading in e.source.servers.items():
+        if isinstance(reading, Seen):
+            seen = reading.value.version.number
+            yield Judged(seen in known, f"ZooKeeper {seen}", NEEDED, host, ("rehearse with particular care",))
+        else:
+            yield unseen(reading, NEEDED, host)
+
+
+@check("source.zxid-counter", "source's zxid counter is far from its end", Scope.CLUSTER, ALWAYS)
+def zxid_counter(_c: Context, e: Evidence) -> Iterator[Judged]:
+    """P07. When the zxid counter overflows, source elects a new leader in the middle of the move.
+
+    To do: Restart source's leader: a new epoch starts the counter again.
+    """
+    newest = max(e.source.zxids().values(), default=None)
+    needed = f"a counter below {COUNTER_LIMIT:#x}"
+    if newest is None:
+        yield Judged(None, "no source server answers", needed)
+        return
+    moves = ("restart source's leader: a new epoch starts the counter again",)
+    yield Judged(counter(newest) < COUNTER_LIMIT, f"newest zxid {format_zxid(newest)}", needed, moves=moves)
+
+
+@check("source.purge", "source does not purge logs by itself", Scope.SOURCE, ALWAYS, Severity.WARN)
+def purge(_c: Context, e: Evidence) -> Iterator[Judged]:
+    """P08. The proof reads source's logs from the last snapshot on. A purge that keeps few logs may
+    delete one of them.
+
+    To do: Set autopurge.purgeInterval=0 until the move is over, or keep more logs than the move needs.
+    """
+    for host, reading in e.source_config.items():
+        if isinstance(reading, Seen):
+            interval = reading.value.values.get("autopurge.purgeInterval", "0").strip()
+            seen = f"autopurge.purgeInterval={interval}"
+            moves = ("set autopurge.purgeInterval=0 until the move is over, or keep more logs than it needs",)
+            yield Judged(interval == "0", seen, "0, or logs kept for longer than the move", host, moves)
+        else:
+            yield unseen(reading, "a readable config", host)
+
+
+FIXED_IN = {(3, 4): 13, (3, 5): 4}
+"""ZOOKEEPER-2959, by release line: the first release that has it fixed; lines above never had it."""
+
+
+@check("source.known-defect", "no known defect of the server's version touches the move", Scope.SOURCE,
+       severity=Severity.WARN)  # fmt: skip
+def known_defect(_c: Context, e: Evidence) -> Iterator[Judged]:
+    """P03. ZOOKEEPER-2959: before 3.4.13 and 3.5.4 an observer's answer counts in the vote for a new
+    epoch. So an election on source, while dest observes, may end without a true majority. The steps
+    themselves handle ZOOKEEPER-3829 (START removes the config that 3.5.8 leaves behind) and
+    ZOOKEEPER-4712 (STOP looks on the disk for transactions that a stop may lose).
+
+    To do: Update source first, or see that nothing makes source elect while dest observes.
+    """
+    needed = "3.4.13, 3.5.4 or later"
+    moves = ("update source first", "or see that nothing makes source elect while dest observes")
+    for host, reading in e.source.servers.items():
+        if isinstance(reading, Seen):
+            version = reading.value.version
+            *line, release = version.numbers
+            held = release >= FIXED_IN.get((line[0], line[1]), 0)
+            seen = version.number if held else f"{version.number}: ZOOKEEPER-2959"
+            yield Judged(held, seen, needed, host, moves)
+        else:
+            yield unseen(reading, needed, host)
+
+
+RUNS_WITH = ("tickTime", "initLimit", "syncLimit", "minSessionTimeout", "maxSessionTimeout", "clientPort")
+"""Keys that ``conf`` tells as the file says them."""
+
+
+@check("source.running", "the server runs with the config that is on its disk", Scope.SOURCE, ALWAYS,
+       severity=Severity.WARN)  # fmt: skip
+def running(c: Context, e: Evidence) -> Iterator[Judged]:
+    """P05, P11. The checks take members, limits and session bounds from the file. The server uses what it
+    read when it started, or what it was told since. The check compares the file with the answer to conf;
+    3.4 does not tell its members there.
+
+    To do: Find out who changed the file, and restart the server if the file is right.
+    """
+    moves = ("find out who changed the file, and when this server is going to read it",)
+    for host, told in e.confs.items():
+        file = e.source_config[host]
+        if not isinstance(told, Seen) or not isinstance(file, Seen):
+            reading = file if isinstance(told, Seen) else told
+            yield unseen(reading, "the config, and an answer to conf", host, ("allow conf on source",))
+            continue
+        wrong = list(_differs(c.inventory, host, told.value, file.value))
+        yield Judged(not wrong, "; ".join(wrong) or "as in the file", "as in the file", host, moves)
+
+
+def _differs(inventory: Inventory, host: str, told: Conf, file: ZooConfig) -> Iterator[str]:
+    wanted = {key: file.values[key].strip() for key in RUNS_WITH if key in file.values}
+    told = replace(told, values=_normal_directories(told.values))
+    wanted["dataDir"] = f"{inventory.source.data_dir.rstrip('/')}/version-2"
+    wanted["dataLogDir"] = f"{inventory.source.txn_dir.rstrip('/')}/version-2"
+    wanted["serverId"] = str(inventory.source_host(host).myid)
+    for key, value in wanted.items():
+        if value != "-1" and told.values.get(key, value) != value:
+            yield f"{key} is {told.values[key]}, in the file {value}"
+    if not told.servers:
+        return
+    if _lines(_members(told)) != _lines(file.servers):
+        servers = ", ".join(f"{key}={value}" for key, value in told.servers.items())
+        yield f"its servers are {servers}, in the file others"
+
+
+def _normal_directories(values: Mapping[str, str]) -> dict[str, str]:
+    """The values of ``conf``; a directory that the file names by a relative path may hold dots."""
+    keys = [key for key in ("dataDir", "dataLogDir") if values.get(key)]
+    return {**values, **{key: posixpath.normpath(values[key]) for key in keys}}
+
+
+def _lines(servers: Mapping[int, ServerLine]) -> set[tuple[object, ...]]:
+    """Server lines of one host in a form to compare; a name is the same name in any spelling."""
+    return {(n, spelled(s.host), s.quorum_port, s.election_port, s.role) for n, s in servers.items()}
+
+
+def _members(told: Conf) -> Mapping[int, ServerLine]:
+    lines = "".join(f"{key}={value}\n" for key, value in told.servers.items())
+    return parse(lines, "conf").servers
+
+
+SLOW_MS = 50
+"""Milliseconds that a request or an fsync may take on average."""
+
+
+@check("source.latency", "source's servers and their disks keep up", Scope.SOURCE, ALWAYS,
+       severity=Severity.WARN)  # fmt: skip
+def latency(_c: Context, e: Evidence) -> Iterator[Judged]:
+    """P18. Every write of every client waits for a majority of these disks, and dest adds to their work.
+    The check takes the average since the server's start from srvr, and that of fsync from mntr. Version
+    3.5 does not tell fsync times.
+
+    To do: See whether the disk of the logs is shared or slow.
+    """
+    for host, reading in e.source.servers.items():
+        yield slowness(host, reading, e.mntrs[host])
+
+
+def tells_of_fsync(mntr: Reading[Mntr]) -> bool:
+    """Whether this version's ``mntr`` says how its disk does."""
+    keys = ("zk_avg_fsynctime", "zk_fsync_threshold_exceed_count")
+    return isinstance(mntr, Seen) and any(mntr.value.number(key) is not None for key in keys)
+
+
+def slowness(host: str, srvr: Reading[Srvr], mntr: Reading[Mntr]) -> Judged:
+    """The verdict over one server's average latency and what its ``mntr`` says of its disk."""
+    needed = f"at most {SLOW_MS} ms on average; no fsync above its limit"
+    if not isinstance(srvr, Seen):
+        return unseen(srvr, needed, host)
+    average = srvr.value.latency_ms[1]
+    told = [f"requests {average:g} ms"]
+    slow = average > SLOW_MS
+    if isinstance(mntr, Seen):
+        if (fsync := mntr.value.number("zk_avg_fsynctime")) is not None:
+            told.append(f"fsync {fsync:g} ms")
+            slow |= fsync > SLOW_MS
+        if count := mntr.value.number("zk_fsync_threshold_exceed_count"):
+            told.append(f"{count:g} fsyncs above their limit")
+            slow = True
+    return Judged(not slow, ", ".join(told), needed, host, ("look at the disk of the logs: is it shared?",))
+
+
+CHECKS = (
+    quorum, ports, config, myid, running, security, sync_enabled, reconfig, version, known_defect,
+    zxid_counter, purge, latency,
+)  # fmt: skip

@@ -1,0 +1,224 @@
+"""Claims of a look after the move: about dest, the brokers, and whoever still uses source.
+
+A host that does not answer leaves its claims unknown, which is not fine. A source server that refuses the
+connection was heard: nothing serves there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
+
+from zkmigrate.hosts.facts.host_names import resolver
+from zkmigrate.inventory.inventory import Inventory
+from zkmigrate.kafka.rules.connect import others_than, registration
+from zkmigrate.move.facts.after_move import AfterMove, NewWrites, reformed
+from zkmigrate.move.facts.connections import addresses
+from zkmigrate.runbook.model.fact import Absent, Seen, Unknown
+from zkmigrate.runbook.model.finding import Finding, Severity, claim, meanings
+from zkmigrate.zookeeper.data.session import format_session, unsigned
+from zkmigrate.zookeeper.data.zxid import format_zxid
+from zkmigrate.zookeeper.facts.ensemble import EnsembleView
+
+LISTED = 5
+_POINT_TO_DEST = "restart this broker with zookeeper.connect naming dest"
+
+
+def findings(
+    inventory: Inventory, seen: AfterMove, written_before: Sequence[str] = (), read_log: bool = True
+) -> tuple[Finding, ...]:
+    """Every claim of one look. written_before: writes that earlier looks found, in words. read_log: whether
+    source's log was read."""
+    return (
+        _dest(seen),
+        *_registered(inventory, seen),
+        *_configured(inventory, seen),
+        *_left_source(inventory, seen),
+        _owners(inventory, seen),
+        _writes(seen, written_before, read_log),
+    )
+
+
+def written_lines(written: NewWrites, addresses: Mapping[int, str]) -> tuple[str, ...]:
+    """The changes under the chroot, one line each. addresses: of sessions on source."""
+    return tuple(
+        f"{c.type} {c.path or '(session opened)'} by session {format_session(c.session)}"
+        + (f" of {addresses[unsigned(c.session)]}" if unsigned(c.session) in addresses else "")
+        + f" at {format_zxid(c.zxid)}"
+        for c in written.changes
+    )
+
+
+def _dest(seen: AfterMove) -> Finding:
+    modes = seen.dest.modes()
+    text = ", ".join(f"{host} {mode}" for host, mode in modes.items())
+    servers = seen.dest.servers.items()
+    heard = [host for host, r in servers if not isinstance(r, Unknown) or r.cause == "refused"]
+    kinds = sorted(modes[host] for host in heard)
+    needed = f"1 leader, {len(modes) - 1} followers, all in sync"
+    held: bool | None
+    if kinds and set(kinds) == {"observer"}:
+        needed = "every dest host observes source, or all are an ensemble of their own"
+        held = True if len(heard) == len(modes) else None
+    elif set(kinds) - {"leader", "follower"} or kinds.count("leader") > 1:
+        held = False
+    elif len(heard) < len(modes):
+        held = None
+    else:
+        synced = seen.leader.value.synced_followers if isinstance(seen.leader, Seen) else None
+        text += f"; {synced if synced is not None else 'unknown how many'} in sync"
+        held = False if "leader" not in kinds else None if synced is None else synced == len(modes) - 1
+    return claim(
+        "watch.dest",
+        "every dest host serves",
+        held,
+        seen=text,
+        needed=needed,
+        moves=("start the dest host that does not serve; see why it stopped",),
+    )
+
+
+def _registered(inventory: Inventory, seen: AfterMove) -> Iterator[Finding]:
+    owners = seen.dest_owners.value.owners if isinstance(seen.dest_owners, Seen) else {}
+    owned = {path for paths in owners.values() for path in paths}
+    for broker in inventory.kafka.brokers:
+        path = registration(inventory.kafka.chroot, broker.id)
+        unknown = not isinstance(seen.dest_owners, Seen)
+        yield claim(
+            "watch.registered",
+            "the broker is registered on dest",
+            None if unknown else path in owned,
+            seen=str(seen.dest_owners) if unknown else path if path in owned else f"no {path}",
+            needed=path,
+            target=broker.name,
+            moves=("start this broker, or see where it is connected",),
+        )
+
+
+def _configured(inventory: Inventory, seen: AfterMove) -> Iterator[Finding]:
+    for host, reading in seen.connect.items():
+        resolve = resolver(seen.resolved, host, addresses(inventory.broker(host)))
+        connect = reading.value if isinstance(reading, Seen) else ""
+        strange, unknown = others_than(inventory.dest.hosts, connect, resolve, host)
+        yield claim(
+            "watch.config",
+            "the broker's file names dest only",
+            None if not isinstance(reading, Seen) else False if strange else None if unknown else True,
+            seen="; ".join((connect, *unknown)) if isinstance(reading, Seen) else str(reading),
+            needed="hosts of dest: the next restart goes where this file says",
+            target=host,
+            moves=("put dest into zookeeper.connect again, before this broker restarts",),
+            cause=reading.cause if isinstance(reading, Unknown) else "",
+        )
+
+
+def _left_source(inventory: Inventory, seen: AfterMove) -> Iterator[Finding]:
+    unknown = seen.clients.unknown
+    for broker in inventory.kafka.brokers:
+        where = seen.clients.members[broker.name]
+        yield claim(
+            "watch.left-source",
+            "the broker is no client of source",
+            False if where else None if unknown else True,
+            seen=", ".join(where) or "; ".join(unknown) or "nowhere",
+            needed="seen nowhere on source",
+            target=broker.name,
+            moves=(_POINT_TO_DEST,)
+            if where
+            else ("allow cons on source, or ss on source or on the brokers",),
+        )
+
+
+def _owners(inventory: Inventory, seen: AfterMove) -> Finding:
+    """Sessions that moved stay in source's list until they expire there: they are no strays."""
+    held: bool | None
+    if isinstance(seen.source_owners, Seen):
+        moved = seen.dest_owners.value.owners if isinstance(seen.dest_owners, Seen) else {}
+        ids = {unsigned(session) for session in moved}
+        strays = {
+            unsigned(s): p for s, p in seen.source_owners.value.owners.items() if unsigned(s) not in ids
+        }
+        held = not strays
+        if strays and not isinstance(seen.dest_owners, Seen):
+            held = None  # they may be those that moved
+        text = _listed(
+            f"session {format_session(s)} of {seen.at_source.get(s, 'a client not in cons')}: "
+            f"{', '.join(paths[:LISTED])}"
+            for s, paths in sorted(strays.items())
+        )
+    else:
+        held = True if _nobody_serves(seen.source) else None
+        text = "no source server serves" if held else str(seen.source_owners)
+    return claim(
+        "watch.strays",
+        "nobody on source owns a part of the chroot",
+        held,
+        seen=text or "nobody",
+        needed=f"nobody below {inventory.kafka.chroot}",
+        moves=("point this client to dest, or stop it",),
+    )
+
+
+def _writes(seen: AfterMove, before: Sequence[str], read_log: bool) -> Finding:
+    reading = seen.written
+    writes = partial(claim, "watch.writes", "nobody writes under the chroot on source")
+    if not reformed(seen.dest):
+        text = "later: dest observes source, what is written there is written here"
+        return writes(None, seen=text, severity=Severity.INFO)
+    if not read_log and not before:
+        text = "not looked at: neither a run nor --state says from where on"
+        return writes(None, seen=text, severity=Severity.INFO)
+    now = written_lines(reading.value, seen.at_source) if isinstance(reading, Seen) else ()
+    if found := (*before, *now):
+        moves = ("find the client, point it to dest, repeat there what it wrote; then watch --from-now",)
+        return writes(False, seen=_listed(found), needed="none", moves=moves)
+    if isinstance(reading, Seen):
+        written = reading.value
+        text = f"none from {format_zxid(written.since)} to {format_zxid(written.upto.zxid)}"
+        held, text = None if written.unproved else True, written.unproved or f"{text}, by {written.upto.host}"
+        moves = ("watch --from-now, which begins at the present end of source's log",)
+        return writes(held, seen=text, needed="none", moves=moves)
+    gone = _nobody_serves(seen.source)
+    text = "no source server serves" if gone else str(reading)
+    return writes(True if gone else None, seen=text, needed="none")
+
+
+def _nobody_serves(view: EnsembleView) -> bool:
+    """Whether every server was heard: it refuses the connection, or has no quorum."""
+    return all(
+        isinstance(r, Absent) or (isinstance(r, Unknown) and r.cause == "refused")
+        for r in view.servers.values()
+    )
+
+
+def _listed(found: Iterable[str]) -> str:
+    lines = list(found)
+    more = f"; and {len(lines) - LISTED} more" if len(lines) > LISTED else ""
+    return "; ".join(lines[:LISTED]) + more
+
+
+MEANINGS = meanings(
+    """
+    watch.dest: A dest host does not serve, or dest has no leader with all followers in sync. Cause: A
+    server stopped, or cannot reach the others. To do: Start the dest host that does not serve. See in its
+    log why it stopped.
+
+    watch.registered: A broker is not registered on dest. Cause: It is down, or connected elsewhere. To
+    do: Start this broker, or see where it is connected.
+
+    watch.config: A broker's file names a host that is not dest's. Cause: Configuration management or a
+    person put an old file back. The next restart would follow it. To do: Put dest into zookeeper.connect
+    again before this broker restarts.
+
+    watch.left-source: A broker is a client of source. Cause: It restarted with an old file. It splits the
+    cluster. To do: Restart this broker with zookeeper.connect naming dest. Where unknown: allow cons on
+    source, or ss.
+
+    watch.strays: A client of source owns ephemerals under the chroot. Cause: A broker or a tool still
+    uses source. To do: Point this client to dest, or stop it.
+
+    watch.writes: A client wrote under the chroot on source after the move, or source's log does not tell.
+    Cause: A tool still has source's addresses. What it wrote is missing on dest. To do: Find the client
+    and point it to dest. Repeat there what it wrote, then run zkmigrate watch --from-now.
+    """
+)

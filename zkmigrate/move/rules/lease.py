@@ -1,0 +1,79 @@
+"""The lease of the block: how long the kernel holds it without a renewal.
+
+``policy.lease`` says how long it should be. Where the hosts answer too slowly for that, :func:`chosen` makes
+it longer before FENCE, as far as the window's deadline allows. :func:`in_force` gives what was chosen.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+
+from zkmigrate.inventory.checks import FENCE_OUTLIVES_CUT_MS
+from zkmigrate.inventory.inventory import Lease
+from zkmigrate.move.facts.records import TimeoutAndLease
+from zkmigrate.move.rules.window_rules import FIND_DOOR_S, STEPS, deadlines, expected_way_back_s, rehearsed_s
+from zkmigrate.runbook.model.step import Context
+from zkmigrate.runbook.model.step_record import known
+
+ROUND_TRIPS = 3
+"""A renewal may reach the host one period and two round trips after the one before; one trip is to spare."""
+_SECOND_MS = 1000
+
+
+@dataclass(frozen=True)
+class Longest:
+    """The longest that the leases may be, in milliseconds."""
+
+    fence_ms: float
+    cut_ms: float
+
+
+def needed_ms(lease: Lease, worst_s: float) -> int:
+    """The shortest cut that renewals keep alive, in whole seconds as the kernel counts. worst_s: the longest
+    round trip that was measured."""
+    least = max(2 * lease.renew_every_ms, lease.renew_every_ms + ROUND_TRIPS * worst_s * 1000)
+    return math.ceil(least / _SECOND_MS) * _SECOND_MS
+
+
+def longest(c: Context, smallest_timeout_s: float | None) -> Longest:
+    """What the policy and the deadline allow. smallest_timeout_s: T; None while no client is at stake.
+
+    If the operator dies right after FENCE, clients find the observer again once the fence has ended; they
+    must have found it by T - T/3. If the operator dies right after CUT, the host goes back by itself once the
+    cut has ended; that must be before the way back would have to start.
+    """
+    lease = c.inventory.policy.lease
+    most = max(lease.longest_ms, lease.fence_ttl_ms)
+    if smallest_timeout_s is None:
+        return Longest(most, most)
+    limits = deadlines(smallest_timeout_s, expected_way_back_s(c))
+    to_cut = rehearsed_s(c, *STEPS.between(STEPS.begins, STEPS.cuts)) or 0.0
+    return Longest(
+        min(most, (limits.clients_back - FIND_DOOR_S) * 1000),
+        min(most, (limits.start_back - to_cut) * 1000),
+    )
+
+
+def chosen(lease: Lease, worst_s: float, allowed: Longest) -> Lease | None:
+    """The policy's lease, longer where renewals need it, shorter where the deadline does; None where no lease
+    satisfies both."""
+    needed = needed_ms(lease, worst_s)
+    most = _whole(min(allowed.cut_ms, allowed.fence_ms - FENCE_OUTLIVES_CUT_MS))
+    if most < needed:
+        return None
+    cut = min(max(lease.cut_ttl_ms, needed), most)
+    fence = min(max(lease.fence_ttl_ms, cut + FENCE_OUTLIVES_CUT_MS), _whole(allowed.fence_ms))
+    return lease.model_copy(update={"fence_ttl_ms": fence, "cut_ttl_ms": cut})
+
+
+def in_force(c: Context) -> Lease:
+    """The lease that SURVEY chose and recorded; the policy's before that."""
+    lease = c.inventory.policy.lease
+    terms = known(TimeoutAndLease, c)
+    picked = terms.lease if terms is not None else None
+    return lease if picked is None else lease.model_copy(update=asdict(picked))
+
+
+def _whole(milliseconds: float) -> int:
+    return math.floor(milliseconds / _SECOND_MS) * _SECOND_MS

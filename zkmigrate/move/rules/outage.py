@@ -1,0 +1,81 @@
+"""The order in which all brokers stop and start, and who agrees that source is written to."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from zkmigrate.inventory.inventory import Broker, Inventory
+from zkmigrate.runbook.accepted import accepted
+from zkmigrate.runbook.model.finding import Finding, claim, meanings
+from zkmigrate.runbook.model.look import KafkaView
+
+OWNER = "return.source-owner"
+"""Only a person can say so: it holds where ``accept`` of migration.yml names who did."""
+
+
+def next_to_stop(view: KafkaView, up: Sequence[Broker], width: int) -> tuple[tuple[str, ...], str]:
+    """The brokers to stop now, or why none may. up: those that run.
+
+    First every replica on a running broker is in sync. So the last ISRs are those of the brokers that stop
+    last, which know all that was acknowledged, and start first. The controller stops last: the others hand
+    their partitions over to it. No two that share a partition stop at once.
+    """
+    ids = {broker.id for broker in up}
+    late = [p for p in view.partitions if ids & set(p.replicas) - set(p.isr)]
+    if late:
+        first = late[0]
+        return (), (
+            f"{len(late)} partitions have a replica that is up and not in sync, first "
+            f"{first.topic}-{first.partition} (ISR {list(first.isr)} of {list(first.replicas)})"
+        )
+    wave: list[Broker] = []
+    for broker in sorted(up, key=lambda b: (b.id == view.controller, b.id)):
+        if len(wave) >= width or (wave and broker.id == view.controller):
+            break
+        others = {one.id for one in wave}
+        if not any(broker.id in p.replicas and others & set(p.replicas) for p in view.partitions):
+            wave.append(broker)
+    return tuple(broker.name for broker in wave), ""
+
+
+def next_to_start(
+    order: Sequence[str], started: Collection[str], registered: Collection[str]
+) -> tuple[str, ...]:
+    """The brokers to start now; none until the first is registered, or once all are started.
+
+    The first of the order starts alone: it shows that file and ensemble are right, and leads what it can.
+    started: those whose process may be there.
+    """
+    waiting = tuple(name for name in order if name not in started)
+    if not started:
+        return waiting[:1]
+    return waiting if registered else ()
+
+
+def owner_consent(inventory: Inventory, at: float, cost: str) -> Finding:
+    """Whether source's owner agrees, by name. cost: what they agree to. at: now, in seconds since the
+    epoch."""
+    asked = claim(
+        OWNER,
+        "whoever owns source agrees that it is written to and that every broker is down meanwhile",
+        False,
+        seen=cost,
+        needed="their name in accept of migration.yml",
+        moves=(f"accept {OWNER} in migration.yml: who, why, until when", "repair forward instead"),
+    )
+    return accepted(inventory.accept, (asked,), at)[0]
+
+
+def consenting_owner(inventory: Inventory, at: float) -> str:
+    """Who agrees now, by name; empty for nobody."""
+    names = [x.who for x in inventory.accept if x.finding == OWNER and at < x.end]
+    return names[-1] if names else ""
+
+
+MEANINGS = meanings(
+    """
+    return.source-owner: Nobody has agreed that the replay writes to source while every broker is down.
+    Cause: Only a person can agree to that, by name. To do: Let the owner of source agree, and add an
+    accept entry with who, why and until. Or repair forward instead.
+    """
+)

@@ -1,0 +1,108 @@
+"""What to say of a window that nobody works on any more: where dest hosts stand, and what it costs."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from functools import partial
+
+from zkmigrate.errors import RecordError
+from zkmigrate.hosts.facts.status import HostStatus, host_status
+from zkmigrate.inventory.inventory import Inventory
+from zkmigrate.move.dependent import AnyDependent
+from zkmigrate.move.facts.connections import connections_of
+from zkmigrate.move.facts.records import Surveyed, TimeoutAndLease
+from zkmigrate.move.facts.sessions import dumps_of, homes, sessions_of
+from zkmigrate.move.rules.lease import in_force
+from zkmigrate.move.rules.window_rules import deadlines, expected_way_back_s
+from zkmigrate.runbook.model.fact import Seen
+from zkmigrate.runbook.model.finding import few
+from zkmigrate.runbook.model.look import Look
+from zkmigrate.runbook.model.step import Context
+from zkmigrate.runbook.model.step_record import known
+from zkmigrate.runbook.model.window import IDLE, Kept, Phase, Plight, Stand, Toll
+from zkmigrate.zookeeper.data.session import unsigned
+
+OBSERVES_S = 8.0
+"""Seconds that a host takes at most, on a busy machine, to observe again once its lease has ended."""
+
+
+def plight(dependent: AnyDependent) -> Plight:
+    """Return how to tell of the window of a move."""
+    words = dependent.words
+    return Plight(
+        one="dest host",
+        many="dest hosts",
+        shut=f"{words.many} and other clients are shut out of ZooKeeper",
+        still="clients are still shut out of",
+        opened="clients reach ZooKeeper again",
+        stands=_stands,
+        alone_s=_alone_s,
+        toll=_toll,
+        kept=partial(_kept, dependent),
+    )
+
+
+def stand(status: HostStatus) -> Stand:
+    """Judge where a dest host stands for its clients."""
+    if status.phase in (IDLE, Phase.ARMED, Phase.FENCED) and not status.fence_entries:
+        return Stand.BEFORE
+    if status.phase in Phase.GO.until(Phase.OPEN):
+        return Stand.FINISHING if status.finisher == "running" else Stand.SEALED
+    if status.phase == Phase.OPEN:
+        return Stand.AFTER
+    return Stand.SEALED if status.phase == Phase.SEALED or status.fence_permanent else Stand.LEASED
+
+
+def _stands(inventory: Inventory, look: Look) -> dict[str, Stand]:
+    told = look.each(inventory.dest_names, partial(host_status, look))
+    return {
+        host: stand(reading.value) if isinstance(reading, Seen) else Stand.UNHEARD
+        for host, reading in told.items()
+    }
+
+
+def _alone_s(c: Context) -> float:
+    return in_force(c).fence_ttl_ms / 1000 + OBSERVES_S
+
+
+def _toll(c: Context) -> Toll | None:
+    terms = known(TimeoutAndLease, c)
+    if terms is None or terms.smallest_timeout_ms is None:
+        return None
+    timeout_s = terms.smallest_timeout_ms / 1000
+    return Toll(
+        f"sessions (the shortest lives {timeout_s:g} s)",
+        deadlines(timeout_s, expected_way_back_s(c)).clients_back,
+        "The way forward keeps them: dest counts their time anew once it has a leader, and must open within "
+        f"{timeout_s:g} s of that",
+    )
+
+
+def _kept(dependent: AnyDependent, c: Context, look: Look) -> Kept:
+    """Judge which sessions that SURVEY found on dest still live, and which are clients of dest again. Source
+    is not asked: it may be why the run went back, and dest observes it."""
+    try:
+        surveyed = known(Surveyed, c)
+    except RecordError:
+        surveyed = None
+    if surveyed is None or not surveyed.on_dest:
+        return Kept("")
+    dest = c.inventory.dest_names
+    alive = sessions_of(dumps_of(look, dest), {}, dependent.chroot(c.inventory))
+    at_dest = connections_of(look, dest)
+    if not isinstance(alive, Seen):
+        return Kept(f"whether sessions survived is not known: {alive}", settled=False)
+    return kept(surveyed.on_dest, alive.value.owners, homes(surveyed.on_dest, at_dest, {}).on_dest)
+
+
+def kept(sessions: Collection[int], alive: Iterable[int], back: Collection[int]) -> Kept:
+    """Judge what became of sessions. alive: those that own ephemerals now. back: clients of dest again."""
+    living = {unsigned(session) for session in alive}
+    gone = [session for session in sessions if unsigned(session) not in living]
+    away = [session for session in sessions if session not in back and session not in gone]
+    if not gone and not away:
+        return Kept(f"all {len(sessions)} sessions survived")
+    lost = few([f"{unsigned(session):#x}" for session in gone])
+    told = [f"{len(gone)} of {len(sessions)} sessions ended ({lost})"] if gone else []
+    told += [f"{len(away)} of {len(sessions)} sessions live but have no client on dest yet"] if away else []
+    return Kept("; ".join(told), settled=not away)

@@ -1,0 +1,130 @@
+"""The probes of a move's window: whether the block is whole, the members answer and source serves.
+
+One bad answer is not yet trouble: a look must fail, a broker be silent, or source have no quorum twice in a
+row. A leak in the block counts at once.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+from zkmigrate.hosts.facts.status import HostStatus, host_status
+from zkmigrate.inventory.inventory import Inventory
+from zkmigrate.move.dependent import AnyDependent
+from zkmigrate.runbook.model.fact import Reading, Seen
+from zkmigrate.runbook.model.finding import Finding, claim
+from zkmigrate.runbook.model.look import Look
+from zkmigrate.runbook.model.sampling import Note
+from zkmigrate.runbook.model.window import Phase, Probe, Trouble
+from zkmigrate.zookeeper.facts.ensemble import EnsembleView, source_view
+
+LEASE_LAPSED = Trouble.LEASE_LAPSED.value
+LOOK_UNKNOWN = Trouble.LOOK_UNKNOWN.value
+BLOCK_LEAKS = Trouble.BLOCK_LEAKS.value
+BROKER_LOST = Trouble.BROKER_LOST.value
+SOURCE_SICK = Trouble.SOURCE_SICK.value
+_FENCED = Phase.FENCED.until(Phase.OPEN)
+_CUT = Phase.CUT.until(Phase.OPEN)
+_IN_A_ROW = 2
+_WITHIN_S = 3.0
+
+
+def window_probes(dependent: AnyDependent, inventory: Inventory, look: Look, note: Note) -> tuple[Probe, ...]:
+    """All probes. note: takes the phases of the hosts."""
+    hosts = inventory.dest_names
+
+    def statuses() -> Mapping[str, Reading[HostStatus]]:
+        asked = look.each(hosts, lambda host: host_status(look, host))
+        seen = {h: [r.value.phase, r.value.served_s] for h, r in asked.items() if isinstance(r, Seen)}
+        note("phases", {"hosts": seen})
+        return asked
+
+    return (
+        block(hosts, statuses),
+        *dependent.probes(inventory, look),
+        source(lambda: source_view(inventory, look)),
+    )
+
+
+def block(hosts: tuple[str, ...], ask: Callable[[], Mapping[str, Reading[HostStatus]]]) -> Probe:
+    """Whether our rules are first and whole, both sets filled as the phase needs, and the lease never
+    lapsed."""
+    missed: Counter[str] = Counter()
+
+    def findings() -> Iterator[Finding]:
+        for host, reading in ask().items():
+            missed[host] = 0 if isinstance(reading, Seen) else missed[host] + 1
+            if missed[host] in (0, _IN_A_ROW):
+                held = True if missed[host] == 0 else None
+                seen = reading.value.phase if isinstance(reading, Seen) else str(reading)
+                sentence, target = "the host answers with its state", f"{host} status"
+                yield claim(LOOK_UNKNOWN, sentence, held, seen=seen, target=target)
+            if isinstance(reading, Seen):
+                yield from _block(host, reading.value)
+
+    return Probe(f"block on {len(hosts)} hosts", 1.0, findings, within_s=_WITHIN_S)
+
+
+def _block(host: str, status: HostStatus) -> Iterator[Finding]:
+    fenced = status.phase not in _FENCED or status.fence_entries > 0
+    cut = status.phase not in _CUT or status.cut_entries > 0
+    whole = fenced and cut and (status.phase not in _FENCED or status.rules_on_top)
+    yield claim(
+        BLOCK_LEAKS,
+        "the block is whole",
+        whole,
+        seen=f"phase {status.phase}, rules {status.in4}/{status.out4}/{status.in6}/{status.out6}, "
+        f"{status.fence_entries} fence and {status.cut_entries} cut entries",
+        needed="own rules first in every chain and the sets filled",
+        target=host,
+    )
+    if status.lapsed:
+        yield claim(
+            LEASE_LAPSED, "the lease never lapsed", False, seen="marked lapsed on the host", target=host
+        )
+
+
+def brokers(ask: Callable[[], Mapping[str, str]]) -> Probe:
+    """Whether every broker answers a request. ask: gives broker → what went wrong, empty for nothing."""
+    missed: Counter[str] = Counter()
+
+    def findings() -> Iterable[Finding]:
+        for broker, wrong in ask().items():
+            missed[broker] = missed[broker] + 1 if wrong else 0
+            held = missed[broker] < _IN_A_ROW
+            yield claim(
+                BROKER_LOST, "the broker answers requests", held, seen=wrong or "answers", target=broker
+            )
+
+    return Probe("brokers", 1.0, findings)
+
+
+def source(ask: Callable[[], EnsembleView]) -> Probe:
+    """Whether source could take dest back: a majority serves under one leader. Not asked after SEAL."""
+    missed = 0
+
+    def findings() -> Iterator[Finding]:
+        nonlocal missed
+        view = ask()
+        held = view.has_quorum()
+        missed = 0 if held else missed + 1
+        if missed and missed < _IN_A_ROW:
+            return
+        seen = ", ".join(f"{host} {mode}" for host, mode in view.modes().items())
+        answered = None if held is None else True
+        yield claim(
+            LOOK_UNKNOWN, "source answers whether it serves", answered, seen=seen, target="source status"
+        )
+        if held is not None:
+            yield claim(
+                SOURCE_SICK,
+                "source serves",
+                held,
+                seen=seen,
+                needed="a majority that serves under one leader",
+                moves=("let the run walk back, then repair source",),
+                target="source",
+            )
+
+    return Probe("source", 1.0, findings, leased=True)

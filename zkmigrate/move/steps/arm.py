@@ -1,0 +1,250 @@
+"""What: prepare every dest host for the cut-over: staged configs, rules with empty sets, image, guard.
+
+Why now: whatever takes time is done before the window.
+
+Clients may notice: nothing; the rules' sets are empty.
+
+Way back: remove the rules, sets, guard, image and staged files.
+
+Proof: our rules are on top in both families, their sets are empty, the image has begun and the observer runs.
+The host works from the spec that this inventory and this stage give it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from zkmigrate.errors import HostError
+from zkmigrate.hosts import zkm_host
+from zkmigrate.inventory.inventory import Inventory, ZooKeeperHost
+from zkmigrate.move.facts.connections import numeric
+from zkmigrate.move.facts.dest_status import DestStates, every_host_in, statuses, unanswered, unknown
+from zkmigrate.move.rules.reform import observer_config, reformed_config
+from zkmigrate.runbook.model.by_hand import Block, ByHand, Sheet
+from zkmigrate.runbook.model.change import Applied, Arm, Changes, HostVerb, PutFile, command_words, inverses
+from zkmigrate.runbook.model.fact import Absent, Reading, Seen, Unknown
+from zkmigrate.runbook.model.finding import Finding, claim, meanings
+from zkmigrate.runbook.model.look import Look
+from zkmigrate.runbook.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Way
+from zkmigrate.runbook.model.window import IDLE, Phase
+from zkmigrate.zookeeper.facts.config import ZooConfig, zoo_config
+from zkmigrate.zookeeper.facts.members import REJOIN, Members, cut_ports, source_members
+
+# Keys that a host's spec must not keep once the inventory names systemd instead of commands.
+COMMAND_KEYS = ("start", "stop", "status", "kill", "ports")
+
+
+@dataclass(frozen=True)
+class ArmFacts:
+    """The dest hosts' states, source's members, and of each dest host the spec it was armed with and the
+    config it observes with."""
+
+    states: DestStates
+    members: Reading[Members]
+    specs: Mapping[str, Reading[bytes]]
+    configs: Mapping[str, Reading[ZooConfig]] = field(default_factory=dict)
+
+
+def _by_hand(s: Sheet) -> tuple[Block, ...]:
+    rules = "in4=top out4=top 'in6=(top|noipv6)' 'out6=(top|noipv6)'"
+    wants = f"phase=armed {rules} fence_entries=0 cut_entries=0 'image=(begun|complete)' unit_state=active"
+    check = (f'until_like 10 "$DEST" {wants}',)
+    return (*s.waves(Way.FORWARD), Block(s.inventory.dest_names, check, "`OK` with all these words"))
+
+
+class ArmStep(Step[ArmFacts]):
+    id = "arm"
+    title = "Arm dest"
+    hazard = Hazard.REVERSIBLE
+    by_hand = ByHand(
+        needs="every dest host observes source, `stand` shows `phase=idle` on all.",
+        forward=_by_hand,
+    )
+
+    def observe(self, c: Context, look: Look) -> ArmFacts:
+        hosts = statuses(c, look)
+        if c.way is Way.BACK:
+            return ArmFacts(DestStates(hosts, hosts), Absent("asked only going forward"), {})
+        spec, dest = f"{zkm_host.run_dir(c.run)}/spec", c.inventory.dest
+        return ArmFacts(
+            DestStates(hosts, hosts),
+            source_members(c.inventory, look),
+            look.each(c.inventory.dest_names, lambda host: look.file(host, spec)),
+            look.each(
+                c.inventory.dest_names,
+                lambda host: zoo_config(look, host, dest.config, dest.service, dest.commands),
+            ),
+        )
+
+    def check(self, c: Context, f: ArmFacts) -> Verdict:
+        hosts = f.states.phases
+        if hosts.unknown:
+            return Blocked(hosts.unknown)
+        if c.way is Way.BACK:
+            left = tuple(h for h, s in hosts.at.items() if s.phase == Phase.ARMED or h in c.unrestored)
+            return Ready(left) if left else Done()
+        if wrong := hosts.outside("arm", IDLE, Phase.ARMED):
+            return Blocked(wrong)
+        if not isinstance(f.members, Seen):
+            return Blocked((unknown("arm.source-config", "source", f.members),))
+        if nameless := _without_address(c.inventory):
+            return Blocked(nameless)
+        unread = unanswered("arm.spec", f.specs, Unknown), unanswered("arm.config", f.configs, Unknown)
+        if any(unread):
+            return Blocked((*unread[0], *unread[1]))
+        if changed := _changed(f.members.value, f.configs):
+            return Blocked(changed)
+        wanted = _spec_values(arm_spec(c.inventory, c.rehearsal, f.members.value))
+        stale = {h for h, r in f.specs.items() if isinstance(r, Absent) or not _is_armed_as(wanted, r)}
+        if todo := hosts.in_phase(IDLE) or tuple(h for h in hosts.at if h in stale):
+            return Ready(todo)
+        return Done.unless_blocked(_armed(f))
+
+    def plan(self, c: Context, f: ArmFacts, target: str) -> Changes:
+        members = f.members.value if isinstance(f.members, Seen) else Members(())
+        staged = f"{zkm_host.run_dir(c.run)}/staged"
+        return (
+            PutFile(target, f"{staged}/reform.cfg", reformed_config(c.inventory), "root:root", "0600"),
+            PutFile(
+                target, f"{staged}/observer.cfg", observer_config(c.inventory, members), "root:root", "0600"
+            ),
+            Arm(target, arm_spec(c.inventory, c.rehearsal, members)),
+        )
+
+    def undo(self, c: Context, f: ArmFacts, target: str, applied: tuple[Applied, ...]) -> Changes:
+        return (HostVerb(target, "disarm"), *inverses(applied))
+
+    def forecast(self, c: Context, look: Look) -> Forecast[ArmFacts]:
+        members = source_members(c.inventory, look)
+        if not isinstance(members, Seen):
+            raise HostError(f"source's server lines cannot be read: {members}")
+        return Forecast(ArmFacts(every_host_in(c, IDLE), members, {}))
+
+
+def arm_spec(inventory: Inventory, rehearsal: bool, members: Members) -> str:
+    """What a dest host must know to act alone, as ``zkm-host arm`` takes it.
+
+    It holds addresses and no names: rules need them, and a name may not resolve while the host is alone.
+    IndexError for a host without an address.
+    """
+    dest, source = inventory.dest, inventory.source
+    values = {
+        "unit": dest.service.unit,
+        "user": f"{dest.user}:{dest.group}",
+        "client_port": dest.ports.client,
+        "quorum_port": dest.ports.quorum,
+        "election_port": dest.ports.election,
+        "operator": ",".join(inventory.operator),
+        "peers": ",".join(a for h in dest.hosts for a in _numeric(h)),
+        "source": ",".join(a for h in source.hosts for a in _numeric(h)),
+        "data_dir": dest.data_dir,
+        "log_dir": dest.txn_dir,
+        "config_path": dest.config,
+        "dynamic_glob": f"{dest.config}.dynamic*",
+        "members": ",".join(endpoint(h, dest.ports.client) for h in dest.hosts),
+        "rehearsal": "yes" if rehearsal else "no",
+        "cut": inventory.policy.cut,
+        "cut_ports": ",".join(str(port) for port in cut_ports(inventory, members.ports)),
+    }
+    lines = (*(f"{key}={value}" for key, value in values.items()), *command_words(dest.commands))
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _numeric(host: ZooKeeperHost) -> tuple[str, ...]:
+    """The addresses of a host, normalized, in the inventory's order, without names."""
+    return tuple(dict.fromkeys(a for text in (host.address, *host.also) for a in numeric(text)))
+
+
+def endpoint(host: ZooKeeperHost, port: int) -> str:
+    address = _numeric(host)[0]
+    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
+
+
+def _without_address(inventory: Inventory) -> tuple[Finding, ...]:
+    return tuple(
+        claim(
+            "arm.address",
+            "every ZooKeeper host has an address that a rule can hold",
+            False,
+            target=h.name,
+            seen=", ".join((h.address, *h.also)),
+            needed="an IPv4 or IPv6 address in address or also",
+            moves=("add the address of this host under also in migration.yml",),
+        )
+        for h in (*inventory.source.hosts, *inventory.dest.hosts)
+        if not _numeric(h)
+    )
+
+
+def _changed(members: Members, configs: Mapping[str, Reading[ZooConfig]]) -> tuple[Finding, ...]:
+    """Source was reconfigured since the join: an observer of the old members that is cut off for a moment
+    would not follow again."""
+    return tuple(
+        claim(
+            "arm.members",
+            "the dest host observes the members that source has now",
+            config.value.version == members.version,
+            target=host,
+            seen=f"version {config.value.version:#x}",
+            needed=f"source's version {members.version:#x}",
+            moves=(REJOIN,),
+        )
+        for host, config in configs.items()
+        if isinstance(config, Seen) and config.value.version != members.version
+    )
+
+
+def _spec_values(spec: str) -> dict[str, str]:
+    return dict(line.split("=", 1) for line in spec.splitlines() if "=" in line)
+
+
+def _is_armed_as(wanted: Mapping[str, str], spec: Reading[bytes]) -> bool:
+    """Whether the host's spec has the wanted values; keys that zkm-host added do not count."""
+    if not isinstance(spec, Seen):
+        return False
+    found = _spec_values(spec.value.decode("utf-8", "replace"))
+    return all(found.get(key) == wanted.get(key) for key in (*wanted, *COMMAND_KEYS))
+
+
+def _armed(f: ArmFacts) -> tuple[Finding, ...]:
+    return f.states.statuses.claims(
+        "arm.ready",
+        "our rules are on top with empty sets and the image has begun",
+        lambda s: (
+            s.rules_on_top
+            and s.fence_entries == 0
+            and s.cut_entries == 0
+            and s.image != "none"
+            and s.unit_state == "active"
+        ),
+        lambda s: (
+            f"rules {s.in4}/{s.out4}/{s.in6}/{s.out6}, fence {s.fence_entries}, cut {s.cut_entries}, "
+            f"image {s.image}, unit {s.unit_state}"
+        ),
+    )
+
+
+MEANINGS = meanings(
+    """
+    arm.address: A ZooKeeper host has no numeric address. Cause: Firewall rules hold addresses, not names.
+    To do: Add the host's address under also in migration.yml.
+
+    arm.members: A dest host observes an older version of source's members. Cause: Somebody reconfigured
+    source after the join. To do: Roll the join back and join again: zkmigrate rollback --to join, then
+    zkmigrate run.
+
+    arm.ready: A dest host is armed incompletely: its rules are not on top, a set has entries, or the
+    image has not begun. Cause: Another program changes firewall rules, or the host ran out of room. To
+    do: See zkmigrate status, stop the other program, then resume.
+
+    arm.spec: A dest host did not show what ARM wrote there. Cause: The host or zkm-host does not answer.
+    To do: See why the host does not answer, then resume.
+
+    arm.config: A dest host did not show its ZooKeeper config. Cause: The host does not answer, or the
+    file cannot be read. To do: See why, then resume.
+
+    arm.source-config: Source did not tell its members. Cause: No source host answers, or its config
+    cannot be read. To do: See why, then resume.
+    """
+)

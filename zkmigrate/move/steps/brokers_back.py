@@ -1,0 +1,195 @@
+"""What: write source into every broker's file and start the brokers: the one that stopped last first, alone.
+
+Why now: source holds what dest held, and dest is down.
+
+Clients may notice: the end of the outage. They connect again as brokers register.
+
+Way back: none once a broker has registered on source, because dest does not have what it wrote there. Before
+that the files are put back.
+
+Proof: every broker is registered on source and in sync. A controller is elected there, with an epoch above
+dest's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from zkmigrate.errors import UsageError
+from zkmigrate.kafka.facts.broker import broker_service
+from zkmigrate.kafka.facts.cluster import kafka_view
+from zkmigrate.kafka.rules.connect import connect_to_source, with_connect
+from zkmigrate.move.facts.dest_status import unanswered, unknown
+from zkmigrate.move.facts.outage import BrokerState, Registered, brokers, registered
+from zkmigrate.move.facts.records import Outage
+from zkmigrate.move.facts.replay_disks import mark_on
+from zkmigrate.move.rules.outage import next_to_start
+from zkmigrate.move.steps.brokers_down import STILL_S, coming_back, registered_of, unknown_services
+from zkmigrate.runbook.model.change import Applied, Changes, PutFile, inverses
+from zkmigrate.runbook.model.fact import Absent, Reading, Seen
+from zkmigrate.runbook.model.finding import Finding, claim, meanings
+from zkmigrate.runbook.model.look import KafkaView, Look
+from zkmigrate.runbook.model.step import (
+    Blocked,
+    Context,
+    Done,
+    Forecast,
+    Hazard,
+    Ready,
+    Step,
+    Verdict,
+    Waiting,
+    Way,
+)
+from zkmigrate.runbook.model.step_record import known
+from zkmigrate.zookeeper.facts.ensemble import source_view
+
+
+@dataclass(frozen=True)
+class BackFacts:
+    """Every broker, Kafka as running brokers answer, and the registrations on source. replayed: the zxid at
+    which source took the last transaction of the replay; Absent once its mark is removed."""
+
+    brokers: Mapping[str, BrokerState]
+    view: Reading[KafkaView]
+    source: Reading[Registered]
+    replayed: Reading[int]
+
+
+class BrokersBackStep(Step[BackFacts]):
+    id = "brokers-back"
+    title = "Start the brokers against source"
+    hazard = Hazard.FINAL
+
+    def observe(self, c: Context, look: Look) -> BackFacts:
+        inventory = c.inventory
+        leader = source_view(inventory, look).leader
+        hosts = inventory.source_names if leader is None else (leader, *inventory.source_names)
+        chroot = inventory.kafka.chroot
+        mark = mark_on(look, hosts[0], chroot)
+        return BackFacts(
+            brokers(inventory, look),
+            kafka_view(c, look),
+            registered(look, hosts, chroot),
+            Seen(mark.value[1]) if isinstance(mark, Seen) else mark,
+        )
+
+    def check(self, c: Context, f: BackFacts) -> Verdict:
+        files = {host: state.properties for host, state in f.brokers.items()}
+        unread = unanswered("brokers-back.file", files)
+        if unread := (*unknown_services("brokers-back", f.brokers), *unread):
+            return Blocked(unread)
+        ensembles = c.inventory.source.hosts, c.inventory.dest.hosts
+        names = {name: state.names(*ensembles) for name, state in f.brokers.items()}
+        rewritten = [name for name, source in names.items() if source]
+        started = [name for name, state in f.brokers.items() if state.runs]
+        if c.way is Way.BACK:
+            return _back(f, rewritten, [name for name in started if names[name] is not False])
+        odd = {name: names[name] for name in started if name not in rewritten}
+        why = {name: f.brokers[name].why_unknown(name) for name, source in odd.items() if source is None}
+        if strangers := tuple(_stranger(name, why.get(name, "")) for name in odd):
+            return Blocked(strangers)
+        registered = registered_of(c, started, f.source)
+        if wave := next_to_start(_order(c), started, registered):
+            return Ready(wave)
+        if waits := coming_back(c, f.brokers, f.view, registered, "source"):
+            return waits
+        assert isinstance(f.source, Seen)
+        if f.source.value.controller is None:
+            return Waiting("source has a controller", "none is registered", STILL_S, 1.0)
+        return Done.unless_blocked((_epoch(c, f.source.value),))
+
+    def plan(self, c: Context, f: BackFacts, target: str) -> Changes:
+        kafka, broker = c.inventory.kafka, f.brokers[target]
+        if not isinstance(broker.properties, Seen) or broker.entry is None:
+            raise UsageError(f"{target}: {kafka.config} could not be read; needed: the file to edit")
+        entry = broker.entry
+        content = with_connect(broker.properties.value, connect_to_source(c.inventory))
+        return (
+            PutFile(target, kafka.config, content, f"{entry.owner}:{entry.group}", entry.mode),
+            broker_service(c.inventory, target, "start"),
+        )
+
+    def undo(self, c: Context, f: BackFacts, target: str, applied: tuple[Applied, ...]) -> Changes:
+        return inverses(applied)
+
+    def forecast(self, c: Context, look: Look) -> Forecast[BackFacts]:
+        """From the brokers' files, as they are now."""
+        unasked = Absent("not asked")
+        facts = BackFacts(brokers(c.inventory, look), unasked, unasked, unasked)
+        return Forecast(facts, c.inventory.broker_names)
+
+
+def _order(c: Context) -> tuple[str, ...]:
+    """The broker that stopped last first; those of which nothing is known last."""
+    outage = known(Outage, c)
+    last_first = outage.order[::-1] if outage is not None else ()
+    return (
+        *(name for name in last_first if name in c.inventory.broker_names),
+        *(name for name in c.inventory.broker_names if name not in last_first),
+    )
+
+
+def _back(f: BackFacts, rewritten: list[str], used: list[str]) -> Verdict:
+    """Put the files back, as long as no broker has been on source. used: those that run and may name it."""
+    if not used and not isinstance(f.replayed, Absent):
+        if not isinstance(f.source, Seen) or not isinstance(f.replayed, Seen):
+            unread = f.replayed if not isinstance(f.replayed, Seen) else f.source
+            return Blocked((unknown("brokers-back.source", "", unread),))
+        if f.source.value.changed <= f.replayed.value:
+            return Ready(tuple(rewritten)) if rewritten else Done()
+    found = claim(
+        "brokers-back.no-way-back",
+        "no broker has used source",
+        False,
+        seen=f"{', '.join(sorted(used))} started against source"
+        if used
+        else "a broker has been registered on source",
+        needed="none",
+        moves=("resume goes forward", "once all is well, a new move leads to dest again"),
+    )
+    return Blocked((found,), no_way_back=True)
+
+
+def _stranger(host: str, why: str) -> Finding:
+    return claim(
+        "brokers-back.file",
+        "a broker that runs was started against source",
+        None if why else False,
+        target=host,
+        seen=f"it runs, and {why}" if why else "it runs, and its file does not name source",
+        needed="stopped, or started by this step",
+        moves=("stop it and find out who started it, then resume",),
+    )
+
+
+def _epoch(c: Context, source: Registered) -> Finding:
+    outage = known(Outage, c)
+    before = outage.epoch if outage is not None else 0
+    return claim(
+        "brokers-back.epoch",
+        "the controller's epoch on source is above dest's",
+        source.epoch > before,
+        seen=f"{source.epoch}, controller {source.controller}",
+        needed=f"more than {before}",
+        moves=("stop the brokers and look at controller_epoch on source",),
+    )
+
+
+MEANINGS = meanings(
+    """
+    brokers-back.no-way-back: A broker has used source already, so this run goes forward only. Cause: What
+    the broker wrote to source is missing on dest. To do: Resume goes forward. Once all is well, a new
+    move leads to dest again.
+
+    brokers-back.file: A broker runs that was not started against source. Cause: Somebody else started it:
+    its file does not name source. To do: Stop it, find out who started it, then resume.
+
+    brokers-back.epoch: The controller's epoch on source is not above dest's. Cause: Two controllers could
+    take each other for older. To do: Stop the brokers and look at controller_epoch on source.
+
+    brokers-back.source: Source did not tell who is registered there. Cause: No source server answers. To
+    do: Repair source, then resume.
+    """
+)

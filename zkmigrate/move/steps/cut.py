@@ -1,0 +1,235 @@
+"""What: block ZooKeeper's ports between dest and source, both ways, IPv4 and IPv6, and end the open
+connections. With policy.cut: all every port but ssh is blocked.
+
+Why now: the fence holds and dest is drained. From here on source must not tell dest that sessions expired.
+
+Clients may notice: nothing more than at the fence.
+
+Way back: unblock; the observers follow source again by a DIFF. After a cut of more than two seconds the
+observer is restarted, because its election back-off would cost more than a start (29 s seen). The kernel
+unblocks by itself when the lease is not renewed.
+
+Proof: our rules are on top, no socket to source is left on these ports, and each of them refuses an outgoing
+probe. ZooKeeper has no connection with source on another port, and source's leader has lost these learners.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from zkmigrate.hosts.facts.status import Drain, HostStatus, drain, probe
+from zkmigrate.move.facts.dest_status import DestStates, dest_states, every_host_in, unknown
+from zkmigrate.move.facts.outage import dest_service
+from zkmigrate.move.facts.records import Surveyed
+from zkmigrate.move.rules.lease import in_force
+from zkmigrate.runbook.model.by_hand import WALK_BACK, Block, ByHand, Sheet
+from zkmigrate.runbook.model.change import Applied, Changes, Cut, HostVerb
+from zkmigrate.runbook.model.fact import Reading, Seen
+from zkmigrate.runbook.model.finding import Finding, blocking, claim, each, meanings
+from zkmigrate.runbook.model.look import Look
+from zkmigrate.runbook.model.step import (
+    Blocked,
+    Context,
+    Done,
+    Forecast,
+    Hazard,
+    Ready,
+    Step,
+    Verdict,
+    Waiting,
+    Way,
+)
+from zkmigrate.runbook.model.step_record import needed
+from zkmigrate.runbook.model.window import IDLE, Phase
+from zkmigrate.zookeeper.facts.ensemble import learners, source_view
+
+# The observer's election back-off starts to cost more than a JVM start after a cut of about this long.
+RESTART_AFTER_S = 2.0
+LEARNERS_DEADLINE_S = 3.0
+OBSERVING_DEADLINE_S = 60.0
+
+
+@dataclass(frozen=True)
+class CutFacts:
+    """learners: how many learners source's leader still counts, asked walking forward. following: how dest
+    serves, asked walking back."""
+
+    states: DestStates
+    probes: dict[str, Reading[dict[str, str]]]
+    learners: int | None
+    following: dict[str, Reading[Drain]]
+
+
+def _by_hand(s: Sheet) -> tuple[Block, ...]:
+    (sent,) = s.waves(Way.FORWARD)
+    first = (
+        'in_time 5 && keep "CUT_MS=$(left_ms)" && [ "$CUT_MS" ] && keep STARTED=no &&',
+        "{",
+        *sent.text,
+        "}",
+    )
+    open_ = "^probe .* (open|timeout|unreachable)$"
+    closed = (f"never '{open_}' {' '.join(s.inventory.dest_names)} && until_dropped 5",)
+    return (
+        Block(
+            s.inventory.dest_names,
+            first,
+            f"{sent.expect}; before it a line `probe … refused` for every port of source",
+        ),
+        Block(
+            s.inventory.dest_names,
+            closed,
+            "`OK` with how many learners source's leader counts now",
+            f"{WALK_BACK} at once",
+        ),
+    )
+
+
+def _back_by_hand(s: Sheet) -> tuple[Block, ...]:
+    """Unblock; restart an observer that was cut off for long, but not one that was just started."""
+    uncut, restart = s.waves(Way.BACK)
+    again = ('[ "$STARTED" = yes ] && echo "OK started at STOP" || {', *restart.text, "}")
+    quicker = "`OK`. ZooKeeper is restarted, unless it was just started: quicker than its election back-off"
+    look = "look at ZooKeeper's log there; reopen only hosts that observe"
+    return (
+        uncut,
+        Block(s.inventory.dest_names, again, quicker, way=Way.BACK),
+        Block(s.inventory.dest_names, ("until_mode 60 observer $DEST",), "`OK … observer`", look, Way.BACK),
+    )
+
+
+class CutStep(Step[CutFacts]):
+    id = "cut"
+    title = "Cut dest off from source"
+    hazard = Hazard.WINDOW
+    by_hand = ByHand(
+        needs="DRAIN has said OK a moment ago.",
+        weaker="nobody looks at the rules again and again until SEAL, which does so once more.",
+        forward=_by_hand,
+        back=_back_by_hand,
+    )
+
+    def observe(self, c: Context, look: Look) -> CutFacts:
+        states = dest_states(c, look, Phase.FENCED)
+        cut = states.statuses.in_phase(Phase.CUT)
+        if c.way is Way.BACK:
+            following = {} if cut else look.each(c.inventory.dest_names, lambda host: drain(look, host))
+            return CutFacts(states, {}, None, following)
+        probes = look.each(cut, lambda host: probe(look, host))
+        count = learners(look, source_view(c.inventory, look)) if cut else None
+        return CutFacts(states, probes, count, {})
+
+    def check(self, c: Context, f: CutFacts) -> Verdict:
+        if c.way is Way.BACK:
+            return self._check_back(f)
+        hosts = f.states.phases
+        if hosts.unknown:
+            return Blocked(hosts.unknown)
+        if wrong := hosts.outside("cut", Phase.FENCED, Phase.CUT):
+            return Blocked(wrong)
+        if todo := hosts.in_phase(Phase.FENCED):
+            return Ready(todo)
+        findings = _severed(f)
+        if blocking(findings):
+            return Blocked(findings)
+        others = needed(Surveyed, c).learners - len(c.inventory.dest.hosts)
+        if f.learners is None or f.learners > others:
+            return Waiting(
+                "source's leader has dropped the dest learners",
+                f"learners {'not told' if f.learners is None else f.learners}, wanted at most {others}",
+                LEARNERS_DEADLINE_S,
+                0.02,
+            )
+        dropped = claim(
+            "cut.dropped", "source's leader counts no dest learner", True, seen=f"{f.learners} learners"
+        )
+        return Done((*findings, dropped))
+
+    def _check_back(self, f: CutFacts) -> Verdict:
+        hosts = f.states.statuses
+        if todo := hosts.in_phase(Phase.CUT):
+            return Ready(todo)
+        # A host that is not armed was never cut by this run: it may not even have joined.
+        ours = hosts.where(lambda s: s.phase != IDLE)
+        if down := tuple(h for h in ours if hosts.at[h].unit_state != "active"):
+            return Ready(down)
+        following = {h: r for h, r in f.following.items() if h in ours}
+        modes = {h: r.value.mode if isinstance(r, Seen) else "unknown" for h, r in following.items()}
+        if any(mode != "observer" for mode in modes.values()):
+            return Waiting("every dest host observes source again", each(modes), OBSERVING_DEADLINE_S, 0.1)
+        if hosts.unknown:
+            return Blocked(hosts.unknown, others_back=True)
+        return Done(
+            tuple(
+                claim("cut.following", "the dest host observes source again", True, target=host, seen=mode)
+                for host, mode in modes.items()
+            )
+        )
+
+    def plan(self, c: Context, f: CutFacts, target: str) -> Changes:
+        return (Cut(target, in_force(c).cut_ttl_ms),)
+
+    def undo(self, c: Context, f: CutFacts, target: str, applied: tuple[Applied, ...]) -> Changes:
+        status = f.states.statuses.at.get(target)
+        unblock = (HostVerb(target, "uncut"),) if status is None or status.phase == Phase.CUT else ()
+        # Nobody knows beforehand how long the cut will have lasted; a restart is right in every case.
+        if status is None or status.unit_state != "active" or _backed_off(status):
+            return (*unblock, dest_service(c.inventory, target, "restart"))
+        return unblock
+
+    def forecast(self, c: Context, look: Look) -> Forecast[CutFacts]:
+        return Forecast(CutFacts(every_host_in(c, Phase.FENCED), {}, None, {}))
+
+
+def _backed_off(status: HostStatus) -> bool:
+    """Whether the running observer has been cut off for so long that a restart is quicker."""
+    cut_s = status.uptime_s - status.phase_since
+    return status.unit_since < status.phase_since and cut_s > RESTART_AFTER_S
+
+
+def _severed(f: CutFacts) -> tuple[Finding, ...]:
+    findings: list[Finding] = list(
+        f.states.statuses.claims(
+            "cut.severed",
+            "nothing passes between this dest host and source",
+            lambda s: s.rules_on_top and s.cut_entries > 0 and s.source_sockets == 0,
+            lambda s: (
+                f"rules {s.in4}/{s.out4}/{s.in6}/{s.out6}, {s.cut_entries} set entries, "
+                f"{s.source_sockets} sockets to source"
+            ),
+        )
+    )
+    for host, reading in f.probes.items():
+        if not isinstance(reading, Seen):
+            findings.append(unknown("cut.probe", host, reading))
+            continue
+        leaks = {where: how for where, how in reading.value.items() if how != "refused"}
+        findings.append(
+            claim(
+                "cut.probe",
+                "no port of source is open to this dest host's ZooKeeper",
+                bool(reading.value) and not leaks,
+                target=host,
+                seen=f"not refused: {leaks}" if leaks else f"{len(reading.value)} probes, all refused",
+                needed="all refused",
+            )
+        )
+    return tuple(findings)
+
+
+MEANINGS = meanings(
+    """
+    cut.dropped: Source's leader still counts dest hosts as learners. Cause: It has not noticed yet that
+    they are cut off. To do: Wait. If it lasts, see on source which connection stays open.
+
+    cut.severed: A connection between this dest host and source still passes. Cause: Another program
+    changed the rules, or a socket was not ended. To do: See the rules and sockets in zkmigrate status,
+    then run again.
+
+    cut.probe: A port of source is open to this dest host's ZooKeeper. Cause: The rules do not cover that
+    port or address. To do: Add the address under also in migration.yml, then run again.
+
+    cut.following: A dest host does not observe source again. Cause: It has not found source's leader yet,
+    or source does not serve. To do: Wait. If it lasts, read the log of that dest host.
+    """
+)

@@ -1,0 +1,124 @@
+"""What: wait until nothing is outstanding on dest, read source's zxid Z, then wait until every dest
+host has it.
+
+Why now: with the door shut nothing new is sent, and what was sent must be on dest before the cut. The order
+matters: up to 39 transactions followed a Z that was read before outstanding = 0. Z is read once, because
+source goes on for its other tenants and dest would never have its newest zxid.
+
+Clients may notice: nothing more than at the fence.
+
+Way back: nothing was changed.
+
+Proof: outstanding is 0 on every dest host, then every dest zxid is at least Z.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from zkmigrate.hosts.facts.status import Drain, drain
+from zkmigrate.move.facts.dest_status import unanswered
+from zkmigrate.move.facts.records import Drained
+from zkmigrate.runbook.model.by_hand import WALK_BACK, Block, ByHand, Sheet
+from zkmigrate.runbook.model.fact import Reading, Seen
+from zkmigrate.runbook.model.finding import claim, each, meanings
+from zkmigrate.runbook.model.look import Look
+from zkmigrate.runbook.model.step import Blocked, Context, Done, Reads, Verdict, Waiting
+from zkmigrate.zookeeper.data.zxid import format_zxid
+from zkmigrate.zookeeper.facts.ensemble import source_view
+
+DRAIN_DEADLINE_S = 3.0
+
+
+@dataclass(frozen=True)
+class DrainFacts:
+    """before: what is outstanding, not asked again once nothing is. z: source's zxid, read after that; None
+    while something is outstanding. after: dest's zxids, read after Z."""
+
+    before: dict[str, Reading[Drain]]
+    leader: str | None
+    z: int | None
+    after: dict[str, Reading[Drain]]
+
+
+def _by_hand(s: Sheet) -> tuple[Block, ...]:
+    text = (
+        "until_drained 3 &&",
+        'keep "RECORDS=$(records)" && [ "$RECORDS" ] &&',
+        'keep "Z=$(source_zxid)" && [ "$Z" ] &&',
+        'until_zxid 3 "$Z" $DEST && echo "Z is $Z; source\'s log: $RECORDS"',
+    )
+    expect = "`OK nothing outstanding`, then `OK … at least` Z"
+    return (Block(s.inventory.dest_names, text, expect, f"try later, and now {WALK_BACK}"),)
+
+
+class DrainStep(Reads[DrainFacts]):
+    id = "drain"
+    title = "Drain what was sent"
+    by_hand = ByHand(
+        needs="`phase=fenced` on all.",
+        weaker="the tool also sees Z on the *disks*, at STOP. By hand that is seen only at CHECK.",
+        forward=_by_hand,
+    )
+
+    def observe(self, c: Context, look: Look) -> DrainFacts:
+        hosts = c.inventory.dest_names
+        if "z" in c.kept:
+            after = look.each(hosts, lambda host: drain(look, host))
+            return DrainFacts({}, c.kept["leader"], c.kept["z"], after)
+        before = look.each(hosts, lambda host: drain(look, host))
+        if not all(isinstance(r, Seen) and r.value.outstanding == 0 for r in before.values()):
+            return DrainFacts(before, None, None, {})
+        view = source_view(c.inventory, look)
+        z = view.leading.zxid if view.leading is not None else None
+        return DrainFacts(before, view.leader, z, look.each(hosts, lambda host: drain(look, host)))
+
+    def check(self, c: Context, f: DrainFacts) -> Verdict:
+        for readings in (f.before, f.after):
+            if unread := unanswered("drain.answer", readings):
+                return Blocked(unread)
+        busy = {
+            h: r.value.outstanding for h, r in f.before.items() if isinstance(r, Seen) and r.value.outstanding
+        }
+        if busy:
+            return Waiting(
+                "nothing is outstanding on dest",
+                f"outstanding at {each(busy)}",
+                DRAIN_DEADLINE_S,
+                0.02,
+            )
+        if f.z is None:
+            return Waiting("source's leader answers", f"leader: {f.leader or 'none'}", DRAIN_DEADLINE_S, 0.05)
+        zxids = {h: r.value.zxid for h, r in f.after.items() if isinstance(r, Seen)}
+        behind = {h: format_zxid(z) for h, z in zxids.items() if z < f.z}
+        if behind:
+            return Waiting(
+                "every dest host has source's zxid",
+                f"Z {format_zxid(f.z)}, behind: {each(behind)}",
+                DRAIN_DEADLINE_S,
+                0.02,
+                keep={"z": f.z, "leader": f.leader},
+            )
+        findings = tuple(
+            claim(
+                "drain.applied",
+                "the dest host has applied everything up to Z",
+                True,
+                target=host,
+                seen=format_zxid(zxid),
+                needed=f"at least {format_zxid(f.z)}",
+            )
+            for host, zxid in zxids.items()
+        )
+        return Done(findings, Drained(f.z, f.leader, zxids).encode())
+
+
+MEANINGS = meanings(
+    """
+    drain.applied: A dest host has not applied everything up to the last zxid of source. Cause: It is
+    still reading what it received. To do: Wait. If it lasts, look at its disk.
+
+    drain.answer: A dest host did not tell its newest zxid. Cause: Its client port or zkm-host does not
+    answer. To do: See why, then resume.
+    """
+)

@@ -1,0 +1,159 @@
+"""What: remove what the move left on the hosts: the cut's rules, the guard, the images, zkm-host itself.
+
+Why now: dest is verified and needs none of it.
+
+Clients may notice: nothing.
+
+Way back: none; the images are gone after it. Dest stays as it is.
+
+Proof: zkm-host is gone, after it removed every rule, set, guard and state of this run. A dest host that
+VERIFY left out and that still does not answer is named; one that answers again gets its GO first.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from zkmigrate.hosts.facts.runs import own_program, stays_for
+from zkmigrate.hosts.facts.status import HostPhase
+from zkmigrate.hosts.zkm_host import program
+from zkmigrate.move.dependent import OfDependent, program_hosts
+from zkmigrate.move.facts.dest_status import Statuses, every_host_in, statuses, unanswered
+from zkmigrate.move.facts.records import Verified
+from zkmigrate.move.steps.go import GoFacts, GoStep, door_is_open
+from zkmigrate.move.steps.verify import LATE_HOST_S
+from zkmigrate.runbook.model.by_hand import ByHand
+from zkmigrate.runbook.model.change import Applied, Changes, HostVerb, UninstallProgram
+from zkmigrate.runbook.model.fact import Reading, Seen, Unknown
+from zkmigrate.runbook.model.finding import Finding, Severity, claim, meanings
+from zkmigrate.runbook.model.look import Look
+from zkmigrate.runbook.model.step import (
+    Blocked,
+    Context,
+    Done,
+    Forecast,
+    Hazard,
+    Ready,
+    Step,
+    Verdict,
+    Waiting,
+    Way,
+)
+from zkmigrate.runbook.model.step_record import known
+from zkmigrate.runbook.model.window import IDLE, Phase
+from zkmigrate.zookeeper.facts.config import ZooConfig, zoo_config
+
+
+@dataclass(frozen=True)
+class FinalizeFacts:
+    """The installed program per host, Absent where it is gone; each dest host's config and phase."""
+
+    programs: dict[str, Reading[bytes]]
+    configs: dict[str, Reading[ZooConfig]]
+    hosts: Statuses[HostPhase]
+
+    @property
+    def opened(self) -> tuple[str, ...]:
+        """Dest hosts whose phase is open, or that run the reformed config and are no longer armed."""
+        return tuple(
+            host
+            for host, config in self.configs.items()
+            if self.hosts.phase(host) == Phase.OPEN
+            or (self.hosts.phase(host) in ("", IDLE) and isinstance(config, Seen) and _reformed(config.value))
+        )
+
+
+class FinalizeStep(OfDependent, Step[FinalizeFacts]):
+    id = "finalize"
+    title = "Remove what the move left"
+    hazard = Hazard.FINAL
+    by_hand = ByHand(
+        needs="days later, when nobody needs the images any more.",
+    )
+
+    def observe(self, c: Context, look: Look) -> FinalizeFacts:
+        hosts, dest = program_hosts(self.dependent, c.inventory), c.inventory.dest
+        return FinalizeFacts(
+            look.each(hosts, lambda host: own_program(look, host, c.run)),
+            look.each(
+                c.inventory.dest_names,
+                lambda host: zoo_config(look, host, dest.config, dest.service, dest.commands),
+            ),
+            statuses(c, look),
+        )
+
+    def check(self, c: Context, f: FinalizeFacts) -> Verdict:
+        if c.way is Way.BACK:
+            opened = (door_is_open(self.dependent.words, f.opened),)
+            return Blocked(opened, no_way_back=True) if f.opened else Done()
+        verified = known(Verified, c)
+        missing = verified.missing if verified is not None else ()
+        silent = {h: r for h, r in f.programs.items() if isinstance(r, Unknown)}
+        unread = unanswered("finalize.answer", {h: r for h, r in silent.items() if h not in missing})
+        if unread:
+            return Blocked(unread)
+        # A host that VERIFY left out may be here again: a sealed one gets its GO, below.
+        if joining := f.hosts.in_phase(Phase.GO, Phase.STARTED, Phase.CHECKED):
+            limit = c.inventory.policy.open_limit_s + LATE_HOST_S
+            return Waiting("every dest host is open", f"not yet: {', '.join(joining)}", limit, 1.0)
+        todo = tuple(h for h, r in f.programs.items() if isinstance(r, Seen))
+        if todo:
+            return Ready(todo)
+        gone = ((h, stays_for(r)) for h, r in f.programs.items() if h not in silent)
+        sentence = "nothing of ours is left"
+        return Done(
+            (
+                *(claim("finalize.gone", sentence, True, target=h, seen=seen) for h, seen in gone),
+                *(_left_there(host, reading) for host, reading in silent.items()),
+            )
+        )
+
+    def plan(self, c: Context, f: FinalizeFacts, target: str) -> Changes:
+        if f.hosts.phase(target) == Phase.SEALED:
+            return GoStep(self.dependent).plan(c, GoFacts(f.hosts, ()), target)
+        if target in c.inventory.dest_names:
+            return (HostVerb(target, "finalize"), UninstallProgram(target))
+        return (UninstallProgram(target),)
+
+    def undo(self, c: Context, f: FinalizeFacts, target: str, applied: tuple[Applied, ...]) -> Changes:
+        return ()
+
+    def forecast(self, c: Context, look: Look) -> Forecast[FinalizeFacts]:
+        programs: dict[str, Reading[bytes]] = dict.fromkeys(
+            program_hosts(self.dependent, c.inventory), Seen(program())
+        )
+        return Forecast(FinalizeFacts(programs, {}, every_host_in(c, Phase.OPEN).phases))
+
+
+def _left_there(host: str, reading: Reading[bytes]) -> Finding:
+    return claim(
+        "finalize.left",
+        "nothing of ours is left",
+        None,
+        severity=Severity.WARN,
+        target=host,
+        seen=str(reading),
+        needed="an answer",
+        moves=("clean it up when it is back, or replace it: docs/how-to/host-died.md",),
+    )
+
+
+def _reformed(config: ZooConfig) -> bool:
+    """Whether this config makes dest an ensemble of its own: it has servers and no observer, also in the
+    dynamic file to which ZooKeeper moves them with reconfigEnabled."""
+    roles = {server.role for server in config.servers.values()}
+    return roles == {"participant"} and config.values.get("peerType", "participant") != "observer"
+
+
+MEANINGS = meanings(
+    """
+    finalize.left: A dest host may still hold files or rules of zkm-host. Cause: It does not answer. To
+    do: Clean it up when it is back, or replace it: docs/how-to/host-died.md.
+
+    finalize.gone: A dest host still holds files or rules of zkm-host. Cause: FINALIZE has not reached it
+    yet. To do: Resume.
+
+    finalize.answer: A dest host did not tell what is left on it. Cause: The host does not answer. To do:
+    See why, then resume.
+    """
+)

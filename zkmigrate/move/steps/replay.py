@@ -1,0 +1,147 @@
+"""What: repeat on source what dest did, in order, each transaction once.
+
+Why now: the plan is made from disks that do not change any more, and nobody uses the subtree on source.
+
+Clients may notice: nothing more; other tenants of source see at most 200 writes a second.
+
+Way back: what was repeated stays on source, with its mark. Nobody uses it there, and a later return goes on
+from the mark. Brokers and dest start again as they were.
+
+Proof: path, data, ACL and versions of the subtree are the same on the disks of source and dest.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from zkmigrate.errors import ZkmigrateError
+from zkmigrate.move.facts.records import Planned
+from zkmigrate.move.facts.replay import Condition
+from zkmigrate.move.facts.replay_disks import host_disks, mark_on
+from zkmigrate.move.rules.outage import consenting_owner, owner_consent
+from zkmigrate.runbook.model.change import SOURCE, Applied, BeginReplay, Changes, ReplayTransactions
+from zkmigrate.runbook.model.fact import Absent, Reading, Seen, Unknown
+from zkmigrate.runbook.model.finding import Finding, claim, meanings
+from zkmigrate.runbook.model.look import Look
+from zkmigrate.runbook.model.step import Blocked, Context, Done, Hazard, Ready, Step, Verdict, Waiting, Way
+from zkmigrate.runbook.model.step_record import known, needed
+from zkmigrate.zookeeper.data.errors import ZkDataError
+from zkmigrate.zookeeper.data.proofs import Proved
+from zkmigrate.zookeeper.data.replay import Mark, marker_of
+from zkmigrate.zookeeper.data.zxid import format_zxid
+from zkmigrate.zookeeper.facts.ensemble import source_view
+
+BEGIN = "begin"
+DISK_S = 60.0
+
+
+@dataclass(frozen=True)
+class ReplayFacts:
+    """mark: on source. own: whether the disk that is read as source's shows the mark; asked before the first
+    transaction. same: how the subtrees compare; read once all is repeated. wall: seconds since the epoch."""
+
+    mark: Reading[Mark]
+    own: Proved
+    same: Reading[Condition]
+    wall: float
+
+
+class ReplayStep(Step[ReplayFacts]):
+    id = "replay"
+    title = "Repeat it on source"
+    hazard = Hazard.REVERSIBLE
+
+    def observe(self, c: Context, look: Look) -> ReplayFacts:
+        unread = Absent("not asked")
+        wall = look.wall()
+        leader = source_view(c.inventory, look).leader
+        if c.way is Way.BACK or leader is None:
+            return ReplayFacts(Unknown("failed", "source has no one leader"), None, unread, wall)
+        found = mark_on(look, leader, c.inventory.kafka.chroot)
+        if not isinstance(found, Seen):
+            return ReplayFacts(found, None, unread, wall)
+        mark, at = found.value
+        plan = known(Planned, c)
+        try:
+            disks = host_disks(c.inventory, look, leader)
+            own = disks.is_of(marker_of(c.inventory.kafka.chroot), mark.created) if not mark.version else True
+            if plan is None or batches_left(plan, mark):
+                return ReplayFacts(Seen(mark), own, unread, wall)
+            return ReplayFacts(Seen(mark), own, Seen(disks.compare(plan.disk, plan.upto, at)), wall)
+        except (ZkmigrateError, ZkDataError) as error:
+            return ReplayFacts(Seen(mark), None, Unknown("failed", str(error)), wall)
+
+    def check(self, c: Context, f: ReplayFacts) -> Verdict:
+        if c.way is Way.BACK:
+            return Done()
+        plan = needed(Planned, c)
+        if isinstance(f.mark, Unknown):
+            what = "source shows how far the replay is"
+            return Waiting(what, str(f.mark), c.inventory.policy.step_deadline_s, 1.0)
+        if isinstance(f.mark, Absent):
+            total = sum(count for _, count, _ in plan.batches)
+            consent = owner_consent(c.inventory, f.wall, f"{total} transactions are to be replayed")
+            return Blocked((consent,)) if consent.blocks else Ready((BEGIN,), (consent,))
+        mark = f.mark.value
+        if f.own is None:
+            return Waiting("the disk of source's leader shows the mark", str(f.same), DISK_S, 1.0)
+        if not f.own:
+            return Blocked((_foreign(c),))
+        if remaining := batches_left(plan, mark):
+            return Ready((format_zxid(remaining[0][0]),))
+        if not isinstance(f.same, Seen):
+            return Waiting("the disks can be compared", str(f.same), DISK_S, 1.0)
+        same = f.same.value
+        if same.held is None:
+            return Waiting("the disk of source's leader is up to date", same.seen, DISK_S, 0.5)
+        compared = claim(
+            same.id,
+            same.claim,
+            same.held,
+            seen=f"{mark.version} transactions; {same.seen}",
+            needed="the same znodes",
+            moves=("find out who else writes under the chroot", "rollback: brokers go on with dest"),
+        )
+        return Done.unless_blocked((compared,))
+
+    def plan(self, c: Context, f: ReplayFacts, target: str) -> Changes:
+        plan, chroot = needed(Planned, c), c.inventory.kafka.chroot
+        cut = format_zxid(plan.cut)
+        if target == BEGIN:
+            return (BeginReplay(SOURCE, chroot, plan.disk, cut, consenting_owner(c.inventory, f.wall)),)
+        return tuple(
+            ReplayTransactions(SOURCE, chroot, plan.disk, cut, target, count, fingerprint)
+            for upto, count, fingerprint in plan.batches
+            if format_zxid(upto) == target
+        )
+
+    def undo(self, c: Context, f: ReplayFacts, target: str, applied: tuple[Applied, ...]) -> Changes:
+        return ()
+
+    def forecast(self, c: Context, look: Look) -> None:
+        """None: dest goes on until it is stopped, so what there will be to replay is not known."""
+
+
+def batches_left(plan: Planned, mark: Mark) -> tuple[tuple[int, int, str], ...]:
+    """The batches after the mark."""
+    return tuple(batch for batch in plan.batches if batch[0] > mark.done)
+
+
+def _foreign(c: Context) -> Finding:
+    return claim(
+        "replay.disk",
+        "the disk that is read as source's is one of the ensemble that takes the replay",
+        False,
+        seen=f"its log does not show {marker_of(c.inventory.kafka.chroot)}",
+        needed="source.data_dir and source.log_dir of the servers that source.hosts names",
+        moves=("correct source in migration.yml, then resume",),
+    )
+
+
+MEANINGS = meanings(
+    """
+    replay.disk: The disk read as source's is not one of the ensemble that takes the replay. Cause:
+    source.data_dir or source.log_dir names another ensemble's directory. To do: Correct source in
+    migration.yml, then resume.
+    """
+)

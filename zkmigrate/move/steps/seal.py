@@ -1,0 +1,100 @@
+"""What: make the block permanent on every dest host, if nothing has changed since the proof.
+
+Why now: the proof holds and the lease still runs. From here no timer may end the block while dest reforms.
+
+Clients may notice: nothing more than at the fence.
+
+Way back: put the image back and unseal all, then start the observers, unblock, reopen. A sealed host that
+cannot be reached stays shut, which is safe.
+
+Proof: every host compared boot id, lease, rules and data stamp under its own lock and answered sealed.
+"""
+
+from __future__ import annotations
+
+from zkmigrate.move.facts.dest_status import DestStates, dest_states, every_host_in
+from zkmigrate.move.facts.records import Stopped
+from zkmigrate.move.rules.lease import in_force
+from zkmigrate.runbook.model.by_hand import WALK_BACK, Block, ByHand, Sheet
+from zkmigrate.runbook.model.change import Applied, Changes, RestoreImage, Seal, Unseal
+from zkmigrate.runbook.model.finding import meanings
+from zkmigrate.runbook.model.look import Look
+from zkmigrate.runbook.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Way
+from zkmigrate.runbook.model.step_record import needed
+from zkmigrate.runbook.model.window import Phase
+
+
+def _by_hand(s: Sheet) -> tuple[Block, ...]:
+    (sent,) = s.waves(Way.FORWARD)
+    moves = f"**all** hosts walk back, those that are sealed too; {WALK_BACK}"
+    return (Block(s.inventory.dest_names, sent.text, sent.expect, moves),)
+
+
+def none_open_first(s: Sheet) -> tuple[Block, ...]:
+    """A way back while a host is open, or about to open, makes two ensembles."""
+    moves = (
+        "**do not go on with this way back.** Open anywhere: forward only. Not answering: bring it back first"
+    )
+    look = Block(
+        s.inventory.dest_names, ("none_open",), "`OK none is open`, from every host", moves, Way.BACK
+    )
+    return (look, *s.waves(Way.BACK))
+
+
+class SealStep(Step[DestStates]):
+    id = "seal"
+    title = "Seal the block"
+    hazard = Hazard.WINDOW
+    by_hand = ByHand(
+        needs="PROVE has said OK a moment ago.",
+        forward=_by_hand,
+        back=none_open_first,
+    )
+
+    def observe(self, c: Context, look: Look) -> DestStates:
+        return dest_states(c, look, Phase.STOPPED)
+
+    def check(self, c: Context, f: DestStates) -> Verdict:
+        if c.way is Way.BACK:
+            # GO was never sent, or every host has been stopped: hosts that answer need not wait for one that
+            # does not. That one stays shut, which is safe.
+            if sealed := f.phases.in_phase(Phase.SEALED):
+                return Ready(sealed)
+            unknown = f.phases.unknown
+            return Blocked(unknown, others_back=True) if unknown else Done()
+        if f.phases.unknown:
+            return Blocked(f.phases.unknown)
+        if wrong := f.phases.outside("seal", Phase.STOPPED, Phase.SEALED):
+            return Blocked(wrong)
+        if todo := f.phases.in_phase(Phase.STOPPED):
+            return Ready(todo)
+        findings = f.statuses.claims(
+            "seal.permanent",
+            "the block no longer ends by itself",
+            lambda s: s.fence_permanent and s.cut_permanent and not s.lapsed,
+            lambda s: f"fence {s.fence_entries} and cut {s.cut_entries} entries, lapsed {s.lapsed}",
+        )
+        return Done.unless_blocked(findings)
+
+    def plan(self, c: Context, f: DestStates, target: str) -> Changes:
+        stopped = needed(Stopped, c)
+        return (Seal(target, stopped.boots[target], stopped.stamps[target]),)
+
+    def undo(self, c: Context, f: DestStates, target: str, applied: tuple[Applied, ...]) -> Changes:
+        lease = in_force(c)
+        unseal = Unseal(target, lease.fence_ttl_ms, lease.cut_ttl_ms)
+        # Right in every case: where the host had not started yet, restoring leaves its data untouched.
+        return (RestoreImage(target), unseal)
+
+    def forecast(self, c: Context, look: Look) -> Forecast[DestStates]:
+        hosts = c.inventory.dest_names
+        stopped = Stopped({}, dict.fromkeys(hosts, "STAMP"), dict.fromkeys(hosts, "BOOT-ID"))
+        return Forecast(every_host_in(c, Phase.STOPPED), records={Stopped.step: stopped.encode()})
+
+
+MEANINGS = meanings(
+    """
+    seal.permanent: The block on a dest host still ends by itself, or its lease has ended. Cause: The seal
+    has not reached the host, or came too late. To do: Let the run walk back, then run again.
+    """
+)

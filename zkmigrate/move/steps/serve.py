@@ -1,0 +1,135 @@
+"""What: wait until every dest host serves as a participant of the reformed ensemble.
+
+Why now: the hosts have their GO and start in the safe order, with or without their operator.
+
+Clients may notice: nothing more than at the fence.
+
+Way back: as for GO: stop all, put the images back.
+
+Proof: every host is leader or follower, and exactly one leads. A host that is not heard, or that has no GO,
+is named and left out as soon as a majority serves.
+"""
+
+from __future__ import annotations
+
+from zkmigrate.hosts.facts.status import HostPhase
+from zkmigrate.move.facts.dest_status import SERVING, Statuses, phases
+from zkmigrate.move.rules.window_rules import rehearsed_s
+from zkmigrate.runbook.model.by_hand import WALK_BACK, Block, ByHand, Sheet
+from zkmigrate.runbook.model.finding import Finding, Severity, claim, each, meanings
+from zkmigrate.runbook.model.look import Look
+from zkmigrate.runbook.model.step import Blocked, Context, Done, Reads, Verdict, Waiting
+from zkmigrate.runbook.model.window import Phase
+
+SERVING_S = 30.0
+"""The least time that the hosts get to serve."""
+
+
+def _by_hand(s: Sheet) -> tuple[Block, ...]:
+    text = ("until_like 60 \"$DEST\" 'phase=(started|checked|open)'",)
+    moves = (
+        f"read `finisher=` of the host that stays in `go`; while **every** host answers you can {WALK_BACK}"
+    )
+    return (Block(s.inventory.dest_names, text, "`OK` within seconds", moves),)
+
+
+class ServeStep(Reads[Statuses[HostPhase]]):
+    id = "serve"
+    title = "Wait for dest's own quorum"
+    by_hand = ByHand(
+        needs="every host has its GO.",
+        forward=_by_hand,
+    )
+
+    def observe(self, c: Context, look: Look) -> Statuses[HostPhase]:
+        return phases(c, look)
+
+    def check(self, c: Context, f: Statuses[HostPhase]) -> Verdict:
+        if go_on_without(c, f) and (missing := late(f)):
+            return Done(missing)
+        if f.unknown:
+            return Blocked(f.unknown)
+        failed = f.where(lambda s: s.phase == Phase.GO and s.finisher == "failed")
+        if failed:
+            moves = "roll back: zkmigrate rollback", "read the host's journal, repair, zkmigrate resume"
+            sentence = "the host starts by itself after GO"
+            seen = ((host, f.at[host].finisher_note) for host in failed)
+            return Blocked(
+                tuple(
+                    claim("serve.finisher", sentence, False, target=host, seen=note, moves=moves)
+                    for host, note in seen
+                )
+            )
+        if waiting := f.in_phase(Phase.GO):
+            notes = {h: f.at[h].finisher_note or f.at[h].finisher for h in waiting}
+            return Waiting("every dest host serves as participant", each(notes), serving_s(c), 0.05)
+        return Done(
+            f.claims(
+                "serve.serving",
+                "the host serves in the reformed ensemble",
+                lambda s: s.phase in SERVING,
+                lambda s: s.phase,
+            )
+        )
+
+
+def serving_s(c: Context) -> float:
+    """Seconds that the hosts get to serve. No session depends on it: until dest has a leader nobody expires
+    one.
+
+    A machine that was slow in the rehearsal is slow in the window too. In a rehearsal nobody waits, so it is
+    as long as any step may take.
+    """
+    if c.rehearsal:
+        return c.inventory.policy.step_deadline_s
+    return max(SERVING_S, (rehearsed_s(c, "serve") or 0.0) * c.inventory.policy.window_margin)
+
+
+def go_on_without(c: Context, f: Statuses[HostPhase]) -> bool:
+    """Whether the hosts that serve go on without the missing ones.
+
+    Once a host is open the only way is forward. Before that, as clients wait at the door, a majority goes on
+    without hosts that are not heard or have no GO. A rehearsal, where nobody waits, needs every host.
+    """
+    if f.in_phase(Phase.OPEN):
+        return True
+    missing = bool(f.unknown) or bool(f.in_phase(Phase.SEALED))
+    return missing and not c.rehearsal and len(f.in_phase(*SERVING)) >= c.inventory.dest.majority
+
+
+def late(f: Statuses[HostPhase]) -> tuple[Finding, ...]:
+    """A warning for each host that does not serve, does not answer, or has no GO, while the others go on."""
+    notes = {str(x.target): x.seen for x in f.unknown}
+    notes |= dict.fromkeys(f.in_phase(Phase.SEALED), "sealed: GO did not reach it, so it stays shut")
+    notes |= {host: f.at[host].finisher_note or f.at[host].finisher for host in f.in_phase(Phase.GO)}
+    return tuple(
+        claim(
+            "serve.late",
+            "the host serves in the reformed ensemble",
+            False,
+            severity=Severity.WARN,
+            target=host,
+            seen=note,
+            moves=(
+                "the others serve: repair this host; VERIFY waits for it and sends a GO that it did not get",
+                "a host that died for good: docs/how-to/host-died.md",
+            ),
+        )
+        for host, note in sorted(notes.items())
+    )
+
+
+MEANINGS = meanings(
+    """
+    serve.late: A dest host does not serve in the new ensemble; the others do. Cause: It did not start, or
+    did not get its GO. To do: Repair this host. VERIFY waits for it and sends its GO. If it died:
+    docs/how-to/host-died.md.
+
+    serve.finisher: A dest host could not start by itself after GO. Cause: Its ZooKeeper or its finisher
+    failed. The finding quotes the host. To do: Read the host's log and repair it, then zkmigrate resume.
+    Or zkmigrate rollback.
+
+    serve.serving: A dest host does not serve in the new ensemble yet. Cause: It is still starting or
+    electing. To do: Wait. If it lasts, read its ZooKeeper log.
+    """
+)

@@ -1,0 +1,93 @@
+"""The verb retire: leave a broker that is gone for good out of a run; the journal takes who and why."""
+
+from __future__ import annotations
+
+import contextlib
+import getpass
+
+from zkmigrate.errors import UsageError
+from zkmigrate.inventory.inventory import Inventory
+from zkmigrate.move.facts.connections import addresses, connections, source_clients
+from zkmigrate.move.move import dependent_of
+from zkmigrate.move.rules.retire import may_retire
+from zkmigrate.runbook.engine import runs
+from zkmigrate.runbook.engine.clock import RealClock
+from zkmigrate.runbook.engine.codec import encode_finding
+from zkmigrate.runbook.engine.history import History, Next
+from zkmigrate.runbook.engine.lock import LocalLock
+from zkmigrate.runbook.model.finding import blocking
+from zkmigrate.runbook.model.playbook import Playbook
+from zkmigrate.runbook.model.step import Retired
+from zkmigrate.runbook.runs.open_run import JournalOpener
+from zkmigrate.runbook.runs.verb_context import VerbContext, existing_run_dir, load, open_site, print_json
+from zkmigrate.runbook.ui import finding_lines
+
+REFUSED = 6
+
+
+def retire(setting: VerbContext, run_id: str, host: str, reason: str) -> int:
+    """Prove that the broker serves nothing and has left source, then journal that it is left out.
+
+    6 if that is not proved. Raises UsageError for a host that cannot be retired, or a run that does not allow
+    it now."""
+    inventory, playbook = load(setting)
+    _refuse_no_broker(inventory, playbook, host)
+    if not reason.strip():
+        raise UsageError("--reason is empty; needed: why this host is left out, for the report")
+    run_dir = existing_run_dir(setting, run_id, inventory, playbook)
+    clock = RealClock(setting.interrupt)
+    with contextlib.ExitStack() as stack:
+        alone = LocalLock(run_dir, setting.verb)
+        stack.callback(alone.close)
+        stack.callback(alone.leave)
+        site = stack.enter_context(open_site(setting, inventory, run_dir.name))
+        opened = JournalOpener(run_dir, playbook, inventory, site.look, clock.wall).open(
+            lambda: site.window_lines(playbook, {})
+        )
+        journal = opened.journal
+        stack.callback(journal.close)
+        _refuse_now(journal.history, playbook, inventory, host)
+        broker = inventory.broker(host)
+        gone = Retired(
+            host, broker.id, tuple(sorted(addresses(broker))), getpass.getuser(), " ".join(reason.split())
+        )
+        cons = site.look.each(inventory.source_names, lambda name: connections(site.look, name))
+        clients = source_clients(inventory, dependent_of(playbook), site.look, cons)
+        findings = may_retire(gone, site.look.kafka(), clients, inventory.source_names)
+        refused = bool(blocking(findings))
+        encoded = [encode_finding(f) for f in findings]
+        if not refused:
+            body = {"host": host, "id": gone.id, "addresses": list(gone.addresses)}
+            journal.append("retired", {**body, "by": gone.by, "reason": gone.reason, "findings": encoded})
+    if setting.as_json:
+        print_json(setting, {"retired": not refused, "host": host, "findings": encoded})
+    else:
+        end = f"{host} is not retired: nothing was changed" if refused else gone.words
+        setting.out.write("".join(f"{line}\n" for line in (*finding_lines.whole(findings), end)))
+    return REFUSED if refused else 0
+
+
+def _refuse_no_broker(inventory: Inventory, playbook: Playbook, host: str) -> None:
+    if "brokers" not in playbook.retirable:
+        raise UsageError(f"a run of {playbook.id} does not go on without a host: none can be retired from it")
+    if host in inventory.broker_names:
+        return
+    hosts = (*inventory.source_names, *inventory.dest_names)
+    what = f"a {inventory.role(host)} host" if host in hosts else "no host of the inventory"
+    possible = ", ".join(inventory.broker_names)
+    raise UsageError(f"{host} is {what}; only a broker can be retired from a run. Possible: {possible}")
+
+
+def _refuse_now(history: History, playbook: Playbook, inventory: Inventory, host: str) -> None:
+    if host in history.retired:
+        raise UsageError(f"{history.retired[host].words}; it cannot be retired twice")
+    if not playbook.without(inventory, {*history.retired, host}).brokers:
+        raise UsageError(f"{host} is the last broker of the run; needed: one that is left to move")
+    if runs.state_of(history, playbook).state == "complete":
+        raise UsageError(f"run {history.run} is complete; there is nothing left to leave {host} out of")
+    at = history.next(playbook)
+    if isinstance(at, Next) and at.stage.window and history.touched_in(at.stage.id):
+        raise UsageError(
+            f"run {history.run} is inside its window, at {at.id}; a broker can be retired before or after "
+            "it. Next: resume or rollback, which end the window first"
+        )

@@ -1,0 +1,46 @@
+"""Findings that somebody answers for: the one place where ``accept`` of migration.yml has an effect."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from zkmigrate.inventory.accept import ACCEPTABLE, Accept
+from zkmigrate.runbook.model.finding import Finding, Held, Severity
+
+PARTS_OF_ROLL = ("kafka.replication", "kafka.min-isr")
+"""Checks whose target is a topic that the roll may make unavailable, once they are accepted."""
+TARGET_DOWN = "reassign.target-down"
+
+
+def accepted(exceptions: Sequence[Accept], findings: Iterable[Finding], at: float) -> tuple[Finding, ...]:
+    """The findings of a gate; one that does not hold and that somebody accepts warns instead of blocking.
+
+    at: now, in seconds since the epoch. From ``until`` on the finding blocks again and says so. Neither an
+    unknown finding nor one outside ``ACCEPTABLE`` is ever accepted.
+    """
+    return tuple(_judged(exceptions, f, at) for f in findings)
+
+
+def spared_topics(exceptions: Sequence[Accept], at: float) -> frozenset[str]:
+    """Topics that somebody accepts to be unavailable while one broker restarts."""
+    return frozenset(x.target for x in exceptions if x.finding in PARTS_OF_ROLL and at < x.end)
+
+
+def given_up(exceptions: Sequence[Accept], at: float) -> frozenset[int]:
+    """Brokers that somebody accepts to go on without while they are down, by id."""
+    named = (x.target for x in exceptions if x.finding == TARGET_DOWN and at < x.end)
+    ids = (target.removeprefix("broker-") for target in named)
+    return frozenset(int(id) for id in ids if id.isdecimal())
+
+
+def _judged(exceptions: Sequence[Accept], found: Finding, at: float) -> Finding:
+    if not found.blocks or found.held is not Held.NO or found.id not in ACCEPTABLE:
+        return found
+    matching = [x for x in exceptions if (x.finding, x.target) == (found.id, found.target)]
+    if not matching:
+        return found
+    last = max(matching, key=lambda x: x.end)
+    if at >= last.end:
+        return replace(found, seen=f"{found.seen}; it was {last.words}, which is over")
+    return replace(found, severity=Severity.WARN, accepted=last.words)

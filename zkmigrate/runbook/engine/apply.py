@@ -1,0 +1,260 @@
+"""Apply: how a change reaches a host or a cluster, and the wave that journals around it."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Protocol, TypeAlias
+
+from zkmigrate import deadline
+from zkmigrate.errors import HostError, LockedError, UsageError
+from zkmigrate.hosts.parallel import GiveUp, together
+from zkmigrate.inventory.inventory import Inventory
+from zkmigrate.runbook.engine.change_lines import operation_id
+from zkmigrate.runbook.engine.codec import encode_change
+from zkmigrate.runbook.engine.events import ChangeEnded, ChangeSent, Emit
+from zkmigrate.runbook.engine.history import Next
+from zkmigrate.runbook.engine.journal import Journal
+from zkmigrate.runbook.model.change import (
+    Applied,
+    Change,
+    Changes,
+    ClusterChange,
+    GatewayOrder,
+    InstallProgram,
+    Outcome,
+    UninstallProgram,
+    inverse,
+)
+from zkmigrate.runbook.model.playbook import Playbook
+
+if TYPE_CHECKING:  # ssh: readers of a journal import this module too, on machines without it
+    from zkmigrate.hosts.transport.channels import Channels
+    from zkmigrate.hosts.transport.program import Program
+
+FENCED_OFF = 9
+_OUTPUT_KEPT = 4000
+
+Limits: TypeAlias = Callable[[str], tuple[float, float]]
+"""``limits(verb)``: seconds for one message of a change with this verb, or of a look where it is empty, and
+seconds for all of it; infinite outside a window."""
+
+
+def unlimited(_verb: str) -> tuple[float, float]:
+    """Outside a window a change takes as long as its own limit says."""
+    return math.inf, math.inf
+
+
+class Apply(Protocol):
+    """Send one change. HostError when the outcome is unknown."""
+
+    def __call__(self, change: Change, operation: str, fencing: int) -> Outcome: ...
+
+
+class Wave:
+    """Applies the plans of several targets at once, the changes of one target in order.
+
+    One fsync makes all intents durable before the first change is sent; one more makes the outcomes durable.
+    A change that fails or stays unknown ends its target's plan: the rest is journaled as skipped, and the
+    step looks again. In a window each change has a limit. A target that is late while most others have
+    answered is not waited for: its change is unknown, and it is sent nothing more.
+    """
+
+    def __init__(
+        self,
+        journal: Journal,
+        playbook: Playbook,
+        inventory: Inventory,
+        apply: Apply,
+        emit: Emit,
+        now: Callable[[], float],
+    ) -> None:
+        self._journal, self._playbook, self._inventory = journal, playbook, inventory
+        self._changed = frozenset(playbook.changed(inventory))
+        self._apply, self._emit, self._now = apply, emit, now
+
+    def run(
+        self, at: Next, plans: Mapping[str, Changes], fencing: int, limits: Limits = unlimited
+    ) -> dict[str, str]:
+        """Apply and journal; returns why each failed target failed. LockedError when a host fenced this
+        operator off; JournalError when something could not be recorded."""
+        for planned in plans.values():
+            self._refuse(planned)
+        leg = self._journal.history.leg + 1
+        numbered = {
+            target: tuple(
+                (operation_id(at.id, target, at.way, leg, number), change)
+                for number, change in enumerate(changes, start=1)
+            )
+            for target, changes in plans.items()
+        }
+        for target, changes in numbered.items():
+            for operation, change in changes:
+                self._intend(at, target, leg, operation, change)
+        self._journal.sync()
+        quick_s, whole_s = limits("")
+        end = self._now() + whole_s
+        seconds = {change.verb: limits(change.verb)[0] for planned in plans.values() for change in planned}
+        sending = {target: _TargetPlan(changes, seconds, end) for target, changes in numbered.items()}
+        late = None
+        if not math.isinf(quick_s):
+            late = GiveUp(quick_s, lambda target: self._left(target, sending[target]), self._now)
+        work = {target: partial(self._send, target, plan, fencing) for target, plan in sending.items()}
+        failures = together(work, late)
+        self._journal.sync()
+        for target, failure in failures.items():
+            if failure.startswith(f"rc {FENCED_OFF}:"):
+                raise LockedError(
+                    f"{target} refuses this operator: {failure}. Another operator took the lock with a "
+                    "higher fencing number. Next: status; or, when the other one is gone, --steal"
+                )
+        return {target: failure for target, failure in failures.items() if failure}
+
+    def _refuse(self, changes: Changes) -> None:
+        """UsageError for a change that the playbook does not declare."""
+        for change in changes:
+            if not isinstance(change, ClusterChange):
+                if change.host not in self._changed:
+                    part = next((p for p, names in self._inventory.hosts.items() if change.host in names), "")
+                    raise UsageError(
+                        f"{part or 'a host that is not in the inventory'} is read-only, refused on "
+                        f"{change.host}: {change.describe()}"
+                    )
+            elif _has_before(change) and self._playbook.tells_all(self._inventory):
+                raise UsageError(
+                    f"{self._playbook.id} does not say that it alters clusters (alters_clusters), refused on "
+                    f"{change.cluster}: {change.describe()}"
+                )
+
+    def _intend(self, at: Next, target: str, leg: int, operation: str, change: Change) -> None:
+        where = {"stage": at.stage.id, "step": at.step.id, "target": target, "way": at.way.value, "leg": leg}
+        body = {"operation": operation, "change": encode_change(change), "mono": self._now()}
+        self._journal.append("intent", {**where, **body}, sync=False)
+
+    def _send(self, target: str, plan: _TargetPlan, fencing: int) -> str:
+        """The changes of one target in order; returns what the first one that failed said."""
+        failure = ""
+        for operation, change in plan.changes:
+            if failure:
+                self._ended(target, plan, operation, "skipped", Outcome(-1))
+                continue
+            with plan.guard:
+                if plan.left:
+                    return ""
+                self._journal.refuse_after_failure()  # what another target answered could not be recorded
+                plan.sent = operation
+            self._emit(ChangeSent(target, operation, change))
+            try:
+                with deadline.within(plan.seconds[change.verb], plan.end - self._now(), self._now):
+                    outcome = self._apply(change, operation, fencing)
+            except HostError as error:
+                failure = f"not confirmed: {error}"
+                self._ended(target, plan, operation, "unknown", Outcome(-1, str(error)))
+                continue
+            if outcome.rc:
+                failure = f"rc {outcome.rc}: {outcome.output.strip()}"
+            self._ended(target, plan, operation, "failed" if outcome.rc else "done", outcome)
+        return failure
+
+    def _left(self, target: str, plan: _TargetPlan) -> str:
+        """Stop waiting for a target: what was sent is unknown, and nothing more is sent."""
+        said = f"{target}: no answer yet, while most of the others have answered"
+        with plan.guard:
+            for operation, _ in plan.changes:
+                if operation not in plan.ended:
+                    status = "unknown" if operation == plan.sent else "skipped"
+                    self._ended(target, plan, operation, status, Outcome(-1, said))
+            plan.left = True
+        return f"not confirmed: {said}"
+
+    def _ended(self, target: str, plan: _TargetPlan, operation: str, status: str, outcome: Outcome) -> None:
+        with plan.guard:
+            if plan.left:
+                return
+            plan.ended.add(operation)
+            output = outcome.output[-_OUTPUT_KEPT:]
+            body = {"operation": operation, "status": status, "rc": outcome.rc, "output": output}
+            self._journal.append("outcome", {**body, "mono": self._now()}, sync=False)
+        self._emit(ChangeEnded(target, operation, status, outcome.rc, output))
+
+
+def _has_before(change: ClusterChange) -> bool:
+    """Whether undoing the change needs what the cluster held before."""
+    return inverse(Applied(change, "", confirmed=True)) is not None
+
+
+@dataclass
+class _TargetPlan:
+    """The changes of one target of a wave, with their operation ids. seconds: what a change with a verb may
+    take. end: of all of them, by the clock. left: nobody waits for it any more. sent: the last one sent."""
+
+    changes: tuple[tuple[str, Change], ...]
+    seconds: Mapping[str, float]
+    end: float
+    left: bool = False
+    sent: str = ""
+    ended: set[str] = field(default_factory=set)
+    guard: threading.RLock = field(default_factory=threading.RLock)
+
+
+Send: TypeAlias = Callable[[ClusterChange], tuple[int, str]]
+"""Sends one change to one cluster: 0 and the result, or 1 and why the cluster refused. HostError when the
+outcome is unknown."""
+
+
+class Alter(Protocol):
+    """Sends changes to one cluster (``Playbook.clusters``)."""
+
+    def __call__(self, change: ClusterChange, /) -> tuple[int, str]:
+        """As :data:`Send`."""
+
+    def close(self) -> None:
+        """Close what it holds open between changes."""
+
+
+class ChannelApply:
+    """The real :class:`Apply`: host changes over each host's open channel to zkm-host, orders over that to
+    the gateway's relay, cluster changes through a client. Installing and uninstalling zkm-host go another
+    way. A change is sent once. Without a reply the outcome is unknown: the host's own record, or a look at
+    the cluster, tells it. clusters: by the name that a change has for it. gateways: None where the inventory
+    has none."""
+
+    def __init__(
+        self,
+        channels: Channels,
+        program: Program,
+        clusters: Mapping[str, Send],
+        gateways: Channels | None = None,
+    ) -> None:
+        self._channels = channels
+        self._gateways = gateways
+        self._program = program
+        self._clusters = clusters
+
+    def __call__(self, change: Change, operation: str, fencing: int) -> Outcome:
+        if isinstance(change, ClusterChange):
+            alter = self._clusters.get(change.cluster)
+            if alter is None:
+                known = ", ".join(self._clusters)
+                return Outcome(1, f"nothing was sent: {change.cluster} is none of the clusters {known}")
+            return Outcome(*alter(change))
+        if isinstance(change, InstallProgram):
+            return Outcome(0, self._program.install(change.host))
+        if isinstance(change, UninstallProgram):
+            self._channels.forget(change.host)
+            done = self._program.uninstall(change.host, operation, fencing, change.answer_s)
+            return Outcome(done.rc, done.text if done.rc == 0 else done.last_line)
+        channels = self._gateways if isinstance(change, GatewayOrder) else self._channels
+        if channels is None:
+            return Outcome(1, f"nothing was sent to {change.host}: the inventory names no gateway")
+        return channels.ask(
+            change.host,
+            change.verb,
+            operation,
+            *change.arguments(),
+            fencing=fencing,
+            deadline_s=change.answer_s,
+        )

@@ -1,0 +1,81 @@
+"""Changes and findings as JSON values, for the journal and the plan.
+
+A change is ``{"type": class name, field: value, ...}``; bytes are ``{"base64": text}``. Decoding refuses an
+unknown type or field, so that an old journal is never half understood.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import typing
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any
+
+from zkmigrate.errors import JournalError
+from zkmigrate.runbook.model.change import KAFKA, Change, ElectLeaders
+from zkmigrate.runbook.model.finding import Finding, Held, Severity
+
+_TYPES: dict[str, type[Any]] = {cls.__name__: cls for cls in typing.get_args(Change)}
+
+
+def encode_change(change: Change) -> dict[str, Any]:
+    """A change as a JSON value; :func:`decode_change` reverses it."""
+    body: dict[str, Any] = {"type": type(change).__name__}
+    for field in fields(change):
+        body[field.name] = _encode(getattr(change, field.name))
+    return body
+
+
+def decode_change(body: Mapping[str, Any]) -> Change:
+    """The change that was encoded; JournalError for a type or field that this version does not know."""
+    name = str(body.get("type"))
+    cls = _TYPES.get(name)
+    if cls is None:
+        raise JournalError(f"the journal names a change of type {name}; this version knows {sorted(_TYPES)}")
+    values = {key: _decode(value) for key, value in body.items() if key != "type"}
+    if cls is ElectLeaders and "host" in values:  # a journal of earlier versions
+        values = {"cluster": KAFKA, "bootstrap": values["bootstrap"]}
+    try:
+        change: Change = cls(**values)
+    except TypeError as error:
+        raise JournalError(f"the journal's {name} has other fields than this version's: {error}") from None
+    return change
+
+
+def encode_finding(finding: Finding) -> dict[str, Any]:
+    """A finding as a JSON value with every field."""
+    body = {**vars(finding), "held": finding.held.value, "severity": finding.severity.value}
+    return {**body, "moves": list(finding.moves)}
+
+
+def decode_finding(body: Mapping[str, Any]) -> Finding:
+    """The finding that was encoded; JournalError for a missing field or unknown value."""
+    try:
+        # Journals of earlier versions have neither cause nor accepted.
+        known = {"cause": "", "accepted": "", **body}
+        values = {field.name: known[field.name] for field in fields(Finding)}
+        held, severity = Held(values["held"]), Severity(values["severity"])
+        return Finding(**{**values, "held": held, "severity": severity, "moves": tuple(values["moves"])})
+    except (KeyError, ValueError, TypeError) as error:
+        raise JournalError(f"the journal holds a finding that this version cannot read: {error!r}") from None
+
+
+def _encode(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return {"base64": base64.b64encode(value).decode("ascii")}
+    if isinstance(value, tuple):
+        return [_encode(item) for item in value]
+    return value
+
+
+def _decode(value: Any) -> Any:
+    if isinstance(value, dict):
+        try:
+            return base64.b64decode(value["base64"], validate=True)
+        except (KeyError, binascii.Error, TypeError) as error:
+            raise JournalError(f"the journal holds content that is not base64: {error!r}") from None
+    if isinstance(value, list):
+        return tuple(_decode(item) for item in value)
+    return value

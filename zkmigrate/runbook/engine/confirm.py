@@ -1,0 +1,246 @@
+"""Who says go: a person at a terminal, or ``--yes``.
+
+Both get the same questions. ``--yes`` answers go; where the rules say Ask, it gives their answer for nobody.
+At a terminal, silence until a second before the deadline means the same. A Console prints.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Protocol
+
+from zkmigrate.runbook.engine.ports import Answer
+from zkmigrate.runbook.model.finding import Finding, doubts
+from zkmigrate.runbook.model.playbook import Stage
+from zkmigrate.runbook.model.step import AnyStep, Hazard, brief_of
+from zkmigrate.runbook.model.window import Word
+
+_WORDS: dict[str, Word] = {
+    "g": "go", "go": "go", "y": "go", "yes": "go", "s": "stop", "stop": "stop", "b": "back", "back": "back",
+    "k": "skip", "skip": "skip",
+}  # fmt: skip
+_FINDINGS = ("f", "findings")
+_UNATTENDED = "--yes"
+_NOBODY = "nobody: the input ended"
+_BACK_KEYS = "  b walks this stage back; b TO walks back to the start of TO, a stage or stage.step;"
+WHILE_IT_WAITS = "findings [STEP] (f), stop (s); zkmigrate status, hold from elsewhere"
+
+
+class Console(Protocol):
+    """A line-wise dialogue with the operator."""
+
+    def show(self, lines: Sequence[str]) -> None: ...
+
+    def ask(self, question: str) -> str | None:
+        """The typed line; None at the end of input."""
+
+    def poll(self, seconds: float) -> str | None:
+        """A line that comes within ``seconds``, else an empty one; None at the end of input."""
+
+    def forget(self) -> None:
+        """Drop what was typed so far: it answered an earlier question."""
+
+
+class LookUp(Protocol):
+    """What a dialogue can look up about the run."""
+
+    def remarks(self, stage: Stage) -> Sequence[str]:
+        """What is known beforehand about a stage, as lines."""
+
+    def cannot_go_back(self, to: str) -> str:
+        """Why the run cannot walk back to the start of ``to`` (empty: the present stage), else empty."""
+
+    def findings(self, name: str) -> Sequence[str]:
+        """The findings of a stage or step, or ``all``, in full, as lines; without a name those of the newest
+        step that has any, in short."""
+
+    def in_short(self, found: Sequence[Finding]) -> Sequence[str]:
+        """Findings as lines for the screen."""
+
+    def whole(self, found: Sequence[Finding]) -> Sequence[str]:
+        """Findings in full, as lines."""
+
+    def asking(self, where: str) -> None:
+        """Let others know that a question is open."""
+
+
+class Terminal:
+    """A person answers. interrupted: whether a question has no answer because of a Ctrl-C."""
+
+    def __init__(
+        self,
+        console: Console,
+        user: str,
+        now: Callable[[], float],
+        look_up: LookUp,
+        interrupted: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self._console, self._look_up, self._user, self._now = console, look_up, user, now
+        self._interrupted = interrupted
+        self._consented = ""
+        self._hold = _Hold(console, look_up, user)
+
+    def step(self, stage: Stage, step: AnyStep, findings: tuple[Finding, ...]) -> Answer:
+        """Show the step's brief and the findings so far; ask go, stop or roll back. The only step of a stage
+        that was just agreed to is not asked about again, unless something in doubt was found since."""
+        if self._consented == stage.id and len(_changing(stage)) == 1 and not doubts(findings):
+            return Answer("go")
+        lines = ["", f"{stage.id}.{step.id}: {step.title} ({step.hazard.value})"]
+        lines += [f"  {line}" for line in brief_of(step).lines()]
+        if findings:
+            lines += ["  Found so far:", *(f"    {line}" for line in self._look_up.in_short(findings))]
+        self._console.show(lines)
+        return self._ask(f"{stage.id}.{step.id}")
+
+    def consent(self, stage: Stage) -> Answer:
+        """The stage's own question, with what is known about it."""
+        lines = ["", f"{stage.id}: {stage.title}"]
+        if stage.window:
+            lines.append(f"  Phases: {', '.join(step.id for step in stage.steps)}; no question between them")
+            waves = [step for step in stage.steps if step.hazard is Hazard.WINDOW][:1]
+            notice = [stage.unnoticed] if stage.unnoticed else [brief_of(s).clients_may_notice for s in waves]
+            lines += [f"  Clients may notice: {text}" for text in notice]
+        else:
+            for step in _changing(stage):
+                lines += [f"  {line}" for line in brief_of(step).lines()]
+        lines += [f"  {line}" for line in self._look_up.remarks(stage)]
+        lines += [f"  Without it: {stage.skip}"] if stage.skip else []
+        lines.append(f"  {stage.consent}")
+        self._console.show(lines)
+        self._consented = stage.id
+        return self._ask(stage.id, skip=bool(stage.skip))
+
+    def listen(self) -> bool:
+        """Show the findings that were asked for; whether stop was typed."""
+        line = self._console.poll(0.0)
+        if line is None or not line.strip():
+            return False
+        answer, said = _understood(line, self._look_up)
+        if answer is not None and answer.word == "stop":
+            return True
+        self._console.show(said or [f"  while it waits: {WHILE_IT_WAITS}"])
+        return False
+
+    def decide(self, phase: str, finding: Finding, unanswered: Word, left_s: float | None) -> Answer:
+        """Go or back (or stop, where silence means that) before the time runs out."""
+        words = ("go", "back", unanswered)
+        stop = "stop (s), " if unanswered == "stop" else ""
+        self._console.forget()
+        self._console.show(
+            [
+                f"after {phase or 'the start'}: {finding.id} {finding.target}:",
+                f"  {finding.verdict}",
+                f"  go (g), {stop}back (b) or findings (f)? no answer in time means {unanswered}",
+            ]
+        )
+        end = self._now() + (30.0 if left_s is None else max(0.0, left_s - 1.0))
+        while (left := end - self._now()) > 0:
+            if unanswered == "stop" and self._interrupted():
+                break
+            line = self._console.poll(min(left, 0.5))
+            if line is None:
+                break
+            word = _WORDS.get(line.strip().lower())
+            if word is not None and word in words:
+                return Answer(word, by=self._user)
+            if line.strip().lower() in _FINDINGS:
+                self._console.show([f"  {told}" for told in self._look_up.whole((finding,))])
+        return Answer(unanswered)
+
+    def hold(self, where: str, unanswered: Word | None, _left_s: float | None) -> Answer | None:
+        """Polled while holding: go, stop or back; None while nothing was typed."""
+        return self._hold.answer(where, unanswered)
+
+    def _ask(self, where: str, *, skip: bool = False) -> Answer:
+        self._look_up.asking(where)
+        self._console.forget()
+        skipping = "skip (k), " if skip else ""
+        backing = "" if self._look_up.cannot_go_back("") else "back [TO] (b), "
+        while True:
+            line = self._console.ask(f"{where}: go (g), stop (s), {backing}{skipping}findings [STEP] (f)? ")
+            if line is None:
+                return Answer("stop", by=f"{self._user}: Ctrl-C" if self._interrupted() else _NOBODY)
+            answer, said = _understood(line, self._look_up)
+            if answer is not None and (skip or answer.word != "skip"):
+                return replace(answer, by=self._user)
+            self._console.show(
+                said
+                or [
+                    f"  not understood: {line.strip()!r}. g goes on; s stops here, resumable;",
+                    *([_BACK_KEYS] if backing else []),
+                    *(["  k skips it"] if skip else []),
+                    "  f shows in short what the newest step found; f STEP, or f all, tells it whole",
+                ]
+            )
+
+
+class Unattended:
+    """``--yes``: the same path without prompts. A hold reads standard input."""
+
+    def __init__(self, console: Console, look_up: LookUp) -> None:
+        self._hold = _Hold(console, look_up, _UNATTENDED)
+
+    def step(self, _stage: Stage, _step: AnyStep, _findings: tuple[Finding, ...]) -> Answer:
+        return Answer("go", by=_UNATTENDED)
+
+    def consent(self, _stage: Stage) -> Answer:
+        return Answer("go", by=_UNATTENDED)
+
+    def listen(self) -> bool:
+        return False  # what is in a pipe was written for holds to come
+
+    def decide(self, _phase: str, _finding: Finding, unanswered: Word, _left_s: float | None) -> Answer:
+        return Answer(unanswered, by=_UNATTENDED)
+
+    def hold(self, where: str, unanswered: Word | None, left_s: float | None) -> Answer | None:
+        """What is typed; once all hosts are sealed and a way back comes too late, nobody's answer."""
+        answer = self._hold.answer(where, unanswered)
+        if answer is None and unanswered == "go" and left_s is not None and left_s <= 0:
+            return Answer("go", by=_UNATTENDED)
+        return answer
+
+
+def _changing(stage: Stage) -> list[AnyStep]:
+    return [step for step in stage.steps if not step.hazard.reads]
+
+
+class _Hold:
+    """Listens while the walk holds, and ignores what was typed before."""
+
+    def __init__(self, console: Console, look_up: LookUp, user: str) -> None:
+        self._console, self._look_up, self._user = console, look_up, user
+        self._where = ""
+
+    def answer(self, where: str, unanswered: Word | None) -> Answer | None:
+        """The answer in a polled line; at the end of input nobody's answer, where there is one."""
+        if where != self._where:
+            self._where = where
+            self._console.forget()
+        line = self._console.poll(0.0)
+        if line is None:
+            return None if unanswered is None else Answer(unanswered)
+        if not line.strip():
+            return None
+        answer, said = _understood(line, self._look_up)
+        if answer is not None and answer.word != "skip":
+            return replace(answer, by=self._user)
+        keys = "g goes on, s stops here, b [TO] walks back, f [STEP] or f all shows findings"
+        self._console.show(said or [f"  not understood: {line.strip()!r}. {keys}"])
+        return None
+
+
+def _understood(line: str, look_up: LookUp) -> tuple[Answer | None, Sequence[str]]:
+    """``go``, ``stop``, ``skip``, ``back`` or ``back TO`` as an answer; else what is to be shown, where what
+    was typed asks for findings or names what there is not."""
+    words = line.split()
+    first, rest = (words[0].lower(), words[1:]) if words else ("", [])
+    if first in _FINDINGS and len(rest) < 2:
+        return None, [f"  {told}" for told in look_up.findings(rest[0] if rest else "")]
+    word = _WORDS.get(first)
+    if word is None or len(rest) > (word == "back"):
+        return None, ()
+    to = rest[0] if rest else ""
+    if word == "back" and (why := look_up.cannot_go_back(to)):
+        return None, [f"  {why}"]
+    return Answer(word, to), ()

@@ -1,0 +1,93 @@
+"""Copies of the journal on the playbook's witnesses, so that a run survives the loss of the operator's
+machine.
+
+Only what a host lacks is sent: zkm-host's ``journal`` takes bytes that follow its own, and otherwise tells
+their length and sum. A copy that is not the beginning of this journal stays, unless this journal was
+recovered.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from collections.abc import Callable
+from functools import partial
+
+from zkmigrate import deadline
+from zkmigrate.errors import HostError
+from zkmigrate.hosts.parallel import GiveUp, together
+from zkmigrate.runbook.model.change import ANSWER_S, Outcome
+
+Ask = Callable[[str, tuple[str, ...], int], Outcome]
+"""``ask(host, words, fencing)``: a verb of zkm-host; HostError without an answer."""
+
+_LATE_S = 3.0
+"""Seconds for a host that is silent when most others have their copy. The steps wait for copies."""
+_AT_ONCE = 192 * 1024
+"""Bytes in one message: the shell there reads it byte by byte."""
+_REFUSED = 3
+_HOLDS = re.compile(r"holds ([0-9]{1,15}) bytes with sha256 ([0-9a-f]{64})")
+
+
+class Copies:
+    """Brings hosts up to the journal; one that was silent, with the first call after it answers again. hosts,
+    number: those that gave the lock, and the fencing number. recovered: whether the journal was recovered
+    without some of its lines, so that it replaces copies that have others. The time limit also makes the
+    channels skip a host that is known to be silent."""
+
+    def __init__(
+        self,
+        ask: Ask,
+        hosts: Callable[[], tuple[str, ...]],
+        number: Callable[[], int],
+        now: Callable[[], float],
+        recovered: Callable[[], bool] = bool,
+    ) -> None:
+        self._ask, self._hosts, self._number, self._now = ask, hosts, number, now
+        self._recovered = recovered
+        self._held: dict[str, int] = {}
+
+    def __call__(self, content: bytes) -> dict[str, str]:
+        """Send; returns why a host took nothing, by host."""
+
+        def bring(host: str) -> str:
+            try:
+                return self._bring(host, content)
+            except HostError as error:
+                return str(error)
+
+        late = GiveUp(_LATE_S, lambda _host: "no answer yet", self._now)
+        with deadline.within(ANSWER_S):
+            said = together({host: partial(bring, host) for host in self._hosts()}, late)
+        return {host: why for host, why in said.items() if why}
+
+    def _bring(self, host: str, content: bytes) -> str:
+        """Send what the host lacks; returns why that failed, else empty. It assumes that the host holds what
+        this process gave it last, or everything; the host's answer corrects that."""
+        said = self._send(host, content, self._held.get(host, len(content)))
+        if said.rc == _REFUSED and (told := _HOLDS.search(said.output)):
+            length = int(told[1])
+            same = length <= len(content) and hashlib.sha256(content[:length]).hexdigest() == told[2]
+            if not same and not self._recovered():
+                return (
+                    f"its copy of {length:,} bytes is not the beginning of this journal of "
+                    f"{len(content):,} bytes, and stays. Next: compare both, and remove the wrong one"
+                )
+            said = self._send(host, content, length if same else 0)
+        return said.output.strip() or f"exit {said.rc}" if said.rc else ""
+
+    def _send(self, host: str, content: bytes, since: int) -> Outcome:
+        total = hashlib.sha256(content[:since])
+        while True:
+            part = content[since : since + _AT_ONCE]
+            total.update(part)
+            text = base64.b64encode(part).decode("ascii") or "="
+            words = ("journal", "more" if since else "new", total.hexdigest(), text)
+            said = self._ask(host, words, self._number())
+            if said.rc:
+                return said
+            since += len(part)
+            self._held[host] = since
+            if since >= len(content):
+                return said

@@ -1,0 +1,307 @@
+"""Events: what the engine tells whoever watches; it never prints.
+
+A closed union of frozen dataclasses; :func:`to_json` gives each as a JSON object with its ``event`` name.
+Times are seconds; the receiver adds ``at``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import Any, TypeAlias
+
+from zkmigrate.runbook.engine.codec import encode_change, encode_finding
+from zkmigrate.runbook.model.change import Change
+from zkmigrate.runbook.model.finding import Finding
+from zkmigrate.runbook.model.step import Hazard, Way
+
+
+@dataclass(frozen=True)
+class RunBegun:
+    """A walk starts. resumed: the journal already had a position. stages: ``(id, title)``. over: ``(id, ok,
+    skipped or undone)`` of the stages that earlier processes ended."""
+
+    run: str
+    playbook: str
+    way: Way
+    resumed: bool
+    hosts: tuple[str, ...]
+    stages: tuple[tuple[str, str], ...]
+    over: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class StageBegun:
+    """The walk enters a stage."""
+
+    stage: str
+    title: str
+    way: Way
+    window: bool
+    rehearsal: bool
+
+
+@dataclass(frozen=True)
+class StepBegun:
+    """The walk enters a step. waves: how many waves of it earlier processes began. done, of, left_s, many: as
+    in ``WaveBegun`` for its last wave; 0 without one."""
+
+    stage: str
+    step: str
+    title: str
+    hazard: Hazard
+    way: Way
+    waves: int = 0
+    done: int = 0
+    of: int = 0
+    left_s: float | None = None
+    many: str = ""
+
+
+@dataclass(frozen=True)
+class WaveBegun:
+    """These targets are changed now, all at once. done, of: for the paced step, how many targets were changed
+    before, and of how many. left_s: estimated seconds for the rest at the pace so far, None where unknown.
+    many: what the targets are called."""
+
+    stage: str
+    step: str
+    way: Way
+    targets: tuple[str, ...]
+    done: int = 0
+    of: int = 0
+    left_s: float | None = None
+    many: str = ""
+
+
+@dataclass(frozen=True)
+class ChangeSent:
+    """A change is on its way to its host or cluster; its intent is durable."""
+
+    target: str
+    operation: str
+    change: Change
+
+
+@dataclass(frozen=True)
+class ChangeEnded:
+    """status: done, failed (rc is not 0), unknown (not confirmed) or skipped (not sent)."""
+
+    target: str
+    operation: str
+    status: str
+    rc: int
+    output: str
+
+
+@dataclass(frozen=True)
+class Waits:
+    """The step waits until ``what``, a clause. left_s: until the wait fails; None while the step makes a long
+    look at ``what``, a noun."""
+
+    stage: str
+    step: str
+    what: str
+    progress: str
+    left_s: float | None
+
+
+@dataclass(frozen=True)
+class Progressed:
+    """How far the step is, which tells that itself. done, of: targets. bytes_left: still to be copied.
+    left_s: estimated seconds for the rest, None where unknown."""
+
+    stage: str
+    step: str
+    way: Way
+    done: int
+    of: int
+    many: str
+    bytes_left: int
+    left_s: float | None
+
+
+@dataclass(frozen=True)
+class StepEnded:
+    """The step is done in this direction, with its evidence."""
+
+    stage: str
+    step: str
+    way: Way
+    seconds: float
+    findings: tuple[Finding, ...]
+
+
+@dataclass(frozen=True)
+class StepBlocked:
+    """The step cannot go on."""
+
+    stage: str
+    step: str
+    way: Way
+    findings: tuple[Finding, ...]
+
+
+@dataclass(frozen=True)
+class Turned:
+    """The direction changed."""
+
+    way: Way
+    to: str
+    why: str
+
+
+@dataclass(frozen=True)
+class Consented:
+    """A question was answered: of a stage before it starts or, with ``step``, before or in a step. answer:
+    go, stop, back or skip. to: where back leads, empty for the start of the stage. by: who answered, empty
+    for nobody. findings: those in doubt at the time."""
+
+    stage: str
+    question: str
+    answer: str
+    by: str
+    step: str = ""
+    to: str = ""
+    findings: tuple[Finding, ...] = ()
+
+
+@dataclass(frozen=True)
+class StageSkipped:
+    """A stage is skipped. missing: what is unknown without it. by: who wanted that."""
+
+    stage: str
+    missing: str
+    by: str
+
+
+@dataclass(frozen=True)
+class Asking:
+    """A question is open at the run's own terminal before ``where``, a stage or ``stage.step``."""
+
+    where: str
+
+
+@dataclass(frozen=True)
+class Holding:
+    """The walk holds after ``phase`` of a window, or before a step outside one, until it is released or
+    answered.
+
+    before: the step, empty in a window. who: who made it hold, and why; empty for ``--hold-at``. left_s:
+    seconds in which the window can still turn back without losing a session, None when that does not count.
+    opens_s: seconds, at most, until the hosts open by themselves, None before they serve. late: it is too
+    late for a way back that keeps the clients' sessions. progress: of a step that is under way, in words,
+    else empty.
+    """
+
+    phase: str
+    left_s: float | None
+    opens_s: float | None = None
+    before: str = ""
+    who: str = ""
+    late: bool = False
+    progress: str = ""
+
+
+@dataclass(frozen=True)
+class HoldAsked:
+    """Somebody at another terminal asks the walk to hold. where: from which step on, in words."""
+
+    where: str
+    who: str
+
+
+@dataclass(frozen=True)
+class HoldEnded:
+    """The walk stops holding. how: released, go, stop, back, deadline, or left for another reason. by: who
+    released it, where known."""
+
+    step: str
+    how: str
+    by: str
+
+
+@dataclass(frozen=True)
+class Countdown:
+    """Seconds in which the window can still turn back without losing a session."""
+
+    left_s: float
+
+
+@dataclass(frozen=True)
+class Alarm:
+    """The watch or a step saw something in the window. decision: go, back or ask."""
+
+    phase: str
+    finding: Finding
+    decision: str
+
+
+@dataclass(frozen=True)
+class HookBegun:
+    """A program of the operator is run. waited: the walk waits for it."""
+
+    moment: str
+    stage: str
+    run: str
+    timeout_s: float
+    waited: bool
+
+
+@dataclass(frozen=True)
+class HookEnded:
+    """A program of the operator ended. how: done, timeout, interrupted or not-started. code: None unless it
+    ended by itself. said: the end of its output. stops: its failure stops the run."""
+
+    moment: str
+    stage: str
+    run: str
+    code: int | None
+    how: str
+    seconds: float
+    said: str
+    output: str
+    stops: bool
+
+
+@dataclass(frozen=True)
+class Noted:
+    """A remark for the operator."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class RunEnded:
+    """Why the walk stopped: exit code (docs/reference/exit-codes.md), a sentence, the findings behind it."""
+
+    code: int
+    message: str
+    findings: tuple[Finding, ...] = ()
+
+
+Event: TypeAlias = (
+    RunBegun | StageBegun | StepBegun | WaveBegun | ChangeSent | ChangeEnded | Waits | Progressed |
+    StepEnded | StepBlocked | Turned | Consented | StageSkipped | Asking | Holding | HoldAsked | HoldEnded |
+    Countdown | Alarm | HookBegun | HookEnded | Noted | RunEnded
+)  # fmt: skip
+Emit: TypeAlias = Callable[[Event], None]
+
+
+def to_json(event: Event) -> dict[str, Any]:
+    """The event as a JSON object; changes and findings as in the journal, without file contents."""
+    body: dict[str, Any] = {"event": type(event).__name__}
+    for field in fields(event):
+        value = getattr(event, field.name)
+        if field.name == "change":
+            encoded = encode_change(value)
+            encoded.pop("content", None)
+            value = {**encoded, "text": value.describe()}
+        elif field.name == "findings":
+            value = [encode_finding(f) for f in value]
+        elif field.name == "finding":
+            value = encode_finding(value)
+        elif isinstance(value, Way | Hazard):
+            value = value.value
+        body[field.name] = value
+    return body

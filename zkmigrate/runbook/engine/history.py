@@ -1,0 +1,559 @@
+"""What the journal means: position, direction, records, consents, changes not yet undone.
+
+:class:`History` is a fold over journal entries and nothing else, so a run that goes on and a run that is
+resumed by another process see the same. :meth:`History.next` is the whole position logic of a playbook.
+
+Bodies by kind:
+
+- ``begin`` {run, name, playbook, inventory, plan, hosts: {PART: names}}; name is the inventory's,
+  inventory and plan are digests, hosts are ``Playbook.hosts``, for the report. A second one begins the run
+  again, with another inventory or playbook, while no change had been sent
+- ``stage`` {stage, event: begin|done|skipped, by?}
+- ``step`` {stage, step, way, event: begin|done|blocked, mono, seconds?, findings?}
+- ``record`` {stage, step, record}
+- ``intent`` {stage, step, target, way, leg, operation, change, mono}
+- ``outcome`` {operation, status: done|failed|unknown|skipped, rc, output, mono}
+- ``consent`` {stage, question, answer, by}
+- ``hold`` {stage, step, way, event: begin|end, hold: {at, why, by, place, since}, how?: released|go|stop|
+  back|deadline|left, by?}: outside the window before the step, in the window after it
+- ``retired`` {host, id, addresses, by, reason, findings}: a broker that is gone for good was left out
+- ``cleaned`` {subtree, event: begin|done|stopped|putting-back|put-back, by, reason, ...}: after the end, a
+  subtree of another tenant on dest. begin: {file, sha256, znodes, bytes, accepted}; the others: {znodes,
+  gone?, there?, why?}
+- ``turn`` {way, to, then: next|again|end, why, code, reset: stage ids that are not done any more}; forward
+  {way, why, kept: stage ids that a refused way back never reached and that stay done}; by: who asked
+- ``found`` {text, leg, stages, steps, unrecorded, consented, operations: [{operation, step, target, verb,
+  path, confirmed}]}: what the hosts say where the journal's own lines are lost
+  (``runbook/engine/lost_journal.py``). stages and steps that are done; unrecorded: steps among them whose
+  record is lost; consented: stages agreed to
+- ``hook`` {moment, place: {stage, step, way, targets}, number, run, code, how, seconds, output, stops}: as in
+  ``runbook/engine/hook_points.py``
+- ``finding`` {stage, step, finding} · ``note`` {text, leg?, lost?} · ``end`` {code, message}
+- ``content`` {value}: tells nothing by itself; bodies after it name it (``runbook/engine/chain.py``)
+
+``mono`` is seconds on the monotonic clock of the process that wrote the line.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+from zkmigrate.runbook.engine.change_index import Row, Sent
+from zkmigrate.runbook.engine.codec import decode_change
+from zkmigrate.runbook.engine.events import RunEnded
+from zkmigrate.runbook.model.change import Applied, ClusterChange, RecoveredChange
+from zkmigrate.runbook.model.entry import Entry
+from zkmigrate.runbook.model.finding import Finding
+from zkmigrate.runbook.model.playbook import Playbook, Stage
+from zkmigrate.runbook.model.step import AnyStep, Hazard, Retired, Way
+
+Then: TypeAlias = Literal["next", "again", "end"]
+
+REHEARSED = "the rehearsal is complete"
+"""Why a rehearsal turns back when nothing was wrong."""
+
+
+class NotUndone(NamedTuple):
+    """Changes of a step (``stage.step``) that are not undone. where: the host or cluster."""
+
+    step: str
+    where: str
+    cluster: bool
+    changes: int
+
+
+def complete(playbook: str) -> str:
+    """The message of a run that reached its end."""
+    return f"{playbook} is complete"
+
+
+@dataclass(frozen=True)
+class Turn:
+    """A way back to the start of ``to`` (stage, stage.step, empty for everything). code: exit code on
+    arrival. then: what follows: the ``next`` stage (a rehearsal is complete), the stage ``again``, or
+    ``end``. findings: those behind it, journaled apart."""
+
+    to: str
+    why: str
+    code: int = 0
+    then: Then = "end"
+    findings: tuple[Finding, ...] = ()
+
+    @property
+    def where(self) -> str:
+        """Return the place that the turn leads to, in words."""
+        return f"the start of {self.to}" if self.to else "the beginning"
+
+
+class Leave(Exception):
+    """Leave the step that is walked: stop with this result, or turn back."""
+
+    def __init__(self, outcome: RunEnded | Turn) -> None:
+        super().__init__(outcome)
+        self.outcome = outcome
+
+
+@dataclass(frozen=True)
+class Next:
+    """The step to walk now."""
+
+    stage: Stage
+    step: AnyStep
+    way: Way
+
+    @property
+    def id(self) -> str:
+        return f"{self.stage.id}.{self.step.id}"
+
+
+@dataclass(frozen=True)
+class Rehearsed:
+    """All steps of a rehearsal are done: walk back to its start."""
+
+    stage: Stage
+
+
+@dataclass(frozen=True)
+class Arrived:
+    """Nothing is left in the present direction; ``turn`` is None at the forward end."""
+
+    turn: Turn | None
+
+
+Position: TypeAlias = Next | Rehearsed | Arrived
+
+
+class StepProgress(NamedTuple):
+    """How many targets are done, of how many (0: not told), and estimated seconds for the rest. many: what
+    they are called."""
+
+    done: int = 0
+    of: int = 0
+    left_s: float | None = None
+    many: str = ""
+
+
+CLEANED = {
+    "begin": "its deletion from dest begins",
+    "done": "deleted from dest",
+    "stopped": "its deletion stopped",
+    "putting-back": "putting it back on dest begins",
+    "put-back": "put back on dest",
+}
+"""The events of ``cleaned``, in words."""
+
+
+def hook_key(moment: str, place: Mapping[str, Any], number: int) -> str:
+    """Names the ``number``-th hook of a moment at one place of the way forward or back."""
+    targets = ",".join(place["targets"])
+    return f"{moment} {place['way']} {place['stage']} {place['step']} {targets} {number}"
+
+
+@dataclass
+class History:
+    """The fold. Steps are named ``stage.step``.
+
+    - turn: the way back in force. leg: number of the last wave; known_leg: the last that lines tell of.
+    - sent: a change was sent to a host, ever. first_sent: step → (line, seconds since the epoch, monotonic
+      seconds) of its first intent that is not undone.
+    - begun_at, done_at: step → seconds since the epoch at which it was last entered, or done going forward.
+    - turned_at: when the way back in force was turned to. walked_back: step → when its first change was sent,
+      and when all were undone, in seconds since the epoch.
+    - seconds: step → way → duration of its last completed walk.
+    - stages_reset: stages that were done before the last turn back. stages_skipped: those of stages_done that
+      nobody walked.
+    - lost: lines of the journal are missing. rebuilt: what the hosts say has been taken in since.
+    - held: the body of the hold that the walk is in, with its time as ``at``.
+    - found: what the step that was done last found, as JSON. found_back: step → what it found at its end on
+      the newest way back, as JSON.
+    - hooks: those that have run, by :func:`hook_key`, with the stage of each.
+    - retired: brokers that were left out of the run, by host.
+    - cleaned: subtrees of dest that a clean-up began to delete, with the body of its begin and the newest
+      event.
+    """
+
+    run: str = ""
+    name: str = ""
+    playbook: str = ""
+    inventory: str = ""
+    plan: str = ""
+    way: Way = Way.FORWARD
+    turn: Turn | None = None
+    leg: int = 0
+    known_leg: int = 0
+    entries: int = 0
+    lost: bool = False
+    rebuilt: bool = False
+    sent: bool = False
+    ended: tuple[int, str] | None = None
+    held: Mapping[str, Any] | None = None
+    found: Sequence[Mapping[str, Any]] = ()
+    found_back: dict[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
+    begun_at: dict[str, float] = field(default_factory=dict)
+    begun: set[str] = field(default_factory=set)
+    first_sent: dict[str, tuple[int, float, float]] = field(default_factory=dict)
+    done: set[str] = field(default_factory=set)
+    done_at: dict[str, float] = field(default_factory=dict)
+    undone: set[str] = field(default_factory=set)
+    stages_begun: set[str] = field(default_factory=set)
+    stages_done: set[str] = field(default_factory=set)
+    stages_skipped: set[str] = field(default_factory=set)
+    stages_reset: set[str] = field(default_factory=set)
+    consents: dict[str, str] = field(default_factory=dict)
+    hooks: dict[str, str] = field(default_factory=dict)
+    turned_at: float = 0.0
+    walked_back: dict[str, tuple[float, float]] = field(default_factory=dict)
+    seconds: dict[str, dict[str, float]] = field(default_factory=dict)
+    retired: dict[str, Retired] = field(default_factory=dict)
+    cleaned: dict[str, dict[str, Any]] = field(default_factory=dict)
+    _between: dict[str, list[float]] = field(default_factory=dict)
+    _wave: tuple[str, int, float] | None = None
+    _waves: dict[tuple[str, Way], dict[int, list[str]]] = field(default_factory=dict)
+    _records: dict[str, dict[str, Any]] = field(default_factory=dict)
+    _changes: Sent = field(default_factory=Sent)
+    _undoes: dict[str, tuple[str, ...]] = field(default_factory=dict)
+
+    # --- questions -------------------------------------------------------------------------------------
+
+    @property
+    def heading(self) -> str:
+        """Return the direction in words: "forward", or "back to the start of roll". A rehearsal that is
+        walked back goes forward afterwards."""
+        return "forward" if self.turn is None or self.turn.then != "end" else f"back to {self.turn.where}"
+
+    @property
+    def onward(self) -> str:
+        """What ``resume`` does next, in words, with its direction where that is back."""
+        return "resume goes on" + ("" if self.heading == "forward" else f" {self.heading}")
+
+    def applied(self, step: str, target: str) -> tuple[Applied, ...]:
+        """Changes of a step for a target that are not undone, oldest first."""
+        return self._changes.of(step, target)
+
+    def touched(self, step: str) -> tuple[str, ...]:
+        """Targets with changes of a step that are not undone, in order of their first change; without retired
+        ones, which the run goes on and back without."""
+        return tuple(t for t in dict.fromkeys(self._changes.targets(step)) if t not in self.retired)
+
+    def unrestored(self, step: str) -> frozenset[str]:
+        """Those of them on which a file or setting is not restored."""
+        return frozenset(self._changes.restorable(step)).difference(self.retired)
+
+    def in_doubt(self, step: str) -> frozenset[str]:
+        """Those of them with a change that was refused or has only an intent."""
+        return frozenset(self._changes.in_doubt(step)).difference(self.retired)
+
+    def has_touched(self, step: str) -> bool:
+        """Whether any target has changes of a step that are not undone."""
+        return any(t not in self.retired for t in self._changes.targets(step))
+
+    def waves_begun(self, step: str, way: Way) -> int:
+        """How many waves of a step any process began this way, since the walk last entered it from its other
+        end."""
+        return len(self._waves.get((step, way), ()))
+
+    def last_wave(self, step: str, way: Way) -> tuple[str, ...]:
+        """The targets of the newest of those waves, if any."""
+        return tuple(next(reversed(self._waves.get((step, way), {0: []}).values())))
+
+    def step_progress(
+        self, step: str, wave: tuple[str, ...], every: Collection[str], now: float
+    ) -> StepProgress:
+        """Progress as a wave begins, at the pace of the waves before; no seconds before one has ended. every:
+        the targets that count. now: seconds since the epoch."""
+        of, done = len(every), len(set(every).intersection(self.touched(step)).difference(wave))
+        took = list(self._between.get(step, ()))
+        if self._wave is not None and self._wave[0] == step:
+            took.append(now - self._wave[2])
+        left = statistics.median(took) * math.ceil((of - done) / len(wave)) if took else None
+        return StepProgress(done, of, left)
+
+    def entered(self, stage: str) -> bool:
+        """Whether any step of a stage was begun and is not walked back."""
+        return any(step.partition(".")[0] == stage for step in self.begun)
+
+    def touched_in(self, stage: str) -> bool:
+        """Whether any step of a stage has changes that are not undone: else there is nothing to turn back."""
+        return any(step.partition(".")[0] == stage for step in self._changes.steps())
+
+    def over(self, playbook: Playbook) -> dict[str, str]:
+        """The stages that are over: ``ok``, ``skipped``, or ``undone`` where all that was begun is walked
+        back."""
+        over = {}
+        for stage in playbook.stages:
+            undone = any(step.partition(".")[0] == stage.id for step in self.undone)
+            if stage.id in self.stages_done:
+                over[stage.id] = "skipped" if stage.id in self.stages_skipped else "ok"
+            elif undone and not self.entered(stage.id):
+                over[stage.id] = "undone"
+        return over
+
+    def not_undone(self) -> tuple[NotUndone, ...]:
+        """What is changed and not undone, by step and host or cluster, the first first."""
+        found: dict[tuple[str, str, bool], int] = {}
+        for row in self._changes:
+            change = row.applied.change
+            cluster = isinstance(change, ClusterChange)
+            where = change.host if isinstance(change, RecoveredChange) else change.where
+            key = (row.step, where, cluster)
+            found[key] = found.get(key, 0) + 1
+        return tuple(NotUndone(*key, changes) for key, changes in found.items())
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the run is complete, or all of it is undone, as far as can be told without the playbook."""
+        undone = self.way is Way.BACK and not self.begun
+        return undone or self.ended == (0, complete(self.playbook))
+
+    @property
+    def binds(self) -> bool:
+        """Whether the run must keep the inventory it began with: a host was, or may have been, changed."""
+        return self.sent or self.lost
+
+    def unconfirmed(self) -> tuple[Applied, ...]:
+        """Changes of which only the intent is known."""
+        return tuple(row.applied for row in self._changes if not row.applied.confirmed)
+
+    def records(self) -> Mapping[str, Mapping[str, Any]]:
+        """What each step recorded last, by step id and ``stage.step``. A stage id gives ``{"seconds": {step
+        id: {"forward": s, "back": s}}}``: how long the last completed walk of each step took."""
+        stages: dict[str, dict[str, Any]] = {}
+        for key, value in self.seconds.items():
+            stage, _, step = key.partition(".")
+            stages.setdefault(stage, {"seconds": {}})["seconds"][step] = dict(value)
+        return {**stages, **self._records}
+
+    def next(self, playbook: Playbook) -> Position:
+        """Where the run goes on, in the direction in force."""
+        if self.way is Way.BACK:
+            return self._next_back(playbook)
+        for stage in playbook.stages:
+            if stage.id in self.stages_done:
+                continue
+            for step in stage.steps:
+                if f"{stage.id}.{step.id}" not in self.done:
+                    return Next(stage, step, Way.FORWARD)
+            if stage.rehearsal:
+                return Rehearsed(stage)
+        return Arrived(None)
+
+    def to_undo(self, playbook: Playbook, to: str) -> tuple[Next, ...]:
+        """The steps that a way back to the start of ``to`` walks, in walking order. With a lost journal every
+        step may have been begun; the facts say which has something to undo."""
+        steps = [Next(stage, step, Way.BACK) for stage in playbook.stages for step in stage.steps]
+        if to:
+            first = next((i for i, s in enumerate(steps) if to in (s.stage.id, s.id)), len(steps))
+            steps = steps[first:]
+        return tuple(
+            s for s in reversed(steps) if s.id in self.begun or (self.lost and s.id not in self.undone)
+        )
+
+    def short_of(self, playbook: Playbook, to: str) -> str:
+        """The step at which the run stands, where it has not come to the start of ``to``; else empty. With a
+        lost journal the facts say how far it came."""
+        for stage in playbook.stages:
+            for step in stage.steps:
+                id = f"{stage.id}.{step.id}"
+                if not to or self.lost or to in (stage.id, id):
+                    return ""
+                if stage.id not in self.stages_done and id not in self.done:
+                    return id
+        return ""
+
+    def no_way_back(self, playbook: Playbook) -> str:
+        """The first step without a way back that a host has done, by what the journal knows; else empty."""
+        sent = {row.step for row in self._changes if row.applied.confirmed}
+        final = [
+            f"{stage.id}.{step.id}"
+            for stage in playbook.stages
+            for step in stage.steps
+            if step.hazard is Hazard.FINAL
+        ]
+        return next((id for id in final if id in self.done or id in sent), "")
+
+    def _next_back(self, playbook: Playbook) -> Position:
+        turn = self.turn or Turn("", "")
+        left = self.to_undo(playbook, turn.to)
+        if turn.then != "end":  # a rehearsal: nothing after it has been begun, whatever a lost journal knew
+            left = tuple(at for at in left if at.stage.id == turn.to)
+        return left[0] if left else Arrived(turn)
+
+    # --- the fold --------------------------------------------------------------------------------------
+
+    def fold(self, entry: Entry) -> None:
+        """Take one more entry in."""
+        self.entries = entry.seq
+        if entry.kind == "content":
+            return
+        if entry.kind not in ("end", "cleaned"):  # a clean-up comes after the end, and is no walk
+            self.ended = None
+        if entry.kind in ("end", "hold", "step", "turn"):
+            self._wave = None  # what comes until the next wave is not its pace
+        if entry.kind not in ("finding", "consent", "note"):
+            self.held = None
+        handler = getattr(self, f"_on_{entry.kind}", None)
+        if handler is not None:
+            handler(entry.body, entry)
+
+    def _on_begin(self, body: Mapping[str, Any], _: Entry) -> None:
+        if self.run:  # again: what was looked at with another inventory counts for nothing
+            vars(self).update({**vars(History()), "entries": self.entries, "leg": self.leg})
+        self.run, self.playbook = body["run"], body["playbook"]
+        self.name = body.get("name", "")  # journals of earlier versions have none
+        self.inventory, self.plan = body["inventory"], body["plan"]
+
+    def _on_stage(self, body: Mapping[str, Any], _: Entry) -> None:
+        if body["event"] == "begin":
+            self.stages_begun.add(body["stage"])
+        else:
+            self.stages_done.add(body["stage"])
+            if body["event"] == "skipped":
+                self.stages_skipped.add(body["stage"])
+
+    def _on_step(self, body: Mapping[str, Any], entry: Entry) -> None:
+        step = f"{body['stage']}.{body['step']}"
+        way, event = Way(body["way"]), body["event"]
+        if event == "begin":
+            self.begun_at[step] = entry.at
+        if event == "begin" and way is Way.FORWARD:
+            self._waves.pop((step, Way.BACK), None)
+            self.begun.add(step)
+            self.undone.discard(step)
+        elif event == "begin":
+            self.done.discard(step)
+        elif event == "blocked":
+            if way is Way.FORWARD and not self.touched_in(body["stage"]):
+                self.consents.pop(body["stage"], None)  # mending may take days: asked again then
+        elif event == "done":
+            self.found = body.get("findings", ())
+            if way is Way.FORWARD:
+                self.done.add(step)
+                self.done_at[step] = entry.at
+            else:
+                if step in self.first_sent:
+                    self.walked_back[step] = (self.first_sent[step][1], entry.at)
+                self._clear(step)
+                self.found_back[step] = self.found
+            if "seconds" in body:
+                self.seconds.setdefault(step, {})[way.value] = body["seconds"]
+
+    def _clear(self, step: str) -> None:
+        """A step was walked back to its start."""
+        self.begun.discard(step)
+        self.first_sent.pop(step, None)
+        self._between.pop(step, None)
+        self._waves.pop((step, Way.FORWARD), None)
+        self.done.discard(step)
+        self.undone.add(step)
+        self._changes.clear(step)
+
+    def _on_record(self, body: Mapping[str, Any], _: Entry) -> None:
+        self._records[body["step"]] = body["record"]
+        self._records[f"{body['stage']}.{body['step']}"] = body["record"]
+
+    def _on_intent(self, body: Mapping[str, Any], entry: Entry) -> None:
+        self.sent = True
+        self.leg = max(self.leg, body["leg"])
+        self.known_leg = max(self.known_leg, body["leg"])
+        change = decode_change(body["change"])
+        operation, way = body["operation"], Way(body["way"])
+        step = f"{body['stage']}.{body['step']}"
+        self._waves.setdefault((step, way), {}).setdefault(body["leg"], []).append(body["target"])
+        if way is Way.FORWARD:
+            if self._wave is None or self._wave[:2] != (step, body["leg"]):
+                if self._wave is not None and self._wave[0] == step:
+                    self._between.setdefault(step, []).append(entry.at - self._wave[2])
+                self._wave = (step, body["leg"], entry.at)
+            self._changes.add(Row(step, body["target"], Applied(change, operation, confirmed=False)))
+            self.first_sent.setdefault(step, (entry.seq, entry.at, body["mono"]))
+        else:
+            self._undoes[operation] = self._changes.undone_by(step, body["target"], change)
+
+    def _on_outcome(self, body: Mapping[str, Any], _: Entry) -> None:
+        operation, status = body["operation"], body["status"]
+        undone = self._undoes.pop(operation, ())
+        if status == "done":
+            self._changes.confirm(operation)
+            for original in undone:
+                self._changes.drop(original)
+        elif status == "skipped":
+            self._changes.drop(operation)
+
+    def _on_consent(self, body: Mapping[str, Any], _: Entry) -> None:
+        """Only go to a stage's own question is a consent."""
+        if body["answer"] == "go" and not body.get("step"):  # journals of earlier versions have no step
+            self.consents[body["stage"]] = body["answer"]
+
+    def _on_hold(self, body: Mapping[str, Any], entry: Entry) -> None:
+        if body["event"] == "begin":
+            self.held = {**body, "at": entry.at}
+
+    def _on_retired(self, body: Mapping[str, Any], _: Entry) -> None:
+        self.retired[body["host"]] = Retired(
+            body["host"], body["id"], tuple(body["addresses"]), body["by"], body["reason"]
+        )
+
+    def _on_cleaned(self, body: Mapping[str, Any], _: Entry) -> None:
+        begun = body if body["event"] == "begin" else self.cleaned[body["subtree"]]
+        self.cleaned[body["subtree"]] = {**begun, "event": body["event"]}
+
+    def _on_turn(self, body: Mapping[str, Any], entry: Entry) -> None:
+        self.way = Way(body["way"])
+        if self.way is Way.BACK:
+            self.turned_at = entry.at
+            self.walked_back.clear()
+            self.turn = Turn(body["to"], body["why"], body["code"], body["then"])
+            self.found_back.clear()
+            self.stages_reset = self.stages_done & set(body["reset"])
+            self.stages_done -= self.stages_reset
+            self.stages_skipped -= self.stages_reset
+            ahead = {key: stage for key, stage in self.hooks.items() if f" {Way.FORWARD.value} " in key}
+            self.hooks = {key: stage for key, stage in ahead.items() if stage not in body["reset"]}
+        else:
+            self.turn = None
+            self.stages_done |= set(body.get("kept", ()))
+            begun = {step.partition(".")[0] for step in self.begun}
+            self.stages_begun &= begun
+            self.consents = {s: a for s, a in self.consents.items() if s in begun}
+
+    def _on_found(self, body: Mapping[str, Any], entry: Entry) -> None:
+        """The hosts' word counts for more than the remaining lines, where both say something."""
+        self.rebuilt = True
+        self.leg, self.known_leg = max(self.leg, body["leg"]), max(self.known_leg, body["leg"])
+        known, self._changes = {row.applied.operation: row for row in self._changes}, Sent()
+        for row in body["operations"]:
+            step, operation = row["step"], row["operation"]
+            change = RecoveredChange(row["target"], row["verb"], row["path"])
+            recovered = Applied(change, operation, row["confirmed"])
+            self._changes.add(known.get(operation, Row(step, row["target"], recovered)))
+            self.begun.add(step)
+            self.undone.discard(step)
+            # When it was sent is not known: deadlines count from now, as by the wall clock.
+            self.first_sent.setdefault(step, (0, entry.at, 0.0))
+        not_undone_steps = self._changes.steps()
+        self.first_sent = {step: at for step, at in self.first_sent.items() if step in not_undone_steps}
+        self.stages_done, self.done = set(body["stages"]), set(body["steps"])
+        self.stages_begun |= {step.partition(".")[0] for step in self.done}
+        self.consents = {**dict.fromkeys(body["consented"], "go"), **self.consents}
+        for step in body["unrecorded"]:
+            self._records.pop(step, None)
+            self._records.pop(step.partition(".")[2], None)
+
+    def _on_hook(self, body: Mapping[str, Any], _: Entry) -> None:
+        """One that stopped the run, or was stopped itself, runs again."""
+        asked_again = body["how"] == "interrupted" or (body["stops"] and body["code"] != 0)
+        if not asked_again:
+            place = body["place"]
+            self.hooks[hook_key(body["moment"], place, body["number"])] = place["stage"]
+
+    def _on_note(self, body: Mapping[str, Any], _: Entry) -> None:
+        self.leg = max(self.leg, body.get("leg", 0))
+        if body.get("lost"):
+            self.lost, self.rebuilt = True, False
+
+    def _on_end(self, body: Mapping[str, Any], _: Entry) -> None:
+        self.ended = (body["code"], body["message"])

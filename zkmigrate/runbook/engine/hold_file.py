@@ -1,0 +1,166 @@
+"""The hold file: how somebody at another terminal makes a run wait.
+
+``runs/RUN/hold`` is a JSON object {at, why, by, place, since}. ``zkmigrate hold`` makes it; ``zkmigrate
+release`` removes it and leaves who did so in ``runs/RUN/hold.released``. An empty file made by hand is a hold
+too. A file that does not read never fails the run: outside the window the run holds and says what is wrong,
+in the window it ignores the file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pwd
+import stat
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from zkmigrate.errors import LockedError
+from zkmigrate.runbook.engine import run_file
+
+NAME = "hold"
+RELEASED = "hold.released"
+
+
+@dataclass(frozen=True)
+class Hold:
+    """What somebody wants. at: stage, or stage.step, empty for the next possible place. by: user@machine.
+    place: the terminal, and where its user came from. since: seconds since the epoch. wrong: why the file
+    does not read, else empty. mark: tells this file from another of the same name."""
+
+    at: str = ""
+    why: str = ""
+    by: str = ""
+    place: str = ""
+    since: float = 0.0
+    wrong: str = ""
+    mark: str = ""
+
+    def body(self) -> dict[str, Any]:
+        """For the journal and ``--json``."""
+        said = asdict(self)
+        del said["mark"]
+        if not self.wrong:
+            del said["wrong"]
+        return said
+
+    def words(self) -> str:
+        """Who and why, as one clause."""
+        if self.wrong:
+            return f"the hold file cannot be read: {self.wrong}"
+        return f"{self.by}: {self.why}" if self.why else self.by
+
+
+def where_held(held: Mapping[str, Any]) -> str:
+    """Where the walk holds, from the hold's journal line: before, in or after which step."""
+    return f"{held.get('place', 'at')} {held['stage']}.{held['step']}"  # earlier versions named no place
+
+
+@dataclass(frozen=True)
+class Released:
+    """Who released a hold, and when, in seconds since the epoch."""
+
+    by: str
+    since: float
+
+
+class HoldPort:
+    """The hold of one run, as the walk asks for it. No look raises. This one never holds."""
+
+    def wanted(self) -> Hold | None:
+        """The hold that somebody asks for now."""
+        return None
+
+    def answered(self) -> None:
+        """Remove the hold: it was answered at the run's own terminal."""
+
+    def released(self) -> Released | None:
+        """The last release from another terminal."""
+        return None
+
+    def place(self, _hold: Hold, /) -> Hold | None:
+        """Write a hold of the same person over the one it returns. LockedError while somebody else holds;
+        OSError when the file cannot be written."""
+        return None
+
+
+class HoldFile(HoldPort):
+    """The hold file of one run directory."""
+
+    def __init__(self, run_dir: Path) -> None:
+        self._path = run_dir / NAME
+        self._released = run_dir / RELEASED
+
+    def wanted(self) -> Hold | None:
+        try:
+            status = os.lstat(self._path)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            return Hold(wrong=str(error.strerror))
+        return _read(self._path, status)
+
+    def answered(self) -> None:
+        with contextlib.suppress(OSError):  # the walk remembers that this one was answered
+            self._path.unlink()
+
+    def released(self) -> Released | None:
+        try:
+            said = run_file.json_object(run_file.content(self._released))
+            return Released(run_file.line(said.get("by", "")), run_file.moment(said.get("since")))
+        except (OSError, ValueError):
+            return None
+
+    def place(self, hold: Hold, /) -> Hold | None:
+        before = self.wanted()
+        if before is not None and (before.by != hold.by or before.wrong):
+            raise LockedError(f"a hold exists already ({before.words()}). Next: zkmigrate release, then hold")
+        new = self._path.with_name(f"{NAME}.new-{os.getpid()}")
+        run_file.write(new, hold.body())
+        try:
+            if before is None:
+                self._path.hardlink_to(new)  # never over one that came between
+            else:
+                new.replace(self._path)
+        except FileExistsError:
+            raise LockedError(
+                "somebody else has just made a hold. Next: zkmigrate status, then hold again"
+            ) from None
+        finally:
+            new.unlink(missing_ok=True)
+        return before
+
+    def release(self, by: str, place: str, since: float) -> Hold | None:
+        """Record who releases, and remove the hold; None without one. OSError where that fails."""
+        hold = self.wanted()
+        run_file.write(self._released, {"by": by, "place": place, "since": since})
+        self._path.unlink(missing_ok=True)
+        return hold
+
+
+def _read(path: Path, status: os.stat_result) -> Hold:
+    mark = f"{status.st_ino}.{status.st_mtime_ns}"
+    made = Hold(by=_owner(status.st_uid), since=status.st_mtime, mark=mark)
+    try:
+        if not stat.S_ISREG(status.st_mode):
+            raise ValueError("not a plain file")
+        content = run_file.content(path)
+        if not content.strip():
+            return made
+        said = run_file.json_object(content)
+        words = {key: run_file.line(said.get(key, "")) for key in ("at", "why", "by", "place")}
+        since = run_file.moment(said.get("since", status.st_mtime))
+    except OSError as error:
+        return replace(made, wrong=str(error.strerror))
+    except ValueError as error:
+        return replace(made, wrong=str(error))
+    return replace(made, **{key: value for key, value in words.items() if value}, since=since)
+
+
+def _owner(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)

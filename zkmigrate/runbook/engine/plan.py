@@ -1,0 +1,323 @@
+"""The plan: what a playbook would do, per stage, step and target, without doing it.
+
+Each step gives its forecast, and its ``check`` and ``plan`` are called with that as the engine does. Files
+and commands that follow from the inventory and the world as it is now are listed with their diffs; a step
+whose changes rest on later facts says so. ``runbook/engine/planfile.py`` calculates a plan's digest, and
+writes and reads plans as files.
+"""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from zkmigrate.errors import HostError, UsageError
+from zkmigrate.hosts import zkm_host
+from zkmigrate.hosts.zkm_host import kernel
+from zkmigrate.inventory.inventory import Inventory
+from zkmigrate.inventory.inventory import digest as inventory_digest
+from zkmigrate.runbook.engine.codec import encode_change
+from zkmigrate.runbook.engine.lock import UNWITNESSED
+from zkmigrate.runbook.model.change import (
+    Arm,
+    Change,
+    ClusterChange,
+    Cut,
+    Fence,
+    GatewayOrder,
+    Go,
+    InstallProgram,
+    PutFile,
+    Seal,
+    SetService,
+)
+from zkmigrate.runbook.model.fact import Absent, Seen
+from zkmigrate.runbook.model.look import Look
+from zkmigrate.runbook.model.playbook import Playbook, Stage
+from zkmigrate.runbook.model.step import (
+    AnyStep,
+    Blocked,
+    Brief,
+    Context,
+    Forecast,
+    Hazard,
+    Ready,
+    Retired,
+    Waiting,
+    brief_of,
+)
+
+LATER = "decided from facts when the step is reached"
+READS = "only looks"
+MISSED = "only looks, and sends a host what it missed of an earlier step"
+_NOTES = {Hazard.READ_ONLY: READS, Hazard.LATE: MISSED}
+NOTHING = "nothing: all is as this step wants it"
+RUN = "RUN"
+"""Stands for the run's id, unknown before the run begins."""
+
+_NAMED = r"(?:password|passwd|secret|credential|jaas|keytab|superdigest|keystore\.key|master\.key)"
+_SECRET = re.compile(rf"(?im)^([ \t]*[^\s#!=:]*{_NAMED}[^\s=:]*[ \t]*[=: ])(?:.*\\\r?\n)*.*$")
+"""A setting by its name, with the lines that continue its value."""
+
+_PART = r"""[^\s"'=;,]{0,80}"""
+_QUOTED = r"""\\?"(?:[^"\\\n]|\\.)*"|'[^'\n]*'|[^\s;,]+"""
+_WITHIN = re.compile(rf"(?i)({_PART}{_NAMED}{_PART}[ \t]*=[ \t]*)(?:{_QUOTED})")
+"""``password="…"`` inside another line, as JAAS options and JVM flags have it."""
+
+
+@dataclass(frozen=True)
+class PlannedChange:
+    """One change. text: its words. command: how to do it by hand on the host. diff: of the file,
+    secret-looking values left out, else empty. detail: what the command makes on the host, or what is decided
+    later. unread: why the diff is unknown, else empty. seen: digest of the file that would be replaced,
+    ``absent`` or ``unknown``; empty where the change replaces none."""
+
+    change: Change
+    text: str
+    command: str
+    diff: str
+    detail: tuple[str, ...]
+    unread: str = ""
+    seen: str = ""
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 of the change with all of its content."""
+        return sha256_of(encode_change(self.change))
+
+
+@dataclass(frozen=True)
+class PlannedStep:
+    """One step: its brief, and the changes per target, or in ``note`` why they are not known yet. unknown:
+    why a look for them failed, else empty. facts: its forecast, if any. basis: what a saved plan of it rests
+    on (``Step.basis``)."""
+
+    id: str
+    title: str
+    hazard: Hazard
+    brief: Brief
+    targets: Mapping[str, tuple[PlannedChange, ...]]
+    note: str
+    unknown: str = ""
+    facts: Any = None
+    basis: Mapping[str, str] | None = None
+
+
+@dataclass(frozen=True)
+class PlannedStage:
+    """One stage."""
+
+    id: str
+    title: str
+    consent: str
+    rehearsal: bool
+    window: bool
+    steps: tuple[PlannedStep, ...]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The whole plan. window: lines about the expected window, its deadlines and what may be noticed."""
+
+    playbook: str
+    inventory: str
+    stages: tuple[PlannedStage, ...]
+    window: tuple[str, ...]
+
+    @property
+    def unknown(self) -> Mapping[str, str]:
+        """What a failed look left unknown: ``stage.step``, or that and a target → the reason."""
+        steps = {f"{stage.id}.{step.id}": step for stage in self.stages for step in stage.steps}
+        diffs = {
+            f"{name} on {target}": change.unread
+            for name, step in steps.items()
+            for target, changes in step.targets.items()
+            for change in changes
+            if change.unread
+        }
+        return {**{name: step.unknown for name, step in steps.items() if step.unknown}, **diffs}
+
+    @property
+    def seen(self) -> dict[str, str]:
+        """``HOST PATH`` of every file that would be replaced → its digest, ``absent`` or ``unknown``."""
+        return {
+            f"{change.change.host} {change.change.path}": change.seen
+            for stage in self.stages
+            for step in stage.steps
+            for changes in step.targets.values()
+            for change in changes
+            if isinstance(change.change, PutFile)
+        }
+
+
+def sha256_of(value: object) -> str:
+    """SHA-256 of a JSON value, independent of blanks and key order."""
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def make(
+    playbook: Playbook,
+    inventory: Inventory,
+    look: Look,
+    window: tuple[str, ...],
+    retired: Sequence[Retired] = (),
+) -> Plan:
+    """Plan a whole playbook; only looks. window: the playbook's own lines about it. retired: hosts that a run
+    goes on without."""
+    whole, specs = inventory_digest(inventory), dict[str, str]()
+    inventory = playbook.without(inventory, [r.host for r in retired])
+    alone = () if playbook.witnesses(inventory) else (f"  {UNWITNESSED}",)
+    stages = tuple(
+        PlannedStage(
+            stage.id,
+            stage.title,
+            stage.consent,
+            stage.rehearsal,
+            stage.window is not None,
+            tuple(_step(stage, step, inventory, look, specs) for step in stage.steps),
+        )
+        for stage in playbook.stages
+    )
+    return Plan(playbook.id, whole, stages, (*window, *alone, *(f"  {r.words}" for r in retired)))
+
+
+def _step(
+    stage: Stage, step: AnyStep, inventory: Inventory, look: Look, specs: dict[str, str]
+) -> PlannedStep:
+    planned = PlannedStep(step.id, step.title, step.hazard, brief_of(step), {}, LATER)
+    if step.hazard.reads:
+        return replace(planned, note=_NOTES[step.hazard])
+    context = Context(run=RUN, inventory=inventory, rehearsal=stage.rehearsal)
+    try:
+        if (foreseen := step.forecast(context, look)) is None:
+            return planned
+        context = replace(context, records=foreseen.records)
+        if (turns := _turns(step, context, foreseen)) is None:
+            return replace(planned, facts=foreseen.facts)
+        plans = {target: step.plan(context, foreseen.facts, target) for target in turns}
+        basis = step.basis(context, foreseen.facts)
+        specs |= {c.host: c.spec for changes in plans.values() for c in changes if isinstance(c, Arm)}
+        targets = {
+            target: tuple(_change(c, inventory, look, specs.get(c.where, "")) for c in changes)
+            for target, changes in plans.items()
+        }
+    except (HostError, UsageError) as error:
+        return replace(planned, note=f"not known now: {error}", unknown=str(error))
+    note = "" if targets else NOTHING
+    return replace(planned, targets=targets, note=note, facts=foreseen.facts, basis=basis)
+
+
+def _turns(step: AnyStep, context: Context, foreseen: Forecast[Any]) -> tuple[str, ...] | None:
+    """The targets that the step will change; None while it waits. HostError where it would refuse."""
+    if foreseen.targets is not None:
+        return foreseen.targets
+    verdict = step.check(context, foreseen.facts)
+    if isinstance(verdict, Blocked):
+        raise HostError("; ".join(f"{x.target or x.id}: {x.seen}" for x in verdict.findings if x.blocks))
+    if isinstance(verdict, Waiting):
+        return None
+    return verdict.targets if isinstance(verdict, Ready) else ()
+
+
+def _change(change: Change, inventory: Inventory, look: Look, spec: str) -> PlannedChange:
+    diff, unread, seen = _diff(change, look) if isinstance(change, PutFile) else ("", "", "")
+    detail = _detail(change, inventory, spec)
+    return PlannedChange(change, change.describe(), command(change), diff, detail, unread, seen)
+
+
+def command(change: Change) -> str:
+    """The line that does the same by hand on the host; OPID and N (the fencing number) are the run's own,
+    CONFIG is the gateway's file. For a cluster change, the line of the cluster's own tool; BOOTSTRAP is any
+    broker's ``address:port``. Long content is named by the file that would hold it."""
+    if isinstance(change, InstallProgram):
+        return f"sudo install -o root -g root -m 0755 zkm-host {zkm_host.INSTALLED_PATH}"
+    if isinstance(change, ClusterChange):
+        return change.command
+    if isinstance(change, GatewayOrder):
+        order = ("zkmigrate", "gateway", "order", "--config", "CONFIG", "--as", "N", change.order)
+        return " ".join((*order, f"{RUN}.OPID", change.app, *change.options()))
+    words = [*change.arguments()]
+    match change:
+        case PutFile() if change.content:
+            words[-1] = f'"$(base64 -w0 {change.path.rpartition("/")[2]})"'
+        case Arm():
+            words[-1] = '"$(base64 -w0 SPEC)"'
+        case SetService() if change.commands:
+            words = [change.unit, change.action, *(own_command(text) for text in change.commands)]
+    return " ".join(("sudo zkm-host --run", RUN, "--as N", change.verb, "OPID", *words))
+
+
+def own_command(text: str) -> str:
+    """One ``KEY=VALUE`` of a service as a shell word; the inventory allows no quote in a command."""
+    key, _, value = text.partition("=")
+    return text if key == "ports" else f"{key}=\"$(printf %s '{value}' | base64 -w0)\""
+
+
+def _detail(change: Change, inventory: Inventory, spec: str) -> tuple[str, ...]:
+    match change:
+        case InstallProgram():
+            sudoers = zkm_host.sudoers(inventory.ssh.user).strip()
+            digest = hashlib.sha256(zkm_host.program()).hexdigest()
+            return (
+                f"zkm-host is this package's, sha256 {digest}",
+                f"{zkm_host.SUDOERS_PATH} (root, mode 0440, checked by visudo first):",
+                f"  {sudoers}",
+                *(
+                    ("  (where ssh.config names another User for the host: that one)",)
+                    * bool(inventory.ssh.config)
+                ),
+            )
+        case Arm():
+            return (
+                "SPEC holds:",
+                *(f"  {line}" for line in change.spec.splitlines()),
+                "makes, without effect while the sets are empty (TAG: first 8 hex digits of sha256 of RUN):",
+                *(f"  {line}" for line in kernel.lines(change.spec, change.verb)),
+                "begins the image of the data, installs the start guard of the unit",
+            )
+        case Fence() if spec:
+            made = kernel.lines(spec, change.verb, change.ttl_ms)
+            return ("makes (OWN: the host's own addresses):", *(f"  {line}" for line in made))
+        case Cut() if spec:
+            made = kernel.lines(spec, change.verb, change.ttl_ms)
+            return ("makes, and a timer on the host that undoes it:", *(f"  {line}" for line in made))
+        case Seal():
+            return (
+                "BOOT-ID and STAMP are decided from facts at SEAL: what STOP read and PROVE proved; the host",
+                "refuses when either differs, the lease has lapsed or the rules are not its own",
+            )
+        case Go():
+            return (
+                "place and first are decided from facts at GO: who holds the newest transaction; shown as it",
+                "is when every host does, as after DRAIN",
+            )
+        case _:
+            return ()
+
+
+def _diff(change: PutFile, look: Look) -> tuple[str, str, str]:
+    """Unified diff from the present file to the planned one, why it cannot be read, and what is there as one
+    word."""
+    seen = look.file(change.host, change.path)
+    if isinstance(seen, Seen):
+        old, name, word = without_secrets(seen.value), change.path, hashlib.sha256(seen.value).hexdigest()
+    elif isinstance(seen, Absent):
+        old, name, word = "", "/dev/null", "absent"
+    else:
+        return f"{change.path}: {seen}\n", f"{change.path}: {seen}", "unknown"
+    lines = difflib.unified_diff(
+        old.splitlines(), without_secrets(change.content).splitlines(), name, change.path, lineterm=""
+    )
+    return "".join(f"{line}\n" for line in lines), "", word
+
+
+def without_secrets(content: bytes) -> str:
+    """Text without the values of settings named like a secret, so that no diff holds them."""
+    hidden = r"\1(hidden)"
+    return _WITHIN.sub(hidden, _SECRET.sub(hidden, content.decode("utf-8", "replace")))

@@ -1,0 +1,147 @@
+"""What the engine needs from outside; :class:`Ports` holds all of it. The command line passes the real ones.
+
+``WatchPort``, ``HoldPort`` and ``HookRunner`` do nothing themselves: a world without a watch, hold file or
+hooks uses them as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal, Protocol, TypeAlias
+
+from zkmigrate.kafka.rates import Overrides
+from zkmigrate.runbook.engine.apply import Apply
+from zkmigrate.runbook.engine.clock import Clock, Interrupt
+from zkmigrate.runbook.engine.events import Emit
+from zkmigrate.runbook.engine.history import History
+from zkmigrate.runbook.engine.hold_file import HoldPort
+from zkmigrate.runbook.model.finding import Finding
+from zkmigrate.runbook.model.look import Look
+from zkmigrate.runbook.model.playbook import Stage
+from zkmigrate.runbook.model.sampling import Note, note_nothing
+from zkmigrate.runbook.model.step import AnyStep, Context, Way
+from zkmigrate.runbook.model.window import Word
+
+HookHow: TypeAlias = Literal["done", "timeout", "interrupted", "not-started"]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the operator wants: go on, stop (resumable), walk back to the start of ``to``, or skip the stage.
+    by: who answered; empty where nobody was asked or nobody answered."""
+
+    word: Word
+    to: str = ""
+    by: str = field(default="", compare=False)
+
+
+class Lock(Protocol):
+    """The lock of the run."""
+
+    def fencing(self, stage: str, way: Way) -> int:
+        """This operator's fencing number for a step of ``stage``; takes the hosts' lock where it is needed.
+        LockedError when another operator holds or took it."""
+
+    def close(self) -> None: ...
+
+
+class WatchPort:
+    """The watch beside the steps of a stage."""
+
+    def follow(self, _stage: Stage, _history: History, _context: Context, /) -> None:
+        """Start, continue or stop renewing and probing, as the journal's history says."""
+
+    def finding(self) -> Finding | None:
+        """The first finding that nobody has answered yet."""
+        return None
+
+    def answered(self, _finding: Finding, /) -> None:
+        """The walk goes on in spite of this finding: report it again only when it changes."""
+
+    def left_s(self) -> float | None:
+        """Seconds until the way back must start; None outside the lease."""
+        return None
+
+    def close(self) -> None:
+        """Stop all threads. Nothing renews the lease any more."""
+
+
+class Confirm(Protocol):
+    """Who is asked before the run goes on."""
+
+    def step(self, stage: Stage, step: AnyStep, findings: tuple[Finding, ...], /) -> Answer:
+        """Ask before a step that changes something, outside the window."""
+
+    def consent(self, stage: Stage, /) -> Answer:
+        """Ask the stage's own question."""
+
+    def decide(self, phase: str, finding: Finding, unanswered: Word, left_s: float | None, /) -> Answer:
+        """Ask for go or back, or for stop where ``unanswered`` is stop, because the rules said Ask. It
+        returns within ``left_s`` seconds, with ``unanswered`` when nobody answers."""
+
+    def listen(self) -> bool:
+        """Whether the operator wants to stop; polled while a step waits outside the window."""
+
+    def hold(self, where: str, unanswered: Word | None, left_s: float | None, /) -> Answer | None:
+        """Polled while the walk holds at ``where``, a phase or ``stage.step``; None: it still holds. left_s:
+        seconds until the way back must start, 0 once that has passed, None without such a time. unanswered:
+        the answer at the end of input; with None only somebody else ends the hold."""
+
+
+@dataclass(frozen=True)
+class HookCall:
+    """One program to run on this machine. name: of the moment, also of the file for its output. variables:
+    added to the environment. text: its standard input."""
+
+    name: str
+    run: str
+    args: tuple[str, ...]
+    timeout_s: float
+    variables: Mapping[str, str]
+    text: str
+
+
+@dataclass(frozen=True)
+class HookEnd:
+    """How a program ended. code: its exit code, None unless ``how`` is done. said: the end of its output.
+    output: the file that holds all of it, empty if none."""
+
+    how: HookHow
+    code: int | None
+    seconds: float
+    said: str
+    output: str
+
+
+class HookRunner:
+    """Runs the operator's own programs. It raises nothing that a program, or starting it, does wrong."""
+
+    def run(self, _call: HookCall, /) -> HookEnd:
+        """Run and wait. A wish to stop that comes meanwhile ends the program."""
+        return HookEnd("not-started", None, 0.0, "nothing is run here", "")
+
+    def start(self, call: HookCall, done: Callable[[HookEnd], None], /) -> None:
+        """Run without waiting; another thread calls ``done``."""
+        done(self.run(call))
+
+
+@dataclass(frozen=True)
+class Ports:
+    """Everything outside that the walk needs. copies: sends the journal's bytes to the witnesses and returns
+    why a host took none, by host. overrides: reads the rates that an operator has set. note: takes samples
+    that steps leave for the report."""
+
+    look: Look
+    apply: Apply
+    clock: Clock
+    confirm: Confirm
+    lock: Lock
+    interrupt: Interrupt
+    emit: Emit
+    watch: WatchPort = field(default_factory=WatchPort)
+    copies: Callable[[bytes], Mapping[str, str]] | None = None
+    holds: HoldPort = field(default_factory=HoldPort)
+    overrides: Callable[[], Overrides] = Overrides
+    hooks: HookRunner = field(default_factory=HookRunner)
+    note: Note = note_nothing

@@ -1,0 +1,678 @@
+"""The run: one loop for a step, one walk for a playbook.
+
+:meth:`Walk._loop` is the step loop. :meth:`Walk._go` is the playbook: ask the journal's history for the next
+step in the direction in force, visit it, journal the verdict, again. All positions come from
+:class:`~zkmigrate.runbook.engine.history.History`, so going on and resuming are the same code.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, assert_never
+
+from zkmigrate.errors import HostError, RecordError, UsageError, ZkmigrateError
+from zkmigrate.inventory.inventory import Inventory
+from zkmigrate.runbook.engine import events, step_names, until
+from zkmigrate.runbook.engine.apply import Wave
+from zkmigrate.runbook.engine.codec import decode_finding
+from zkmigrate.runbook.engine.events import RunEnded
+from zkmigrate.runbook.engine.history import (
+    REHEARSED,
+    Arrived,
+    Leave,
+    Next,
+    Rehearsed,
+    StepProgress,
+    Turn,
+    complete,
+)
+from zkmigrate.runbook.engine.hold_points import HoldPoints
+from zkmigrate.runbook.engine.hook_points import HookPoints
+from zkmigrate.runbook.engine.journal import Journal
+from zkmigrate.runbook.engine.logbook import Logbook
+from zkmigrate.runbook.engine.ports import Answer, Ports
+from zkmigrate.runbook.engine.until import Until
+from zkmigrate.runbook.engine.window_walk import Window
+from zkmigrate.runbook.model.change import Changes, ClusterChange
+from zkmigrate.runbook.model.finding import Finding, Held, doubts, meanings
+from zkmigrate.runbook.model.playbook import Playbook, Stage
+from zkmigrate.runbook.model.step import AnyStep, Blocked, Context, Done, Hazard, Ready, Verdict, Waiting, Way
+
+TRIES = 3
+_RETRY_S = 0.3
+_ANSWER_S = 600.0
+"""How long an answer is waited for outside a window, where no answer means stop."""
+_READS = "a step that says that it only reads sends nothing"
+_RECORD = "what the steps before recorded can be read"
+
+
+class Walk:
+    """One process's walk over one run."""
+
+    def __init__(self, playbook: Playbook, inventory: Inventory, journal: Journal, ports: Ports) -> None:
+        self.playbook = playbook
+        self.journal = journal
+        self.history = journal.history
+        self.inventory = inventory = playbook.without(inventory, self.history.retired)
+        self.ports = ports
+        self._wave = Wave(journal, playbook, inventory, ports.apply, ports.emit, ports.clock.now)
+        self._log = Logbook(playbook, journal, ports)
+        self._window = Window(journal, inventory.policy, ports, self._log)
+        self._holds = HoldPoints(playbook, inventory, journal, self._window, ports, self._stop_if_asked)
+        self._hooks = HookPoints(playbook, inventory, journal, ports)
+        self._until = Until()
+        self._hold_at = ""
+        self._fresh = True
+        self._skip: frozenset[str] = frozenset()
+        self._cause: tuple[Finding, ...] = ()
+        self._entered = ""
+        self._passed: set[str] = set()
+
+    # --- the three ways to start -----------------------------------------------------------------------
+
+    def forward(
+        self,
+        until: str = "",
+        hold_at: str = "",
+        skip: tuple[str, ...] = (),
+        pause_after: int = 0,
+        end_at: float | None = None,
+    ) -> RunEnded:
+        """Walk forward to the end, or through ``until`` (a stage or ``stage.step``), or up to a time. After a
+        finished way back this turns the run forward again. hold_at: window step, with or without its stage,
+        after which the walk holds until the operator answers. skip: stages to skip that have not been begun.
+        pause_after: hold once so many targets of the paced step have been changed. end_at: seconds since the
+        epoch, after which no wave and no window begins."""
+        self._wish(Until(until, end_at), hold_at, skip, pause_after)
+        if self.history.way is Way.BACK:
+            if isinstance(self.history.next(self.playbook), Next):
+                raise UsageError(
+                    f"run {self.history.run} is on its way {self.history.heading}: resume finishes that first"
+                )
+            self._turn_forward("asked by the operator")
+        return self._guarded(self._after_interruption)
+
+    def resume(
+        self,
+        until: str = "",
+        hold_at: str = "",
+        skip: tuple[str, ...] = (),
+        pause_after: int = 0,
+        end_at: float | None = None,
+    ) -> RunEnded:
+        """Go on in the journal's direction. A rehearsal that was cut short walks back and starts again."""
+        self._wish(Until(until, end_at), hold_at, skip, pause_after)
+        return self._guarded(self._after_interruption)
+
+    def back(self, to: str = "", by: str = "") -> RunEnded:
+        """Walk back to the start of ``to`` (a stage, ``stage.step``, or empty for everything). by: who asked.
+        A step without a way back refuses before anything is undone (code 6). UsageError for a place that the
+        run has not come to."""
+        step_names.known(self.playbook, to)
+        if at := self.history.short_of(self.playbook, to):
+            raise UsageError(
+                f"run {self.history.run} has not come to {to}: it stands at {at}. Nothing was changed. "
+                "Next: resume, or rollback to a place before that"
+            )
+        return self._guarded(lambda: self._begin_back(to, by), Way.BACK)
+
+    def _wish(self, until: Until, hold_at: str, skip: tuple[str, ...], pause_after: int) -> None:
+        """Take in how far to go, where to hold and what to skip. UsageError for a name that would never be
+        reached."""
+        self._skip = step_names.skippable(self.playbook, skip)
+        step_names.known(self.playbook, until.name)
+        self._until, self._hold_at = until, step_names.phase(self.playbook, hold_at)
+        self._holds.pause_after(pause_after)
+        at = self.history.next(self.playbook)
+        if isinstance(at, Next) and at.way is Way.FORWARD:
+            step_names.ahead(self.playbook, self._hold_at, at.id, begun=self.history.has_touched(at.id))
+
+    def _after_interruption(self) -> None:
+        at = self.history.next(self.playbook)
+        if isinstance(at, Next) and at.way is Way.FORWARD and at.stage.rehearsal:
+            begun = {step.partition(".")[0] for step in self.history.begun}
+            if at.stage.id in begun:
+                self._turn(Turn(at.stage.id, "the rehearsal was interrupted", then="again"))
+
+    def _begin_back(self, to: str, by: str) -> None:
+        for at in self.history.to_undo(self.playbook, to):
+            if at.step.hazard is Hazard.FINAL:
+                context = self._context(at)
+                verdict = at.step.check(context, at.step.observe(context, self.ports.look))
+                if isinstance(verdict, Blocked):
+                    self.ports.emit(events.StepBlocked(at.stage.id, at.step.id, Way.BACK, verdict.findings))
+                    message = f"{at.id} has no way back; nothing was changed"
+                    raise Leave(RunEnded(6, message, verdict.findings))
+        self._turn(Turn(to, "asked by the operator"), by)
+
+    # --- the playbook ----------------------------------------------------------------------------------
+
+    def _go(self) -> RunEnded:
+        while True:
+            try:
+                self._hooks.due()
+                match self.history.next(self.playbook):
+                    case Arrived(None):
+                        return RunEnded(0, complete(self.playbook.id))
+                    case Arrived(Turn() as turn):
+                        if ended := self._arrived(turn):
+                            return ended
+                    case Rehearsed(stage):
+                        self._turn(Turn(stage.id, REHEARSED, then="next"))
+                    case Next() as at:
+                        if self._reached(self._until.name):
+                            return RunEnded(0, f"stopped after {self._until.name} as asked; resume goes on")
+                        if self._over(at):
+                            return self._ended_in_time()
+                        if self._enter(at):
+                            started = self.ports.clock.now()
+                            self._leave(at, self._visit(at), started)
+            except Leave as leave:
+                if not isinstance(leave.outcome, Turn):
+                    raise
+                self._cause = leave.outcome.findings
+                self._passed.clear()
+                self._turn(leave.outcome)
+
+    def _visit(self, at: Next) -> Done | Blocked:
+        """The step loop, to its verdict. An unreadable record blocks like any missing need of a step: in a
+        window the rules decide whether to turn back."""
+        try:
+            return self._loop(at)
+        except RecordError as error:
+            return Blocked((Finding("engine.record", _RECORD, Held.NO, seen=str(error)),))
+
+    def _loop(self, at: Next) -> Done | Blocked:
+        """Observe; Done and Blocked leave; Waiting pauses; Ready applies a wave; again."""
+        patience = Patience(self.ports.clock.now)
+        kept: Mapping[str, Any] = {}
+        recorded: Mapping[str, Any] = {}
+        failures: Mapping[str, str] | None = None
+        agreed: set[str] = set()
+        while True:
+            self._stop_if_asked()
+            self._holds.notice()
+            context = replace(self._context(at), kept=kept)
+            verdict, facts = self._look(at, context)
+            match verdict:
+                case Done() | Blocked():
+                    return verdict
+                case Waiting():
+                    if (left := patience.left(verdict)) <= 0:
+                        return patience.overdue(verdict, back=self._way_back(at))
+                    kept = verdict.keep or kept
+                    self._wait(at, verdict, left)
+                case Ready(targets, record=record, both_ways=both_ways):
+                    patience.ready()
+                    if context.over and not failures and self._holds.counts(at, targets):
+                        raise Leave(self._ended_in_time())
+                    targets, paused = self._holds.limit_wave(at, targets)
+                    may_hold = paused or failures == {}
+                    if may_hold and (held := self._holds.between(at)):
+                        self._obey(held, at.stage)
+                        continue
+                    if asked := [f for f in verdict.ask if f.target not in agreed]:
+                        self._ask_about(at, asked)
+                        agreed |= {f.target for f in asked}
+                        continue
+                    if self._hooks.before_wave(at, targets):
+                        continue
+                    plans = {t: self._changes(at, context, facts, t) for t in targets}
+                    if refused := _refused(at.step, plans):
+                        return refused
+                    if (again := patience.count(plans)) >= TRIES:
+                        return patience.exhausted(plans, back=self._way_back(at))
+                    if record != recorded:
+                        self._log.recorded(at, record, both_ways=both_ways)
+                        recorded = record
+                    kept = verdict.keep or kept
+                    self._wave_begun(at, targets)
+                    limits = partial(self._window.limits, at)
+                    failures = self._wave.run(at, plans, context.fencing, limits)
+                    patience.note(failures)
+                    self._window.follow(at, self._context(at))
+                    if at.stage.watched is not None:  # a step of many waves may never wait
+                        self._window.ask(at)
+                    if failures or again:
+                        self.ports.clock.pause(_RETRY_S)
+                case _:
+                    assert_never(verdict)
+
+    def _look(self, at: Next, context: Context) -> tuple[Verdict, object]:
+        """Observe and check. In a window an unforeseen error is a refusal, so that the run turns back."""
+        if at.way is Way.BACK and at.step.hazard.reads:
+            return Done(), None
+        try:
+            with self._window.look(at):
+                facts = at.step.observe(context, self.ports.look)
+            return at.step.check(context, facts), facts
+        except HostError as error:
+            limit = self.inventory.policy.step_deadline_s
+            return Waiting(f"{at.id} has its answers", str(error), limit, poll_s=1.0), None
+        except Exception as error:
+            if isinstance(error, ZkmigrateError) or not at.stage.window or at.way is Way.BACK:
+                raise
+            self.journal.append("note", {"text": traceback.format_exc()})
+            seen = f"{type(error).__name__}: {error}"
+            finding = Finding("engine.step-error", "the step comes to a verdict", Held.NO, seen=seen)
+            return Blocked((finding,)), None
+
+    def _ask_about(self, at: Next, findings: Sequence[Finding]) -> None:
+        """Ask about each finding before a wave. Without an answer the run stops and names it (code 6)."""
+        for finding in findings:
+            answer = self.ports.confirm.decide(at.id, finding, "stop", _ANSWER_S)
+            self._log.answered(at.stage.id, at.step.id, f"{finding.needed}?", answer, (finding,))
+            if answer.word == "stop":
+                message = f"stopped at {at.id} by {finding.id} {finding.target}: {finding.seen}"
+                raise Leave(RunEnded(6, message, tuple(findings)))
+            self._obey(answer, at.stage)
+
+    def _wave_begun(self, at: Next, targets: tuple[str, ...]) -> None:
+        step_progress = self._progress_of(at, targets)
+        self.ports.emit(events.WaveBegun(at.stage.id, at.step.id, at.way, targets, *step_progress))
+
+    def _progress_of(self, at: Next, wave: tuple[str, ...]) -> StepProgress:
+        """Progress of the paced step as a wave of it begins; nothing of other steps."""
+        paced = self.playbook.paced
+        if paced is None or paced.told or at.id != paced.step or at.way is Way.BACK:
+            return StepProgress()
+        every = paced.targets(self.inventory, self.history.records())
+        if not set(wave) & set(every):
+            return StepProgress()
+        far = self.history.step_progress(at.id, wave, every, self.ports.clock.wall())
+        return far._replace(many=paced.many)
+
+    def _changes(self, at: Next, context: Context, facts: object, target: str) -> Changes:
+        if at.way is Way.FORWARD:
+            return at.step.plan(context, facts, target)
+        return at.step.undo(context, facts, target, self.history.applied(at.id, target))
+
+    def _wait(self, at: Next, waiting: Waiting, left: float) -> None:
+        self.ports.emit(events.Waits(at.stage.id, at.step.id, waiting.what, waiting.progress, left))
+        if waiting.far is not None:
+            done, of, bytes_left, left_s = waiting.far
+            many = next((c.many for c in self.playbook.counted if c.step == at.id), "targets")
+            self.ports.emit(
+                events.Progressed(at.stage.id, at.step.id, at.way, done, of, many, bytes_left, left_s)
+            )
+        if not at.stage.window and self.ports.confirm.listen():
+            self._obey(Answer("stop"), at.stage)
+        self._window.ask(at)
+        self.ports.clock.pause(min(waiting.poll_s, left))
+
+    # --- entering and leaving a step -------------------------------------------------------------------
+
+    def _enter(self, at: Next) -> bool:
+        """Begin a step after holds and questions; False where its stage is skipped."""
+        self._stop_if_asked()
+        self._hold_before(at)
+        if self._entered != f"{at.stage.id} {at.way.value}" and not self._enter_stage(at):
+            return False
+        self.ports.lock.fencing(at.stage.id, at.way)
+        self._window.follow(at, self._context(at))
+        self._window.ask(at)
+        self._hold_again(at)
+        if at.way is Way.FORWARD and not at.stage.window and not at.step.hazard.reads:
+            answer = self.ports.confirm.step(at.stage, at.step, self._found())
+            if answer.by:
+                self._log.answered(at.stage.id, at.step.id, f"{at.step.title}?", answer, self._found())
+            self._obey(answer, at.stage)
+        self._hold_before(at)  # asked for while the question was open
+        self._hooks.before_window(at)
+        self._log.keep_files()
+        self._log.begun(at, lambda: self._progress_of(at, self.history.last_wave(at.id, at.way)))
+        return True
+
+    def _found(self) -> tuple[Finding, ...]:
+        """What the step before found, in whichever process."""
+        return tuple(decode_finding(f) for f in self.history.found)
+
+    def _hold_before(self, at: Next) -> None:
+        self._obey(self._holds.before(at), at.stage)
+
+    def _hold_again(self, at: Next) -> None:
+        """Before the first step of a process has sent anything: hold after the step before, where that is
+        wanted. A process that ended while it held there must not lead past that place."""
+        fresh, self._fresh = self._fresh, False
+        steps = at.stage.steps
+        number = steps.index(at.step)
+        if not fresh or at.way is Way.BACK or number == 0 or self.history.has_touched(at.id):
+            return
+        before = Next(at.stage, steps[number - 1], Way.FORWARD)
+        if before.id in self.history.done:
+            self._obey(self._holds.after(before, before.id == self._hold_at), at.stage)
+
+    def _enter_stage(self, at: Next) -> bool:
+        """Begin a stage, after its question; False where it is skipped."""
+        stage = at.stage
+        fresh = at.way is Way.FORWARD and not self.history.entered(stage.id)
+        if fresh and stage.id in self._skip:
+            self._log.stage_skipped(stage, "--skip")
+            return False
+        if fresh and (key := stage.idle(self.inventory)):
+            self._log.stage_skipped(stage, key)
+            return False
+        self._holds.announce_end(at, self._hold_at, self._context(at))
+        if at.way is Way.FORWARD and stage.consent and stage.id not in self.history.consents:
+            answer = self.ports.confirm.consent(stage)
+            self._log.answered(stage.id, "", stage.consent, answer, self._found())
+            if answer.word == "skip" and stage.skip and fresh:
+                self._log.stage_skipped(stage, answer.by)
+                return False
+            self._obey(answer, stage)
+        self._hooks.before_stage(at)
+        self._entered = f"{stage.id} {at.way.value}"
+        self._log.stage_begun(stage, at.way)
+        return True
+
+    def _leave(self, at: Next, verdict: Done | Blocked, started: float) -> None:
+        if isinstance(verdict, Blocked):
+            self._blocked(at, verdict)
+            return
+        self._log.ended(at, verdict, self.ports.clock.now() - started)
+        whole = all(f"{at.stage.id}.{s.id}" in self.history.done for s in at.stage.steps)
+        if at.way is Way.FORWARD and whole and not at.stage.rehearsal:
+            self._log.stage_done(at.stage.id)
+        self._window.follow(at, self._context(at))
+        if at.way is Way.FORWARD:
+            self._log.copy()
+            self._obey(self._holds.after(at, at.id == self._hold_at), at.stage)
+
+    def _blocked(self, at: Next, verdict: Blocked) -> None:
+        """A step refused: stop, or in a window let the rules decide whether to turn back."""
+        findings = verdict.findings
+        self._log.blocked(at, findings)
+        if at.way is Way.BACK and verdict.no_way_back:
+            # The hosts went past it alone. A direction that cannot be walked any more must not stay in force.
+            ids = [stage.id for stage in self.playbook.stages]
+            before = ids[: ids.index(at.stage.id)]
+            kept = [stage for stage in before if stage in self.history.stages_reset]
+            self._turn_forward(f"{at.id} has no way back", kept)
+            # Without the journal's lines the step to go on from must be asked of the hosts again.
+            on = "resume --journal-lost forward" if self.history.lost else "resume"
+            raise Leave(RunEnded(6, f"{at.id} has no way back; {on} goes forward", findings))
+        if at.way is Way.BACK and verdict.others_back:
+            self._others_back(at)
+        if at.way is Way.BACK and self._window.hears_again(at, findings):
+            return
+        if at.way is Way.BACK:
+            message = f"the way back stopped at {at.id}: an operator is needed, then resume"
+            raise Leave(RunEnded(8, message, findings))
+        if not (at.stage.window and self.history.touched_in(at.stage.id)):
+            message = f"{at.id} is blocked; mend that, then resume"
+            raise Leave(RunEnded(_gate_code(at, findings), message, findings))
+        self._window.refused(at, findings)
+
+    def _others_back(self, at: Next) -> None:
+        """Going back in a window, hosts that answer do not stay shut because of one that does not. The steps
+        before are walked back as far as they go, once, without counting as walked: the missing host must
+        still come back through each of them."""
+        if at.id in self._passed:
+            return
+        self._passed.add(at.id)
+        steps = at.stage.steps
+        for step in reversed(steps[: steps.index(at.step)]):
+            if step.hazard is Hazard.WINDOW:
+                verdict = self._visit(Next(at.stage, step, Way.BACK))
+                if isinstance(verdict, Blocked) and not verdict.others_back:
+                    return
+
+    # --- turning, arriving, stopping -------------------------------------------------------------------
+
+    def _turn(self, turn: Turn, by: str = "") -> None:
+        """Turn back. by: who asked, unless the run itself asked."""
+        ids = [stage.id for stage in self.playbook.stages]
+        reset = ids[ids.index(turn.to.partition(".")[0]) :] if turn.to else ids
+        body = {"way": Way.BACK.value, "to": turn.to, "then": turn.then, "why": turn.why, "code": turn.code}
+        self.journal.append("turn", {**body, "reset": reset, **({"by": by} if by else {})})
+        self.ports.emit(events.Turned(Way.BACK, turn.to, turn.why))
+
+    def _turn_forward(self, why: str, kept: Sequence[str] = ()) -> None:
+        """Turn forward. kept: stages that were done before the way back, which never reached them."""
+        self.journal.append("turn", {"way": Way.FORWARD.value, "why": why, "kept": list(kept)})
+        self.ports.emit(events.Turned(Way.FORWARD, "", why))
+
+    def _arrived(self, turn: Turn) -> RunEnded | None:
+        """The way back is walked: end, or go forward again after a rehearsal."""
+        if turn.then == "end":
+            told = [decode_finding(f) for found in self.history.found_back.values() for f in found]
+            odd = () if turn.code else doubts(told)  # a run that turned by itself names its cause
+            differs = f"; not as before: {', '.join(dict.fromkeys(f.id for f in odd))}" if odd else ""
+            why = f"{turn.why}{differs}{self._kept()}"
+            return RunEnded(turn.code, f"back at {turn.where}: {why}", (*self._cause, *odd))
+        if turn.then == "next":
+            self._log.stage_done(turn.to)
+        self._turn_forward(turn.why)
+        return None
+
+    def _kept(self) -> str:
+        """Whether a way back through a window was in time, and what clients kept; empty without a window."""
+        return "".join(
+            f"; {words}"
+            for stage in self.playbook.stages
+            if stage.window is not None and stage.window.plight is not None
+            for words in self._window.told_back(stage, self._context(Next(stage, stage.steps[0], Way.BACK)))
+        )
+
+    def _obey(self, answer: Answer, stage: Stage) -> None:
+        if answer.word == "stop":
+            raise Leave(
+                RunEnded(130, f"stopped by the operator before {stage.id} went on; {self.history.onward}")
+            )
+        if answer.word == "back":
+            to = answer.to or stage.id
+            step_names.known(self.playbook, to)
+            raise Leave(Turn(to, "asked by the operator"))
+
+    def _stop_if_asked(self) -> None:
+        if self.ports.interrupt.wanted:
+            raise Leave(RunEnded(130, f"interrupted; {self.state()}; {self.history.onward}"))
+
+    def _reached(self, until: str) -> bool:
+        forward = self.history.way is Way.FORWARD
+        return bool(until) and forward and until in (self.history.done | self.history.stages_done)
+
+    def _over(self, at: Next) -> bool:
+        """Whether the time of ``--until`` has come, and the walk can end here. What has begun of a window or
+        a rehearsal goes on."""
+        if at.way is Way.BACK or not self._time_is_over():
+            return False
+        return not ((at.stage.window or at.stage.rehearsal) and self.history.entered(at.stage.id))
+
+    def _ended_in_time(self) -> RunEnded:
+        assert self._until.at is not None
+        return RunEnded(0, f"stopped at {until.words(self._until.at)} as asked; resume goes on")
+
+    def _guarded(self, begin: Callable[[], None], way: Way | None = None) -> RunEnded:
+        """Run ``begin`` and the walk; afterwards nothing goes on beside it, whatever happened. way: the
+        direction asked for, else the one in force."""
+        resumed = bool(self.history.stages_begun or self.history.begun)
+        stages = tuple((s.id, s.title) for s in self.playbook.stages)
+        hosts = self.playbook.changed(self.inventory)
+        way = way or self.history.way
+        over = tuple(self.history.over(self.playbook).items())
+        run, playbook = self.history.run, self.playbook.id
+        self.ports.emit(events.RunBegun(run, playbook, way, resumed, hosts, stages, over))
+        for retired in self.history.retired.values():
+            self.ports.emit(events.Noted(retired.words))
+        try:
+            self._hooks.before_run(way)
+            begin()
+            ended = self._go()
+        except Leave as leave:
+            how = leave.outcome
+            ended = RunEnded(8, how.why, how.findings) if isinstance(how, Turn) else how
+        except ZkmigrateError as error:
+            ended = RunEnded(error.exit_code, f"{error}; {self.state()}")
+            self._close(ended, journal=False)
+            return ended
+        except Exception as error:  # a defect: whoever is called when a run fails hears of it
+            self.ports.watch.close()
+            self._hooks.ended(RunEnded(1, f"{type(error).__name__}: {error}; {self.state()}"))
+            raise
+        except BaseException:
+            self.ports.watch.close()
+            raise
+        self._close(ended, journal=True)
+        return ended
+
+    def _close(self, ended: RunEnded, *, journal: bool) -> None:
+        self.ports.watch.close()
+        self._hooks.ended(ended)
+        self._log.closed(ended, journal=journal)
+
+    # --- small things ----------------------------------------------------------------------------------
+
+    def _way_back(self, at: Next) -> bool:
+        """Whether a step that goes forward may still be walked back."""
+        return at.way is Way.FORWARD and not self.history.no_way_back(self.playbook)
+
+    def state(self) -> str:
+        """Where the run is, in one clause, for messages."""
+        at = self.history.next(self.playbook)
+        where = f"at {at.id}, {at.way.value}" if isinstance(at, Next) else "between stages"
+        open_ = [a.operation for a in self.history.unconfirmed()]
+        text = f"run {self.history.run} stands {where}"
+        if isinstance(at, Next) and at.stage.window and (phase := self._window.phase(at.stage)):
+            text += f" (window, phase {phase}: a lease that is not sealed ends by itself)"
+        return text + (f"; not confirmed: {', '.join(open_)}" if open_ else "")
+
+    def _time_is_over(self) -> bool:
+        """Return whether the time of ``--until`` has come."""
+        return self._until.at is not None and self.ports.clock.wall() >= self._until.at
+
+    def _context(self, at: Next) -> Context:
+        return Context(
+            run=self.history.run,
+            inventory=self.inventory,
+            fencing=self.ports.lock.fencing(at.stage.id, at.way),
+            rehearsal=at.stage.rehearsal,
+            way=at.way,
+            records=self.history.records(),
+            begun=self.history.lost or self.history.has_touched(at.id),
+            unrestored=self.history.unrestored(at.id),
+            unconfirmed=self.history.in_doubt(at.id),
+            tell=lambda what, progress: self.ports.emit(
+                events.Waits(at.stage.id, at.step.id, what, progress, None)
+            ),
+            retired=tuple(self.history.retired.values()),
+            hold_at=self._hold_at.partition(".")[2],
+            overrides=self.ports.overrides(),
+            note=self.ports.note,
+            over=self._over(at),
+            ends_at=self._until.at,
+        )
+
+
+class Patience:
+    """How long a step may wait, and how often it may try the same: one visit to one step. It counts on the
+    monotonic clock from this process's own looks: a process that resumes starts anew. Standstill counts only
+    from one look that waits to the next one with the same mark, so neither a wave nor an operator's hold
+    counts. A time in which the process itself was stopped does count: the mark was the same at both ends."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+        self._what = ""
+        self._since = 0.0
+        self._looked: float | None = None
+        self._still: dict[str, tuple[object, float]] = {}
+        self._tries: dict[str, tuple[Changes, int]] = {}
+        self._said: dict[str, str] = {}
+
+    def left(self, waiting: Waiting) -> float:
+        """Seconds until this wait fails: ``deadline_s`` from the first of the same ``what``, and
+        ``stalled_s`` between two movements of its mark."""
+        now = self._now()
+        if waiting.what != self._what:
+            self._what, self._since = waiting.what, now
+        still_s = 0.0
+        if waiting.what in self._still and self._still[waiting.what][0] == waiting.mark:
+            still_s = self._still[waiting.what][1] + (0.0 if self._looked is None else now - self._looked)
+        self._looked, self._still[waiting.what] = now, (waiting.mark, still_s)
+        return min(waiting.deadline_s - (now - self._since), waiting.stalled_s - still_s)
+
+    def ready(self) -> None:
+        """The step has something to do: later waits start anew."""
+        self._what, self._looked = "", None
+
+    def overdue(self, waiting: Waiting, *, back: bool) -> Blocked:
+        """The refusal for a wait past its deadline, or that stands still. back: there is a way back."""
+        claim, seen = f"{waiting.what} within {waiting.deadline_s:g} s", waiting.progress
+        _, still_s = self._still.get(waiting.what, (None, 0.0))
+        if still_s >= waiting.stalled_s:
+            claim = f"{waiting.what}: progress every {waiting.stalled_s:g} s"
+            seen = f"{seen}; no progress for {still_s:.0f} s"
+        moves = ("find out why it takes so long, then resume", *waiting.moves)
+        moves += ("rollback",) if back else ()
+        needed = waiting.what
+        return Blocked((Finding("engine.wait-over", claim, Held.NO, seen=seen, needed=needed, moves=moves),))
+
+    def count(self, plans: Mapping[str, Changes]) -> int:
+        """Note a wave about to be sent: how often in a row a target got the very same changes before."""
+        before = {t: n for t, (changes, n) in self._tries.items() if plans.get(t) == changes}
+        self._tries = {t: (changes, before.get(t, 0) + 1) for t, changes in plans.items()}
+        return max(before.values(), default=0)
+
+    def note(self, failures: Mapping[str, str]) -> None:
+        """Remember what the targets of the last wave said."""
+        self._said = dict(failures)
+
+    def exhausted(self, plans: Mapping[str, Changes], *, back: bool) -> Blocked:
+        """The refusal after ``TRIES`` sends of the same changes in a row. back: there is a way back."""
+        claim = "a change brings its target forward"
+        findings = []
+        for target, (changes, times) in self._tries.items():
+            if times <= TRIES or plans.get(target) != changes:
+                continue
+            last = self._said.get(target) or "confirmed, yet the step still wants it"
+            seen = f"the same change {TRIES} times in a row; the last time: {last}"
+            needed = "; ".join(change.describe() for change in changes) or "a change to send"
+            kind = "cluster" if changes and isinstance(changes[-1], ClusterChange) else "host"
+            moves = (f"mend the {kind}, then resume", *(("rollback",) if back else ()))
+            found = Finding("engine.no-progress", claim, Held.NO, seen=seen, needed=needed, moves=moves)
+            findings.append(replace(found, target=target))
+        return Blocked(tuple(findings))
+
+
+def _refused(step: AnyStep, plans: Mapping[str, Changes]) -> Blocked | None:
+    """A step that says it only reads may change nothing: nobody was asked about it, and the way back skips
+    it."""
+    changes = [change.describe() for changes in plans.values() for change in changes]
+    if step.hazard is not Hazard.READ_ONLY or not changes:
+        return None
+    seen = f"{step.id} wants to send: {changes[0]}" + (f", and {n} more" if (n := len(changes) - 1) else "")
+    needed = "a step that says in its hazard what it can do: a defect of the playbook"
+    return Blocked((Finding("engine.read-only", _READS, Held.NO, seen=seen, needed=needed),))
+
+
+def _gate_code(at: Next, findings: tuple[Finding, ...]) -> int:
+    """Exit code of a closed gate outside the window."""
+    stuck = any(f.id == "engine.no-progress" for f in findings)
+    return 8 if stuck else at.stage.refused
+
+
+MEANINGS = meanings(
+    """
+    engine.wait-over: A step waited longer than its limit, or saw no progress for too long. Cause: The
+    finding says what the step waited for and what it saw last. To do: Find out why it takes so long, then
+    resume. Or roll back.
+
+    engine.no-progress: zkmigrate sent the same change several times, and the target did not move. Cause:
+    The host refuses the change, or something undoes it. The finding quotes the host's last answer. To do:
+    Repair the target, then resume. Or roll back.
+
+    engine.record: The journal does not hold what a step needs, or holds it damaged. Cause: The file was
+    edited, cut off or taken from another run. To do: Put the journal back from a copy, then resume.
+    Without a copy: zkmigrate resume --journal-lost.
+
+    engine.step-error: A step failed with an error that nobody foresaw. Cause: A defect of zkmigrate. The
+    journal has the whole traceback. To do: Let the run walk back. Send the note of the journal to the
+    maintainers.
+
+    engine.read-only: A step that declares that it only reads wants to send a change. Cause: A defect of
+    the playbook. To do: Correct the step's hazard in the playbook, then resume.
+    """
+)

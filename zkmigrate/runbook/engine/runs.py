@@ -1,0 +1,300 @@
+"""Run directories on the operator's machine: ``<base>/<run>/`` with the journal.
+
+The base is ``ZKMIGRATE_RUNS``, else ``runs`` in the current directory. A run is called ``<inventory
+name>-<number>``, unless the operator names it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from zkmigrate.errors import JournalError, LostJournalError, UsageError
+from zkmigrate.hosts import zkm_host
+from zkmigrate.inventory.inventory import Inventory, digest
+from zkmigrate.runbook.engine import journal
+from zkmigrate.runbook.engine.history import Arrived, History, Next, NotUndone
+from zkmigrate.runbook.model.entry import Entry
+from zkmigrate.runbook.model.playbook import Playbook, Stage
+from zkmigrate.runbook.model.step import Way
+
+_NAMED = 5
+"""How many hosts are named; the others are counted."""
+_ID = re.compile(r"[a-z0-9][a-z0-9-]{0,23}")
+
+
+class StaleError(UsageError):
+    """The plan, inventory or playbook is not the one that the run began with."""
+
+    exit_code = 4
+
+
+@dataclass(frozen=True)
+class RunState:
+    """``complete``, ``back`` at the beginning, or ``open``; where as text."""
+
+    state: str
+    where: str
+
+
+def base(environ: Mapping[str, str]) -> Path:
+    """The directory that holds the runs."""
+    return Path(environ.get("ZKMIGRATE_RUNS") or "runs")
+
+
+@dataclass(frozen=True)
+class KnownRun:
+    """A run of an inventory. history: of the intact beginning of its journal. begun_at: seconds since the
+    epoch. damaged: why the journal cannot be read, else None."""
+
+    run: str
+    history: History
+    begun_at: float
+    damaged: JournalError | None
+
+    def is_open(self, playbook: Playbook) -> bool:
+        """Whether anything is left to do; True where unknown."""
+        if self.damaged or self.is_of(playbook):
+            return self.damaged is not None or state_of(self.history, playbook).state == "open"
+        return not self.history.is_over
+
+    def is_of(self, playbook: Playbook) -> bool:
+        """Whether the run is one of this playbook; True where its journal does not tell."""
+        return self.history.playbook in ("", playbook.id)
+
+
+def runs_of(runs: Path, inventory: Inventory) -> tuple[KnownRun, ...]:
+    """The runs of an inventory, oldest first, whatever they are called. The journal names the inventory;
+    where it does not, ``NAME-NUMBER`` decides."""
+    found = []
+    for path in runs.iterdir() if runs.is_dir() else ():
+        if not (is_id(path.name) and has_begun(path)):
+            continue
+        entries: tuple[Entry, ...] = ()
+        damaged: JournalError | None = None
+        try:
+            parsed = journal.parsed(path)
+            entries = parsed.entries
+            parsed.intact(path / journal.NAME)
+        except JournalError as error:
+            damaged = error
+        history = journal.folded(entries)
+        if history.name == inventory.name or (
+            not history.name
+            and (history.inventory == digest(inventory) or _number(path.name, inventory.name) is not None)
+        ):
+            found.append(KnownRun(path.name, history, entries[0].at if entries else 0.0, damaged))
+    return tuple(sorted(found, key=lambda run: (run.begun_at, _number(run.run, inventory.name) or 0)))
+
+
+def _number(run: str, name: str) -> int | None:
+    """The number of ``NAME-NUMBER``; None for a run with a name of its own."""
+    found = re.fullmatch(rf"{re.escape(name)}-(\d+)", run)
+    return int(found[1]) if found else None
+
+
+def latest(runs: Path, inventory: Inventory, playbook: Playbook) -> str:
+    """The open run of an inventory, else the newest; one of another playbook only without any of this one.
+    UsageError for none, or several open ones."""
+    found = runs_of(runs, inventory)
+    if not found:
+        raise UsageError(f"no run of {inventory.name} in {runs}. Next: zkmigrate run begins one")
+    found = tuple(run for run in found if run.is_of(playbook)) or found
+    still = [run.run for run in found if run.is_open(playbook)]
+    if len(still) > 1:
+        raise UsageError(
+            f"{len(still)} runs of {inventory.name} are open: {', '.join(still)}. Next: --run-id of "
+            "the one that is meant"
+        )
+    return still[0] if still else found[-1].run
+
+
+def new_id(runs: Path, inventory: Inventory, playbook: Playbook) -> str:
+    """``NAME-NUMBER`` for a new run. UsageError while an older one of this inventory and playbook is open,
+    JournalError where that cannot be told."""
+    for run in runs_of(runs, inventory):
+        refuse_damaged(runs, run)
+        if run.is_of(playbook) and run.is_open(playbook):
+            raise UsageError(
+                f"run {run.run} is not finished ({state_of(run.history, playbook).where}){_not_undone(run)}. "
+                f"Next: resume or rollback, with --run-id {run.run}; or run --run-id {run.run}, "
+                "forward again after a way back"
+            )
+    begun = [path.name for path in runs.glob(f"{inventory.name}-*") if has_begun(path)]
+    numbers = [number for run in begun if (number := _number(run, inventory.name)) is not None]
+    return f"{inventory.name}-{max(numbers, default=0) + 1}"
+
+
+def refuse_damaged(runs: Path, run: KnownRun) -> None:
+    """Raise JournalError if the journal of a run cannot be read: what it has changed is not known."""
+    lost = run.damaged
+    if lost is None:
+        return
+    seen = f"run {run.run} may have changed hosts, and its journal cannot be read: "
+    away = f"Or look at what this run has changed, then move {runs / run.run} out of {runs}."
+    if isinstance(lost, LostJournalError):
+        raise LostJournalError(seen + lost.seen, lost.run, lost.place, away)
+    raise JournalError(f"{seen}{lost}. {away}")
+
+
+def other_open_runs(runs: Path, inventory: Inventory, playbook: Playbook) -> tuple[str, ...]:
+    """A remark on each open run of this inventory and another playbook."""
+    return tuple(
+        f"run {run.run} of {run.history.playbook} is open as well{_not_undone(run)}"
+        for run in runs_of(runs, inventory)
+        if not run.is_of(playbook) and run.is_open(playbook)
+    )
+
+
+def _not_undone(run: KnownRun) -> str:
+    lines = not_undone_lines(run.history.not_undone())
+    return f"; not undone: {'; '.join(lines)}" if lines else ""
+
+
+def not_undone_lines(stands: Iterable[NotUndone]) -> list[str]:
+    """Each step with changes that are not undone: how many, and on what."""
+    by_step: dict[str, list[NotUndone]] = {}
+    for one in stands:
+        by_step.setdefault(one.step, []).append(one)
+    return [_of_step(step, found) for step, found in by_step.items()]
+
+
+def _of_step(step: str, found: list[NotUndone]) -> str:
+    number = sum(one.changes for one in found)
+    names = [f"cluster {one.where}" if one.cluster else one.where for one in found]
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return f"{step}: {number} change{'s' * (number != 1)} on {', '.join(names[:_NAMED])}{more}"
+
+
+def past_first_gate(runs: Path, inventory: Inventory, playbook: Playbook) -> tuple[KnownRun, str] | None:
+    """Return the open run that has outgrown the first gate's demands, and what it has done
+    (``Stage.outdates``). Raises JournalError where a damaged journal cannot tell."""
+    known = runs_of(runs, inventory)
+    for run in known:
+        if run.is_of(playbook):
+            refuse_damaged(runs, run)
+    found = [
+        (run, stage.outdates)
+        for run in known
+        if run.is_open(playbook)
+        for stage in playbook.stages
+        if stage.outdates and run.history.touched_in(stage.id)
+    ]
+    return found[-1] if found else None
+
+
+def gate_ahead(run: KnownRun, playbook: Playbook) -> Stage:
+    """The next gate of a run behind the first. UsageError once all gates are behind."""
+    for stage in playbook.gates[1:]:
+        if stage.id not in run.history.stages_done:
+            return stage
+    raise UsageError(
+        f"run {run.run} has passed every gate ({state_of(run.history, playbook).where}). Next: "
+        "zkmigrate status, resume, or watch"
+    )
+
+
+def copy_path(run: str) -> str:
+    """Where a witness keeps its copy of a run's journal."""
+    return f"{zkm_host.run_dir(run)}/{journal.NAME}"
+
+
+def has_begun(run_dir: Path) -> bool:
+    """Whether the run has, or had, a journal. A refusal leaves a directory without either."""
+    return (run_dir / journal.NAME).exists() or (run_dir / journal.BEGUN).exists()
+
+
+def mark_begun(run_dir: Path) -> None:
+    """Leave a mark beside the journal, so that lost lines are missed."""
+    (run_dir / journal.BEGUN).touch(mode=0o600)
+
+
+def is_id(run: str) -> bool:
+    return _ID.fullmatch(run) is not None
+
+
+def directory(runs: Path, run: str) -> Path:
+    """The directory of a run; UsageError when the id is not ``[a-z0-9-]{1,24}``."""
+    if not is_id(run):
+        raise UsageError(f"run id {run!r} is invalid; needed: 1 to 24 of a-z, 0-9 and -, not - first")
+    return runs / run
+
+
+def state_of(history: History, playbook: Playbook) -> RunState:
+    """Where a run is, from its history."""
+    position = history.next(playbook)
+    if isinstance(position, Next):
+        return RunState("open", f"at {position.id}, {position.way.value}")
+    if isinstance(position, Arrived) and position.turn is None:
+        return RunState("complete", "at the end")
+    if history.way is Way.BACK and not history.begun:
+        return RunState("back", "back at the beginning")
+    return RunState("open", f"back at the start of {history.turn.to}" if history.turn else "between stages")
+
+
+def applied_by(runs: Path, plan: str) -> str:
+    """The run that began with this plan (its digest), else empty. JournalError for a damaged journal."""
+    for journal_file in sorted(runs.glob(f"*/{journal.NAME}")):
+        history = journal.read(journal_file.parent)
+        if history.plan == plan:
+            return history.run
+    return ""
+
+
+def refuse_applied(runs: Path, plan: str, but: str = "") -> None:
+    """StaleError when a run other than ``but`` began with this plan (its digest)."""
+    run = applied_by(runs, plan)
+    if run not in ("", but):
+        raise StaleError(
+            f"the plan {plan[:12]} was applied by run {run}; needed: one that no run was begun with. "
+            f"Next: resume or rollback with --run-id {run}, or plan again"
+        )
+
+
+def plan_comes_late(history: History, plan: str) -> StaleError:
+    """Why a plan (its digest) cannot be given to a run that has changed hosts."""
+    seen = "this plan" if history.plan == plan else f"plan {history.plan[:12]}"
+    return StaleError(
+        f"run {history.run} was begun with {seen} and has changed hosts since; a plan is for a run that "
+        f"begins. Next: the same without --plan goes on with run {history.run}"
+    )
+
+
+def check_same(history: History, playbook: str, inventory: str) -> None:
+    """StaleError when a run that has changed hosts would go on with another playbook or inventory."""
+    for what, seen, needed in (
+        ("playbook", playbook, history.playbook),
+        ("inventory", inventory[:12], history.inventory[:12]),
+    ):
+        if seen != needed:
+            raise StaleError(
+                f"run {history.run} was begun with {what} {needed}, this is {seen}, and hosts have been "
+                "changed since. Next: give the one it was begun with; or roll back with it, then "
+                "run with this one"
+            )
+
+
+def is_same(history: History, playbook: str, inventory: str) -> bool:
+    """Whether a run began with this playbook and inventory (its digest)."""
+    return (history.playbook, history.inventory) == (playbook, inventory)
+
+
+def make(run_dir: Path) -> None:
+    """Create the private directory of a run, and its parents; UsageError when that fails."""
+    try:
+        run_dir.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        run_dir.mkdir(mode=0o700, exist_ok=True)
+    except OSError as error:
+        raise UsageError(
+            f"the run directory {run_dir} cannot be made ({error.strerror}: {error.filename}); nothing was "
+            "changed. Next: mend that, or name another place for runs in ZKMIGRATE_RUNS"
+        ) from None
+
+
+def remove_empty(run_dir: Path) -> None:
+    """Remove the directory of a run that was refused before it began, if empty."""
+    with contextlib.suppress(OSError):
+        run_dir.rmdir()

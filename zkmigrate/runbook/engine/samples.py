@@ -1,0 +1,104 @@
+"""Samples: what the run saw in passing, for the report; the run never reads them.
+
+``runs/<run>/samples.jsonl``: one JSON object a line, each with ``at`` (seconds since the epoch), ``mono``
+(monotonic seconds of the process that asked) and ``kind``. It is outside the journal's hash chain and never
+synced: losing it hurts nothing; a full disk ends the sampling, not the run.
+
+- ``process`` {}: a process has begun to sample
+- any other kind is one of the playbook's (``runbook/model/sampling.py``), which says what it holds
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from zkmigrate.runbook.engine import events
+
+NAME = "samples.jsonl"
+LIMIT = 64 << 20
+"""Bytes: a run of several days must not fill the operator's disk."""
+
+
+class Samples:
+    """Appends to a run's samples; several threads may. now, wall: the engine's clocks. say: told once why
+    recording ended. show: gets each sample, recorded or not. stage: id of the one that is walked, empty
+    before the first."""
+
+    def __init__(
+        self,
+        run_dir: Path,
+        now: Callable[[], float],
+        wall: Callable[[], float],
+        say: Callable[[str], None],
+        limit: int = LIMIT,
+        show: Callable[[float, str, Mapping[str, Any]], None] = lambda _mono, _kind, _body: None,
+    ) -> None:
+        self._path = run_dir / NAME
+        self.now, self._wall = now, wall
+        self.stage = ""
+        self._say, self._show, self._limit = say, show, limit
+        self._guard = threading.Lock()
+        self._fd = -1
+        try:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
+            self._fd = os.open(self._path, flags, 0o600)
+            os.write(self._fd, b"\n")  # ends a line that a process left torn
+            self._size = os.fstat(self._fd).st_size
+        except OSError as error:
+            self._give_up(f"{error.strerror}")
+        self.note("process", {})
+
+    def noting_stage(self, emit: events.Emit) -> events.Emit:
+        """``emit`` that notes the stage on the way."""
+
+        def heeded(event: events.Event) -> None:
+            if isinstance(event, events.StageBegun):
+                self.stage = event.stage
+            emit(event)
+
+        return heeded
+
+    def note(self, kind: str, body: Mapping[str, Any]) -> None:
+        """One sample of now."""
+        self.note_at(self.now(), kind, body)
+
+    def note_at(self, mono: float, kind: str, body: Mapping[str, Any]) -> None:
+        """One sample of a moment on this process's monotonic clock."""
+        self._show(mono, kind, body)
+        with self._guard:
+            if self._fd < 0:
+                return
+            at = self._wall() - (self.now() - mono)
+            head = {"at": round(at, 3), "mono": round(mono, 4), "kind": kind}
+            line = (json.dumps({**head, **body}, separators=(",", ":")) + "\n").encode("ascii")
+            if self._size + len(line) > self._limit:
+                self._give_up(f"it holds {self._size} bytes, the limit is {self._limit}")
+                return
+            try:
+                written = os.write(self._fd, line)
+            except OSError as error:
+                self._give_up(f"{error.strerror}")
+                return
+            if written < len(line):
+                self._give_up("the disk takes no more")
+                return
+            self._size += written
+
+    def close(self) -> None:
+        """Stop recording."""
+        with self._guard:
+            self._close()
+
+    def _give_up(self, why: str) -> None:
+        self._close()
+        self._say(f"no more samples for the report are recorded in {self._path}: {why}; the run goes on")
+
+    def _close(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1

@@ -1,0 +1,310 @@
+"""The watch: renews the lease and probes, beside the steps of a window stage; beside others it only probes.
+
+From the first FENCE until OPEN (or the reopened door) one thread per host of the lock sends ``renew FENCE_TTL
+CUT_TTL`` over a channel of its own. Going forward no TTL reaches past the deadline, so that nothing keeps a
+host shut longer; going back they are whole, for the walk itself reopens the doors. A window that is resumed
+after its deadline is renewed once, for the shortest time: a host whose lease has ended says so, and the run
+turns back for that reason; a host that is still shut is reopened by that turn. A sealed host answers
+``permanent``; after the SEAL step nothing is renewed.
+
+A window with ``renews=False`` is watched in the same way, and nothing is renewed.
+
+Probe threads ask at their own pace. The watch never acts on the steps: it holds findings, and the walk asks
+for them between steps and while it waits.
+
+A second process renews as well (:mod:`zkmigrate.runbook.engine.renewal_process`). A host that it reaches in
+time gets no renewal from the thread; otherwise the thread renews and judges the answer.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+
+from zkmigrate import deadline
+from zkmigrate.errors import HostError
+from zkmigrate.hosts.parallel import together
+from zkmigrate.inventory.inventory import Lease
+from zkmigrate.runbook.engine.history import History
+from zkmigrate.runbook.engine.ports import WatchPort
+from zkmigrate.runbook.engine.renewal_process import SecondRenewer
+from zkmigrate.runbook.model.change import Outcome
+from zkmigrate.runbook.model.finding import Finding, Held
+from zkmigrate.runbook.model.playbook import Stage
+from zkmigrate.runbook.model.step import Context, Way
+from zkmigrate.runbook.model.window import Probe, Trouble, WindowSpec, WindowSteps
+
+_REFUSED = 3
+LEAST_MS = 1
+"""The shortest lease that zkm-host takes."""
+_LATE = 1.5
+"""Periods after which the thread no longer waits for the second process's renewal."""
+_UNHEARD_S = 30.0
+"""Seconds for which the second process renews without an order going forward, never past the deadline.
+
+A walk of which one call held the interpreter stood still for 20 s; it must not lose its lease. A stopped walk
+(SIGSTOP) keeps clients out for this long, but loses no session: the hosts go back by themselves by the
+deadline. The deadline does not bound the way back: there the order lasts as long as the fence, as if the
+walk's threads had sent the last renewal.
+"""
+
+Renew = Callable[[str, int, int], Outcome]
+"""``renew(host, fence_ttl_ms, cut_ttl_ms)`` over the host's second channel. HostError when not delivered,
+well within the cut's TTL."""
+
+
+class Watch(WatchPort):
+    """The watch of one run. now, wall: the engine's clocks. probes: those of a stage. second: the second
+    process."""
+
+    def __init__(
+        self,
+        hosts: tuple[str, ...],
+        renew: Renew,
+        now: Callable[[], float],
+        wall: Callable[[], float],
+        probes: Callable[[Stage], tuple[Probe, ...]] = lambda _stage: (),
+        second: SecondRenewer | None = None,
+    ) -> None:
+        self._hosts, self._renew, self._probes = hosts, renew, probes
+        self._now, self._wall = now, wall
+        self._second = second or SecondRenewer()
+        self._guard = threading.Lock()
+        self._found: dict[tuple[str, str], Finding] = {}
+        self._answered: dict[tuple[str, str], Finding] = {}
+        self._session: _Session | None = None
+        self._first_line: int | None = None
+
+    def follow(self, stage: Stage, history: History, context: Context, /) -> None:
+        """Bring the threads in line with the journal: renewing, only probing, or stopped."""
+        if self._first_line is None:
+            self._first_line = history.entries
+        if stage.window is None:
+            self._only_probe(stage, history)
+            return
+        steps = stage.window.steps
+        fenced = history.first_sent.get(f"{stage.id}.{steps.begins}")
+        if fenced is None:
+            self._stop()
+            if stage.window.renews:
+                self._second.ready()
+            return
+        if f"{stage.id}.{steps.opens}" in history.done:
+            self.close()
+            return
+        begun = not isinstance(self._session, _Leased)
+        session = self._leased(stage, stage.window, fenced, context)
+        session.renewing = f"{stage.id}.{steps.seals}" not in history.done
+        session.back = history.way is Way.BACK
+        cut = f"{stage.id}.{steps.cuts}" in history.first_sent
+        session.silence_ms = session.lease.cut_ttl_ms if cut else session.lease.fence_ttl_ms
+        renewed = self._hosts if stage.window.renews else ()
+        if begun:
+            together({h: partial(self._round, session, h, self._now(), LEAST_MS) for h in renewed})
+            for host in renewed:
+                session.run(f"renew-{host}", partial(self._renewer, session, host))
+            self._probe(session, stage)
+        if renewed:
+            self._order(session)
+
+    def _only_probe(self, stage: Stage, history: History) -> None:
+        """Without a lease: probe while the stage is walked forward."""
+        wanted = stage.watched is not None and history.way is Way.FORWARD
+        if self._session is not None and not (wanted and self._session.stage == stage.id):
+            self._stop()
+        if wanted and self._session is None:
+            self._answered.clear()
+            self._session = _Session(stage.id)
+            self._probe(self._session, stage)
+
+    def _leased(
+        self, stage: Stage, window: WindowSpec, fenced: tuple[int, float, float], context: Context
+    ) -> _Leased:
+        """The session of this window, begun if need be. The deadline counts from the first FENCE: by this
+        process's clock, else by the wall clock."""
+        if isinstance(self._session, _Leased):
+            return self._session
+        self._stop()
+        self._answered.clear()
+        line, at_wall, at_mono = fenced
+        here = self._first_line is not None and line > self._first_line
+        since = at_mono if here else self._now() - max(0.0, self._wall() - at_wall)
+        deadline = since + window.deadline_s(context)
+        self._session = _Leased(stage.id, window, deadline, window.lease(context))
+        return self._session
+
+    def finding(self) -> Finding | None:
+        """The first blocking finding that nobody has answered; the end of the lease before all others."""
+        session = self._session
+        with self._guard:
+            if isinstance(session, _Leased) and session.renewing and self._now() >= session.deadline:
+                self._found.setdefault(("", Trouble.DEADLINE), past_deadline(session.steps))
+            open_ = [
+                f
+                for key, f in self._found.items()
+                if f.blocks and not (key in self._answered and self._answered[key].held is f.held)
+            ]
+        return min(open_, key=lambda f: f.id != Trouble.LEASE_LAPSED, default=None)
+
+    def answered(self, finding: Finding, /) -> None:
+        with self._guard:
+            self._answered[(finding.target, finding.id)] = finding
+
+    def left_s(self) -> float | None:
+        """Seconds until the way back must start; None without a renewed lease or a deadline."""
+        session = self._session
+        if session is None or not session.renewing or math.isinf(session.deadline):
+            return None
+        return session.deadline - self._now()
+
+    def close(self) -> None:
+        """Stop and wait for all threads; a lease that is not sealed now ends by itself."""
+        self._stop()
+        self._second.close()
+
+    # --- threads ---------------------------------------------------------------------------------------
+
+    def _probe(self, session: _Session, stage: Stage) -> None:
+        for probe in self._probes(stage):
+            session.run(f"probe-{probe.name}", partial(self._prober, session, probe))
+
+    def _stop(self) -> None:
+        if self._session is not None:
+            self._session.end()
+            if isinstance(self._session, _Leased) and self._session.renews:
+                self._second.renew(self._session.lease, 0.0)
+            self._session = None
+        # What was found belongs to the window that has ended: a renewal that came after the rehearsal had
+        # reopened a door must not turn the next window back.
+        with self._guard:
+            self._found.clear()
+
+    def _renewer(self, session: _Leased, host: str) -> None:
+        delivered = self._now()
+        period = session.lease.renew_every_ms / 1000
+        while not session.over.wait(period):
+            self._order(session)
+            delivered = max(delivered, self._second.reached(host))
+            if not session.renewing:
+                delivered = self._now()
+            elif self._now() - self._second.reached(host) > _LATE * period:
+                delivered = self._round(session, host, delivered)
+            else:
+                self._clear(host, Trouble.HOST_UNREACHABLE)
+
+    def _order(self, session: _Leased) -> None:
+        """Tell the second process until when it may renew."""
+        if not session.renewing:
+            until = 0.0
+        elif session.back:
+            until = self._now() + session.lease.fence_ttl_ms / 1000
+        else:
+            until = min(session.deadline, self._now() + _UNHEARD_S)
+        self._second.renew(session.lease, until)
+
+    def _round(self, session: _Leased, host: str, delivered: float, least_ms: int = 0) -> float:
+        """Renew one host once, for at least ``least_ms``; returns when a renewal last reached it."""
+        left_ms = math.inf if session.back else max(least_ms, (session.deadline - self._now()) * 1000)
+        if left_ms < LEAST_MS:
+            return delivered
+        fence_ms, cut_ms = (
+            int(min(ttl, left_ms)) for ttl in (session.lease.fence_ttl_ms, session.lease.cut_ttl_ms)
+        )
+        try:
+            outcome = self._renew(host, fence_ms, cut_ms)
+        except HostError as error:
+            delivered = max(delivered, self._second.reached(host))
+            silent = self._now() - delivered
+            if silent * 1000 > session.silence_ms:
+                self._store(_undelivered(host, silent, str(error)))
+            return delivered
+        if outcome.rc == _REFUSED and "lapsed" in outcome.output:
+            self._store(_lapsed(host))
+        elif outcome.rc:
+            self._store(_undelivered(host, self._now() - delivered, outcome.output.strip()))
+        else:
+            self._clear(host, Trouble.HOST_UNREACHABLE)
+        return self._now()
+
+    def _prober(self, session: _Session, probe: Probe) -> None:
+        while not session.over.wait(probe.every_s):
+            if probe.leased and not session.renewing:
+                continue
+            try:
+                with deadline.within(probe.within_s):
+                    findings = tuple(probe.ask())
+            except Exception as error:  # a probe that fails is itself something the walk must hear of
+                seen = f"{type(error).__name__}: {error}"
+                claim = f"the probe {probe.name} answers"
+                findings = (Finding(Trouble.LOOK_UNKNOWN, claim, Held.UNKNOWN, seen=seen, target=probe.name),)
+            else:
+                self._clear(probe.name, Trouble.LOOK_UNKNOWN)
+            for finding in findings:
+                self._store(finding)
+
+    def _store(self, finding: Finding) -> None:
+        with self._guard:
+            self._found[(finding.target, finding.id)] = finding
+
+    def _clear(self, target: str, id: str) -> None:
+        with self._guard:
+            if (found := self._found.get((target, id))) is not None:
+                self._found[(target, id)] = replace(found, held=Held.YES)
+
+
+class _Session:
+    """The threads beside a stage (its id)."""
+
+    renewing = False
+    deadline = math.inf
+
+    def __init__(self, stage: str) -> None:
+        self.stage = stage
+        self.over = threading.Event()
+        self._threads: list[threading.Thread] = []
+
+    def run(self, name: str, work: Callable[[], None]) -> None:
+        thread = threading.Thread(target=work, name=name, daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def end(self) -> None:
+        self.over.set()
+        for thread in self._threads:
+            thread.join(timeout=5.0)
+
+
+class _Leased(_Session):
+    """Those of one window, from FENCE to OPEN or to the reopened door."""
+
+    def __init__(self, stage: str, window: WindowSpec, deadline: float, lease: Lease) -> None:
+        super().__init__(stage)
+        self.steps, self.renews, self.deadline, self.lease = window.steps, window.renews, deadline, lease
+        self.renewing, self.back, self.silence_ms = True, False, 0
+
+
+def _lapsed(host: str) -> Finding:
+    seen = "no renewal came in time, and the host went back by itself"
+    claim, needed = "the block on the host held without a gap", "every renewal finds its entries still there"
+    moves = ("let the run walk back, then run again",)
+    return Finding(Trouble.LEASE_LAPSED, claim, Held.NO, seen=seen, needed=needed, moves=moves, target=host)
+
+
+def _undelivered(host: str, silent: float, why: str) -> Finding:
+    claim, needed = "the lease is renewed on the host", "a renewal within the lease's time"
+    seen = f"nothing delivered for {silent:.1f} s: {why}"
+    moves = ("let the run walk back, then mend the connection",)
+    return Finding(
+        Trouble.HOST_UNREACHABLE, claim, Held.UNKNOWN, seen=seen, needed=needed, moves=moves, target=host
+    )
+
+
+def past_deadline(steps: WindowSteps) -> Finding:
+    """The way back must start now, or sessions are lost, or requests go on by themselves."""
+    claim = "there is still time to turn back before clients notice"
+    seen, needed = "the deadline for the way back has passed", f"{steps.seals.upper()} before the deadline"
+    moves = ("let the run walk back",)
+    return Finding(Trouble.DEADLINE, claim, Held.NO, seen=seen, needed=needed, moves=moves)

@@ -1,0 +1,234 @@
+"""What a window stage adds to the walk: it asks the watch, lets the rules decide, and may hold.
+
+Outside a window every method lets the walk go on, except for what is watched beside a stage.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+
+from zkmigrate import deadline
+from zkmigrate.inventory.inventory import Policy
+from zkmigrate.runbook.engine import events
+from zkmigrate.runbook.engine.codec import encode_finding
+from zkmigrate.runbook.engine.events import RunEnded
+from zkmigrate.runbook.engine.history import Leave, Next, Turn
+from zkmigrate.runbook.engine.hold_file import Hold
+from zkmigrate.runbook.engine.journal import Journal
+from zkmigrate.runbook.engine.logbook import Logbook
+from zkmigrate.runbook.engine.ports import Answer, Ports
+from zkmigrate.runbook.engine.watch import past_deadline
+from zkmigrate.runbook.model.finding import Finding, Held
+from zkmigrate.runbook.model.playbook import Stage
+from zkmigrate.runbook.model.step import Context, Way
+from zkmigrate.runbook.model.window import Decision, Trouble, WindowSpec, Word
+
+LEASE_ENDED = 9
+"""Exit code of a window that turned back because a lease had ended."""
+_RETRY_S = 1.0
+_HOLD_S = 0.1
+_UNHEARD_S = 10.0
+_LOOK_AGAIN_S = 0.3
+_KEPT_S, _KEPT_POLL_S = 10.0, 0.5
+
+
+class Window:
+    """The windows of one walk."""
+
+    def __init__(self, journal: Journal, policy: Policy, ports: Ports, log: Logbook) -> None:
+        self._journal, self._history, self._log = journal, journal.history, log
+        self._policy, self._ports = policy, ports
+        self._refused_since: dict[str, float] = {}
+        self._unheard_since: dict[str, float] = {}
+        self._context: Context | None = None
+
+    def follow(self, at: Next, context: Context) -> None:
+        """Let the watch start, continue or stop, as the journal says."""
+        self._context = context
+        self._ports.watch.follow(at.stage, self._history, context)
+
+    def limits(self, at: Next, verb: str) -> tuple[float, float]:
+        """Seconds for one message and for all of a change with this verb (empty: a look) now."""
+        if at.stage.window is None:
+            return math.inf, math.inf
+        back = at.way is Way.BACK
+        return at.stage.window.limits(self.phase(at.stage), verb, back, self._ports.watch.left_s())
+
+    def look(self, at: Next) -> AbstractContextManager[None]:
+        """The scope in which a step looks, with the window's limits."""
+        each_s, whole_s = self.limits(at, "")
+        if math.isinf(each_s):
+            return nullcontext()
+        return deadline.within(each_s, whole_s, self._ports.clock.now)
+
+    def ask(self, at: Next) -> None:
+        """Ask the watch, between steps and while waiting. Leave when its finding turns or stops the run.
+        Going back there is nothing to turn, and no deadline to count."""
+        if at.way is Way.BACK:
+            return
+        if (left := self._ports.watch.left_s()) is not None:
+            self._ports.emit(events.Countdown(left))
+        while (finding := self._ports.watch.finding()) is not None:
+            self._judge(at, finding, (finding,))
+            self._ports.watch.answered(finding)
+
+    def refused(self, at: Next, findings: tuple[Finding, ...]) -> None:
+        """A step of a window is blocked: turn back where the rules say so, else retry for a while. The watch
+        is asked first: a lapsed lease is why a step finds its host changed."""
+        self.ask(at)
+        for finding in [f for f in findings if f.blocks] or findings:
+            self._judge(at, finding, findings)
+        now = self._ports.clock.now
+        if now() - self._refused_since.setdefault(at.id, now()) > self._policy.step_deadline_s:
+            message = f"{at.id} stays blocked past the point where it could turn back"
+            raise Leave(RunEnded(8, message, findings))
+        self._ports.clock.pause(_RETRY_S)
+
+    def hears_again(self, at: Next, findings: tuple[Finding, ...]) -> bool:
+        """Return True if a step on the way back is looked at again because something has not answered.
+
+        One missing answer must not leave hosts shut. Where leases are renewed it is soon given up: once the
+        tool ends, hosts that are not sealed go back alone. A hold that ends by itself leaves the time of a
+        step: brokers need their whole session timeout to find a new coordinator.
+        """
+        if not at.stage.window or any(f.held is not Held.UNKNOWN for f in findings if f.blocks):
+            return False
+        now = self._ports.clock.now
+        limit_s = _UNHEARD_S if at.stage.window.renews else self._policy.step_deadline_s
+        if now() - self._unheard_since.setdefault(at.id, now()) > limit_s:
+            return False
+        self._ports.clock.pause(_LOOK_AGAIN_S if at.stage.window.renews else _RETRY_S)
+        return True
+
+    def hold(
+        self, at: Next, hold: Hold, let_go: Callable[[], bool], stop_if_asked: Callable[[], None]
+    ) -> tuple[Answer, str]:
+        """Hold after a step; the answer, and whether it was ``released``, ``answered`` or ended by its
+        ``deadline``. ``--hold-at`` announced somebody at this terminal, who may take his time once all hosts
+        are sealed. A hold file may have been forgotten: it ends at its deadline. So does every hold with
+        ``--yes``."""
+        from_file = bool(hold.mark)
+        while True:
+            stop_if_asked()
+            self.ask(at)
+            if let_go():
+                return Answer("go"), "released"
+            left, opens = self._ports.watch.left_s(), self._opens_s(at.stage)
+            unanswered = _spec(at.stage).without_operator(self._all_sealed(at.stage))
+            if from_file and (self._late(at) if opens is None else opens <= 0):
+                if unanswered == "back":
+                    why = f"the hold after {at.id} lasted until the way back had to begin"
+                    raise Leave(Turn(at.stage.id, why, 7, findings=(past_deadline(_spec(at.stage).steps),)))
+                return Answer(unanswered), "deadline"
+            who, late = hold.words() if from_file else "", self._late(at)
+            costs = late or self._costs(at)
+            self._ports.emit(events.Holding(at.step.id, left, opens, who=who, late=costs))
+            fallback = None if from_file else unanswered
+            answer = self._ports.confirm.hold(at.step.id, fallback, 0.0 if late else left)
+            if answer is not None:
+                return answer, "answered"
+            self._ports.clock.pause(_HOLD_S)
+
+    def told_back(self, stage: Stage, context: Context) -> list[str]:
+        """Say of a window that was walked back to its start whether the way back began in time, and what
+        clients kept. Clients that are not back yet are waited for, for some seconds."""
+        spec, clock = _spec(stage), self._ports.clock
+        begun = self._history.walked_back.get(f"{stage.id}.{spec.steps.begins}")
+        limit_s = spec.deadline_s(context)
+        if begun is None or spec.plight is None or math.isinf(limit_s):
+            return []
+        began_s, begins = self._history.turned_at - begun[0], spec.steps.begins.upper()
+        in_time = "in time" if began_s <= limit_s else "too late"
+        told = [f"the way back began {began_s:.1f} s after {begins}, {in_time} (limit {limit_s:.1f} s)"]
+        if self._history.turn is not None and self._history.turn.code == LEASE_ENDED:
+            told = [f"the {spec.plight.many} had gone back by themselves when their lease ended"]
+        end = clock.now() + _KEPT_S
+        kept = spec.plight.kept(context, self._ports.look)
+        while not kept.settled and clock.now() < end:
+            clock.pause(_KEPT_POLL_S)
+            kept = spec.plight.kept(context, self._ports.look)
+        return [*told, *([kept.words] if kept.words else [])]
+
+    def phase(self, stage: Stage) -> str:
+        """Id of the last step of the stage that is done or has sent a change; empty before the first."""
+        reached = [
+            step.id
+            for step in stage.steps
+            if (name := f"{stage.id}.{step.id}") in self._history.done or self._history.has_touched(name)
+        ]
+        return reached[-1] if reached else ""
+
+    def _opens_s(self, stage: Stage) -> float | None:
+        """Seconds, at most, until the hosts open by themselves; None before they serve. Each host counts from
+        its own start of serving; all had started when that step was done."""
+        served = f"{stage.id}.{_spec(stage).steps.serves}"
+        if served not in self._history.done or served not in self._history.done_at:
+            return None
+        return self._policy.open_limit_s - (self._ports.clock.wall() - self._history.done_at[served])
+
+    def _late(self, at: Next) -> bool:
+        """Whether the way back would start after its deadline, counted from the first FENCE."""
+        first = self._history.first_sent.get(f"{at.stage.id}.{_spec(at.stage).steps.begins}")
+        if first is None or self._context is None:
+            return False
+        return self._ports.clock.wall() - first[1] > _spec(at.stage).deadline_s(self._context)
+
+    def _costs(self, at: Next) -> bool:
+        """Whether a way back from here would cost clients something."""
+        first = self._history.first_sent.get(f"{at.stage.id}.{_spec(at.stage).steps.begins}")
+        keeps_s = _spec(at.stage).keeps_s
+        if first is None or keeps_s is None or self._context is None:
+            return False
+        return self._ports.clock.wall() - first[1] > keeps_s(self._context, at.step.id)
+
+    def _all_sealed(self, stage: Stage) -> bool:
+        """Whether the step that seals is done, on every host: a first SEAL sent is not enough."""
+        return f"{stage.id}.{_spec(stage).steps.seals}" in self._history.done
+
+    def _judge(self, at: Next, finding: Finding, findings: tuple[Finding, ...]) -> None:
+        """Go on, or turn back to the start of the stage; outside a window also stop, resumable."""
+        stage, window = at.stage, at.stage.window
+        phase, decision = self._decided(at, finding)
+        all_sealed = window is not None and self._all_sealed(stage)
+        if decision is Decision.BACK and all_sealed and self._late(at):
+            decision, finding = _at_a_cost(_spec(stage), finding)
+        word: str = decision
+        if decision is Decision.ASK:
+            unanswered: Word = window.without_operator(all_sealed) if window else "stop"
+            answer = self._ports.confirm.decide(phase, finding, unanswered, self._ports.watch.left_s())
+            question = f"go on, {'' if window else 'stop, '}or back to the start of {stage.id}?"
+            self._log.answered(stage.id, at.step.id, question, answer, (finding,))
+            word = answer.word
+        what = f"{finding.id}: {finding.seen or finding.verdict}"
+        if word == "back":
+            code = LEASE_ENDED if finding.id == Trouble.LEASE_LAPSED else 7
+            raise Leave(Turn(stage.id, what, code, findings=findings))
+        if word == "stop":
+            raise Leave(RunEnded(6, f"stopped at {at.id} by what was seen beside it: {what}", findings))
+
+    def _decided(self, at: Next, finding: Finding) -> tuple[str, Decision]:
+        """The phase, and what the playbook decides about a finding; journaled and told."""
+        phase, spec = self.phase(at.stage), at.stage.window or at.stage.watched
+        assert spec is not None
+        decision = spec.decide(phase, finding, self._policy)
+        body = {"stage": at.stage.id, "step": at.step.id, "finding": encode_finding(finding)}
+        self._journal.append("finding", {**body, "phase": phase, "decision": decision.value})
+        self._ports.emit(events.Alarm(phase, finding, decision.value))
+        return phase, decision
+
+
+def _at_a_cost(spec: WindowSpec, finding: Finding) -> tuple[Decision, Finding]:
+    """A way back from sealed hosts after the deadline. They do not go back alone, so nothing forces one that
+    costs every session: only the operator may want it, by name. Where no lease is renewed it costs none."""
+    if not spec.renews:
+        return Decision.BACK, finding
+    cost = "going back now loses the clients' sessions"
+    return Decision.ASK, replace(finding, seen=f"{finding.seen or finding.verdict}; {cost}")
+
+
+def _spec(stage: Stage) -> WindowSpec:
+    assert stage.window is not None
+    return stage.window

@@ -1,0 +1,27 @@
+"""Journal entries: what the engine writes before and after each effect, one JSON object per line.
+
+``runbook/engine/history.py`` describes each kind and its body; ``runbook/engine/chain.py`` describes the
+line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+Kind: TypeAlias = Literal[
+    "begin", "stage", "step", "intent", "outcome", "record",
+    "consent", "hold", "retired", "cleaned", "turn", "finding", "found", "hook", "note", "content", "end",
+]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One line. seq: from 1. at: seconds since the epoch. previous: SHA-256 of the line before, or empty."""
+
+    seq: int
+    at: float
+    kind: Kind
+    body: Mapping[str, Any] = field(default_factory=dict)
+    previous: str = ""

@@ -1,0 +1,463 @@
+"""What a report holds, as frozen values; :class:`Reporting` is what is special about a runbook's report.
+
+Times are seconds since the epoch. An end of None: it had not ended by the last known time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from itertools import pairwise
+from typing import Any, TypeAlias
+
+from zkmigrate.runbook.model.change import Change
+from zkmigrate.runbook.model.finding import Finding
+
+Rows: TypeAlias = Sequence[tuple[float, Mapping[str, Any]]]
+"""Samples with their times, in order."""
+
+Spans: TypeAlias = Sequence[tuple[float, float]]
+
+
+@dataclass(frozen=True)
+class Span:
+    """A stretch in one state; ``note`` explains it on demand."""
+
+    start: float
+    end: float | None
+    state: str
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Lane:
+    """One row of the timeline. kind: what one such row is called."""
+
+    name: str
+    kind: str
+    spans: tuple[Span, ...]
+
+
+@dataclass(frozen=True)
+class Op:
+    """One change that was sent. ended, status: None and ``open`` while no outcome is journaled."""
+
+    id: str
+    step: str
+    target: str
+    back: bool
+    leg: int
+    change: Change
+    sent: float
+    ended: float | None
+    status: str
+    output: str
+
+
+@dataclass(frozen=True)
+class Visit:
+    """One walk of a step. seconds: as journaled, by the monotonic clock. outcome: ``done``, ``blocked``, or
+    ``left`` where the journal stops inside it. tries: how often in a row it was refused for the same
+    reasons."""
+
+    step: str
+    back: bool
+    start: float
+    end: float | None
+    seconds: float | None
+    outcome: str
+    findings: tuple[Finding, ...]
+    ops: tuple[Op, ...]
+    tries: int = 1
+
+
+@dataclass(frozen=True)
+class Decision:
+    """Something that was decided. kind: ``begin``, ``consent`` (go or skip to a stage's question), ``answer``
+    (any other answer), ``hold``, ``turn``, ``rehearsed`` (a rehearsal's own turns), ``alarm``, ``hook`` (one
+    that could stop the run, or failed), ``lost``, ``end``. by: who or what decided, empty where the journal
+    does not say. findings: those in doubt when a question was answered."""
+
+    at: float
+    kind: str
+    where: str
+    what: str
+    answer: str
+    by: str = ""
+    findings: tuple[Finding, ...] = ()
+
+
+@dataclass(frozen=True)
+class Story:
+    """What the journal tells. hosts: names by kind, as the run began with them. records: the last one of each
+    step."""
+
+    run: str
+    visits: tuple[Visit, ...]
+    ops: tuple[Op, ...]
+    decisions: tuple[Decision, ...]
+    hosts: Mapping[str, tuple[str, ...]]
+    records: Mapping[str, tuple[float, Mapping[str, Any]]]
+    last: float
+
+
+@dataclass(frozen=True)
+class Part:
+    """A step's share of a window."""
+
+    step: str
+    back: bool
+    start: float
+    end: float | None
+
+    @property
+    def name(self) -> str:
+        return f"{self.step}{' back' if self.back else ''}"
+
+    @property
+    def seconds(self) -> float | None:
+        return None if self.end is None else self.end - self.start
+
+
+@dataclass(frozen=True)
+class Window:
+    """From the first FENCE sent to the open door. outcome: ``opened``, ``turned back``, ``rehearsed``, ``not
+    over``. deadline: when the way back had to start, as the run counted it. gone_s: how long no process of
+    the tool worked in it. held_s: how long somebody held it."""
+
+    stage: str
+    rehearsal: bool
+    start: float
+    end: float | None
+    outcome: str
+    parts: tuple[Part, ...]
+    deadline: float | None
+    opened_by: Mapping[str, str]
+    gone_s: float = 0.0
+    held_s: float = 0.0
+
+    @property
+    def seconds(self) -> float | None:
+        return None if self.end is None else self.end - self.start
+
+
+@dataclass(frozen=True)
+class Gap:
+    """A time in which a client got no answer. during: the steps that it overlaps."""
+
+    client: str
+    start: float
+    end: float | None
+    why: str
+    during: tuple[str, ...]
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Latency:
+    """One broker's answers to the canary, in milliseconds. longest: the longest time between two answers."""
+
+    broker: str
+    asked: int
+    answered: int
+    p50_ms: float | None
+    p99_ms: float | None
+    max_ms: float | None
+    longest: Gap | None
+
+
+@dataclass(frozen=True)
+class Beat:
+    """One question to a broker. ms: how long it took, None without an answer."""
+
+    at: float
+    broker: str
+    ms: float | None
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class Lag:
+    """How many transactions a dest host was behind source's leader; None across the end of an epoch."""
+
+    at: float
+    host: str
+    behind: int | None
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One figure over time. plot: what it is, with its unit; curves of one plot share a scale. name: of whom,
+    such as a broker. points: (when, value), in order; values are 0 or more."""
+
+    plot: str
+    name: str
+    points: tuple[tuple[float, float], ...]
+
+
+@dataclass(frozen=True)
+class Acks:
+    """Acknowledgements of a real client: their number, the longest gaps first, their times. took: (when
+    acknowledged, milliseconds since sent) in order, where the client recorded both."""
+
+    client: str
+    count: int
+    gaps: tuple[Gap, ...]
+    times: tuple[float, ...]
+    took: tuple[tuple[float, float], ...] = ()
+
+
+@dataclass(frozen=True)
+class Produced:
+    """One partition's records of the produce canary. partition: TOPIC-NUMBER. by: broker → how many it
+    acknowledged. took: (when acknowledged, milliseconds since first sent) in order. gaps: the longest times
+    without an acknowledgement while records were sent. roll, window: the longest of them in the paced stage
+    and in the window, at full length."""
+
+    partition: str
+    by: Mapping[str, int]
+    took: tuple[tuple[float, float], ...]
+    gaps: tuple[Gap, ...]
+    roll: Gap | None
+    window: Gap | None
+
+
+@dataclass(frozen=True)
+class Sync:
+    """The cluster as a step saw it."""
+
+    at: float
+    controller: int
+    registered: int
+    partitions: int
+    under: int
+    offline: int
+
+
+@dataclass(frozen=True)
+class Proof:
+    """The figures of the last proof, as journaled; zxids as integers, None where not recorded."""
+
+    at: float | None
+    stage: str
+    z: int | None
+    needed: int | None
+    tails: Mapping[str, int]
+    delta_after: int | None
+    delta_last: int | None
+    delta_records: int | None
+
+
+@dataclass(frozen=True)
+class Chain:
+    """The journal's hash chain. state: ``intact``, ``torn`` (the last line is cut off) or ``damaged``. lines:
+    how many are intact. head: SHA-256 of the last of them. file: SHA-256 of the whole file."""
+
+    state: str
+    lines: int
+    head: str
+    file: str
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class Process:
+    """One call of the tool and how it ended; ``ended`` is None for one that was killed."""
+
+    start: float
+    ended: float | None
+    way: str
+    code: int | None
+    message: str
+
+
+@dataclass(frozen=True)
+class Table:
+    """A section's table. intro: a sentence before it. wide: numbers of the columns with long text."""
+
+    id: str
+    title: str
+    head: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    intro: str = ""
+    wide: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Report:
+    """Everything that a report tells. state: ``complete``, ``back`` (at the beginning), ``turned`` (back at
+    the start of a stage), ``open`` or ``damaged``. headline: the state as one sentence. silences: times from
+    a broker's last answer before an unanswered question to its next. left: what remains to do, ready to read.
+    remarks: what the reader must know about the material. shown: how it is shown."""
+
+    run: str
+    name: str
+    playbook: str
+    state: str
+    headline: str
+    start: float
+    end: float
+    chain: Chain
+    inventory_digest: str
+    plan_digest: str
+    plan_matches: str
+    processes: tuple[Process, ...]
+    lanes: tuple[Lane, ...]
+    visits: tuple[Visit, ...]
+    decisions: tuple[Decision, ...]
+    windows: tuple[Window, ...]
+    beats: tuple[Beat, ...]
+    beat_every_s: float | None
+    latencies: tuple[Latency, ...]
+    silences: tuple[Gap, ...]
+    acks: tuple[Acks, ...]
+    produced: tuple[Produced, ...]
+    lags: tuple[Lag, ...]
+    syncs: tuple[Sync, ...]
+    proof: Proof | None
+    way_back: str
+    left: tuple[str, ...]
+    remarks: tuple[str, ...]
+    active: tuple[tuple[float, float], ...]
+    shown: Shown
+    curves: tuple[Curve, ...] = ()
+
+
+@dataclass(frozen=True)
+class Sampled:
+    """What a report holds of its samples: the fields of :class:`Report` of the same names. felt: tables that
+    samples alone tell, before those of ``SampleReport.felt``."""
+
+    beats: tuple[Beat, ...] = ()
+    beat_every_s: float | None = None
+    latencies: tuple[Latency, ...] = ()
+    silences: tuple[Gap, ...] = ()
+    produced: tuple[Produced, ...] = ()
+    syncs: tuple[Sync, ...] = ()
+    felt: tuple[Table, ...] = ()
+
+
+@dataclass(frozen=True)
+class SampleReport:
+    """What a report tells of the samples of one system: pure functions, and the words of its plots. sampled:
+    from the samples, the walks of steps, the window that counts and the paced stage. figures: (what, how
+    much, the small print) for the head of the report. felt, sections: tables before and after those of real
+    clients. answering: what those who answer are called. canary: what the canary is called."""
+
+    sampled: Callable[[Rows, Sequence[Visit], Window | None, str], Sampled] = lambda *_: Sampled()
+    figures: Callable[[Report], tuple[tuple[str, str, str], ...]] = lambda _: ()
+    felt: tuple[Callable[[Report], Table], ...] = ()
+    sections: tuple[Callable[[Report], Table], ...] = ()
+    answering: str = ""
+    canary: str = ""
+
+
+@dataclass(frozen=True)
+class Reporting:
+    """What is special about a runbook's report: pure functions, and the words of its pictures.
+
+    - rows: the rows of the timeline, from the story, the samples, the run's first moment, the times in which
+      no process worked, and whether the journal is damaged.
+    - colours: of each state of a row. legends: name and states of each list of colours below the timeline;
+      the first also stands below each window.
+    - opened: kind of the rows that a window shuts, and the state in which such a host lets clients in for
+      good.
+    - caption: below the timeline. behind: heading, name and caption of the picture of lags.
+    - lags / proof: as :class:`Lag` and :class:`Proof`. sections: its own tables, from the whole report.
+    - curves / curved: as :class:`Curve`; heading and caption of their picture.
+    - unsampled: what the reader misses without samples. afterwards: what remains to do after a complete run.
+    """
+
+    rows: Callable[[Story, Rows, float, Spans, bool], tuple[Lane, ...]] = lambda *_: ()
+    colours: Mapping[str, str] = field(default_factory=dict, hash=False)
+    legends: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    opened: tuple[str, str] = ("", "")
+    caption: str = "Grey stretch: the tool did not run."
+    lags: Callable[[Story, Rows], tuple[Lag, ...]] = lambda *_: ()
+    proof: Callable[[Story], Proof | None] = lambda _: None
+    behind: tuple[str, str, str] = ("", "", "")
+    curves: Callable[[Rows], tuple[Curve, ...]] = lambda _: ()
+    curved: tuple[str, str] = ("", "")
+    sections: tuple[Callable[[Report], Table], ...] = ()
+    unsampled: str = ""
+    afterwards: str = "nothing"
+
+
+@dataclass(frozen=True)
+class Shown:
+    """How a report is shown. begins / opens: the words of the steps between which clients are shut out, empty
+    without a window. paced: the stage whose progress is shown. samples: what it says of them. felt, sections:
+    the tables of samples before those of real clients; and those behind them, with the runbook's own."""
+
+    reporting: Reporting = field(default_factory=Reporting)
+    begins: str = ""
+    opens: str = ""
+    paced: str = ""
+    samples: SampleReport = field(default_factory=SampleReport)
+    felt: tuple[Table, ...] = ()
+    sections: tuple[Table, ...] = ()
+
+
+def move_of(windows: Sequence[Window]) -> Window | None:
+    """The window that counts: the last one that was no rehearsal."""
+    return next((window for window in reversed(windows) if not window.rehearsal), None)
+
+
+def day(at: float) -> str:
+    """Date and time of day."""
+    return datetime.fromtimestamp(round(at), UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def clock(at: float, step: float = 1.0) -> str:
+    """The time of day in UTC, as fine as the step (seconds)."""
+    moment = datetime.fromtimestamp(round(at, 1) if step < 1 else round(at), UTC)
+    if step >= 86400:
+        return moment.strftime("%d %b")
+    if step < 1:
+        return moment.strftime("%H:%M:%S.") + str(moment.microsecond // 100000)
+    return moment.strftime("%H:%M:%S" if step < 60 else "%H:%M")
+
+
+def length(seconds: float | None, absent: str = "-") -> str:
+    """A duration for people; ``absent`` for None."""
+    if seconds is None:
+        return absent
+    if seconds < 1:
+        return f"{seconds * 1000:.0f} ms"
+    if seconds < 120:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 120:
+        return f"{minutes} min {rest} s"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours < 48 else f"{hours // 24} d {hours % 24} h"
+
+
+def counted(number: int, what: str) -> str:
+    """A number with what it counts, singular or plural."""
+    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
+
+
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
+
+
+def size(count: float) -> str:
+    """Bytes for people, such as ``1.5 GiB``."""
+    sign, left = "-" if count < 0 else "", float(abs(count))
+    for unit in _UNITS:
+        if left < 1024 or unit == _UNITS[-1]:
+            break
+        left /= 1024
+    return f"{sign}{left:.0f} B" if unit == "B" else f"{sign}{left:.1f} {unit}"
+
+
+def of_kind(rows: Rows, kind: str) -> Rows:
+    """The samples of one kind."""
+    return [(at, row) for at, row in rows if row.get("kind") == kind]
+
+
+def spacing_s(rows: Rows) -> float | None:
+    """The median time between two samples."""
+    steps = sorted(b - a for (a, _), (b, _) in pairwise(rows))
+    return steps[len(steps) // 2] if steps else None

@@ -1,0 +1,255 @@
+"""The window of a runbook, in which clients are shut out under a lease: its steps, phases and pure rules."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Literal, Protocol, TypeAlias
+
+from zkmigrate.inventory.inventory import Inventory, Lease, Policy
+from zkmigrate.runbook.model.finding import Finding, meanings
+from zkmigrate.runbook.model.look import Look
+from zkmigrate.runbook.model.sampling import Note
+from zkmigrate.runbook.model.step import Context
+
+Word: TypeAlias = Literal["go", "stop", "back", "skip"]
+"""What an operator wants, or what no answer means."""
+
+
+class Phase(StrEnum):
+    """Where a window is: the last step that is done or has sent its first change. zkm-host uses the same
+    words; before ARM a host is :data:`IDLE`."""
+
+    ARMED = "armed"
+    FENCED = "fenced"
+    CUT = "cut"
+    STOPPED = "stopped"
+    SEALED = "sealed"
+    GO = "go"
+    STARTED = "started"
+    CHECKED = "checked"
+    OPEN = "open"
+
+    def until(self, end: Phase) -> tuple[Phase, ...]:
+        """This phase and those after it, before ``end``."""
+        every = list(Phase)
+        return tuple(every[every.index(self) : every.index(end)])
+
+
+IDLE = "idle"
+
+
+class Stand(StrEnum):
+    """Where a host of a window stands for its clients. BEFORE: they pass as before the window. LEASED: it
+    opens by itself when its lease ends. SEALED: it stays shut until it gets an order. FINISHING: it opens by
+    itself once it has checked. AFTER: they pass on the new side. UNHEARD: it does not answer."""
+
+    BEFORE = "open, as before the window"
+    LEASED = "shut until its lease ends"
+    SEALED = "sealed: shut until it gets an order"
+    FINISHING = "has its GO, and opens by itself"
+    AFTER = "open, after the window"
+    UNHEARD = "does not answer"
+
+
+class Trouble(StrEnum):
+    """What can go wrong in a window; the values are the ids of the watch's findings."""
+
+    LEASE_LAPSED = "watch.lease-lapsed"
+    HOST_UNREACHABLE = "watch.host-unreachable"
+    BLOCK_LEAKS = "watch.block-leaks"
+    DEADLINE = "watch.deadline"
+    BROKER_LOST = "watch.broker-lost"
+    SOURCE_SICK = "watch.source-sick"
+    STEP_BLOCKED = "watch.step-blocked"
+    LOOK_UNKNOWN = "watch.look-unknown"
+
+
+class Decision(StrEnum):
+    """``ASK`` asks the operator. Without an answer ``WindowSpec.without_operator`` decides in a window;
+    beside a stage without one it means stop."""
+
+    GO = "go"
+    BACK = "back"
+    ASK = "ask"
+
+
+class Decide(Protocol):
+    """What to do about a finding: total and pure. phase: id of the stage's last step that is done or has sent
+    a change, empty before the first."""
+
+    def __call__(self, phase: str, finding: Finding, policy: Policy, /) -> Decision: ...
+
+
+@dataclass(frozen=True)
+class Probe:
+    """A question that is repeated beside a stage. ask: gives findings; those that hold clear earlier ones,
+    and an error is a finding too. leased: asked only while the lease is renewed, until all hosts are sealed.
+    within_s: seconds for each of its looks, so that one silent host does not hide the others."""
+
+    name: str
+    every_s: float
+    ask: Callable[[], Iterable[Finding]]
+    leased: bool = False
+    within_s: float = math.inf
+
+
+@dataclass(frozen=True)
+class WatchSpec:
+    """What is watched beside a stage without a window, going forward. probes: from the inventory and a look.
+    decide: go on, walk back to the start of the stage, or ask."""
+
+    probes: Callable[[Inventory, Look], tuple[Probe, ...]]
+    decide: Decide
+
+
+def no_limits(_phase: str, _verb: str, _back: bool, _left_s: float | None) -> tuple[float, float]:
+    """Every wait has only its own limit."""
+    return math.inf, math.inf
+
+
+@dataclass(frozen=True)
+class WindowSteps:
+    """The steps of a window by their ids. phases: each step in order → the phase that its first change
+    begins. begins / cuts / seals / serves / opens: the steps that start the lease, add the cut to it, make it
+    permanent, wait until every host serves and counts to its own limit, and open the door."""
+
+    phases: Mapping[str, Phase] = field(hash=False)
+    begins: str
+    cuts: str
+    seals: str
+    serves: str
+    opens: str
+
+    def between(self, first: str, end: str) -> tuple[str, ...]:
+        """The steps from ``first`` on, before ``end``."""
+        ids = list(self.phases)
+        return tuple(ids[ids.index(first) : ids.index(end)])
+
+    def after(self, step: str) -> tuple[str, ...]:
+        ids = list(self.phases)
+        return tuple(ids[ids.index(step) + 1 :])
+
+    @property
+    def goes(self) -> str:
+        """Return the step after whose first change hosts finish without an operator."""
+        return next(step for step, phase in self.phases.items() if phase is Phase.GO)
+
+    @property
+    def shut(self) -> tuple[str, ...]:
+        """The steps in which clients are shut out, or begin to be."""
+        return self.between(self.begins, self.opens)
+
+    def reached(self, step: str) -> Phase:
+        """The phase once this step has sent a change; the first one for a step before the window's own."""
+        return self.phases.get(step, next(iter(self.phases.values())))
+
+
+@dataclass(frozen=True)
+class Toll:
+    """What a long window costs clients. what: they lose it. from_s: how long after the first change of
+    ``begins`` the first one can. forward: why the way forward costs less; empty where it does not."""
+
+    what: str
+    from_s: float
+    forward: str = ""
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What clients kept through a way back. words: empty where nothing was at stake. settled: another look
+    would say the same."""
+
+    words: str
+    settled: bool = True
+
+
+@dataclass(frozen=True)
+class Plight:
+    """How to tell of a window that nobody works on any more.
+
+    one, many: what its hosts are called. shut, still, opened: what is true of clients while all hosts are
+    shut, at some that still are, and once they opened on either side. stands: where each host stands.
+    alone_s: seconds after the last renewal until hosts without a seal have opened by themselves. toll: None
+    where unknown. kept: what clients kept, asked once all hosts are open again.
+    """
+
+    one: str
+    many: str
+    shut: str
+    still: str
+    opened: str
+    stands: Callable[[Inventory, Look], Mapping[str, Stand]]
+    alone_s: Callable[[Context], float]
+    toll: Callable[[Context], Toll | None]
+    kept: Callable[[Context, Look], Kept] = lambda _context, _look: Kept("")
+
+
+@dataclass(frozen=True)
+class WindowSpec:
+    """The window of a stage.
+
+    - deadline_s: seconds from the first change of ``steps.begins`` until the way back must have started,
+      infinite for no limit; it may read the rehearsal's times from the context.
+    - without_operator: what Ask means without an answer, given whether ``steps.seals`` is done, so that all
+      hosts are sealed.
+    - limits: seconds for one message of a look or change, and for all of it, given the phase, the change's
+      verb (empty for a look), whether the walk goes back, and the seconds until it must (None without a
+      deadline).
+    - remarks: lines shown before the window opens. lease: how long hosts hold the block without a renewal.
+      Both from what the run has recorded.
+    - probes: from the inventory, a look, and where samples of answers go.
+    - renews: hosts hold the block under a lease that is renewed; else what is held ends by itself, at the
+      deadline or soon after.
+    - keeps_s: seconds after the first change of ``steps.begins`` within which a way back from behind this
+      step costs clients nothing; None for ``deadline_s``.
+    - plight: how ``status`` and ``resume`` tell of a window whose process has died.
+    """
+
+    steps: WindowSteps
+    decide: Decide
+    deadline_s: Callable[[Context], float]
+    without_operator: Callable[[bool], Word]
+    limits: Callable[[str, str, bool, float | None], tuple[float, float]] = no_limits
+    remarks: Callable[[Context], tuple[str, ...]] = lambda _context: ()
+    lease: Callable[[Context], Lease] = lambda context: context.inventory.policy.lease
+    probes: Callable[[Inventory, Look, Note], tuple[Probe, ...]] = lambda _inventory, _look, _note: ()
+    renews: bool = True
+    keeps_s: Callable[[Context, str], float] | None = None
+    plight: Plight | None = None
+
+
+MEANINGS = meanings(
+    """
+    watch.lease-lapsed: The lease of a dest host ended before a renewal reached it. Cause: The operator's
+    machine or the network was too slow, or the host stood still. The host goes back by itself. To do: Let
+    the run walk back. Find the cause of the delay, then run again.
+
+    watch.host-unreachable: No renewal reached a dest host for longer than its lease. Cause: The ssh
+    connection to the host is gone. To do: Let the run walk back. Repair the connection, then run again.
+
+    watch.block-leaks: The block on a dest host has a gap: its rules are not first or not whole, or a set
+    is empty. Cause: Another program changed the host's firewall rules. To do: Stop the program that
+    writes rules on that host, then run again.
+
+    watch.deadline: The time has come at which the way back must start. Cause: A step took longer than
+    rehearsed. Going on would cost sessions. To do: Let the run walk back. See in the report which step
+    was slow.
+
+    watch.broker-lost: A broker did not answer twice in a row. Cause: The broker stopped, or its host does
+    not answer. policy.broker_lost_in_window says whether the run turns back. To do: Bring the broker
+    back. Answer the question, if the run asks one.
+
+    watch.source-sick: No majority of source's servers serves under one leader, twice in a row. Cause:
+    Source lost its leader or its quorum. To do: Let the run walk back, then repair source.
+
+    watch.step-blocked: A step of the window cannot go on. Cause: Another finding beside this one names
+    the cause. To do: Read that finding's entry.
+
+    watch.look-unknown: A question beside the window had no answer, twice in a row. Cause: A host or its
+    ssh connection does not answer, or a probe failed. To do: See why the host does not answer. After GO
+    the dest hosts finish by themselves.
+    """
+)

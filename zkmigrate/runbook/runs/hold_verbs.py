@@ -1,0 +1,155 @@
+"""``hold`` and ``release``: how a second terminal stops a run between steps and continues it.
+
+Each writes one file in the run's directory.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+from zkmigrate.errors import UsageError
+from zkmigrate.runbook.engine import journal, process, runs, step_names
+from zkmigrate.runbook.engine.history import History, Next
+from zkmigrate.runbook.engine.hold_file import Hold, HoldFile, where_held
+from zkmigrate.runbook.model.playbook import Playbook
+from zkmigrate.runbook.model.step import Way
+from zkmigrate.runbook.runs.verb_context import (
+    VerbContext,
+    existing_run_dir,
+    inventory_options,
+    load,
+    print_result,
+)
+
+
+def hold(context: VerbContext, run_id: str, at: str, why: str) -> int:
+    """Request a hold, whether a process works on the run or not. at: a place, empty for the next one.
+
+    UsageError for an unknown or passed place and for a complete run; LockedError while another hold exists.
+    """
+    inventory, playbook = load(context)
+    step_names.place(playbook, at)
+    body = _hold(existing_run_dir(context, run_id, inventory, playbook), playbook, at, why)
+    again = f"zkmigrate release {inventory_options(context)} --run-id {body['run']}"
+    windows = any(stage.window is not None for stage in playbook.stages)
+    print_result(context, body, _hold_lines(body, again, windows=windows))
+    return 0
+
+
+def release(context: VerbContext, run_id: str) -> int:
+    """Continue a held run. UsageError when nothing holds it."""
+    inventory, playbook = load(context)
+    body = _release(existing_run_dir(context, run_id, inventory, playbook), playbook)
+    print_result(context, body, _release_lines(body))
+    return 0
+
+
+def _hold(run_dir: Path, playbook: Playbook, at: str, why: str) -> dict[str, Any]:
+    place = step_names.place(playbook, at)
+    history = journal.read(run_dir)
+    if runs.state_of(history, playbook).state == "complete":
+        raise UsageError(f"run {run_dir.name} is complete: there is nothing to hold. Next: zkmigrate status")
+    working = _process(run_dir)
+    if place in _passed(playbook, history, under_way=working is not None):
+        raise UsageError(
+            f"run {run_dir.name} is past {step_names.holds(playbook, place)!r} already. Next: hold "
+            "without --at, for the next place; or a later place"
+        )
+    new_hold = Hold(place, why, process.user(), process.terminal(os.environ), round(time.time(), 3))
+    file = HoldFile(run_dir)
+    replaced = file.place(new_hold)
+    new_hold = file.wanted() or new_hold  # as others read it
+    return {
+        "run": run_dir.name,
+        "hold": {**new_hold.body(), "where": step_names.holds(playbook, place)},
+        "replaced": None if replaced is None else replaced.body(),
+        "next": _next(playbook, history),
+        "process": working,
+    }
+
+
+def _release(run_dir: Path, playbook: Playbook) -> dict[str, Any]:
+    history = journal.read(run_dir)
+    working = _process(run_dir)
+    held = history.held if working is not None else None
+    file = HoldFile(run_dir)
+    if file.wanted() is None and held is None:
+        raise UsageError(f"run {run_dir.name} has no hold to release. Next: zkmigrate status")
+    released = file.release(process.user(), process.terminal(os.environ), round(time.time(), 3))
+    return {
+        "run": run_dir.name,
+        "released": None if released is None else released.body(),
+        "held": None if held is None else f"{held['stage']}.{held['step']}",
+        "where": "" if held is None else where_held(held),
+        "next": _next(playbook, history),
+        "process": working,
+    }
+
+
+def _hold_lines(body: dict[str, Any], again: str, *, windows: bool) -> list[str]:
+    """again: the command that continues. windows: whether the playbook has a window."""
+    out = [f"run {body['run']} holds {body['hold']['where']}"]
+    if body["replaced"]:
+        out.append("  your earlier hold is replaced")
+    if body["next"]:
+        at = "it is at" if body["process"] and body["next"]["begun"] else "next is"
+        out.append(f"  {at} {_named(body['next'])}")
+    if body["process"]:
+        out.append(f"  under way: process {body['process']['pid']} by {body['process']['by']}")
+        if windows:
+            out.append("  a hold in the window ends at its deadlines (docs/reference/cli.md#holding-a-run)")
+    else:
+        out.append("  no process on this machine works on it: kept for the next run or resume")
+    out.append(f"  continue: {again}")
+    return out
+
+
+def _release_lines(body: dict[str, Any]) -> list[str]:
+    who = f" ({Hold(**body['released']).words()})" if body["released"] else ""
+    out = [f"run {body['run']}: the hold is released{who}"]
+    onward = f"{_named(body['next'])}" if body["next"] else "no step is left"
+    if not body["process"]:
+        return [*out, f"  no process on this machine works on it; run or resume continues with {onward}"]
+    if body["held"]:
+        out.append(f"  it held {body['where']} and continues: {onward}")
+    else:
+        out.append(f"  it had not reached the hold and continues: {onward}")
+    if body["next"] and body["next"]["asks"]:
+        out.append(f"  its own terminal asks first, unless it runs with --yes: {body['next']['asks']}")
+    return out
+
+
+def _named(step: dict[str, Any]) -> str:
+    back = "back " if step["way"] == Way.BACK.value else ""
+    return f"{back}{step['step']}: {step['title']}"
+
+
+def _next(playbook: Playbook, history: History) -> dict[str, Any] | None:
+    """The run's current step, ``begun``, or its next one. asks: the question that its stage asks first."""
+    at = history.next(playbook)
+    if not isinstance(at, Next):
+        return None
+    forward = at.way is Way.FORWARD and at.stage.id not in history.consents
+    asks = at.stage.consent if forward and not history.entered(at.stage.id) else ""
+    begun = at.id in history.begun
+    return {"step": at.id, "title": at.step.title, "way": at.way.value, "begun": begun, "asks": asks}
+
+
+def _passed(playbook: Playbook, history: History, *, under_way: bool) -> set[str]:
+    """The places that a run walking forward has passed; an interrupted step is not one of them."""
+    if history.way is Way.BACK:
+        return set()
+    passed = {s.id for s in playbook.stages if s.id in history.stages_done or history.entered(s.id)}
+    for stage in playbook.stages:
+        names = {f"{stage.id}.{step.id}" for step in stage.steps}
+        reached = history.begun if under_way and not stage.window else history.done
+        passed |= names if stage.id in history.stages_done else names & reached
+    return passed
+
+
+def _process(run_dir: Path) -> dict[str, Any] | None:
+    working = process.at_work(run_dir)
+    return None if working is None else working.body()

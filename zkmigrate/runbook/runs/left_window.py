@@ -1,0 +1,228 @@
+"""What an operator must know of a window whose process has died: decided from the journal, where the hosts
+stand, and the time. Only :func:`asked` looks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from zkmigrate.errors import RecordError
+from zkmigrate.inventory.inventory import Inventory
+from zkmigrate.runbook.engine.history import History
+from zkmigrate.runbook.model.look import Look
+from zkmigrate.runbook.model.playbook import Playbook, Stage
+from zkmigrate.runbook.model.step import Context, Way
+from zkmigrate.runbook.model.window import Plight, Stand, Toll, WindowSpec
+from zkmigrate.runbook.ui import sentences
+
+SHUT_OUT = 12
+"""Exit code of ``status``: clients are, or may be, shut out, and nobody works on the run."""
+
+Stands = Mapping[str, Stand]
+
+
+class Kind(StrEnum):
+    """How a window was left. REOPENED and OPENED: clients pass. Otherwise they do not: LEASED: every host
+    opens by itself. PARTLY: some are sealed. SEALED: all are. GOING: one may have been told to finish.
+    BACK: a way back was left."""
+
+    LEASED = "leased"
+    PARTLY = "partly sealed"
+    SEALED = "sealed"
+    GOING = "going"
+    BACK = "way back"
+    REOPENED = "reopened"
+    OPENED = "opened"
+
+
+@dataclass(frozen=True)
+class LeftWindow:
+    """A window in which clients were shut out when its process died. since: from when on, and at: now, both
+    in seconds since the epoch. stands: where each host stands, None where no host was asked. alone_s, toll:
+    None where the run's records do not tell. heading: where ``resume`` leads by the journal. left: how the
+    process went."""
+
+    kind: Kind
+    stage: Stage
+    window: WindowSpec
+    plight: Plight
+    since: float
+    at: float
+    stands: Stands | None
+    alone_s: float | None
+    toll: Toll | None
+    heading: str
+    left: str
+
+    @property
+    def code(self) -> int:
+        """The exit code of ``status``."""
+        return 0 if self.kind in (Kind.REOPENED, Kind.OPENED) else SHUT_OUT
+
+    def body(self, command: str) -> dict[str, Any]:
+        """Return it as JSON, with its lines. command: what continues the run."""
+        return {
+            "kind": self.kind.value,
+            "code": self.code,
+            "since": self.since,
+            "runs_out": None if self.toll is None else self.since + self.toll.from_s,
+            "stands": None if self.stands is None else {h: s.name.lower() for h, s in self.stands.items()},
+            "lines": [*self.lines(), f"do now: {command} ({self.follows()})"],
+        }
+
+    def lines(self) -> list[str]:
+        """Return the headline, what the hosts do by themselves, where each stands, and what clients lose."""
+        where = [f"{', '.join(hosts)}: {stand.value}" for stand, hosts in self._by_stand().items()]
+        return [self._headline(), *self._alone(), *where, *self._toll()]
+
+    def follows(self) -> str:
+        """Return what ``resume`` does."""
+        back = self.heading if self.heading != "forward" else f"back to the start of {self.stage.id}"
+        steps = self.window.steps
+        match self.kind:
+            case Kind.SEALED | Kind.GOING if self.heading == "forward":
+                go, opens = f"{self.stage.id}.{steps.goes}", f"{self.stage.id}.{steps.opens}"
+                return f"it goes forward: {go} and {opens} follow, and behind {opens} no way back is free"
+            case Kind.OPENED:
+                return "it goes forward: hosts have opened, and no way back is free"
+            case Kind.PARTLY if self._open():
+                return f"it walks {back}, for a lease has ended"
+            case Kind.LEASED | Kind.PARTLY if self.heading == "forward":
+                return f"it walks {back}, or goes forward if no lease has ended"
+        return f"it walks {back}"
+
+    def _headline(self) -> str:
+        plight, died = self.plight, self.left
+        if self.kind is Kind.REOPENED:
+            return f"{died}; the {plight.many} reopened by themselves: {plight.opened}"
+        if self.kind is Kind.OPENED:
+            stands = list((self.stands or {}).values())
+            many = f"{stands.count(Stand.AFTER)} of {len(stands)} {plight.many}"
+            return f"{died}; {many} went forward and opened by themselves: {plight.opened}"
+        may = "it may be that " if self.stands is None and self.kind in (Kind.LEASED, Kind.GOING) else ""
+        since = f"since {sentences.local_time(self.since)}, for {_span(self.at - self.since)}"
+        hosts = len(self.stands or ())
+        still = f"{plight.still} {hosts - len(self._open())} of {hosts} {plight.many}"
+        return f"DANGER: {died}; {may}{still if self._open() else plight.shut} {since}"
+
+    def _alone(self) -> list[str]:
+        """Say what the hosts do without an operator."""
+        one, many = self.plight.one, self.plight.many
+        limit = "" if self.alone_s is None else f", at the latest {self.alone_s:g} s after the last renewal"
+        shut = f"a sealed {one} stays shut until this run goes on"
+        leased = f"{many} that are not sealed open by themselves{limit}"
+        alone = {
+            Kind.LEASED: [f"no {one} is sealed: they open by themselves{limit}"],
+            Kind.PARTLY: [f"{shut}; {leased}"],
+            Kind.SEALED: [f"every {one} is sealed: none opens by itself, however long you wait"],
+            Kind.GOING: [
+                f"a {one} that was told to finish opens by itself once enough of them serve; {shut}"
+            ],
+            Kind.BACK: [f"{shut}; {leased}"],
+        }.get(self.kind, [])
+        asked = self.stands is not None or self.kind is Kind.SEALED
+        return (
+            alone if asked else [*alone, "whether they have opened only they know: status without --offline"]
+        )
+
+    def _toll(self) -> list[str]:
+        if self.kind is Kind.OPENED or self.toll is None:
+            return []
+        runs_out = self.since + self.toll.from_s
+        if self.kind is Kind.REOPENED:
+            return [
+                f"{self.toll.what}: kept by clients that were back before {sentences.local_time(runs_out)}"
+            ]
+        left = runs_out - self.at
+        when = f"in {_span(left)}" if left > 0 else f"{_span(-left)} ago"
+        if self.toll.forward and self.kind in (Kind.SEALED, Kind.GOING) and self.heading == "forward":
+            lost = f"a way back loses {self.toll.what} from {sentences.local_time(runs_out)} on ({when})"
+            return [f"{lost}. {self.toll.forward}"]
+        who = ", for clients that are not back by then" if self._open() else ""
+        return [f"{self.toll.what} run out from {sentences.local_time(runs_out)} on ({when}){who}"]
+
+    def _open(self) -> list[str]:
+        """Return the hosts through which clients reach the service."""
+        return [host for host, stand in (self.stands or {}).items() if stand in (Stand.BEFORE, Stand.AFTER)]
+
+    def _by_stand(self) -> dict[Stand, list[str]]:
+        by_stand: dict[Stand, list[str]] = {}
+        for host, stand in (self.stands or {}).items():
+            by_stand.setdefault(stand, []).append(host)
+        return by_stand
+
+
+def shut_stage(history: History, playbook: Playbook, inventory: Inventory) -> Stage | None:
+    """Return the stage whose window shut clients out and has not opened again, by the journal. A rehearsal in
+    which no client is at stake does not count."""
+    for stage in playbook.stages:
+        window = stage.window
+        if window is None or window.plight is None:
+            continue
+        begun = f"{stage.id}.{window.steps.begins}" in history.first_sent
+        if not begun or f"{stage.id}.{window.steps.opens}" in history.done:
+            continue
+        if not (stage.rehearsal and math.isinf(window.deadline_s(_context(history, stage, inventory)))):
+            return stage
+    return None
+
+
+def asked(history: History, playbook: Playbook, inventory: Inventory, look: Look) -> Stands | None:
+    """Ask the hosts of such a window where they stand; None without one."""
+    stage = shut_stage(history, playbook, inventory)
+    plight = stage.window.plight if stage is not None and stage.window is not None else None
+    return None if plight is None else plight.stands(inventory, look)
+
+
+def judged(
+    history: History, playbook: Playbook, inventory: Inventory, stands: Stands | None, now: float
+) -> LeftWindow | None:
+    """Judge the window that a dead process left; None where no client is, or was, shut out by it. stands:
+    None where no host was asked. now: seconds since the epoch."""
+    stage = shut_stage(history, playbook, inventory)
+    if stage is None or stage.window is None or stage.window.plight is None:
+        return None
+    window, plight = stage.window, stage.window.plight
+    context = _context(history, stage, inventory)
+    try:
+        alone_s, toll = plight.alone_s(context), plight.toll(context)
+    except RecordError:
+        alone_s, toll = None, None
+    since = history.first_sent[f"{stage.id}.{window.steps.begins}"][1]
+    kind = _kind(history, stage, window, stands or {})
+    left = "the operator's process died" if history.ended is None else "nobody works on this run"
+    return LeftWindow(kind, stage, window, plight, since, now, stands, alone_s, toll, history.heading, left)
+
+
+def _kind(history: History, stage: Stage, window: WindowSpec, stands: Stands) -> Kind:
+    """Judge how the window was left: by what the hosts say, and by the journal where they do not answer."""
+    seen, steps = set(stands.values()), window.steps
+    sent = {step for step in (steps.seals, steps.goes) if f"{stage.id}.{step}" in history.first_sent}
+    if list(stands.values()).count(Stand.AFTER) * 2 > len(stands):
+        return Kind.OPENED
+    if seen == {Stand.BEFORE}:
+        return Kind.REOPENED
+    if history.way is Way.BACK:
+        return Kind.BACK
+    unsure = not seen or Stand.UNHEARD in seen
+    if seen & {Stand.FINISHING, Stand.AFTER} or (unsure and steps.goes in sent):
+        return Kind.GOING
+    by_journal = unsure and f"{stage.id}.{steps.seals}" in history.done
+    if seen == {Stand.SEALED} or (seen <= {Stand.SEALED, Stand.UNHEARD} and by_journal):
+        return Kind.SEALED
+    return Kind.PARTLY if Stand.SEALED in seen or (unsure and sent) else Kind.LEASED
+
+
+def _context(history: History, stage: Stage, inventory: Inventory) -> Context:
+    return Context(
+        history.run, inventory, rehearsal=stage.rehearsal, way=history.way, records=history.records()
+    )
+
+
+def _span(seconds: float) -> str:
+    minutes, rest = divmod(round(max(0.0, seconds)), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s" if minutes else f"{rest} s"

@@ -1,0 +1,242 @@
+"""The journal of a run as a verb needs it: begun, opened and checked, or recovered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar, cast
+
+from zkmigrate import deadline
+from zkmigrate.errors import HostError, JournalError, LostJournalError, UsageError, ZkmigrateError
+from zkmigrate.inventory import inventory as inventories
+from zkmigrate.inventory.inventory import Inventory
+from zkmigrate.runbook.engine import held_copies, lost_journal, plan, planfile, runs
+from zkmigrate.runbook.engine import journal as journals
+from zkmigrate.runbook.engine.history import History
+from zkmigrate.runbook.engine.journal import Journal
+from zkmigrate.runbook.engine.planfile import PlanFile
+from zkmigrate.runbook.model.look import Look, RandomReader
+from zkmigrate.runbook.model.playbook import Playbook
+from zkmigrate.runbook.model.step import Way
+from zkmigrate.runbook.ui.run_files import write_plan
+
+T = TypeVar("T")
+_COPIES_S = 5.0
+"""Seconds for one question to a host about its copy."""
+_COPY_LIMIT = 1 << 28
+"""The most bytes read of a copy of the journal; far more than of other files."""
+
+
+@dataclass(frozen=True)
+class OpenJournal:
+    """An open journal. back_to: where a requested way back leads. remarks: for the operator."""
+
+    journal: Journal
+    back_to: str = ""
+    remarks: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class JournalOpener:
+    """Opens the journal of one run. wall: the clock, seconds since the epoch."""
+
+    run_dir: Path
+    playbook: Playbook
+    inventory: Inventory
+    look: Look
+    wall: Callable[[], float]
+
+    def open(
+        self, window_lines: Callable[[], tuple[str, ...]], given_plan: PlanFile | None = None
+    ) -> OpenJournal:
+        """The journal of a run that has begun. Raises JournalError.
+
+        If inventory or playbook differ, a run that has changed no host begins again; else StaleError.
+
+        window_lines: what the plan says of the window, needed only to begin again. given_plan: the plan to
+        begin again with, as for ``begin``; StaleError for a run that has changed hosts.
+
+        Lines that only the hosts' copies have are taken first. A copy with other lines is refused.
+        """
+        taken = self._take_from_hosts()
+        journal = Journal.open(self.run_dir, self.wall)
+        if taken:
+            journal.append("note", {"text": taken})
+        if journal.history.run not in ("", self.run_dir.name):
+            journal.close()
+            raise JournalError(
+                f"{self.run_dir / journals.NAME} is the journal of run {journal.history.run}; needed: "
+                f"that of {self.run_dir.name}. Next: put the right one there"
+            )
+        if journal.history.lost and not journal.history.rebuilt:
+            journal.close()
+            place = str(self.run_dir / journals.NAME)
+            seen = f"the journal {place} was lost, and what the hosts say is not in it yet"
+            raise LostJournalError(seen, self.run_dir.name, place)
+        history, digest = journal.history, inventories.digest(self.inventory)
+        same = runs.is_same(history, self.playbook.id, digest)
+        if given_plan is None and (not history.run or history.binds or same):
+            return OpenJournal(self._checked(journal), remarks=(taken,) if taken else ())
+        try:
+            if given_plan is not None and history.binds:
+                raise runs.plan_comes_late(history, given_plan.digest)
+            plan_now = self._plan(window_lines(), given_plan)
+        except ZkmigrateError:
+            journal.close()
+            raise
+        self._write_begin(journal, plan_now.digest)
+        write_plan(self.run_dir, plan_now)
+        remark = "begun again with this inventory and playbook: no host had been changed"
+        journal.append("note", {"text": remark})
+        return OpenJournal(journal, remarks=(remark, *_note_given_plan(journal, given_plan)))
+
+    def begin(self, window_lines: tuple[str, ...], given_plan: PlanFile | None) -> OpenJournal:
+        """A new journal with the plan as it is now. given_plan: StaleError when it differs from that plan, or
+        another run was begun with it."""
+        if held := [host for host, copy in self._copies(lambda _copy: True).items() if copy]:
+            raise JournalError(
+                f"a run {self.run_dir.name} has begun elsewhere: {', '.join(held)} has a copy of its "
+                "journal, and there is none here. Nothing was changed. Next: another --run-id; or, to go on "
+                f"with that run, put its journal at {self.run_dir / journals.NAME}"
+            )
+        plan_now = self._plan(window_lines, given_plan)
+        journal = Journal.create(self.run_dir, self.wall)
+        self._write_begin(journal, plan_now.digest)
+        runs.mark_begun(self.run_dir)
+        write_plan(self.run_dir, plan_now)
+        return OpenJournal(self._checked(journal), remarks=_note_given_plan(journal, given_plan))
+
+    def _plan(self, window_lines: tuple[str, ...], given_plan: PlanFile | None) -> PlanFile:
+        """The given plan if it is still valid; without one a plan fresh now."""
+        fresh = planfile.from_plan(plan.make(self.playbook, self.inventory, self.look, window_lines))
+        if given_plan is not None:
+            refuse_stale(given_plan, planfile.differences(given_plan, fresh))
+            # Once more, now that the hosts have answered: another run may have begun with it since.
+            runs.refuse_applied(self.run_dir.parent, given_plan.digest, but=self.run_dir.name)
+        return given_plan or fresh
+
+    def recover(self, way: Way, by: str) -> OpenJournal:
+        """Rebuild a lost journal from the lines that are left and what the hosts say; then walk ``way``.
+
+        Writes nothing and raises JournalError where hosts cannot tell all that the playbook does; HostError
+        when a host does not answer; UsageError when neither journal, hosts nor this machine know the run.
+        """
+        self._refuse_untold()
+        copies = tuple(
+            filter(None, self.look.each(self.playbook.witnesses(self.inventory), self._copy).values())
+        )
+        left = journals.folded(journals.kept_lines(self.run_dir, copies))
+        if left.run:
+            runs.check_same(left, self.playbook.id, inventories.digest(self.inventory))
+        run = self.run_dir.name
+        found = lost_journal.ask_hosts(left, self.playbook, self.inventory, self.look, run)
+        if not (left.run or found.operations or found.stages or runs.has_begun(self.run_dir)):
+            raise UsageError(
+                f"nothing tells of a run {run}: no journal here, no copy of one, no change of its on any "
+                "host. Next: --run-id of the run that is meant; or zkmigrate run begins one"
+            )
+        journal = Journal.recover(self.run_dir, self.wall, copies=copies)
+        if not journal.history.run:
+            self._write_begin(journal, "")
+        text = (
+            f"without the whole journal: {left.entries} lines of it are left, the hosts tell of "
+            f"{len(found.operations)} changes that stand; going {way.value}, as {by} asks"
+        )
+        remarks = [text]
+        if left.way is Way.BACK:
+            why = f"asked by {by}: --journal-lost {way.value}; the lines that are left said {_heading(left)}"
+            journal.append("turn", {"way": Way.FORWARD.value, "why": why, "kept": [], "by": by})
+            remarks.append(f"turned: {why}")
+        journal.append("found", found.body(text))
+        # Unless the hosts know something newer, finish the way back that the remaining lines tell of.
+        same = left.way is Way.BACK and left.turn is not None and left.turn.then == "end" and not found.newer
+        back_to = left.turn.to if same and left.turn else ""
+        return OpenJournal(self._checked(journal), back_to, tuple(remarks))
+
+    def _refuse_untold(self) -> None:
+        if self.playbook.tells_all(self.inventory):
+            return
+        why, copies = "no host keeps a record of a run", ""
+        if self.playbook.witnesses(self.inventory):
+            why = "only the journal knows what a cluster held before"
+            copies = f", or the newest copy that the {self.playbook.many_witnesses} keep,"
+        raise JournalError(
+            f"a run of {self.playbook.id} does not go on without its journal: {why}. Nothing was changed. "
+            f"Next: put the journal of {self.run_dir.name}{copies} at "
+            f"{self.run_dir / journals.NAME}, then resume without --journal-lost. "
+            f"Where no copy has all lines, remove {self.run_dir / journals.BEGUN} as well"
+        )
+
+    def _take_from_hosts(self) -> str:
+        """Append to the journal the lines that only copies have. Returns what was done; empty if nothing.
+
+        Raises JournalError if a copy has other lines.
+        """
+        before = journals.content(self.run_dir)
+        if not before:  # damaged, or its first line was never written
+            return ""
+        copies = self._copies(lambda copy: held_copies.beyond(before, copy))
+        content = held_copies.longest(self.run_dir / journals.NAME, before, copies)
+        if content == before:
+            return ""
+        Journal.extend(self.run_dir, before, content)
+        lines = content.count(b"\n") - before.count(b"\n")
+        return f"the journal here lacked {lines:,} lines of its copies on hosts, and they were added"
+
+    def _copies(self, look: Callable[[RandomReader], T]) -> dict[str, T]:
+        """Look at each host's copy of the journal, within some seconds. Hosts without one are left out."""
+        path, missing = runs.copy_path(self.run_dir.name), object()
+
+        def one(host: str) -> T | object:
+            try:
+                copy = self.look.reader(host, path)
+                return look(copy) if copy.size() else missing
+            except HostError:
+                return missing
+
+        with deadline.within(_COPIES_S):
+            found = self.look.each(self.playbook.witnesses(self.inventory), one)
+        return {host: cast("T", copy) for host, copy in found.items() if copy is not missing}
+
+    def _copy(self, host: str) -> bytes:
+        """The host's copy of the journal; empty without one or without an answer."""
+        try:
+            return self.look.reader(host, runs.copy_path(self.run_dir.name)).read(0, _COPY_LIMIT)
+        except HostError:
+            return b""
+
+    def _write_begin(self, journal: Journal, plan_digest: str) -> None:
+        digest = inventories.digest(self.inventory)
+        names = {"run": self.run_dir.name, "name": self.inventory.name, "playbook": self.playbook.id}
+        hosts = {part: list(names) for part, names in self.playbook.hosts(self.inventory).items()}
+        journal.append("begin", {**names, "inventory": digest, "plan": plan_digest, "hosts": hosts})
+
+    def _checked(self, journal: Journal) -> Journal:
+        if not journal.history.run:  # died before its first line was whole
+            self._write_begin(journal, "")
+        runs.check_same(journal.history, self.playbook.id, inventories.digest(self.inventory))
+        return journal
+
+
+def _heading(left: History) -> str:
+    if left.turn is None or not left.turn.to:
+        return "back to the beginning"
+    return f"back to the start of {left.turn.to} ({left.turn.why})"
+
+
+def refuse_stale(plan_file: PlanFile, differs: tuple[str, ...]) -> None:
+    """StaleError when a plan differs from what would be done now."""
+    if differs:
+        raise runs.StaleError(
+            f"the plan {plan_file.digest[:12]} is stale: {planfile.summary(differs)}; needed: what was "
+            "planned is still what would be done. Next: plan again, compare, and run that"
+        )
+
+
+def _note_given_plan(journal: Journal, plan_file: PlanFile | None) -> tuple[str, ...]:
+    if plan_file is None:
+        return ()
+    remark = f"the plan {plan_file.digest[:12]} that was given still holds"
+    journal.append("note", {"text": remark})
+    return (remark,)

@@ -1,0 +1,107 @@
+"""The verb plan: make a plan, or show a saved one."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Any
+
+from zkmigrate.errors import ZkmigrateError
+from zkmigrate.inventory import inventory as inventories
+from zkmigrate.inventory.inventory import Inventory
+from zkmigrate.runbook.engine import files, plan, planfile, runs
+from zkmigrate.runbook.engine.clock import RealClock
+from zkmigrate.runbook.engine.history import History
+from zkmigrate.runbook.engine.planfile import PlanFile
+from zkmigrate.runbook.model.look import Look
+from zkmigrate.runbook.model.playbook import Playbook
+from zkmigrate.runbook.model.step import Context, Waiting
+from zkmigrate.runbook.runs.open_run import refuse_stale
+from zkmigrate.runbook.runs.verb_context import (
+    VerbContext,
+    history_of,
+    inventory_options,
+    load,
+    open_site,
+    print_result,
+)
+from zkmigrate.runbook.ui import plan_text
+
+
+def show_plan(context: VerbContext, run_id: str, out: Path | None = None, *, force: bool = False) -> int:
+    """Print the plan; reads only. run_id: its rehearsal tells how long the window will be. out: also write it
+    there, over another file only with ``force``."""
+    inventory, playbook = load(context)
+    if out is not None:
+        files.refuse_taken(out, force=force)
+    history = history_of(context, run_id, inventory, playbook)
+    plan_file = _make(context, inventory, playbook, history, measure=True)
+    if out is not None:
+        files.write_all({out: plan_file.text()}, force=force)
+    lines = plan_text.lines(plan_file)
+    if out is not None:
+        command = f"zkmigrate run {inventory_options(context)} --plan {shlex.quote(str(out))}"
+        lines += [f"written to {out}: plan {plan_file.digest}", f"   apply it: {command}"]
+    if context.as_json:
+        context.out.write(plan_file.text())  # with its own format and checksum, and no time: as in the file
+    else:
+        print_result(context, {}, lines)
+    return 8 if plan_file.unknown else 0
+
+
+def show_saved(context: VerbContext, file: Path, *, offline: bool) -> int:
+    """Print a saved plan, and as a remark whether it still holds. offline: do not ask the hosts."""
+    saved = planfile.read(file)
+    remarks = _remarks_on(context, saved, offline=offline)
+    lines = [*plan_text.lines(saved), *(f"warning: {remark}" for remark in remarks)]
+    print_result(context, {**saved.to_json(), "remarks": remarks}, lines)
+    return 0
+
+
+def _remarks_on(context: VerbContext, saved: PlanFile, *, offline: bool) -> list[str]:
+    """Why ``run --plan`` would refuse this plan now, as far as can be seen."""
+    remarks = []
+    try:
+        if run_id := runs.applied_by(context.runs, saved.digest):
+            remarks.append(f"run {run_id} was begun with this plan")
+    except ZkmigrateError as error:
+        remarks.append(f"whether a run was begun with this plan cannot be told: {error}")
+    try:
+        inventory, playbook = load(context)
+        refuse_stale(saved, planfile.heading_differences(saved, playbook.id, inventories.digest(inventory)))
+        if not offline:
+            now = _make(context, inventory, playbook, None)
+            refuse_stale(saved, planfile.differences(saved, now))
+    except runs.StaleError as error:
+        remarks.append(str(error))
+    except ZkmigrateError as error:
+        remarks.append(f"whether this plan still holds cannot be told: {error}")
+    return remarks
+
+
+def _make(
+    context: VerbContext,
+    inventory: Inventory,
+    playbook: Playbook,
+    history: History | None,
+    *,
+    measure: bool = False,
+) -> PlanFile:
+    """history: of the run whose figures and retired brokers to use; None without a run. measure: also tell
+    what only two looks some seconds apart can tell."""
+    records = history.records() if history is not None else {}
+    retired = tuple(history.retired.values()) if history is not None else ()
+    with open_site(context, inventory, "plan") as site:
+        lines = site.window_lines(playbook, records)
+        if measure:
+            lines += _measured(context, playbook, inventory, site.look)
+        return planfile.from_plan(plan.make(playbook, inventory, site.look, lines, retired))
+
+
+def _measured(context: VerbContext, playbook: Playbook, inventory: Inventory, look: Look) -> tuple[str, ...]:
+    """Return the playbook's lines that need two looks, after both."""
+    clock, kept = RealClock(context.interrupt), dict[str, Any]()
+    while isinstance(told := playbook.measured(Context("plan", inventory, kept=kept), look), Waiting):
+        clock.pause(told.poll_s)
+        kept = dict(told.keep)
+    return told

@@ -1,0 +1,147 @@
+"""The options of run, resume and rollback, kept in the run's directory for the command that continues it."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from zkmigrate.errors import UsageError
+from zkmigrate.inventory.inventory import Inventory
+from zkmigrate.runbook.engine import run_file, step_names, until
+from zkmigrate.runbook.engine.history import Arrived, History, Next
+from zkmigrate.runbook.model.playbook import Playbook
+
+NAME = "options"
+"""The file of the newest call's options in a run's directory: one JSON object."""
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """The options of one call of run, resume or rollback. Empty, zero and None mean not given."""
+
+    yes: bool = False
+    run_id: str = ""
+    until: str = ""
+    hold_at: str = ""
+    skip: tuple[str, ...] = ()
+    to: str = ""
+    plan: Path | None = None
+    steal: bool = False
+    journal_lost: str = ""
+    metrics: Path | None = None
+    pause_after: int = 0
+
+    def onward(self) -> str:
+        """Return the given options that fit only the way forward, for a shell."""
+        words = ["--until", self.until] if self.until else []
+        words += ["--hold-at", self.hold_at] if self.hold_at else []
+        words += ["--pause-after", str(self.pause_after)] if self.pause_after else []
+        return shlex.join([*words, *(word for stage in self.skip for word in ("--skip", stage))])
+
+
+def keep(run_dir: Path, options: RunOptions, playbook: Playbook, now: float, *, back: bool) -> RunOptions:
+    """Write the options of a call that begins to walk, and return them as they are kept.
+
+    A time of ``--until`` is kept with its date, so that the same words mean the same moment tomorrow. back: a
+    call that goes back takes no options of the way forward, so those of the call before it are kept. now:
+    seconds since the epoch. Raises UsageError for a time that is past.
+    """
+    if back:
+        kept = replace(kept_in(run_dir), yes=options.yes, metrics=options.metrics)
+    else:
+        at = until.parse(playbook, options.until, now).at
+        kept = replace(options, until=options.until if at is None else until.words(at))
+    run_file.write(
+        run_dir / NAME,
+        {
+            "yes": kept.yes,
+            "until": kept.until,
+            "hold_at": kept.hold_at,
+            "skip": kept.skip,
+            "pause_after": kept.pause_after,
+            "metrics": str(kept.metrics or ""),
+        },
+    )
+    return kept
+
+
+def kept_in(run_dir: Path) -> RunOptions:
+    """Read the options of the newest call that walked a run; none where the file is missing or damaged."""
+    try:
+        return _read(run_file.json_object(run_file.content(run_dir / NAME)))
+    except (OSError, ValueError, KeyError):
+        return RunOptions()
+
+
+def _read(said: Mapping[str, Any]) -> RunOptions:
+    """Check the content of the file. Raises ValueError or KeyError."""
+    stages, count = said["skip"], said["pause_after"]
+    if not isinstance(stages, list) or type(count) is not int or count < 0 or type(said["yes"]) is not bool:
+        raise ValueError("not options")
+    metrics = run_file.line(said["metrics"])
+    return RunOptions(
+        yes=said["yes"],
+        until=run_file.line(said["until"]),
+        hold_at=run_file.line(said["hold_at"]),
+        skip=tuple(run_file.line(stage) for stage in stages),
+        pause_after=count,
+        metrics=Path(metrics) if metrics else None,
+    )
+
+
+def still_needed(
+    options: RunOptions, history: History, playbook: Playbook, inventory: Inventory, now: float
+) -> str:
+    """Return the options that the command that continues a run repeats, for a shell.
+
+    Where ``--until`` was reached, that command goes further than was agreed to, so that it has no ``--yes``
+    either. now: seconds since the epoch.
+    """
+    at = history.next(playbook)
+    arrived = isinstance(at, Arrived)
+    back = not arrived and history.heading != "forward"
+    reached = _is_reached(options.until, history, playbook, now)
+    words = ["--yes"] if options.yes and (back or not (arrived or reached)) else []
+    if not back:
+        kept = replace(
+            options,
+            until="" if reached else options.until,
+            hold_at=options.hold_at if _can_hold(options.hold_at, at, history, playbook) else "",
+            pause_after=options.pause_after * _can_pause(options.pause_after, history, playbook, inventory),
+            skip=tuple(stage for stage in options.skip if stage not in history.stages_done),
+        )
+        words += shlex.split(kept.onward())
+    words += ["--metrics", str(options.metrics)] if options.metrics else []
+    return shlex.join(words)
+
+
+def _is_reached(name: str, history: History, playbook: Playbook, now: float) -> bool:
+    """Return whether a walk to ``--until`` would do nothing: its place is done, its time is past."""
+    try:
+        until.parse(playbook, name, now)
+    except UsageError:
+        return True
+    return name in history.done | history.stages_done
+
+
+def _can_hold(hold_at: str, at: object, history: History, playbook: Playbook) -> bool:
+    """Return whether a walk from here can still hold at a phase."""
+    try:
+        name = step_names.phase(playbook, hold_at)
+        if isinstance(at, Next):
+            step_names.ahead(playbook, name, at.id, begun=history.has_touched(at.id))
+    except UsageError:
+        return False
+    return True
+
+
+def _can_pause(after: int, history: History, playbook: Playbook, inventory: Inventory) -> bool:
+    """Return whether fewer targets of the paced step were changed than this."""
+    paced = playbook.paced
+    if paced is None:
+        return False
+    every = paced.targets(inventory, history.records())
+    return len(set(history.touched(paced.step)).intersection(every)) < after

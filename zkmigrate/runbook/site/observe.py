@@ -1,0 +1,463 @@
+"""The real ``Look``: answers every question of a step by ssh, four-letter words and clients.
+
+Read-only hosts are asked by SFTP and plain commands of an ordinary account: no sudo, nothing installed. On
+the others zkm-host answers what needs root: over the held-open channel once installed, streamed before. A
+look that fails is Unknown with its cause, never an exception.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar, cast
+
+from zkmigrate import deadline
+from zkmigrate.errors import UsageError
+from zkmigrate.hosts.facts import load as load_facts
+from zkmigrate.hosts.facts import volumes as volume_facts
+from zkmigrate.hosts.parallel import GiveUp, together
+from zkmigrate.hosts.transport import own_addresses
+from zkmigrate.hosts.transport.channels import Channels
+from zkmigrate.hosts.transport.failure import TransportError
+from zkmigrate.hosts.transport.program import Program, failure_cause
+from zkmigrate.hosts.transport.reader import SftpReader
+from zkmigrate.hosts.transport.ssh import Transport
+from zkmigrate.inventory.inventory import Inventory
+from zkmigrate.kafka.clients import admin as kafka_client
+from zkmigrate.kafka.clients import log_dirs as log_dir_client
+from zkmigrate.kafka.clients import log_ends as log_end_client
+from zkmigrate.kafka.clients import reassignments as reassignment_client
+from zkmigrate.kafka.clients import topics as topic_client
+from zkmigrate.kafka.clients.canary import BrokerCanary
+from zkmigrate.runbook.model.change import KAFKA, AlterAtController, CreateTopic, GrowTopic
+from zkmigrate.runbook.model.fact import Absent, Cause, Reading, Seen, Unknown
+from zkmigrate.runbook.model.look import (
+    ClusterAt,
+    ClusterTopics,
+    DirEntry,
+    InFlight,
+    KafkaView,
+    LogDirs,
+    LogEnd,
+    MirrorLook,
+    Pulse,
+    RandomReader,
+    Rights,
+    Settings,
+    TopicPartitions,
+    TopicSetting,
+    Volume,
+    Znode,
+)
+from zkmigrate.runbook.site import exporter
+from zkmigrate.zookeeper.clients.admin import word_refused
+from zkmigrate.zookeeper.clients.four_letter_client import four_letter_word
+from zkmigrate.zookeeper.clients.zookeeper import ZnodeReader
+from zkmigrate.zookeeper.data.four_letter_words import not_allowed
+
+if TYPE_CHECKING:
+    from zkmigrate.topics.mirror.clients.look import ClustersLook
+
+T = TypeVar("T")
+
+FILE_LIMIT = 1 << 20
+"""Bytes: the largest file that ``file`` reads, and the most of one zkm-host read."""
+
+_METRICS_S = 5.0
+_WORD_S = 3.0
+_SILENT_WORD_S = 0.3
+"""Within a deadline, for a server that did not answer its last four-letter word; a healthy one takes
+milliseconds."""
+_LATE_S = 4.0
+"""Within a deadline, a host is given up this long after most others answered."""
+_ABSENT = "absent"
+_CAUSES: dict[int, Cause] = {4: "missing-tool", 9: "denied"}
+"""zkm-host's exit codes as causes; all others are ``failed``."""
+
+
+class Observe:
+    """Implements :class:`zkmigrate.runbook.model.look.Look` for the hosts of one inventory."""
+
+    def __init__(
+        self,
+        inventory: Inventory,
+        transport: Transport,
+        program: Program,
+        channels: Channels,
+        gateways: Channels | None = None,
+    ) -> None:
+        self._inventory = inventory
+        self._gateways = gateways
+        self._transport = transport
+        self._program = program
+        self._channels = channels
+        self._doors = inventory.doors
+        self._znodes = ZnodeReader({host: (door.address, door.port) for host, door in self._doors.items()})
+        self._canary = BrokerCanary({b.name: (b.address, b.port) for b in inventory.brokers})
+        self._brokers = kafka_client.Brokers(broker.endpoint for broker in inventory.brokers)
+        self._guard = threading.Lock()
+        self._mirrors: dict[tuple[ClusterAt, ClusterAt], ClustersLook] = {}
+        self._silent: set[str] = set()
+        self._not_allowed: set[tuple[str, str]] = set()
+
+    def close(self) -> None:
+        """Close the connections to ZooKeeper and to brokers; the maker closes transport and channels."""
+        for mirror in self._mirrors.values():
+            mirror.close()
+        self._znodes.close()
+        self._canary.close()
+        self._brokers.close()
+
+    def now(self) -> float:
+        return time.monotonic()
+
+    def wall(self) -> float:
+        return time.time()
+
+    def word(self, host: str, word: str) -> Reading[str]:
+        if host not in self._doors:
+            return Unknown("failed", f"{host} is not a ZooKeeper host: it has no four-letter words")
+        most_s = _SILENT_WORD_S if deadline.bounded() and host in self._silent else _WORD_S
+        answer = self._word(host, word, most_s)
+        if isinstance(answer, Unknown) and answer.cause == "timeout":
+            self._silent.add(host)
+        else:
+            self._silent.discard(host)
+        return answer
+
+    def _word(self, host: str, word: str, most_s: float) -> Reading[str]:
+        """Ask the AdminServer, where known, for a word that the server does not allow; next time at once."""
+        door = self._doors[host]
+        if door.admin_port is None or (host, word) not in self._not_allowed:
+            answer = four_letter_word(door.address, door.port, word, deadline.remaining(most_s))
+            if door.admin_port is None or not isinstance(answer, Seen) or not not_allowed(answer.value):
+                return answer
+            self._not_allowed.add((host, word))
+        answer = word_refused(door.address, door.admin_port, word, deadline.remaining(most_s))
+        if isinstance(answer, Unknown):
+            # The server may have been restarted with another whitelist: ask it again next time.
+            self._not_allowed.discard((host, word))
+        return answer
+
+    def zkm(self, host: str, *words: str) -> Reading[str]:
+        if self._is_read_only(host):
+            return Unknown(
+                "denied", f"{host} is a {self._inventory.role(host)} host: zkm-host never runs there"
+            )
+        try:
+            if self._program.installed(host):
+                try:
+                    answer = self._channels.ask(host, *words)
+                    return _zkm_reading(host, words, answer.rc, answer.output)
+                except TransportError as error:
+                    if error.cause != "missing-tool":
+                        raise
+                    self._program.forget(host)  # finalized meanwhile: stream its verbs from now on
+            done = self._program.streamed(host, *words)
+        except (TransportError, UsageError) as error:
+            return _failed(error)
+        if done.rc and done.last_line.startswith("sudo:"):
+            return Unknown(failure_cause(done), f"{host}: {done.last_line}")
+        return _zkm_reading(
+            host, words, done.rc, done.text.removesuffix("\n") if done.rc == 0 else done.last_line
+        )
+
+    def file(self, host: str, path: str) -> Reading[bytes]:
+        if self._is_read_only(host):
+            try:
+                return Seen(self._transport.read(host, path, FILE_LIMIT))
+            except FileNotFoundError:
+                return Absent(path)
+            except (OSError, TransportError) as error:
+                return _failed(error, f"{host}: {path}")
+        # One more byte tells a file of exactly the limit from a larger one.
+        content = self._read(host, path, 0, FILE_LIMIT)
+        if isinstance(content, Unknown) and content.cause in ("denied", "missing-tool"):
+            return self._file_as_account(host, path, content)
+        if isinstance(content, Seen) and len(content.value) == FILE_LIMIT:
+            more = self._read(host, path, FILE_LIMIT, 1)
+            if not isinstance(more, Seen) or more.value:
+                return Unknown("failed", f"{host}: {path} is larger than {FILE_LIMIT} bytes")
+        return content
+
+    def listing(self, host: str, path: str) -> Reading[tuple[DirEntry, ...]]:
+        if self._is_read_only(host):
+            try:
+                connection = self._transport.connection(host)
+                return Seen(connection.list_directory(path, self._transport.file_s))
+            except FileNotFoundError:
+                return Absent(path)
+            except (OSError, TransportError) as error:
+                return _failed(error, f"{host}: {path}")
+        answer = self.zkm(host, "list", path)
+        if not isinstance(answer, Seen):
+            return answer
+        return parse_listing(path, answer.value)
+
+    def reader(self, host: str, path: str) -> RandomReader:
+        if self._is_read_only(host):
+            return SftpReader(self._transport, host, path)
+        return ProgramReader(self, host, path)
+
+    def sockets(self, host: str) -> Reading[str]:
+        return self._command(host, "ss", "-Htn", "state", "established")
+
+    def processes(self, host: str) -> Reading[str]:
+        return self._command(host, "ps", "-e", "-ww", "-o", "args=")
+
+    def date(self, host: str) -> Reading[str]:
+        return self._command(host, "date", "+%s.%N")
+
+    def load_counters(self, host: str) -> Reading[str]:
+        return self._command(host, *load_facts.COMMAND)
+
+    def metrics(self, url: str) -> Reading[str]:
+        return exporter.metrics_text(url, deadline.remaining(_METRICS_S))
+
+    def volumes(self, host: str, paths: Sequence[str]) -> Reading[Mapping[str, Volume]]:
+        """The volume of each directory, by ``df`` of the ssh account, or by ``sudo -n df`` where that account
+        may not look: brokers' directories are often closed to others."""
+        if odd := [path for path in paths if not volume_facts.PLAIN.fullmatch(path)]:
+            return Unknown("failed", f"{host}: {odd[0]!r} is not a plain path, so df is not asked")
+        answer = self._command(host, *volume_facts.DF, *paths)
+        if isinstance(answer, Unknown) and answer.cause == "failed":
+            again = self._command(host, "sudo", "-n", *volume_facts.DF, *paths)
+            if isinstance(again, Unknown):
+                why = again.why.removeprefix(f"{host}: ")
+                return Unknown("failed", f"{answer.why}; and with sudo: {why}")
+            answer = again
+        return volume_facts.parse(answer.value, paths) if isinstance(answer, Seen) else answer
+
+    def addresses(self, host: str, name: str) -> Reading[tuple[str, ...]]:
+        if not host:
+            return own_addresses.resolved(name)
+        try:
+            done = self._transport.exec(host, ["getent", "ahosts", name])
+        except TransportError as error:
+            return _failed(error)
+        return own_addresses.from_getent(host, name, done)
+
+    def here(self) -> Reading[tuple[str, ...]]:
+        inventory = self._inventory
+        hosts = (host for names in inventory.hosts.values() for host in names)
+        operator = inventory.operator if inventory.has("operator") else ()
+        outgoing = own_addresses.sent_from(inventory.address(host) for host in hosts)
+        return Seen(tuple(dict.fromkeys((*own_addresses.owned(operator), *outgoing))))
+
+    def znode(self, host: str, path: str) -> Reading[Znode]:
+        if host not in self._doors:
+            return _no_znodes(host)
+        if deadline.bounded() and host in self._silent:
+            return Unknown("timeout", f"{host} has not answered for a while")
+        answer = self._znodes.read(host, path)
+        if isinstance(answer, Unknown) and answer.cause == "timeout":
+            self._silent.add(host)
+        return answer
+
+    def modified(self, host: str, paths: Sequence[str]) -> Reading[Mapping[str, int]]:
+        return self._znodes.modified(host, paths) if host in self._doors else _no_znodes(host)
+
+    def acls(self, host: str, paths: Sequence[str]) -> Reading[Mapping[str, Rights]]:
+        return self._znodes.acls(host, paths) if host in self._doors else _no_znodes(host)
+
+    def kafka(self, witnesses: int | None = None) -> Reading[KafkaView]:
+        """The Kafka cluster. witnesses: how many brokers tell of its partitions; None: all."""
+        if not self._brokers:
+            return Unknown("failed", "the inventory names no broker")
+        return kafka_client.view(self._brokers, self._reassignments, witnesses=witnesses)
+
+    def pulses(self, within_s: float) -> Mapping[str, Pulse]:
+        return self._canary.ask_all(within_s)
+
+    def produced(self) -> Mapping[str, Sequence[Pulse]]:
+        return {}
+
+    def topics(self, cluster: str) -> Reading[ClusterTopics]:
+        return self._ask_brokers(cluster, topic_client.names)
+
+    def topic_partitions(
+        self, cluster: str, topics: Sequence[str], witnesses: int
+    ) -> Reading[TopicPartitions]:
+        return self._ask_brokers(cluster, lambda brokers: topic_client.partitions(brokers, topics, witnesses))
+
+    def log_dirs(
+        self, cluster: str, brokers: Sequence[int], partitions: Mapping[str, Sequence[int]] | None = None
+    ) -> Reading[Mapping[int, LogDirs]]:
+        return self._ask_brokers(cluster, lambda at: log_dir_client.log_dirs(at, brokers, partitions))
+
+    def log_ends(
+        self, cluster: str, replicas: Mapping[int, Mapping[str, Sequence[int]]]
+    ) -> Reading[Mapping[int, Reading[Mapping[tuple[str, int], Reading[LogEnd]]]]]:
+        return self._ask_brokers(cluster, lambda at: log_end_client.log_ends(at, replicas))
+
+    def topic_settings(self, cluster: str, key: str, topics: Sequence[str]) -> Settings:
+        return self._ask_brokers(cluster, lambda brokers: topic_client.settings(brokers, key, topics))
+
+    def refused_topic(self, change: CreateTopic | GrowTopic) -> Reading[str]:
+        return self._ask_brokers(change.cluster, lambda at: topic_client.refused_topic(at, change))
+
+    def refused_at_controller(self, change: AlterAtController) -> Reading[str]:
+        return self._ask_brokers(
+            change.cluster, lambda at: reassignment_client.refused_at_controller(at, change)
+        )
+
+    def broker_settings(
+        self, cluster: str, key: str, brokers: Sequence[int]
+    ) -> Reading[Mapping[int, Reading[TopicSetting]]]:
+        return self._ask_brokers(cluster, lambda at: reassignment_client.broker_settings(at, key, brokers))
+
+    def reassignments(self, cluster: str) -> Reading[Mapping[tuple[str, int], InFlight]]:
+        return self._ask_brokers(cluster, reassignment_client.in_flight)
+
+    def _ask_brokers(self, cluster: str, ask: Callable[[Sequence[str]], Reading[T]]) -> Reading[T]:
+        if cluster != KAFKA:
+            return Unknown("failed", f"unknown cluster {cluster}; the clusters are {KAFKA}")
+        return ask(self._brokers)
+
+    def gateway(self, host: str) -> Reading[str]:
+        if self._gateways is None:
+            return Unknown("failed", f"{host}: the inventory names no gateway")
+        try:
+            answer = self._gateways.ask(host, "status")
+        except (TransportError, UsageError) as error:
+            return _failed(error)
+        if answer.rc:
+            why = answer.output.strip() or "silent"
+            return Unknown("failed", f"{host}: the gateway's relay: status exit {answer.rc}: {why}")
+        return Seen(answer.output)
+
+    def mirror(self, source: ClusterAt, target: ClusterAt) -> MirrorLook:
+        # Slow to import, and most runs mirror nothing.
+        from zkmigrate.topics.mirror.clients.look import ClustersLook
+
+        with self._guard:
+            return self._mirrors.setdefault((source, target), ClustersLook(source, target))
+
+    def each(self, hosts: Iterable[str], ask: Callable[[str], T]) -> dict[str, T]:
+        def given_up(host: str) -> T:
+            # Within a deadline ``ask`` always returns a reading.
+            return cast(T, Unknown("timeout", f"{host}: no answer yet; most other hosts have answered"))
+
+        late = GiveUp(_LATE_S, given_up, time.monotonic) if deadline.bounded() else None
+        return together({name: partial(ask, name) for name in hosts}, late)
+
+    def _is_read_only(self, host: str) -> bool:
+        return host in self._inventory.read_only
+
+    def _read(self, host: str, path: str, offset: int, length: int) -> Reading[bytes]:
+        """At most ``FILE_LIMIT`` bytes of a file, read by zkm-host."""
+        answer = self.zkm(host, "read", path, str(offset), str(length))
+        if not isinstance(answer, Seen):
+            return answer
+        if answer.value.strip() == _ABSENT:
+            return Absent(path)
+        try:
+            return Seen(base64.b64decode("".join(answer.value.split()), validate=True))
+        except (binascii.Error, ValueError) as error:
+            return Unknown("garbled", f"{host}: {path} did not come as base64 ({error})")
+
+    def _file_as_account(self, host: str, path: str, refused: Unknown) -> Reading[bytes]:
+        """Read without sudo, which a finalized host may not grant any more; ``refused`` if that fails too."""
+        try:
+            return Seen(self._transport.read(host, path, FILE_LIMIT))
+        except FileNotFoundError:
+            return Absent(path)
+        except (OSError, TransportError):
+            return refused
+
+    def _command(self, host: str, *argv: str) -> Reading[str]:
+        try:
+            done = self._transport.exec(host, argv)
+        except TransportError as error:
+            return _failed(error)
+        if done.rc:
+            return done.failed(host, argv[0])
+        return Seen(done.text)
+
+    def _reassignments(self) -> Reading[bytes] | None:
+        """The reassignment znode through the first ZooKeeper host that serves; None while none does.
+
+        Never through a read-only host: a client session there is a transaction, and before the
+        join none may be ours.
+        """
+        for host in (host for host in self._doors if not self._is_read_only(host)):
+            path = self._inventory.kafka.chroot + kafka_client.REASSIGNMENTS
+            reading = self.znode(host, path)
+            if isinstance(reading, Seen):
+                return Seen(reading.value.data)
+            if isinstance(reading, Absent):
+                there = self.znode(host, self._inventory.kafka.chroot)
+                return reading if isinstance(there, Seen) else Unknown("failed", f"{host} has no such chroot")
+        return None
+
+
+class ProgramReader:
+    """Random access to a file of a host, through zkm-host. Raises TransportError."""
+
+    def __init__(self, look: Observe, host: str, path: str) -> None:
+        self._look = look
+        self._host = host
+        self._path = path
+
+    def size(self) -> int:
+        listed = self._look.listing(self._host, self._path)
+        if isinstance(listed, Seen) and len(listed.value) == 1:
+            return listed.value[0].size
+        raise self._failure(listed)
+
+    def read(self, offset: int, length: int) -> bytes:
+        parts: list[bytes] = []
+        while length > 0:
+            part = self._look._read(self._host, self._path, offset, min(length, FILE_LIMIT))
+            if not isinstance(part, Seen):
+                raise self._failure(part)
+            parts.append(part.value)
+            if len(part.value) < min(length, FILE_LIMIT):
+                break
+            offset, length = offset + len(part.value), length - len(part.value)
+        return b"".join(parts)
+
+    def _failure(self, reading: Reading[object]) -> TransportError:
+        if isinstance(reading, Unknown):
+            return TransportError(self._host, reading.cause, reading.why)
+        return TransportError(self._host, "failed", f"{self._path} is not there")
+
+
+def parse_listing(path: str, text: str) -> Reading[tuple[DirEntry, ...]]:
+    """zkm-host's ``list``: lines ``TYPE SIZE CHANGED_NS MODE OWNER GROUP NAME``, or one line ``absent``."""
+    if text.strip() == _ABSENT:
+        return Absent(path)
+    entries: list[DirEntry] = []
+    for line in text.splitlines():
+        words = line.split(" ", 6)
+        if len(words) != 7 or len(words[0]) != 1 or not (words[1] + words[2]).isdigit():
+            return Unknown("garbled", f"list {path} answered {line[:120]!r}")
+        kind, size, changed, mode, owner, group, name = words
+        kind = kind if kind in "fd" else "o"
+        entries.append(DirEntry(name, kind, int(size), int(changed), mode.zfill(4), owner, group))
+    return Seen(tuple(sorted(entries, key=lambda entry: entry.name)))
+
+
+def _no_znodes(host: str) -> Unknown:
+    return Unknown("failed", f"{host} is not a ZooKeeper host: it has no znodes")
+
+
+def _zkm_reading(host: str, words: tuple[str, ...], rc: int, text: str) -> Reading[str]:
+    if rc == 0:
+        return Seen(text)
+    return Unknown(
+        _CAUSES.get(rc, "failed"), f"{host}: zkm-host {words[0]} exit {rc}: {text.strip() or 'silent'}"
+    )
+
+
+def _failed(error: Exception, where: str = "") -> Unknown:
+    prefix = f"{where}: " if where else ""
+    if isinstance(error, TransportError):
+        return Unknown(error.cause, f"{prefix or error.host + ': '}{error.why}")
+    cause: Cause = "denied" if isinstance(error, PermissionError) else "failed"
+    text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return Unknown(cause, f"{prefix}{text}")

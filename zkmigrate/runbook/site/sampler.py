@@ -1,0 +1,110 @@
+"""Asks a playbook's questions regularly during a run, for the report and the screen.
+
+Samples decide nothing. Each question has its own thread, so that a silent system delays no other one, and
+its own connections.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Container
+from contextlib import suppress
+from functools import partial
+from typing import Protocol
+
+from zkmigrate.runbook.engine.samples import Samples
+from zkmigrate.runbook.model.fact import Reading, Seen
+from zkmigrate.runbook.model.look import KafkaView
+from zkmigrate.runbook.model.sampling import Body, Question
+
+CANARY_S = 1.0
+_REPEAT_S = 5.0
+
+
+class Sampler:
+    """Asks its questions from ``begin`` until ``close`` and records the answers."""
+
+    def __init__(self, questions: tuple[Question, ...], samples: Samples) -> None:
+        self._questions = questions
+        self._samples = samples
+        self._stop = threading.Event()
+        self._threads: list[threading.Thread] = []
+
+    def begin(self) -> None:
+        """Start asking."""
+        for question in self._questions:
+            work = partial(self._repeat, question)
+            thread = threading.Thread(target=work, name=f"sample-{question.kind}", daemon=True)
+            self._threads.append(thread)
+            thread.start()
+
+    def close(self) -> None:
+        """Stop, and wait at most 5 s for each open question."""
+        self._stop.set()
+        for thread in self._threads:
+            thread.join(timeout=5.0)
+
+    def _repeat(self, question: Question) -> None:
+        while True:
+            with suppress(Exception):  # an unforeseen error costs a sample, never the run
+                ask(question, self._samples)
+            if self._stop.wait(question.every_s):
+                return
+
+
+def ask(question: Question, samples: Samples) -> None:
+    """Ask once, and record the answer under the time of the question."""
+    asked = samples.now()
+    if (body := question.ask()) is not None:
+        samples.note_at(asked, question.kind, body)
+
+
+class Canary(Protocol):
+    """Writes into a system as its clients do. sampled: the results since the last call, as of ``now``; None
+    for none."""
+
+    def begin(self) -> None: ...
+    def rest(self) -> None: ...
+    def close(self) -> None: ...
+    def sampled(self, now: float) -> Body | None: ...
+
+
+class CanarySampler:
+    """Lets a canary send during ``stages`` and records its results as samples of this ``kind``."""
+
+    def __init__(self, kind: str, canary: Canary, stages: Container[str], samples: Samples) -> None:
+        self._canary = canary
+        self._stages = stages
+        self._samples = samples
+        self.question = Question(kind, CANARY_S, self._ask)
+
+    def close(self) -> None:
+        """Stop sending and record the last results; call it after the sampler is closed."""
+        self._canary.close()
+        if (body := self._canary.sampled(self._samples.now())) is not None:
+            self._samples.note(self.question.kind, body)
+
+    def _ask(self) -> Body | None:
+        if self._samples.stage in self._stages:
+            self._canary.begin()
+        else:
+            self._canary.rest()
+        return self._canary.sampled(self._samples.now())
+
+
+class ClusterSampler:
+    """Records the cluster as the steps see it, at each change and every 5 s, as samples of this ``kind``."""
+
+    def __init__(self, kind: str, to_body: Callable[[KafkaView], Body], samples: Samples) -> None:
+        self._kind = kind
+        self._to_body = to_body
+        self._samples = samples
+        self._last: tuple[float, Body] | None = None
+
+    def __call__(self, reading: Reading[KafkaView]) -> None:
+        if not isinstance(reading, Seen):
+            return
+        body, now = self._to_body(reading.value), self._samples.now()
+        if self._last is None or self._last[1] != body or now - self._last[0] >= _REPEAT_S:
+            self._last = (now, body)
+            self._samples.note(self._kind, body)

@@ -1,0 +1,128 @@
+"""Answers that refuse a request with Kafka's error for each topic, partition or name in it.
+
+Request and answer of one kind have the same shape, so Kafka's definitions of both are enough.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from zkmigrate.topics.gateway.rules.layout import SIZES, FrameError, Walk, varint, within
+
+MOST_ITEMS = 20_000
+"""The most topics, partitions and tagged fields together of a request that is answered."""
+
+_SHORT, _INT = struct.Struct(">h"), struct.Struct(">i")
+_ERROR = "ErrorCode"
+
+Fields = Sequence[Mapping[str, Any]]
+
+
+def read(walk: Walk, schema: Mapping[str, Any], version: int) -> Mapping[str, Any]:
+    """Return the fields of a request as raw bytes, and its arrays as lists, without records. Raises
+    FrameError."""
+    reader = _Reader(walk, version, within(schema.get("flexibleVersions"), version))
+    found = reader.fields(schema["fields"])
+    if walk.at != len(walk.data):
+        raise FrameError("rest", f"{len(walk.data) - walk.at} bytes follow the message")
+    return found
+
+
+def written(schema: Mapping[str, Any], version: int, asked: Mapping[str, Any], error: int, why: str) -> bytes:
+    """Return an answer with an error in each place for one. asked: the fields of the request, which are
+    copied to fields of the same name. why: the error message, where the answer has one."""
+    flexible = within(schema.get("flexibleVersions"), version)
+    return _Writer(version, flexible, _SHORT.pack(error), why.encode()).fields(schema["fields"], asked)
+
+
+def _own(fields: Fields, version: int) -> Iterator[Mapping[str, Any]]:
+    """Yield the fields of a version that are not tagged."""
+    for one in fields:
+        if within(one["versions"], version) and not within(one.get("taggedVersions"), version):
+            yield one
+
+
+@dataclass
+class _Reader:
+    walk: Walk
+    version: int
+    flexible: bool
+    items: int = 0
+
+    def fields(self, fields: Fields) -> dict[str, Any]:
+        found = {one["name"]: self._value(one, one["type"]) for one in _own(fields, self.version)}
+        if self.flexible:
+            self._count(self.walk.tags())
+        return found
+
+    def _count(self, items: int) -> None:
+        self.items += items
+        if self.items > MOST_ITEMS:
+            raise FrameError("count", f"{self.items} items at {self.walk.at}, needed: at most {MOST_ITEMS}")
+
+    def _value(self, one: Mapping[str, Any], kind: str) -> Any:
+        walk = self.walk
+        if kind.startswith("[]"):
+            count = max(0, walk.length(compact=self.flexible, wide=True))
+            self._count(count)
+            return [self._value(one, kind[2:]) for _ in range(count)]
+        if "fields" in one:
+            return self.fields(one["fields"])
+        wide = kind in ("bytes", "records")
+        size = SIZES.get(kind) or max(0, walk.length(compact=self.flexible, wide=wide))
+        begun = walk.take(size)
+        return b"" if wide else bytes(walk.data[begun : walk.at])
+
+
+@dataclass(frozen=True)
+class _Writer:
+    version: int
+    flexible: bool
+    error: bytes
+    why: bytes
+
+    def fields(self, fields: Fields, asked: Mapping[str, Any]) -> bytes:
+        pieces = [self._value(one, asked) for one in _own(fields, self.version)]
+        return b"".join((*pieces, b"\0" if self.flexible else b""))
+
+    def _value(self, one: Mapping[str, Any], asked: Mapping[str, Any]) -> bytes:
+        name, kind = one["name"], one["type"]
+        if kind.startswith("[]"):
+            return self._array(one, asked)
+        if name.endswith(_ERROR):
+            return self.error
+        if kind in SIZES:
+            default = b"\xff" if str(one.get("default")) == "-1" else b"\0"
+            told: bytes = asked.get(name, default * SIZES[kind])
+            return told
+        if name == "ErrorMessage":
+            return self._text(self.why, kind)
+        empty = None if within(one.get("nullableVersions"), self.version) else b""
+        return self._text(asked.get(name, empty), kind)
+
+    def _array(self, one: Mapping[str, Any], asked: Mapping[str, Any]) -> bytes:
+        """Return an array with one item for each of the request's if items have an error, else an empty
+        one."""
+        fields = one.get("fields", ())
+        items = next((told for told in asked.values() if isinstance(told, list)), [])
+        items = items if _told(fields, self.version) else []
+        first = next((field["name"] for field in _own(fields, self.version)), "")
+        count = varint(len(items) + 1) if self.flexible else _INT.pack(len(items))
+        named = (item if isinstance(item, dict) else {first: item} for item in items)
+        return count + b"".join(self.fields(fields, item) for item in named)
+
+    def _text(self, told: bytes | None, kind: str) -> bytes:
+        length = -1 if told is None else len(told)
+        if self.flexible:
+            return varint(length + 1) + (told or b"")
+        return (_INT if kind == "bytes" else _SHORT).pack(length) + (told or b"")
+
+
+def _told(fields: Fields, version: int) -> bool:
+    """Return True if these fields or their inner fields have an error."""
+    return any(
+        one["name"].endswith(_ERROR) or _told(one.get("fields", ()), version) for one in _own(fields, version)
+    )

@@ -1,0 +1,116 @@
+"""The allowed fields and values of orders and of the record."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+
+from zkmigrate.topics.gateway.rules.hold import MOST_TTL_MS, Order
+
+MOST_FENCING = 10**15 - 1
+"""The highest fencing number that zkm-host takes."""
+_MOST_FLIPS, _MOST_FLIPPED = 10**9, 1e11
+
+_Fencing = Annotated[int, Field(ge=0, le=MOST_FENCING)]
+_Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$", max_length=63)]
+_NoName = Annotated[str, StringConstraints(pattern=r"^([a-z0-9]([a-z0-9-]*[a-z0-9])?)?$", max_length=63)]
+_Id = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:@/+-]*$", max_length=200)]
+_NoId = Annotated[str, StringConstraints(pattern=r"^([A-Za-z0-9][A-Za-z0-9._:@/+-]*)?$", max_length=200)]
+_Verb = Annotated[str, StringConstraints(pattern=r"^[a-z]+$", max_length=20)]
+
+
+class FormError(ValueError):
+    """Raised when fields are missing, unknown or have values that are not allowed. The text names each."""
+
+
+class Strict(BaseModel):
+    """A form without conversions: it refuses text for a number, a number for a bool, NaN and infinity."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+
+
+class _Order(Strict):
+    fencing: _Fencing
+    id: _Id
+    verb: _Verb
+    app: _Name
+    to: _NoName = ""
+    hold: _NoId = ""
+    ttl_ms: Annotated[int, Field(ge=0, le=MOST_TTL_MS)] = 0
+
+
+class _Routed(Strict):
+    route: _Name
+    staged: _NoName
+    sealed: bool
+    flipped: Annotated[float, Field(ge=0, le=_MOST_FLIPPED)]
+    flips: Annotated[int, Field(ge=0, le=_MOST_FLIPS)] = 0
+
+
+class KeptApp(_Routed):
+    """An application in the record. flipped: when it last switched, in seconds since the epoch."""
+
+    fencing: _Fencing
+
+
+class Kept(Strict):
+    """The record. done: by operation id, the order in words and its answer."""
+
+    version: Literal[2]
+    done: dict[str, Annotated[list[str], Field(min_length=2, max_length=2)]]
+    apps: dict[_Name, KeptApp]
+
+
+class _Former(Strict):
+    """The record of an earlier version, with one fencing number for all applications."""
+
+    version: Literal[1]
+    fencing: _Fencing
+    done: dict[str, Annotated[list[str], Field(min_length=2, max_length=2)]]
+    apps: dict[_Name, _Routed]
+
+
+_T = TypeVar("_T", bound=BaseModel)
+
+
+def order(told: object) -> Order:
+    """Return the order with these fields. Raises FormError."""
+    return Order(**checked(_Order, told).model_dump())
+
+
+def record(told: object) -> Kept:
+    """Return the checked record. The fencing number of an earlier version is given to each application.
+    Raises FormError."""
+    if not isinstance(told, dict) or told.get("version") != 1:
+        return checked(Kept, told)
+    former = checked(_Former, told)
+    apps = {name: KeptApp(**app.model_dump(), fencing=former.fencing) for name, app in former.apps.items()}
+    return Kept(version=2, done=former.done, apps=apps)
+
+
+def checked(form: type[_T], told: object) -> _T:
+    """Check fields against a form, and return them. Raises FormError that names the first mistakes."""
+    try:
+        return form.model_validate(told)
+    except ValidationError as error:
+        wrong = error.errors(include_url=False, include_context=False)
+        more = f"; and {len(wrong) - _TOLD} more" if len(wrong) > _TOLD else ""
+        raise FormError("; ".join(map(_mistake, wrong[:_TOLD])) + more) from None
+
+
+_TOLD = 5
+
+
+def _mistake(error: Any) -> str:
+    place = ".".join(str(part)[:80] for part in error["loc"] if part != "[key]") or "all of it"
+    reason = {"extra_forbidden": "not a known field", "missing": "it is missing"}.get(error["type"])
+    return f"{place}: {reason or error['msg']}" + ("" if reason else f" (seen {_seen(error['input'])})")
+
+
+def _seen(value: object) -> str:
+    """Return the beginning of a value as text. Python refuses to print integers of thousands of digits."""
+    try:
+        return repr(value)[:60]
+    except ValueError:
+        return "a number of thousands of digits"

@@ -1,0 +1,212 @@
+"""Route and hold of an application: how orders change them, and how requests are treated meanwhile."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from zkmigrate.topics.gateway.rules.apis import API_VERSIONS, APIS, FETCH, Api, named
+from zkmigrate.topics.gateway.rules.messages import Head
+
+SYNC_S = 10.0
+"""The most seconds that a client's FETCH gets no records after a switch, from the first FETCH on."""
+MEMBER_S = 60.0
+"""The most seconds for a member of a group, whose FETCH gets no records until its SYNC_GROUP is answered."""
+LONG_S = 3.0
+"""The seconds of a hold after which a group may have lost members. Brokers allow no session below 6 seconds,
+and members send a HEARTBEAT three times in a session."""
+FLIPPED_S = 600.0
+"""Seconds after which a switch no longer affects FETCH."""
+MOST_TTL_MS = 600_000
+
+
+class Gate(enum.Enum):
+    """The gate of an application: the requests that are served. OPEN: all. SETTLING: all but FETCH. HELD:
+    only those that neither read nor change data, until the lease ends. SEALED: as HELD, without a lease.
+    GONE: as HELD, on the new route, until ``unhold`` or the end of a time."""
+
+    OPEN = "open"
+    SETTLING = "settling"
+    HELD = "held"
+    SEALED = "sealed"
+    GONE = "gone"
+
+
+@dataclass(frozen=True)
+class App:
+    """The state of an application. route: its present cluster. staged: the cluster that ``go`` leads to.
+    hold: the operation id of its hold. until: when its lease ends, by the clock ``now``. lapsed: a lease has
+    ended by itself. flipped: the time of the last switch in seconds since the epoch, 0 without one. flips:
+    the number of switches. fencing: the highest fencing number of its orders."""
+
+    route: str
+    staged: str = ""
+    gate: Gate = Gate.OPEN
+    hold: str = ""
+    until: float | None = None
+    lapsed: bool = False
+    flipped: float = 0.0
+    flips: int = 0
+    fencing: int = 0
+
+
+@dataclass(frozen=True)
+class Refused:
+    """The refusal of an order. why: what was seen and what is needed."""
+
+    why: str
+
+
+@dataclass(frozen=True)
+class Order:
+    """An order to a gateway. fencing: the operator's fencing number. id: the operation id. app: the
+    application. to: a cluster, for ``route``. hold: the operation id of the hold, for ``seal``. ttl_ms: the
+    lease in milliseconds; for ``go`` the most time until ``unhold``."""
+
+    fencing: int
+    id: str
+    verb: str
+    app: str
+    to: str = ""
+    hold: str = ""
+    ttl_ms: int = 0
+
+
+VERBS = ("route", "settle", "hold", "unhold", "seal", "unseal", "go")
+_LEASED = ("settle", "hold", "unseal")
+
+
+def lapsed(app: App, now: float) -> App:
+    """Return the application at a time. If its lease has ended, its gate is open."""
+    if app.until is None or now < app.until:
+        return app
+    opened = replace(app, gate=Gate.OPEN, hold="", until=None)
+    return opened if app.gate is Gate.GONE else replace(opened, lapsed=True)
+
+
+def carried_out(
+    app: App,
+    order: Order,
+    clusters: Mapping[str, object],
+    now: float,
+    wall: float,
+    in_flight: int,
+    unsure: Sequence[str] = (),
+) -> App | Refused:
+    """Return the application after an order, or why the order is refused. now, wall: the present time of both
+    clocks. in_flight: the number of unanswered requests. unsure: the batches whose outcome their clients do
+    not know, in words."""
+    if order.verb in _LEASED and not 0 < order.ttl_ms <= MOST_TTL_MS:
+        return Refused(f"a lease of {order.ttl_ms} ms, needed: 1 to {MOST_TTL_MS}")
+    until = now + order.ttl_ms / 1000
+    match order.verb, app.gate:
+        case "route", Gate.OPEN | Gate.SETTLING | Gate.HELD | Gate.GONE:
+            if order.to not in clusters or order.to == app.route:
+                others = ", ".join(one for one in clusters if one != app.route)
+                return Refused(f"cluster {order.to!r}, needed: {others}")
+            return replace(app, staged=order.to)
+        case "route", Gate.SEALED if order.to == app.route:
+            return replace(app, staged="")
+        case "settle", Gate.OPEN | Gate.SETTLING:
+            return replace(app, gate=Gate.SETTLING, until=until, lapsed=False)
+        case "hold", Gate.OPEN | Gate.SETTLING | Gate.GONE:
+            return replace(app, gate=Gate.HELD, hold=order.id, until=until, lapsed=False)
+        case "hold", Gate.HELD:
+            return replace(app, until=until)
+        case "unhold", Gate.OPEN | Gate.SETTLING | Gate.HELD | Gate.GONE:
+            return replace(app, gate=Gate.OPEN, hold="", until=None)
+        case "seal", Gate.HELD | Gate.GONE:  # one that has gone has no hold to name
+            return _sealed(app, order, in_flight, unsure)
+        case "unseal", Gate.SEALED:
+            return replace(app, gate=Gate.HELD, hold=order.id, until=until)
+        case "go", Gate.SEALED if not app.staged:
+            return Refused(f"{order.app} has no staged route; it stays on {app.route}")
+        case "go", Gate.SEALED:
+            gone = Gate.GONE if order.ttl_ms > 0 else Gate.OPEN
+            left = until if order.ttl_ms > 0 else None
+            return App(app.staged, gate=gone, until=left, flipped=wall, flips=app.flips + 1)
+    return Refused(f"{order.app} is {app.gate.value}; {order.verb} needs {_NEEDED[order.verb]}")
+
+
+_NEEDED = {
+    "route": "open, settling, held or gone; sealed for its own cluster",
+    "settle": "open or settling",
+    "hold": "open, settling, held or gone",
+    "unhold": "open, settling, held or gone",
+    "seal": "held or gone",
+    "unseal": "sealed",
+    "go": "sealed",
+}
+
+
+def _sealed(app: App, order: Order, in_flight: int, unsure: Sequence[str]) -> App | Refused:
+    if order.hold != app.hold:
+        return Refused(f"hold {order.hold!r} has ended; the present one is {app.hold!r}")
+    if not app.staged:
+        return Refused(f"{order.app} has no staged route; first: route")
+    if in_flight:
+        return Refused(f"{in_flight} requests of {order.app} are in flight, needed: 0")
+    if unsure:
+        return Refused(
+            f"the clients of {order.app} do not know the outcome of {len(unsure)} batches, needed: 0. They "
+            f"send them again, and on {app.staged} a retry would be a second record: {', '.join(unsure[:3])}"
+        )
+    return replace(app, gate=Gate.SEALED, until=None)
+
+
+# -- requests
+
+
+class Act(enum.Enum):
+    """The action for a request. FORWARD: send it to the broker. REWRITE: send it, and change its answer.
+    PARK: let it wait, then decide again. ANSWER: answer it in the gateway. REFUSE: close the connection.
+    EMPTY: answer it in the gateway after a moment, without records, so that the client asks again."""
+
+    FORWARD = "forward"
+    REWRITE = "rewrite"
+    PARK = "park"
+    ANSWER = "answer"
+    REFUSE = "refuse"
+    EMPTY = "empty"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The decision about a request. why: the reason, for PARK, REFUSE and EMPTY."""
+
+    act: Act
+    why: str = ""
+
+
+def decide(gate: Gate, head: Head, *, synced: bool) -> Verdict:
+    """Decide what is done with a request at a gate. synced: the client's SYNC_GROUP was answered since the
+    switch, its group has confirmed it since a long hold, or neither is needed."""
+    api = head.api
+    if api is None:
+        if head.key == API_VERSIONS and head.version > APIS[API_VERSIONS].most:
+            return Verdict(Act.ANSWER)
+        return Verdict(Act.REFUSE, _not_served(head))
+    if gate is Gate.OPEN and api.key == FETCH and not synced:
+        # Records would be delivered beside what the client fetches after its SYNC_GROUP.
+        return Verdict(Act.EMPTY, "before its group confirms it")
+    if why := parks(gate, api):
+        return Verdict(Act.PARK, why)
+    return Verdict(Act.REWRITE if api.rewritten else Act.FORWARD)
+
+
+def _not_served(head: Head) -> str:
+    if api := APIS.get(head.key):
+        return f"{api.name} version {head.version}, needed: {api.least} to {api.most}"
+    return f"{named(head.key)} is not offered"
+
+
+def parks(gate: Gate, api: Api) -> str:
+    """Return why a request has to wait at a gate, or an empty text if it need not."""
+    match gate:
+        case Gate.OPEN:
+            return ""
+        case Gate.SETTLING:
+            return gate.value if api.key == FETCH else ""
+        case Gate.HELD | Gate.SEALED | Gate.GONE:
+            return "" if api.free else gate.value

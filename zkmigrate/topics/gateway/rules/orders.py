@@ -1,0 +1,143 @@
+"""Orders to a gateway: fencing numbers, operation ids, and the record that outlives the process."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from zkmigrate.topics.gateway.rules import forms
+from zkmigrate.topics.gateway.rules.hold import VERBS, App, Gate, Order, Refused, carried_out, lapsed
+
+MOST_ANSWERS = 1000
+"""The most operation ids that are remembered."""
+MOST_STEP = 1_000_000
+"""A fencing number is at most so much above the highest of the gateway. Locks count up one by one, and a
+number that an operator mistypes must leave some for them."""
+VERSION = 2
+
+
+class RecordError(ValueError):
+    """Raised when the record on disk is damaged or belongs to another configuration."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The answer to an order. outcome: done, refused or fenced."""
+
+    outcome: str
+    text: str
+
+
+@dataclass(frozen=True)
+class State:
+    """The state that orders change. apps: the applications by name. done: by operation id, each order in
+    words and its answer, the oldest first."""
+
+    apps: Mapping[str, App]
+    done: Mapping[str, tuple[str, str]]
+
+    @property
+    def fencing(self) -> int:
+        """The highest fencing number of an application."""
+        return max((app.fencing for app in self.apps.values()), default=0)
+
+
+def fresh(apps: Mapping[str, str]) -> State:
+    """Return the state before the first order. apps: the cluster of each application."""
+    return State({name: App(route) for name, route in apps.items()}, {})
+
+
+def at(state: State, now: float) -> State:
+    """Return the state at a time, with leases that have ended taken into account."""
+    return replace(state, apps={name: lapsed(app, now) for name, app in state.apps.items()})
+
+
+def take(
+    state: State,
+    order: Order,
+    clusters: Mapping[str, object],
+    now: float,
+    wall: float,
+    in_flight: int,
+    unsure: Sequence[str] = (),
+) -> tuple[State, Answer]:
+    """Return the state after an order, and the answer. state: the result of :func:`at` for ``now``.
+    in_flight, unsure: as for :func:`carried_out`."""
+    app = state.apps.get(order.app)
+    if app is not None and order.fencing < app.fencing:
+        why = f"fencing number {order.fencing} is out; the present one of {order.app} is {app.fencing}"
+        return state, Answer("fenced", why)
+    if order.fencing > state.fencing + MOST_STEP:
+        most = state.fencing + MOST_STEP
+        why = f"fencing number {order.fencing}, needed: at most {most}. A run gets its number from its lock"
+        return state, Answer("refused", why)
+    what = f"{order.verb} {order.app} {order.to} {order.hold} {order.ttl_ms}"
+    if order.id in state.done:
+        before, text = state.done[order.id]
+        if before != what:
+            return state, Answer("refused", f"operation {order.id} was: {before.strip()}")
+        return state, Answer("done", text)
+    if order.verb not in VERBS:
+        return state, Answer("refused", f"{order.verb!r} is not an order, needed: {', '.join(VERBS)}")
+    if app is None:
+        return state, Answer("refused", f"no application {order.app!r}, needed: {', '.join(state.apps)}")
+    told = carried_out(app, order, clusters, now, wall, in_flight, unsure)
+    if isinstance(told, Refused):
+        fenced = replace(app, fencing=order.fencing)
+        return replace(state, apps={**state.apps, order.app: fenced}), Answer("refused", told.why)
+    text = f"{order.app}: {told.gate.value} on {told.route}"
+    done = {**state.done, order.id: (what, text)}
+    for old in list(done)[:-MOST_ANSWERS]:
+        del done[old]
+    told = replace(told, fencing=order.fencing)
+    return State({**state.apps, order.app: told}, done), Answer("done", text)
+
+
+def durable(state: State) -> dict[str, Any]:
+    """Return the content of the record. It has no leases, so a gateway that starts again has none."""
+    return {
+        "version": VERSION,
+        "done": {id: list(pair) for id, pair in state.done.items()},
+        "apps": {
+            name: {
+                "route": app.route,
+                "staged": app.staged,
+                "sealed": app.gate is Gate.SEALED,
+                "flipped": app.flipped,
+                "flips": app.flips,
+                "fencing": app.fencing,
+            }
+            for name, app in state.apps.items()
+        },
+    }
+
+
+def restored(record: object, apps: Mapping[str, str], clusters: Mapping[str, object]) -> State:
+    """Return the state that a record holds. apps, clusters: from the configuration. An application that the
+    record lacks starts on its configured cluster. Raises RecordError."""
+    try:
+        told = forms.record(record)
+    except forms.FormError as error:
+        raise RecordError(f"it is damaged: {error}. Next: {_CORRECT}") from None
+    kept = {name: _app(app) for name, app in told.apps.items()}
+    for name, app in kept.items():
+        if name not in apps:
+            raise RecordError(f"it has application {name!r}, the configuration has not. Next: {_CONFIGURE}")
+        for cluster in (app.route, app.staged):
+            if cluster and cluster not in clusters:
+                raise RecordError(
+                    f"application {name!r} is on cluster {cluster!r}, the configuration lacks it. "
+                    f"Next: {_CONFIGURE}"
+                )
+    done = {id: (what, text) for id, (what, text) in told.done.items()}
+    return State({name: kept.get(name, App(route)) for name, route in apps.items()}, done)
+
+
+_CONFIGURE = "give the configuration that it was made with"
+_CORRECT = "compare it with the other gateways' status, correct these fields, then serve again"
+
+
+def _app(told: forms.KeptApp) -> App:
+    gate = Gate.SEALED if told.sealed else Gate.OPEN
+    return App(told.route, told.staged, gate, flipped=told.flipped, flips=told.flips, fencing=told.fencing)

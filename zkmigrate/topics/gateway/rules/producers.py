@@ -1,0 +1,107 @@
+"""Producer ids across switches: a cluster must not mistake a producer that comes back for the one it knew.
+
+A broker remembers each idempotent producer's last sequence number, for a day. The producer counts on while it
+writes to another cluster. When it comes back, its next number would not follow. So behind a switch each id
+is another one for the broker: it begins anywhere there, and is followed as ever. An id that the present
+cluster gave goes back as it was given. Records are not touched; each batch gets its new CRC.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Generator
+
+import crc32c
+
+from zkmigrate.topics.gateway.rules.layout import SLICE, FrameError, Walk
+
+_STEP, _STRANGE = 1 << 40, 1 << 50
+"""Brokers hand out ids from 0, by thousands. Those given behind the n-th switch reach clients n times
+``_STEP`` higher. Those given before reach brokers n + 1 times ``_STRANGE`` higher, below the mirror's."""
+_MOST_FLIPS = (1 << 10) - 1
+_LENGTH, _ID = struct.Struct(">i"), struct.Struct(">q")
+_HEADER, _LENGTH_AT, _LENGTH_END, _MAGIC_AT, _CRC_AT, _CRC_FROM, _ID_AT = 61, 8, 12, 16, 17, 21, 43
+"""Places in a batch of format 2 (Kafka's ``DefaultRecordBatch``)."""
+_MAGIC, COMPACT = 2, 9
+Rename = Callable[[int], int]
+
+
+def given(id: int, flips: int) -> int:
+    """Return the producer id for clients from the one that a broker gave. flips: the number of switches."""
+    return id + _era(flips) * _STEP if 0 <= id < _STEP else id
+
+
+def sent(id: int, flips: int) -> int:
+    """Return the producer id for a broker from the one that a client uses. -1 stays: it is not idempotent."""
+    era = _era(flips)
+    if id < 0 or id >= _STRANGE:
+        return id
+    return id - era * _STEP if id // _STEP == era else id + (era + 1) * _STRANGE
+
+
+def _era(flips: int) -> int:
+    return flips & _MOST_FLIPS
+
+
+def produced(version: int, frame: bytearray, at: int, rename: Rename) -> Generator[None, None, None]:
+    """Replace the producer ids in a PRODUCE request, in place and slice by slice. at: where the header ends.
+    Raises FrameError."""
+    compact = version >= COMPACT
+    walk, last = Walk(frame, _nowhere, at), at
+    walk.take(max(0, walk.length(compact=compact, wide=False)))  # the transactional id
+    walk.take(6)  # acks and timeout
+    for _ in range(walk.length(compact=compact, wide=True)):
+        walk.take(max(0, walk.length(compact=compact, wide=False)))
+        for _ in range(walk.length(compact=compact, wide=True)):
+            walk.take(4)
+            size = walk.length(compact=compact, wide=True)
+            begun = walk.take(max(0, size))
+            yield from renamed(frame, begun, walk.at, rename)
+            if compact:
+                walk.tags()
+            if walk.at > last + SLICE:
+                last = walk.at
+                yield
+        if compact:
+            walk.tags()
+        if walk.at > last + SLICE:
+            last = walk.at
+            yield
+    if compact:
+        walk.tags()
+    if walk.at != len(frame):
+        raise FrameError("rest", f"{len(frame) - walk.at} bytes follow the message")
+
+
+def renamed(data: bytearray, at: int, most: int, rename: Rename) -> Generator[None, None, None]:
+    """Replace the producer ids in the record batches from ``at`` to ``most``. A batch that is damaged or not
+    of format 2 stays, so that the broker refuses it; a new CRC would hide the damage."""
+    view, last = memoryview(data), at
+    while at + _HEADER <= most:
+        end = at + _LENGTH_END + _LENGTH.unpack_from(data, at + _LENGTH_AT)[0]
+        if data[at + _MAGIC_AT] != _MAGIC or not at + _HEADER <= end <= most:
+            return
+        crc = crc32c.crc32c(view[at + _CRC_FROM : end])
+        if crc != int.from_bytes(data[at + _CRC_AT : at + _CRC_FROM], "big"):
+            return
+        _ID.pack_into(data, at + _ID_AT, rename(_ID.unpack_from(data, at + _ID_AT)[0]))
+        crc = crc32c.crc32c(view[at + _CRC_FROM : end])
+        data[at + _CRC_AT : at + _CRC_FROM] = crc.to_bytes(4, "big")
+        at = end
+        if at > last + SLICE:
+            last = at
+            yield
+
+
+def initiated(body: bytes, rename: Rename) -> bytes:
+    """Return an answer to INIT_PRODUCER_ID with its id replaced. body: the answer after its header. Raises
+    FrameError."""
+    walk = Walk(body, _nowhere)
+    walk.take(6)  # throttle time and error
+    begun = walk.take(_ID.size)
+    walk.replace(begun, _ID.pack(rename(_ID.unpack_from(body, begun)[0])))
+    return bytes(walk.done())
+
+
+def _nowhere(_node: int) -> tuple[str, int]:
+    raise AssertionError("the message has no address")

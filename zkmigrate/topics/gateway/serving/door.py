@@ -1,0 +1,122 @@
+"""Listeners that accept clients, and keep open files in reserve for orders, the record and the brokers."""
+
+from __future__ import annotations
+
+import asyncio
+import resource
+import socket
+from collections.abc import Callable
+from contextlib import suppress
+
+from zkmigrate.topics.gateway.rules.crowd import share
+from zkmigrate.topics.gateway.rules.layout import FrameError
+from zkmigrate.topics.gateway.rules.plan import OTHERS, Port
+from zkmigrate.topics.gateway.serving.connection import Connection
+from zkmigrate.topics.gateway.serving.gateway import Gateway
+
+RESERVED = 64
+"""Open files that clients cannot use: those of the program and of orders. One for each broker is added."""
+BACKLOG, AT_ONCE = 1024, 2
+"""The listen backlog of a port, and how many connections it accepts in one turn of the event loop."""
+AGAIN_S = 1.0
+"""Seconds until a port accepts again after the system had no open file left."""
+
+
+def files() -> int:
+    """Raise the process's limit of open files as far as the system allows. Return the limit."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        soft = hard
+    return soft
+
+
+def most_clients(files: int, brokers: int, configured: int) -> int:
+    """Return how many clients fit, at two open files each. Return 0 if not even one fits."""
+    return max(0, min(configured, (files - RESERVED - brokers) // 2))
+
+
+class Door:
+    """The listeners of a gateway. most: the most clients. share: the most clients of one address."""
+
+    def __init__(self, gateway: Gateway, make: Callable[[Port], Connection], most: int, share: int) -> None:
+        brokers = sum(map(len, gateway.plan.clusters.values()))
+        self._gateway, self._make, self.share = gateway, make, share
+        self.most = gateway.most = most_clients(files(), brokers, most)
+        self._loop = asyncio.get_running_loop()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._listeners: list[socket.socket] = []
+
+    async def open(self, host: str, port: Port, number: int) -> None:
+        """Listen on a port of a host. Raises OSError."""
+        found = await self._loop.getaddrinfo(
+            host, number, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE | socket.AI_NUMERICSERV
+        )
+        for family, kind, protocol, _, address in found:
+            listener = socket.socket(family, kind, protocol)
+            self._listeners.append(listener)
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            listener.bind(address)
+            listener.listen(BACKLOG)
+            listener.setblocking(False)
+            self._loop.add_reader(listener, self._come, listener, port)
+
+    def close(self) -> None:
+        """Close all listeners, so that no more clients connect."""
+        for listener in self._listeners:
+            self._loop.remove_reader(listener)
+            listener.close()
+
+    def _come(self, listener: socket.socket, port: Port) -> None:
+        for _ in range(AT_ONCE):
+            try:
+                own, address = listener.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                self._gateway.log("NotTaken", why=str(error), again_s=AGAIN_S)
+                self._loop.remove_reader(listener)
+                self._loop.call_later(AGAIN_S, self._again, listener, port)
+                return
+            own.setblocking(False)
+            peer = str(address[0])
+            self._gateway.turns.connected(share(peer))
+            if why := self._full(peer):
+                self._gateway.refused(OTHERS, why)
+                self._gateway.log("Refused", peer=peer, listener=port.listener, why=why)
+                own.close()
+                continue
+            one = self._make(port)
+            one.comes_from(peer)
+            self._gateway.joined(one)
+            task = self._loop.create_task(self._take(own, one))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    def _again(self, listener: socket.socket, port: Port) -> None:
+        if listener.fileno() >= 0:
+            self._loop.add_reader(listener, self._come, listener, port)
+
+    def _full(self, peer: str) -> str:
+        """Return why a client of this address is refused, or an empty text if it is accepted. If all places
+        are taken, close a connection that no broker has served yet, of the addresses that have most of
+        them."""
+        if self._gateway.clients[share(peer)] >= self.share:
+            return f"more than {self.share} connections of one address"
+        if len(self._gateway.everyone) < self.most:
+            return ""
+        if not self._gateway.unknown:
+            return f"more than {self.most} connections"
+        self._gateway.unknown.first().stop(
+            FrameError("place", "all places are taken, and its broker had answered nothing but logins")
+        )
+        return ""
+
+    async def _take(self, own: socket.socket, one: Connection) -> None:
+        try:
+            await self._loop.connect_accepted_socket(lambda: one, own)
+        except OSError:
+            own.close()
+            self._gateway.left(one)

@@ -1,0 +1,89 @@
+"""Tracking of PRODUCE requests whose answer did not reach the client, which sends them again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from zkmigrate.topics.gateway.rules import outcomes
+from zkmigrate.topics.gateway.rules.apis import PRODUCE
+from zkmigrate.topics.gateway.rules.messages import Bytes, Head
+from zkmigrate.topics.gateway.rules.seen import fit
+from zkmigrate.topics.gateway.serving.gateway import Gateway
+from zkmigrate.topics.gateway.serving.link import PREFIX, Waiting
+
+FIRST = 4096
+"""The first bytes of a streamed request that hold its header and the fields that are read."""
+MOST_WHOLE = 8192
+"""The largest request that is kept as it is until its answer, in bytes; of larger ones less is kept."""
+MOST_KEPT = 16
+"""The most unanswered PRODUCE requests of a connection whose batches are remembered."""
+MOST_BATCHES = 500
+"""Once a connection has so many remembered batches, its next request is not remembered."""
+
+
+class Learns:
+    """The tracking of one connection. there: returns True while the client has not closed its side. cluster:
+    the cluster of its broker. logged_in: the broker has accepted the client's password.
+    missed: an answer did not reach the client. waited: a request has waited at the gate; a client that
+    closes in that time is not noticed at once."""
+
+    def __init__(self, gateway: Gateway, there: Callable[[], bool]) -> None:
+        self._gateway, self._there = gateway, there
+        self.peer = self.cluster = ""
+        self.logged_in = False
+        self.missed = self.waited = self._left = False
+
+    @staticmethod
+    def kept(
+        head: Head, frame: Bytes, size: int, waiting: Sequence[Waiting]
+    ) -> bytes | outcomes.Headers | None:
+        """Return what is remembered of a request until its answer, or None if the connection has no room.
+        frame: the bytes read so far, of ``size``. waiting: its requests without an answer."""
+        if len(waiting) >= MOST_KEPT:
+            return None
+        if len(frame) == size <= MOST_WHOLE:
+            return bytes(frame)
+        parts = (len(one.wrote.found) for one in waiting if isinstance(one.wrote, outcomes.Headers))
+        if sum(parts) >= MOST_BATCHES:
+            return None
+        end = min(len(frame), PREFIX + FIRST)
+        kept = outcomes.kept(head.version, bytes(frame[head.body : end]), size - end)
+        if not isinstance(kept, outcomes.Headers):
+            return bytes(frame[:end])
+        if len(frame) > end:
+            kept.feed(memoryview(frame)[end:])
+        return kept
+
+    def left(self, waiting: Iterable[Waiting]) -> None:
+        """Record every unanswered request as lost, because the client has left and may send it again."""
+        if not self._left:
+            self._left = True
+            for one in waiting:
+                self._lose(one)
+
+    def told(self, one: Waiting, frame: Bytes) -> None:
+        """Record the answer to a PRODUCE: as received, or as lost if the client has left meanwhile."""
+        version, gateway = one.head.version, self._gateway
+        if self._left:
+            return
+        if self.missed or (self.waited and not self._there()):
+            self._lose(one, outcomes.errors(version, frame))
+        elif gateway.outcomes[one.app] or outcomes.unsure(version, frame):
+            told = outcomes.errors(version, frame)
+            gateway.outcomes[one.app].answered(self._name(one), self._wrote(one), told, gateway.now())
+
+    def _lose(self, one: Waiting, told: outcomes.Errors | None = None) -> None:
+        """Record that the client does not know the outcome of a request. A broker that demands a login writes
+        nothing for a client that has not logged in, so there is no outcome then."""
+        if self.cluster in self._gateway.logins and not self.logged_in:
+            return
+        if one.head.key == PRODUCE and one.ready is None:
+            own = self._gateway.outcomes[one.app]
+            own.lost(self._name(one), self._wrote(one), self._gateway.now(), told)
+
+    def _wrote(self, one: Waiting) -> outcomes.Headers | None:
+        kept = one.wrote[one.head.body :] if isinstance(one.wrote, bytes) else one.wrote
+        return None if kept is None else outcomes.headers(one.head.version, kept)
+
+    def _name(self, one: Waiting) -> str:
+        return f"{fit(one.head.client)} at {self.peer}"

@@ -1,0 +1,371 @@
+"""A connection to a broker, which passes the answers on to the client in the order of the requests."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections import deque
+from collections.abc import Generator
+from dataclasses import dataclass
+from functools import partial
+from typing import Protocol, cast
+
+from zkmigrate.topics.gateway.rules import producers
+from zkmigrate.topics.gateway.rules.apis import (
+    API_VERSIONS,
+    HEARTBEAT,
+    INIT_PRODUCER_ID,
+    PRODUCE,
+    SASL_AUTHENTICATE,
+    SASL_HANDSHAKE,
+    SYNC_GROUP,
+)
+from zkmigrate.topics.gateway.rules.layout import SLICE, FrameError
+from zkmigrate.topics.gateway.rules.messages import Bytes, Head, Messages, ranges, versions
+from zkmigrate.topics.gateway.rules.outcomes import Headers
+from zkmigrate.topics.gateway.rules.plan import Port
+from zkmigrate.topics.gateway.rules.seen import Seen, fit
+from zkmigrate.topics.gateway.serving.buffer import LITTLE, VIEW
+from zkmigrate.topics.gateway.serving.gateway import Gateway
+from zkmigrate.topics.gateway.serving.room import Room
+from zkmigrate.topics.gateway.serving.turns import PASSED, TURN, passing
+
+WHOLE = 64 << 20
+"""The largest message that is read whole, in bytes."""
+PREFIX = 4
+"""The bytes before each message that hold its length."""
+SIZE = struct.Struct(">I")
+_NO_ERROR = b"\0\0"
+_READ = frozenset({SYNC_GROUP, HEARTBEAT, SASL_HANDSHAKE, SASL_AUTHENTICATE})
+"""The requests whose answers are read whole, though they are passed on as they are."""
+
+
+@dataclass(slots=True)
+class Waiting:
+    """A request without an answer yet. head: its header, or the header of a request like it. kind: the name
+    of the request. ready: the answer, if the gateway gives it itself. flips: how often its application had
+    switched. wrote: what is remembered of a PRODUCE."""
+
+    head: Head
+    correlation: bytes | bytearray
+    app: str
+    seen: Seen
+    kind: str
+    rewritten: bool
+    ready: bytes | None = None
+    flips: int = 0
+    wrote: bytes | Headers | None = None
+
+
+class Learner(Protocol):
+    def told(self, one: Waiting, frame: Bytes) -> None:
+        """Record the answer to a PRODUCE. frame: the first bytes of the answer."""
+
+
+class Client(Protocol):
+    """The client's connection that a link belongs to. share: the address that it counts for. waiting: the
+    requests that were sent, the oldest first. full: the client does not read its answers at present."""
+
+    gateway: Gateway
+    messages: Messages
+    port: Port
+    most: int
+    peer: str
+    share: str
+    room: Room
+    waiting: deque[Waiting]
+    full: bool
+
+    @property
+    def learns(self) -> Learner:
+        """The tracking of PRODUCE requests whose answer the client missed."""
+
+    def tell(self, data: Bytes) -> None:
+        """Write bytes to the client."""
+
+    def answered(self, count: int = 1) -> None:
+        """Count the oldest requests as answered, because their answers were written."""
+
+    def accepted(self) -> None:
+        """Note that the broker has accepted the client's login."""
+
+    def steer(self) -> None:
+        """Pause or resume reading from the client and from the broker."""
+
+    def go_on(self) -> None:
+        """Resume reading and sending, as far as nothing else makes the connection wait."""
+
+    def close(self) -> None:
+        """Close the connection at once."""
+
+    def broker_ended(self, link: Link) -> None:
+        """Close the connection after the broker has closed the link."""
+
+
+class Link(asyncio.BufferedProtocol):
+    """A connection to a broker. client: the connection whose requests it carries. cluster: the cluster of the
+    broker. full: the broker does not read requests at present."""
+
+    def __init__(self, client: Client, cluster: str) -> None:
+        self._client, self.cluster = client, cluster
+        self.transport: asyncio.Transport
+        self.full = False
+        self._in: Bytes = b""
+        self._need = self._left = self._walked = 0
+        self._queued = False
+        self._greeted: asyncio.Future[None] | None = None
+
+    @property
+    def kept(self) -> int:
+        """Bytes of answers not yet passed on, and of requests that the broker does not read yet."""
+        return len(self._in) + self._walked + (self.transport.get_write_buffer_size() if self.full else 0)
+
+    @property
+    def reads(self) -> bool:
+        """True if the next answer can be passed on."""
+        return not (self._client.full or self._walked or self._queued)
+
+    def _turn(self) -> None:
+        """Resume passing on and reading answers when the turn of this link has come."""
+        self._queued = False
+        self.go_on()
+        self._client.steer()
+
+    def _queue(self, size: int = 0) -> None:
+        """Wait for the next turn of the event loop. size: the bytes that were read at last."""
+        if not self._queued:
+            self._queued = True
+            client = self._client
+            client.gateway.turns.later(client.share, self._turn, passing(size))
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)
+        self.transport.set_write_buffer_limits(0)  # what the broker does not take counts from the first byte
+
+    def connection_lost(self, _error: Exception | None) -> None:
+        if self._greeted is not None and not self._greeted.done():
+            self._greeted.set_exception(ConnectionResetError("it closed the connection"))
+        self._client.broker_ended(self)
+
+    def pause_writing(self) -> None:
+        self.full = True
+
+    def resume_writing(self) -> None:
+        self.full = False
+        self._client.go_on()
+
+    def get_buffer(self, _hint: int) -> memoryview:
+        view = self._client.room.view
+        return view if self._client.gateway.turns.spent < TURN else view[:LITTLE]
+
+    def buffer_updated(self, count: int) -> None:
+        data = VIEW[:count].tobytes()
+        if not self._in and count < PASSED:
+            at = self._whole(data)
+            if at == count:
+                return
+            data = data[at:]
+        if not self._client.gateway.turns.read(self._client.share, count):
+            self._queue(count)
+        if not self._in:
+            self._pass_on(data)
+            return
+        missing = max(0, self._need - len(self._in)) or count
+        self._in += data[:missing]
+        if len(self._in) < self._need:
+            self._client.steer()
+            return
+        whole, self._in = self._in, b""
+        self._pass_on(whole)  # a large answer ends here, so that it is not copied
+        if missing < count and not self.transport.is_closing():
+            if self._in:
+                self._in += data[missing:]
+            else:
+                self._pass_on(data[missing:])
+
+    def _whole(self, data: bytes) -> int:
+        """Pass on the whole answers at the beginning of the bytes, if they need no change, all in one write.
+        Return how many bytes were used."""
+        client, at, end, count = self._client, 0, len(data), 0
+        if self._left or self._walked or client.full or self._greeted is not None:
+            return at
+        produced: list[tuple[Waiting, bytes]] = []
+        for one in client.waiting:
+            if one.rewritten or one.ready is not None or one.head.key in _READ:
+                break
+            if count and not client.gateway.turns.may(client.share):
+                break
+            begun = at + PREFIX
+            if data[begun : begun + PREFIX] != one.correlation:
+                break
+            after = begun + SIZE.unpack_from(data, at)[0]
+            if not begun + PREFIX <= after <= end:
+                break
+            if one.head.key == PRODUCE:
+                produced.append((one, data[begun:after]))
+            count += 1
+            at = after
+            if at == end:
+                break
+        if count:
+            client.tell(data if at == end else data[:at])
+            for one, answer in produced:
+                client.learns.told(one, answer)
+            client.answered(count)
+        return at
+
+    async def greet(self, frame: Bytes) -> None:
+        """Send a request that the client has an answer to already, and wait until the broker answers it."""
+        self._greeted = asyncio.get_running_loop().create_future()
+        self.transport.write(frame)
+        await self._greeted
+        self._greeted = None
+
+    def go_on(self) -> None:
+        """Pass on answers that had to wait, if the client reads again."""
+        if self._in and self.reads and len(self._in) >= self._need:
+            data, self._in = self._in, b""
+            self._pass_on(data)
+
+    def _pass_on(self, data: Bytes) -> None:
+        try:
+            at = self._answers(data)
+        except FrameError as error:
+            self._client.gateway.log("BrokerRefused", cluster=self.cluster, why=str(error))
+            self._client.close()
+            return
+        if at < len(data):
+            self._in = data if not at and isinstance(data, bytearray) else bytearray(data[at:])
+        if self._in or not self.reads:
+            self._client.steer()
+
+    def _answers(self, data: Bytes) -> int:
+        """Pass on the answers in these bytes. Return how many bytes were used. Raises FrameError."""
+        at, end, client = 0, len(data), self._client
+        self._need = 0
+        while at < end and not (client.full or self._walked):
+            if self._left:
+                piece = data[at : at + self._left]
+                self._left -= len(piece)
+                at += len(piece)
+                client.tell(piece)
+                if not self._left:
+                    client.answered()
+                continue
+            have = end - at - PREFIX
+            if have < PREFIX:
+                break
+            if self._queued or not client.gateway.turns.may(client.share):
+                self._queue()
+                break
+            size = int.from_bytes(data[at : at + PREFIX], "big", signed=True)
+            one = self._asked(data, at, size)
+            if have < size and (one is None or one.rewritten or one.head.key in _READ):
+                self._need = PREFIX + size
+                break
+            piece = data if end == PREFIX + size else data[at : at + PREFIX + size]
+            at += len(piece)
+            if one is None:
+                assert self._greeted is not None
+                self._shaken(piece[PREFIX:])
+                self._greeted.set_result(None)
+            elif one.rewritten:
+                frame = piece if isinstance(piece, bytearray) else bytearray(piece)
+                del frame[:PREFIX]
+                self._rewrite(one, frame)
+            else:
+                self._left = PREFIX + size - len(piece)
+                if one.head.key in _READ:
+                    self._read(one, piece[PREFIX:])
+                client.tell(piece)
+                if one.head.key == PRODUCE:
+                    client.learns.told(one, piece[PREFIX:])
+                if not self._left:
+                    client.answered()
+        return at
+
+    def _read(self, one: Waiting, frame: Bytes) -> None:
+        """Note what an answer says about the client or its broker. Raises FrameError."""
+        client, head = self._client, one.head
+        if head.key in (SYNC_GROUP, HEARTBEAT):
+            if client.messages.accepted(head, frame):
+                client.gateway.confirmed(one.app, (fit(head.client), client.peer))
+        elif head.key == SASL_AUTHENTICATE:
+            if client.messages.logged_in(head, frame):
+                client.accepted()
+        else:
+            self._shaken(frame)
+
+    def _shaken(self, frame: Bytes) -> None:
+        """Note that the broker demands a login, if it accepts a SASL_HANDSHAKE. One that demands none answers
+        ILLEGAL_SASL_STATE."""
+        if frame[PREFIX : PREFIX + len(_NO_ERROR)] == _NO_ERROR:
+            self._client.gateway.demands_login(self.cluster)
+
+    def _asked(self, data: Bytes, at: int, size: int) -> Waiting | None:
+        """Return the request that belongs to the answer at ``at``, or None for a request of :meth:`greet`.
+        Raises FrameError."""
+        client = self._client
+        if self._greeted is not None and not self._greeted.done():
+            one, most = None, WHOLE
+        else:
+            if not client.waiting:
+                raise FrameError("order", "an answer to no request")
+            one = client.waiting[0]
+            most = WHOLE if one.rewritten or one.head.key in _READ else client.most
+        if not PREFIX <= size <= most:
+            raise FrameError("size", f"an answer of {size} bytes, needed: {PREFIX} to {most}")
+        if one is not None:
+            told = data[at + PREFIX : at + 2 * PREFIX]
+            if told != one.correlation:
+                seen, needed = (int.from_bytes(id, "big", signed=True) for id in (told, one.correlation))
+                raise FrameError("order", f"an answer to {seen}, needed: to {needed}")
+        return one
+
+    # -- answers that are changed
+
+    def _rewrite(self, one: Waiting, frame: Bytes) -> None:
+        client, head = self._client, one.head
+        gateway, port = client.gateway, client.port
+        if head.key == INIT_PRODUCER_ID:
+            rename = partial(producers.given, flips=one.flips)
+            self._written(client.messages.initiated(head, frame, rename))
+        elif head.key == API_VERSIONS:
+            error, found = ranges(frame, head.version)
+            if not error:
+                gateway.ranges[self.cluster] = found
+            offered = gateway.offered()
+            self._written(versions(head, error, {key: span for key, span in offered.items() if key in found}))
+        else:
+            gateway.turns.spend(client.share, min(len(frame), SLICE))
+            where = partial(gateway.address, port, self.cluster)
+            self._walk(client.messages.answered(head, frame, where), len(frame))
+
+    def _walk(self, steps: Generator[None, None, Bytes], size: int) -> None:
+        """Rewrite the next slice of an answer. If there are more, continue in a later turn."""
+        try:
+            next(steps)
+        except StopIteration as end:
+            walked, self._walked = self._walked, 0
+            self._written(end.value)
+            if walked:
+                self._client.go_on()
+        else:
+            self._walked = size
+            self._client.gateway.turns.later(self._client.share, partial(self._next, steps, size))
+
+    def _next(self, steps: Generator[None, None, Bytes], size: int) -> None:
+        if self.transport.is_closing():
+            return
+        self._client.gateway.turns.spend(self._client.share, SLICE)
+        try:
+            self._walk(steps, size)
+        except FrameError as error:
+            self._client.gateway.log("BrokerRefused", cluster=self.cluster, why=str(error))
+            self._client.close()
+
+    def _written(self, frame: Bytes) -> None:
+        size = len(frame).to_bytes(PREFIX, "big")
+        for piece in (size + frame,) if len(frame) < PASSED else (size, frame):
+            self._client.tell(piece)
+        self._client.answered()

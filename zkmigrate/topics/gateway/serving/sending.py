@@ -1,0 +1,352 @@
+"""Sending of a client's requests to its broker, and counting of the answers.
+
+A request that is like one before it, while nothing has changed, is sent on without another look.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+from weakref import proxy
+
+from zkmigrate.topics.gateway.rules.apis import (
+    API_VERSIONS,
+    PRODUCE,
+    SASL_AUTHENTICATE,
+    SASL_HANDSHAKE,
+    Api,
+    named,
+)
+from zkmigrate.topics.gateway.rules.hold import App
+from zkmigrate.topics.gateway.rules.layout import FrameError
+from zkmigrate.topics.gateway.rules.messages import Bytes, Head, Messages, without_epochs
+from zkmigrate.topics.gateway.rules.outcomes import Headers
+from zkmigrate.topics.gateway.rules.plan import Port
+from zkmigrate.topics.gateway.rules.seen import LONGEST, Names, Seen, count, fit
+from zkmigrate.topics.gateway.serving.gateway import Gateway
+from zkmigrate.topics.gateway.serving.learns import Learns
+from zkmigrate.topics.gateway.serving.link import PREFIX, Link, Waiting
+from zkmigrate.topics.gateway.serving.times import Times
+from zkmigrate.topics.gateway.serving.turns import COST
+
+MOST_WAITING, FIRST_WAITING = 1000, 32
+"""The most unanswered requests of one connection, and of one whose broker has answered nothing but logins."""
+MOST_ALIKE = 1024
+"""The most bytes of a request that are remembered as a pattern for later ones."""
+CONNECT_S = 5.0
+LOGIN = frozenset({API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE})
+"""Requests that a broker answers to everybody."""
+_FREE = frozenset({API_VERSIONS, SASL_HANDSHAKE})
+"""Requests after which another cluster may still take the connection."""
+_ESTABLISHED = 1
+
+
+class Ended(Exception):
+    """Raised when the connection has to end without a fault of the client."""
+
+
+@dataclass(slots=True)
+class Request:
+    """A request that is not sent yet. frame: the bytes read so far, with the four bytes of the length. size:
+    the bytes of the whole frame. flips: how often its application had switched, 0 where that does not
+    matter. fields: the fields that were read, None before that. wrote: what is remembered of a PRODUCE.
+    early: it is a FETCH of a client that its group has not confirmed yet."""
+
+    head: Head
+    api: Api | None
+    app: str
+    frame: Bytes
+    size: int
+    flips: int
+    fields: Mapping[str, Any] | None = None
+    wrote: bytes | Headers | None = None
+    early: bool = False
+
+
+class Alike(NamedTuple):
+    """A request that was sent, as a pattern for later ones. tail: its bytes from the client id to the last
+    field that was read. now, link: its application and the link to the broker at that time. notes: the
+    counters that a request like it increases."""
+
+    tail: bytes
+    now: App
+    link: Link
+    head: Head
+    app: str
+    seen: Seen
+    kind: str
+    notes: list[tuple[Names, str]]
+    answered: bool
+
+
+class Sending(ABC):
+    """The part of a connection that sends requests. most: the largest request, in bytes. known: True once its
+    broker has answered more than a login. waiting: the requests that were sent, the oldest first. full: the
+    client does not read its answers at present."""
+
+    _transport: asyncio.Transport
+    _times: Times
+
+    def __init__(self, gateway: Gateway, messages: Messages, port: Port, most: int) -> None:
+        self.gateway, self.messages, self.port, self.most = gateway, messages, port, most
+        self._reading = gateway.plan.reading.get(port.listener)
+        self.peer = self.share = ""
+        self.client = "", ""
+        self.waiting: deque[Waiting] = deque()
+        self.known = self.full = False
+        self.room, self._most_waiting = gateway.crowd, FIRST_WAITING
+        self._app = self._mechanism = self._principal = ""
+        self._link: Link | None = None
+        self._handshake: Bytes = b""
+        self._alike: dict[bytes, Alike] = {}
+        self._software: Mapping[str, Any] = {}
+        self._early: list[tuple[str, str, Mapping[str, Any]]] = []
+        """Of requests before the login: application, client id, and what they tell about the client."""
+        self._bound = self._finishing = self._over = self._gone = self._walking = False
+        self._pending = 0
+        self.learns = Learns(gateway, partial(Sending._still_there, proxy(self)))
+        self._left = 0
+        self._request: Request | None = None
+        self._sending: Waiting | None = None
+        self._answered = True
+        self._since: float | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._idle: asyncio.Future[None] | None = None
+
+    @abstractmethod
+    def go_on(self) -> None:
+        """Resume reading and sending, as far as nothing else makes the connection wait."""
+
+    @abstractmethod
+    def steer(self) -> None:
+        """Pause or resume reading from the client and from the broker."""
+
+    @abstractmethod
+    def _queue(self, size: int = 0) -> None:
+        """Wait for the next turn of the event loop. size: the bytes that were read at last."""
+
+    @abstractmethod
+    def stop(self, error: FrameError) -> None:
+        """Log and count an error, and close the connection at once."""
+
+    @abstractmethod
+    def hurry(self) -> None:
+        """Shorten time limits, because the gate of the application has closed."""
+
+    @abstractmethod
+    def accepted_in(self, name: str) -> bool:
+        """Return True if the broker accepts the client, and its last request was of this application."""
+
+    @abstractmethod
+    def accepted(self) -> None:
+        """Note that the broker has accepted the client's login."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close the connection at once."""
+
+    @abstractmethod
+    def broker_ended(self, link: Link) -> None:
+        """Close the connection after its broker has closed the link."""
+
+    @abstractmethod
+    def finish(self) -> None:
+        """Wait for the answers to all requests that were sent, then close the connection."""
+
+    def _remember(self, one: Request, now: App, fields: Mapping[str, Any]) -> None:
+        """Remember a request, so that later ones like it are sent at once while nothing changes."""
+        assert self._link is not None
+        head, seen = one.head, self.gateway.seen[one.app]
+        end = self.messages.acks_end(head, one.frame) if head.key == PRODUCE else head.body
+        if end > MOST_ALIKE:
+            return
+        self._alike[bytes(one.frame[4:8])] = Alike(
+            bytes(one.frame[12:end]),
+            now,
+            self._link,
+            head,
+            one.app,
+            seen,
+            named(head.key),
+            seen.again(head.client, fields),
+            fields.get("Acks") != 0,
+        )
+
+    def again(self, frame: bytes) -> bool:
+        """Count a whole request as sent if it is like an earlier one, so that it need not be read, and if it
+        is served in this turn. Else return False. The caller writes it to the link."""
+        like = self._alike.get(frame[PREFIX : 2 * PREFIX])
+        if (
+            like is None
+            or self._link is not like.link
+            or not frame.startswith(like.tail, 12)
+            or self.gateway.app(like.app) is not like.now
+        ):
+            return False
+        head, seen, kind = like.head, like.seen, like.kind
+        produces = head.key == PRODUCE
+        if not (produces or without_epochs(head, frame)) or not self._may():
+            return False
+        count(like.notes)
+        if not like.answered:
+            seen.answered[kind] += 1
+            return True
+        wrote = None
+        if produces:
+            wrote = self.learns.kept(head, frame, len(frame), self.waiting)
+        elif len(frame) >= COST:
+            self.gateway.turns.spend(self.share, len(frame))
+        seen.in_flight[kind] += 1
+        self.waiting.append(Waiting(head, frame[8:12], like.app, seen, kind, False, None, 0, wrote))
+        return True
+
+    def _may(self) -> bool:
+        """Return True if the next request is served in this turn. Else it is served in a later one."""
+        if self.gateway.turns.may(self.share):
+            return True
+        self._queue()
+        return False
+
+    def _still_there(self) -> bool:
+        """Return True if the client has not closed its side. A request that it gave up must not be sent."""
+        own: socket.socket = self._transport.get_extra_info("socket")
+        return own.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] == _ESTABLISHED
+
+    # -- to the broker
+
+    def _answer(self, one: Request, told: bytes) -> None:
+        """Answer a request by the gateway itself, after the answers to earlier requests."""
+        self._request, self._since = None, None
+        ready = len(told).to_bytes(PREFIX, "big") + told
+        seen = self.gateway.seen[one.app]
+        own = one.frame[8:12]
+        head = one.head._replace(client="")
+        self.waiting.append(Waiting(head, own, one.app, seen, named(one.head.key), False, ready))
+        if len(self.waiting) == 1:
+            self._tell_own()
+
+    def _send(self, one: Request, rewritten: bool, answered: bool) -> None:
+        """Send a request, or the bytes read so far of a streamed one. The rest is sent as it is read."""
+        assert self._link is not None
+        kind, seen = named(one.head.key), self.gateway.seen[one.app]
+        self._bound = self._bound or one.head.key not in _FREE
+        if one.head.key == SASL_HANDSHAKE:
+            self._handshake = _without_client(one.head, one.frame)
+        self._request, self._since = None, None
+        correlation = one.frame[8:12]
+        head = one.head if len(one.head.client) <= LONGEST else one.head._replace(client=fit(one.head.client))
+        waiting = Waiting(head, correlation, one.app, seen, kind, rewritten, None, one.flips, one.wrote)
+        seen.in_flight[kind] += 1
+        self._link.transport.write(one.frame)
+        self._left = one.size - len(one.frame)
+        if self._left:
+            self._sending, self._answered = waiting, answered
+        else:
+            self._sent(waiting, answered)
+
+    def _sent(self, one: Waiting, answered: bool) -> None:
+        """Count a request as sent, after its last byte was written."""
+        self._sending = None
+        if answered:
+            self.waiting.append(one)
+        else:
+            one.seen.in_flight[one.kind] -= 1
+            one.seen.answered[one.kind] += 1
+
+    async def _reach(self, route: str) -> None:
+        """Connect to a broker of a route's cluster. Raises Ended if no broker accepts the connection."""
+        if self._bound:
+            raise Ended  # it began on the other cluster
+        loop = asyncio.get_running_loop()
+        while self.waiting:
+            self._idle = loop.create_future()
+            await self._idle
+        former, self._link = self._link, None
+        if former is not None:
+            former.transport.abort()
+        for address in self.gateway.plan.brokers(self.port, route):
+            host, _, number = address.rpartition(":")
+            try:
+                async with asyncio.timeout(CONNECT_S):
+                    _, link = await loop.create_connection(lambda: Link(self, route), host, int(number))
+            except (OSError, TimeoutError) as error:
+                why = f"{type(error).__name__}: {error}"
+                self.gateway.log("Unreachable", cluster=route, broker=address, why=why)
+                continue
+            self._link = link
+            self.learns.cluster = route
+            if self._handshake:
+                await self._shake_again(link)
+            return
+        raise Ended
+
+    async def _shake_again(self, link: Link) -> None:
+        """Send the client's SASL_HANDSHAKE to a new broker. The client has its answer already. Raises
+        Ended."""
+        try:
+            async with asyncio.timeout(CONNECT_S):
+                await link.greet(self._handshake)
+        except (OSError, TimeoutError):
+            raise Ended from None
+
+    # -- answers
+
+    def tell(self, data: Bytes) -> None:
+        """Write to the client. If it has left, note that it missed an answer; the answer still counts."""
+        if self._gone or self._transport.is_closing():
+            self.learns.missed = True
+        else:
+            self._transport.write(data)
+
+    def answered(self, count: int = 1) -> None:
+        """Count the oldest requests as answered, once the system has taken all bytes of their answers."""
+        self._pending += count
+        waiting = self.waiting
+        while self._pending and not self.full:
+            self._pending -= 1
+            one = waiting.popleft()
+            if one.ready is None:
+                one.seen.in_flight[one.kind] -= 1
+                one.seen.answered[one.kind] += 1
+                if not self.known and one.head.key not in LOGIN:
+                    self._served_first()
+            if not waiting:
+                self._none_waits()
+            else:
+                if len(waiting) == self._most_waiting - 1:
+                    asyncio.get_running_loop().call_soon(self.go_on)
+                if waiting[0].ready is not None:
+                    self._tell_own()
+
+    def _none_waits(self) -> None:
+        if self._finishing:
+            asyncio.get_running_loop().call_soon(self.close)
+        if self._idle is not None and not self._idle.done():
+            self._idle.set_result(None)
+
+    def _served_first(self) -> None:
+        """Give the connection all room, because its broker has answered more than a login."""
+        self.known, self._most_waiting = True, MOST_WAITING
+        self.room.left(self)
+        self.room = self.gateway.room
+        self.gateway.served(self)
+        asyncio.get_running_loop().call_soon(self.go_on)
+
+    def _tell_own(self) -> None:
+        """Write the answer of the gateway itself to the oldest request."""
+        ready = self.waiting[0].ready
+        assert ready is not None
+        self.tell(ready)
+        self.answered()
+
+
+def _without_client(head: Head, frame: Bytes) -> bytes:
+    """Return a request without its client id, which may be long."""
+    own = bytes(frame[PREFIX:12]) + b"\xff\xff" + bytes(frame[head.body :])
+    return len(own).to_bytes(PREFIX, "big") + own

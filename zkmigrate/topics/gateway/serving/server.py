@@ -1,0 +1,220 @@
+"""The gateway's process: its listeners, its socket for orders, and regular queries to each broker."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import struct
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from zkmigrate import json_text
+from zkmigrate.errors import HostError
+from zkmigrate.topics.gateway.rules import forms, orders
+from zkmigrate.topics.gateway.rules.apis import API_VERSIONS, SASL_HANDSHAKE, Ranges
+from zkmigrate.topics.gateway.rules.layout import FrameError, text
+from zkmigrate.topics.gateway.rules.messages import MECHANISMS, ranges
+from zkmigrate.topics.gateway.rules.plan import Port
+from zkmigrate.topics.gateway.serving.config import Config
+from zkmigrate.topics.gateway.serving.connection import Connection
+from zkmigrate.topics.gateway.serving.door import Door
+from zkmigrate.topics.gateway.serving.gateway import Gateway, sealed_or_open
+from zkmigrate.topics.gateway.serving.link import WHOLE
+from zkmigrate.topics.gateway.serving.record import SOCKET, Record
+from zkmigrate.topics.gateway.serving.schemas import messages
+
+LOOK_S, SOON_S, ANSWER_S = 30.0, 1.0, 1.0
+"""Seconds between two queries to the brokers, between two while a broker does not answer, and the longest
+wait for an answer."""
+ORDER_S = 10.0
+"""The most seconds to send a question on the socket, and to read its answer."""
+STOP_S, STEP_S = 5.0, 0.02
+"""The most seconds to wait for answers when the process ends, and the steps of that wait."""
+_ORDER_BYTES = 1 << 16
+_ASK = struct.pack(">hhi", API_VERSIONS, 0, 0) + text("zkmigrate-gateway", compact=False)
+_LOGIN = struct.pack(">hhi", SASL_HANDSHAKE, 1, 0) + text("zkmigrate-gateway", compact=False)
+_LOGIN += text(MECHANISMS[0], compact=False)
+_DEMANDED = frozenset({0, 33})
+"""Kafka's errors in the answer to SASL_HANDSHAKE of a broker that demands a login: none, or
+UNSUPPORTED_SASL_MECHANISM. One that demands no login answers ILLEGAL_SASL_STATE."""
+
+
+class Server:
+    """The gateway's process. say: prints a log line."""
+
+    def __init__(self, config: Config, record: Record, say: Callable[[str], None]) -> None:
+        self._config, self._record, self._say = config, record, say
+        self._messages = messages()
+        self._failed: HostError | None = None
+        self._stop, self._ordered = asyncio.Event(), asyncio.Event()
+
+    async def serve(self) -> bool:
+        """Serve until a signal arrives. Return True if it was SIGINT. Raises HostError if the record can no
+        longer be trusted."""
+        loop = asyncio.get_running_loop()
+        state = self._state()
+        plan = self._config.plan()
+        again = self._record.again
+        self._gateway = Gateway(plan, state, self._record, self._say, loop.time, again=again)
+        interrupted = False
+
+        def stopped(number: int) -> None:
+            nonlocal interrupted
+            interrupted = number == signal.SIGINT
+            self._stop.set()
+
+        for one in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(one, stopped, one)
+        await self._learn()
+        door = Door(
+            self._gateway,
+            self._connection,
+            self._config.connections,
+            self._config.connections_per_address,
+        )
+        for port, number in plan.ports.items():
+            await door.open(self._config.listen, port, number)
+        path = Path(self._config.state) / SOCKET
+        path.unlink(missing_ok=True)
+        before = os.umask(0o177)
+        try:
+            orders = await asyncio.start_unix_server(self._asked, path, limit=_ORDER_BYTES)
+        finally:
+            os.umask(before)
+        looking = asyncio.create_task(self._look())
+        self._gateway.log("Serving", ports=len(plan.ports), apps=sealed_or_open(state), connections=door.most)
+        await self._stop.wait()
+        looking.cancel()
+        door.close()
+        orders.close()
+        await self._leave()
+        path.unlink(missing_ok=True)
+        if self._failed is not None:
+            raise self._failed
+        return interrupted
+
+    def _state(self) -> orders.State:
+        told = self._record.read()
+        if told is None:
+            return orders.fresh(self._config.routes)
+        try:
+            return orders.restored(told, self._config.routes, self._config.clusters)
+        except orders.RecordError as error:
+            raise HostError(f"{self._record.path}: {error}") from None
+
+    def _connection(self, port: Port) -> Connection:
+        return Connection(self._gateway, self._messages, port, self._config.frame_bytes)
+
+    async def _leave(self) -> None:
+        """Wait for answers that are due, at most ``STOP_S`` seconds, then close all connections."""
+        loop = asyncio.get_running_loop()
+        everyone, end = self._gateway.everyone, loop.time() + STOP_S
+        for one in list(everyone):
+            one.finish()
+        while everyone and loop.time() < end:
+            await asyncio.sleep(STEP_S)
+        for one in list(everyone):
+            one.close()
+
+    # -- orders
+
+    async def _asked(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Answer one question on the socket for orders. Question and answer are one line of JSON each."""
+        with suppress(OSError, TimeoutError):
+            try:
+                async with asyncio.timeout(ORDER_S):
+                    line = await reader.readline()
+                answer = await self._answer(json_text.loads(line))
+            except ValueError as error:
+                needed = f"needed: one line of JSON, at most {_ORDER_BYTES} bytes"
+                answer = {"outcome": "refused", "text": f"not an order: {error}; {needed}"}
+            writer.write(json.dumps(answer).encode() + b"\n")
+            async with asyncio.timeout(ORDER_S):
+                writer.close()
+                await writer.wait_closed()
+        writer.transport.abort()
+
+    async def _answer(self, told: Any) -> dict[str, Any]:
+        if told == "status":
+            return self._gateway.status()
+        try:
+            answer = await self._gateway.order(forms.order(told))
+            self._ordered.set()
+        except forms.FormError as error:
+            return {"outcome": "refused", "text": f"not an order: {error}"}
+        except HostError as error:
+            self._failed = error
+            self._stop.set()
+            return {"outcome": "failed", "text": str(error)}
+        return {"outcome": answer.outcome, "text": answer.text}
+
+    # -- the brokers
+
+    async def _look(self) -> None:
+        """Query the brokers regularly, and after each order, because the next step may depend on the
+        answer."""
+        while True:
+            silent = any(why for nodes in self._gateway.silent.values() for why in nodes.values())
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._ordered.wait(), SOON_S if silent else LOOK_S)
+            self._ordered.clear()
+            await self._learn()
+
+    async def _learn(self) -> None:
+        """Query the versions of all brokers at the same time, and note which ones do not answer."""
+        brokers = [
+            (name, node, address)
+            for name, nodes in self._gateway.plan.clusters.items()
+            for node, address in nodes.items()
+        ]
+        logins = self._gateway.logins
+        told = await asyncio.gather(*(_versions(address, name not in logins) for name, _, address in brokers))
+        found: dict[str, Ranges] = {}
+        for (name, node, address), (versions, why, login) in zip(brokers, told, strict=True):
+            if login:
+                self._gateway.demands_login(name)
+            if versions is not None:
+                found.setdefault(name, versions)
+            if self._gateway.silent[name].get(node) != why:
+                event = "Silent" if why else "Answers"
+                self._gateway.log(event, cluster=name, node=node, broker=address, why=why)
+            self._gateway.silent[name][node] = why
+        self._gateway.ranges |= found
+
+
+async def _versions(address: str, ask_login: bool) -> tuple[Ranges | None, str, bool]:
+    """Return the versions that a broker supports and an empty text, or None and why they are unknown. The
+    third value is True if the broker demands a login."""
+    try:
+        async with asyncio.timeout(ANSWER_S):
+            host, _, port = address.rpartition(":")
+            reader, writer = await asyncio.open_connection(host, int(port))
+        try:
+            async with asyncio.timeout(ANSWER_S):
+                error, found = ranges(await _answer(reader, writer, _ASK), 0)
+            ask_login = ask_login and SASL_HANDSHAKE in found
+            login = ask_login and await _demands_login(reader, writer)
+        finally:
+            writer.close()
+    except (OSError, TimeoutError, asyncio.IncompleteReadError, FrameError) as seen:
+        return None, f"{type(seen).__name__}: {seen}", False
+    return (None, f"Kafka's error {error}", login) if error else (found, "", login)
+
+
+async def _demands_login(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+    """Return True if a broker demands a login. Return False also if it does not answer."""
+    with suppress(OSError, TimeoutError, asyncio.IncompleteReadError):
+        async with asyncio.timeout(ANSWER_S):
+            told = await _answer(reader, writer, _LOGIN)
+        return int.from_bytes(told[4:6], "big") in _DEMANDED and len(told) >= 6
+    return False
+
+
+async def _answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, asked: bytes) -> bytes:
+    writer.write(len(asked).to_bytes(4, "big") + asked)
+    size = int.from_bytes(await reader.readexactly(4), "big")
+    return await reader.readexactly(min(size, WHOLE))

@@ -1,0 +1,32 @@
+"""The verb serve, which runs the gateway's process until a signal ends it."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import uvloop
+
+from zkmigrate.topics.gateway.serving.config import load
+from zkmigrate.topics.gateway.serving.record import Record
+from zkmigrate.topics.gateway.serving.server import Server
+
+_INTERRUPTED = 130
+_THRESHOLDS = 700, 2, 1_000_000
+"""When objects are searched for circles: only young ones, and few at a time. All of them would be a search of
+0.1 seconds with 10,000 connections, and a connection leaves no circles."""
+
+
+def serve(file: Path, say: Callable[[str], None]) -> int:
+    """Serve until SIGTERM (returns 0) or Ctrl-C (returns 130). say: prints a log line of JSON."""
+    config = load(file)
+
+    async def serving(record: Record) -> bool:
+        return await Server(config, record, say).serve()
+
+    gc.freeze()  # what stands now stays: to search it for circles of objects again and again stops the loop
+    gc.set_threshold(*_THRESHOLDS)
+    with closing(Record(Path(config.state))) as record:
+        return _INTERRUPTED if uvloop.run(serving(record)) else 0

@@ -1,0 +1,623 @@
+"""One cluster as the mirror needs it: raw batches in and out, end markers, ends, topics and their settings.
+
+kafka-python has no public call for most of it, so the requests are sent here. Versions below those with topic
+ids are asked for.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import re
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeVar
+
+from kafka.admin import KafkaAdminClient
+from kafka.errors import KafkaError
+from kafka.protocol.admin import DeleteRecordsRequest, DescribeConfigsRequest
+from kafka.protocol.consumer import FetchRequest, ListOffsetsRequest
+from kafka.protocol.metadata import MetadataRequest
+from kafka.protocol.producer import ProduceRequest, WriteTxnMarkersRequest
+
+from zkmigrate import deadline
+from zkmigrate.errors import HostError
+from zkmigrate.kafka.clients.admin import UnregisterBrokerRequest
+from zkmigrate.kafka.said import reason, said
+from zkmigrate.topics.mirror.clients.leads import Leads
+from zkmigrate.topics.mirror.clients.owners import Owner, Owners
+from zkmigrate.topics.mirror.rules.position import Ends
+from zkmigrate.topics.mirror.rules.topic import Settings, describe
+
+Part = tuple[str, int]
+"""Topic and partition."""
+T = TypeVar("T")
+
+REQUEST_S = 30.0
+_OTHERS_S = 1.5 * REQUEST_S
+"""After so long no further broker is asked what another one has not answered."""
+FETCH_BYTES, PARTITION_BYTES = 16 << 20, 1 << 20
+"""The most bytes of one fetch, and of one partition in it. A larger batch comes alone."""
+_WAIT_MS = 250
+"""How long a fetch waits for records."""
+_LARGEST = 128 << 20
+_CONSUMER, UNCOMMITTED, COMMITTED = -1, 0, 1
+_DEBUGGER = -2
+"""The replica id in a ListOffsets request for which a leader returns its log end offset instead of its high
+watermark."""
+_LATEST, _EARLIEST = -1, -2
+_NO_EPOCH, _TOPIC, _BROKER = -1, 2, 4
+_SUPER, _LEAST = "super.users", "min.insync.replicas"
+_ANONYMOUS = "ANONYMOUS"
+"""Kafka's name of a client that does not log in."""
+
+_IN_FLIGHT = 1 << 16
+"""kafka-python refuses a request beyond it. The copier has one for each partition in flight."""
+_OPEN: Mapping[str, Any] = {}
+_REASON = re.compile(r"Connection (?:lost|failed): (.*)")
+
+_LOG = logging.getLogger("kafka")
+_LOG.addHandler(logging.NullHandler())  # the copier tells what matters
+_LOG.setLevel(logging.INFO)  # below it kafka-python logs passwords
+
+
+class _Said(logging.Handler):
+    """Why connections failed: kafka-python says that in its log only."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reasons: dict[str, None] = {}
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if reason := _REASON.search(record.getMessage()):
+            self.reasons[reason[1]] = None
+
+
+@dataclass(frozen=True)
+class Topic:
+    """A topic of one cluster.
+
+    leaders: broker ids by partition, -1 for a partition without a leader. replicas: the highest replica
+    count of its partitions.
+    """
+
+    leaders: Mapping[int, int]
+    replicas: int
+    settings: Settings
+
+
+class Latest(NamedTuple):
+    """The ends of one partition's log. An offset is None if no leader reported it.
+
+    end: the high watermark, up to which consumers can read. stable: the last stable offset. log_end: the
+    log end offset of the leader. in_sync, replicas: broker ids.
+    """
+
+    end: int | None
+    stable: int | None
+    log_end: int | None = None
+    in_sync: tuple[int, ...] = ()
+    replicas: tuple[int, ...] = ()
+
+    @property
+    def last(self) -> int | None:
+        """The end of the log, including records that consumers cannot read yet.
+
+        It is the high watermark if the leader does not report its log end offset.
+        """
+        return self.end if self.end is None or self.log_end is None else max(self.end, self.log_end)
+
+
+class _Led(NamedTuple):
+    leader: int
+    replicas: tuple[int, ...]
+    in_sync: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Fetched:
+    """A fetch response for one partition.
+
+    error: Kafka's error code. end: the high watermark. stable: the last stable offset. aborted: the
+    producer id and first offset of each aborted transaction. records: the record batches as received.
+    """
+
+    error: int
+    end: int
+    stable: int
+    aborted: tuple[tuple[int, int], ...]
+    records: bytes
+
+    def shown(self, isolation: int) -> int:
+        """Return the offset up to which the leader sends records at an isolation level."""
+        return self.stable if isolation == COMMITTED else self.end
+
+
+class _Client(KafkaAdminClient):  # type: ignore[misc]
+    """kafka-python's, which ends its thread also where it does not connect. A look is repeated for hours."""
+
+    def __init__(self, **configs: Any) -> None:
+        try:
+            super().__init__(**configs)
+        except BaseException:
+            if hasattr(self, "_client"):
+                self._client.close()
+            raise
+
+
+class Cluster:
+    """A connection to a cluster. brokers: ``host:port``. security: of ``security.settings``. account: the
+    principal by Kafka's default rules; with TLS alone the brokers take it from the certificate. Its calls
+    raise HostError when no answer came, so the outcome of a change is unknown."""
+
+    def __init__(self, what: str, brokers: Sequence[str], security: Mapping[str, Any] = _OPEN) -> None:
+        self.what = what
+        self._brokers = list(brokers)
+        self.account = f"User:{security.get('sasl_plain_username', _ANONYMOUS)}"
+        said = _Said()
+        _LOG.addHandler(said)
+        try:
+            self._admin = _Client(
+                bootstrap_servers=self._brokers,
+                client_id="zkmigrate-mirror",
+                request_timeout_ms=int(REQUEST_S * 1000),
+                bootstrap_timeout_ms=int(deadline.remaining(REQUEST_S) * 1000),
+                receive_message_max_bytes=_LARGEST,
+                max_in_flight_requests_per_connection=_IN_FLIGHT,
+                **security,
+            )
+        except (KafkaError, OSError) as error:
+            seen = "; ".join(said.reasons)
+            if str(security.get("security_protocol", "")).startswith("SASL"):
+                # kafka-python may see the end of the connection before the broker's reason.
+                seen = f"{seen}. With SASL, look at user and password first"
+            raise self._silent(error, seen) from None
+        finally:
+            _LOG.removeHandler(said)
+        self._net, self._manager = self._admin._net, self._admin._manager
+        self._owners = Owners(self.begin, self.end)
+        self.leads = Leads(what, self.begin, self.end)
+
+    @property
+    def at(self) -> str:
+        """The addresses of brokers, as Kafka's own tools take them."""
+        return ",".join(self._brokers)
+
+    def close(self) -> None:
+        self._admin.close()
+
+    def call(self, do: Callable[[KafkaAdminClient], T]) -> T:
+        """What kafka-python's own client has a call for."""
+        try:
+            return do(self._admin)
+        except (KafkaError, OSError) as error:
+            raise self._silent(error) from None
+
+    def _silent(self, error: Exception, why: str = "") -> HostError:
+        text = f"{self.what} {self.at} did not answer: {reason(error)}"
+        return HostError(f"{text}. Seen: {why}" if why else text)
+
+    def offers(self, request: Any) -> bool:
+        """Return whether the cluster's brokers support a type of request."""
+        return request.API_KEY in self._manager.broker_version_data.api_versions
+
+    def begin(self, request: Any, node: int | None = None) -> Any:
+        """Send a request and return at once; ``end`` waits for the answer."""
+        return self._net.call_soon_with_future(self._manager.send, request, node)
+
+    def end(self, sent: Any) -> Any:
+        """The answer to a request, within :mod:`zkmigrate.deadline`."""
+        most_s = deadline.remaining(math.inf)
+        try:
+            if math.isinf(most_s):  # the client's own limit holds
+                return self._manager.run(lambda: sent)
+            return self._manager.run(self._manager.wait_for, sent, most_s * 1000)
+        except (KafkaError, OSError) as error:
+            raise self._silent(error) from None
+
+    def ask(self, request: Any, node: int | None = None) -> Any:
+        """Return the answer of this broker, or else of the first that gives one: any may have died a moment
+        ago.
+
+        Without a node for questions only, as one that fails may have been received. HostError when none
+        answers.
+        """
+        began = time.monotonic()
+        try:
+            return self.end(self.begin(request, node))
+        except HostError as error:
+            failed = error
+        for id in self._known() if node is None else ():
+            if time.monotonic() - began >= _OTHERS_S:
+                break
+            with suppress(HostError):
+                return self.end(self.begin(request, id))
+        raise failed
+
+    def _known(self) -> list[int]:
+        """The ids of the brokers that the newest Metadata names."""
+        return sorted(one.node_id for one in self._manager.cluster.brokers())
+
+    # -- topics
+
+    def id(self) -> str:
+        """The cluster's id."""
+        return str(self.ask(MetadataRequest(topics=[], allow_auto_topic_creation=False)).cluster_id)
+
+    def leaders(self, topics: Iterable[str]) -> dict[str, dict[int, int]]:
+        """The leader of each partition, -1 without one. A topic that does not exist is left out."""
+        return _leaders(self._led(topics))
+
+    def _led(self, topics: Iterable[str]) -> dict[str, dict[int, _Led]]:
+        named = [MetadataRequest.MetadataRequestTopic(name=name) for name in topics]
+        answer = self.ask(MetadataRequest(topics=named, allow_auto_topic_creation=False))
+        return {
+            topic.name: {
+                p.partition_index: _Led(p.leader_id, tuple(p.replica_nodes), tuple(p.isr_nodes))
+                for p in topic.partitions
+            }
+            for topic in answer.topics
+            if topic.partitions
+        }
+
+    def brokers(self) -> list[int]:
+        """The ids of the brokers that are there."""
+        answer = self.ask(MetadataRequest(topics=[], allow_auto_topic_creation=False))
+        return sorted(one.node_id for one in answer.brokers)
+
+    def controller(self) -> int:
+        """Return the id of a broker that accepts changes of topics.
+
+        Without ZooKeeper every broker passes them on, and Metadata names any as the controller, also one that
+        died a moment ago. So it is the first one that answers. HostError when none does.
+        """
+        request = MetadataRequest(topics=[], allow_auto_topic_creation=False)
+        answer = self.ask(request)
+        if not self.offers(UnregisterBrokerRequest):
+            return int(answer.controller_id)
+        failed = HostError(f"{self.what}: no broker accepts changes of topics")
+        for id in sorted((one.node_id for one in answer.brokers), key=lambda id: id != answer.controller_id):
+            try:
+                self.ask(request, id)
+            except HostError as error:
+                failed = error
+            else:
+                return int(id)
+        raise failed
+
+    def topics(self, names: Iterable[str]) -> tuple[dict[str, Topic], dict[str, str]]:
+        """Return the existing topics among these names, and why Kafka does not show the others, by topic."""
+        asked = [MetadataRequest.MetadataRequestTopic(name=name) for name in names]
+        answer = self.ask(MetadataRequest(topics=asked, allow_auto_topic_creation=False))
+        led = {one.name: one.partitions for one in answer.topics if one.partitions}
+        hidden = self._unshown(answer)
+        request = DescribeConfigsRequest(
+            resources=[(_TOPIC, name, None) for name in led], include_synonyms=True, min_version=1
+        )
+        found = dict[str, Topic]()
+        for result in self.ask(request).results if led else []:
+            name = result.resource_name
+            if result.error_code:
+                why = said(result.error_code, result.error_message)
+                hidden[name] = f"{self.what} does not show the settings of topic {name}: {why}"
+                continue
+            leaders = {p.partition_index: p.leader_id for p in led[name]}
+            replicas = max(len(p.replica_nodes) for p in led[name])
+            found[name] = Topic(leaders, replicas, _settings(result.configs))
+        return found, hidden
+
+    def unshown(self, names: Iterable[str]) -> dict[str, str]:
+        """Return why Kafka does not show some of these topics. One that does not exist is left out."""
+        asked = [MetadataRequest.MetadataRequestTopic(name=name) for name in names]
+        return self._unshown(self.ask(MetadataRequest(topics=asked, allow_auto_topic_creation=False)))
+
+    def _unshown(self, answer: Any) -> dict[str, str]:
+        return {
+            one.name: f"{self.what} does not show topic {one.name}: {said(one.error_code)}"
+            for one in answer.topics
+            if not one.partitions and one.error_code != NO_TOPIC
+        }
+
+    def least_in_sync(self, names: Sequence[str]) -> dict[str, int]:
+        """Return each topic's min.insync.replicas: how many replicas must be in sync for a write with
+        acks=all.
+
+        Raises HostError if Kafka does not show the setting.
+        """
+        request = DescribeConfigsRequest(
+            resources=[(_TOPIC, name, [_LEAST]) for name in names], min_version=1
+        )
+        found = dict[str, int]()
+        for result in self.ask(request).results:
+            name = result.resource_name
+            if result.error_code:
+                why = said(result.error_code, result.error_message)
+                raise HostError(f"{self.what}: {_LEAST} of topic {name}: {why}")
+            found.update((name, int(one.value)) for one in result.configs if one.name == _LEAST)
+        return found
+
+    def super_users(self, node: int) -> bool:
+        """Whether this broker has ``super.users``; whose names it hides, as of every setting that it does not
+        know. HostError with Kafka's reason."""
+        request = DescribeConfigsRequest(resources=[(_BROKER, str(node), [_SUPER])], min_version=1)
+        [result] = self.ask(request, node).results
+        if result.error_code:
+            why = said(result.error_code, result.error_message)
+            raise HostError(f"{self.what}: {_SUPER}: {why}")
+        return any(one.name == _SUPER for one in result.configs)
+
+    # -- logs
+
+    def ends(self, parts: Iterable[Part], *, committed: bool = False) -> dict[Part, Ends | int]:
+        """Both ends of each partition's log, or Kafka's error; none where the leader does not answer.
+        committed: up to the last stable offset."""
+        starts = self._offsets(parts, _EARLIEST, UNCOMMITTED)
+        ends = self._offsets(parts, _LATEST, COMMITTED if committed else UNCOMMITTED)
+        found: dict[Part, Ends | int] = {}
+        for part, (error, start) in starts.items():
+            other, end = ends.get(part, (NO_LEADER, -1))
+            found[part] = error or other or Ends(start, end)
+        return found
+
+    def first_at(self, leader: int, part: Part, ms: int) -> int:
+        """Return the offset of the first committed record with this timestamp or a later one.
+
+        ms: milliseconds since the epoch. Returns -1 if there is no such record, or the leader does not
+        report it.
+        """
+        asked = self._begin_offsets({leader: {part[0]: [part[1]]}}, ms, COMMITTED)
+        error, offset = self._end_offsets(asked).get(part, (NO_LEADER, -1))
+        return -1 if error else offset
+
+    def latest(self, topics: Iterable[str]) -> dict[Part, Latest]:
+        """Return where the log of each partition of these topics ends. Topics that do not exist are left
+        out.
+
+        All requests are in flight at once.
+        """
+        led = self._led(topics)
+        parts = [(name, number) for name, numbers in led.items() for number in numbers]
+        by_leader = _grouped(parts, _leaders(led))
+        # The log's end first: what is written meanwhile does not look as if it could not be read.
+        asked = ((_DEBUGGER, UNCOMMITTED), (_CONSUMER, UNCOMMITTED), (_CONSUMER, COMMITTED))
+        sent = [self._begin_offsets(by_leader, _LATEST, isolation, asker) for asker, isolation in asked]
+        last, ends, stable = (
+            {part: offset for part, (error, offset) in self._end_offsets(one).items() if not error}
+            for one in sent
+        )
+        return {
+            (name, n): Latest(
+                ends.get((name, n)),
+                stable.get((name, n)),
+                last.get((name, n)),
+                one.in_sync,
+                one.replicas,
+            )
+            for name, numbers in led.items()
+            for n, one in numbers.items()
+        }
+
+    def _offsets(self, parts: Iterable[Part], which: int, isolation: int) -> dict[Part, tuple[int, int]]:
+        return self._end_offsets(self._begin_offsets(self._by_leader(parts), which, isolation))
+
+    def _begin_offsets(
+        self,
+        by_leader: Mapping[int, Mapping[str, Sequence[int]]],
+        which: int,
+        isolation: int,
+        asker: int = _CONSUMER,
+    ) -> list[Any]:
+        kind = ListOffsetsRequest.ListOffsetsTopic
+        sent = []
+        for leader, by_topic in by_leader.items():
+            topics = [
+                kind(
+                    name=name,
+                    partitions=[
+                        kind.ListOffsetsPartition(
+                            partition_index=p, current_leader_epoch=_NO_EPOCH, timestamp=which
+                        )
+                        for p in numbers
+                    ],
+                )
+                for name, numbers in by_topic.items()
+            ]
+            request = ListOffsetsRequest(
+                replica_id=asker, isolation_level=isolation, topics=topics, max_version=5
+            )
+            sent.append(self.begin(request, leader))
+        return sent
+
+    def _end_offsets(self, sent: Iterable[Any]) -> dict[Part, tuple[int, int]]:
+        """Kafka's error and the offset."""
+        found = dict[Part, tuple[int, int]]()
+        for one in sent:
+            with suppress(HostError):  # the partitions of a leader that is gone are left out
+                for topic in self.end(one).topics:
+                    for p in topic.partitions:
+                        found[topic.name, p.partition_index] = p.error_code, p.offset
+        return found
+
+    def _by_leader(self, parts: Iterable[Part]) -> dict[int, dict[str, list[int]]]:
+        """Partitions by topic, by the broker that leads them; those without a leader are left out."""
+        wanted = list(parts)
+        return _grouped(wanted, self.leaders({name for name, _ in wanted}))
+
+    def begin_fetch(
+        self,
+        leader: int,
+        offsets: Mapping[Part, int],
+        isolation: int = COMMITTED,
+        most: int = FETCH_BYTES,
+    ) -> Any:
+        """Ask a leader for batches from these offsets on; ``fetched`` waits for them. most: bytes."""
+        kind = FetchRequest.FetchTopic
+        by_topic: dict[str, list[Any]] = defaultdict(list)
+        for (name, number), offset in offsets.items():
+            by_topic[name].append(
+                kind.FetchPartition(
+                    partition=number,
+                    current_leader_epoch=_NO_EPOCH,
+                    fetch_offset=offset,
+                    log_start_offset=-1,
+                    partition_max_bytes=PARTITION_BYTES,
+                )
+            )
+        request = FetchRequest(
+            replica_id=_CONSUMER,
+            max_wait_ms=_WAIT_MS,
+            min_bytes=1,
+            max_bytes=most,
+            isolation_level=isolation,
+            session_id=0,
+            session_epoch=-1,
+            topics=[kind(topic=name, partitions=own) for name, own in by_topic.items()],
+            forgotten_topics_data=[],
+            rack_id="",
+            max_version=11,
+        )
+        return self.begin(request, leader)
+
+    def arrived(self, sent: Any) -> bool:
+        """Whether the answer is there, or will never be."""
+        return bool(sent.is_done)
+
+    def fetched(self, sent: Any) -> dict[Part, Fetched]:
+        """The answer to ``begin_fetch``. HostError if the request as a whole failed."""
+        answer = self.end(sent)
+        if getattr(answer, "error_code", 0):
+            raise HostError(f"{self.what}: {said(answer.error_code)}")
+        return {
+            (topic.topic, p.partition_index): Fetched(
+                p.error_code,
+                p.high_watermark,
+                p.last_stable_offset,
+                tuple((one.producer_id, one.first_offset) for one in p.aborted_transactions or ()),
+                bytes(p.records or b""),
+            )
+            for topic in answer.responses
+            for p in topic.partitions
+        }
+
+    def begin_produce(self, leader: int, batches: Mapping[Part, bytes]) -> Any:
+        """Send one batch for each partition with acks=all; ``produced`` waits for the answer."""
+        kind = ProduceRequest.TopicProduceData
+        by_topic: dict[str, list[Any]] = defaultdict(list)
+        for (name, number), data in batches.items():
+            by_topic[name].append(kind.PartitionProduceData(index=number, records=data))
+        request = ProduceRequest(
+            transactional_id=None,
+            acks=-1,
+            timeout_ms=int(REQUEST_S * 1000),
+            topic_data=[kind(name=name, partition_data=own) for name, own in by_topic.items()],
+            max_version=8,
+        )
+        return self.begin(request, leader)
+
+    def produced(self, sent: Any) -> dict[Part, tuple[int, int, str]]:
+        """Return the response to ``begin_produce`` by partition: Kafka's error code, the base offset, and
+        the error message."""
+        return {
+            (topic.name, p.index): (p.error_code, p.base_offset, _refused(p))
+            for topic in self.end(sent).responses
+            for p in topic.partition_responses
+        }
+
+    def mark(self, leader: int, counts: Mapping[Part, tuple[int, Owner]]) -> dict[Part, int]:
+        """Append so many end markers of empty, aborted transactions to each partition. Kafka's error for
+        each."""
+        kind = WriteTxnMarkersRequest.WritableTxnMarker
+        markers = []
+        for round in range(max(count for count, _ in counts.values())):
+            by_owner: dict[Owner, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
+            for (name, number), (count, owner) in counts.items():
+                if round < count:
+                    by_owner[owner][name].append(number)
+            for owner, by_topic in by_owner.items():
+                topics = [
+                    kind.WritableTxnMarkerTopic(name=name, partition_indexes=numbers)
+                    for name, numbers in by_topic.items()
+                ]
+                markers.append(
+                    kind(
+                        producer_id=owner.id,
+                        producer_epoch=owner.epoch,
+                        transaction_result=False,
+                        topics=topics,
+                        coordinator_epoch=0,
+                    )
+                )
+        found: dict[Part, int] = {}
+        for marker in self.ask(WriteTxnMarkersRequest(markers=markers), leader).markers:
+            for topic in marker.topics:
+                for p in topic.partitions:
+                    part = (topic.name, p.partition_index)
+                    found[part] = found.get(part, 0) or p.error_code
+        return found
+
+    def drop(self, part: Part, offset: int) -> int:
+        """Delete the records below an offset. Kafka's error."""
+        kind = DeleteRecordsRequest.DeleteRecordsTopic
+        name, number = part
+        below = kind.DeleteRecordsPartition(partition_index=number, offset=offset)
+        request = DeleteRecordsRequest(
+            topics=[kind(name=name, partitions=[below])], timeout_ms=int(REQUEST_S * 1000)
+        )
+        for leader in self._by_leader([part]):
+            [topic] = self.ask(request, leader).topics
+            return int(topic.partitions[0].error_code)
+        return NO_LEADER
+
+    # -- who may write end markers
+
+    def take(self, names: Sequence[str]) -> dict[str, Owner | int]:
+        """Own these transactional ids; whoever owned one before is fenced. Kafka's error for one to be tried
+        again."""
+        return self._owners.take(names)
+
+    def ended(self, owners: Sequence[Owner]) -> dict[str, int]:
+        """Kafka's error for ending a transaction that was never begun, by transactional id. It changes
+        nothing."""
+        return self._owners.ended(owners)
+
+
+NO_LEADER, NO_TOPIC = 5, 3
+"""Kafka's error codes LEADER_NOT_AVAILABLE and UNKNOWN_TOPIC_OR_PARTITION."""
+
+
+def _settings(configs: Iterable[Any]) -> Settings:
+    return describe(
+        (
+            one.name,
+            one.value or "",
+            one.config_source,
+            [(s.name, s.value or "", s.source) for s in one.synonyms],
+        )
+        for one in configs
+    )
+
+
+def _refused(answer: Any) -> str:
+    """Return Kafka's message about a refused batch: that of its first invalid record if the broker names
+    one."""
+    if not answer.error_code:
+        return ""
+    first = next((one.batch_index_error_message for one in answer.record_errors or ()), None)
+    return said(answer.error_code, first or answer.error_message)
+
+
+def _leaders(led: Mapping[str, Mapping[int, _Led]]) -> dict[str, dict[int, int]]:
+    return {name: {p: one.leader for p, one in parts.items()} for name, parts in led.items()}
+
+
+def _grouped(parts: Iterable[Part], led: Mapping[str, Mapping[int, int]]) -> dict[int, dict[str, list[int]]]:
+    """Partitions by topic, by the broker that leads them; those without a leader are left out."""
+    found: dict[int, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
+    for name, number in parts:
+        leader = led.get(name, {}).get(number, -1)
+        if leader >= 0:
+            found[leader][name].append(number)
+    return found

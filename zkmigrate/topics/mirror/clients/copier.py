@@ -1,0 +1,463 @@
+"""Copies partitions of source to target at equal offsets until it is stopped.
+
+A copier stores no state of its own: when it starts, or gets no response, it reads its position from both
+logs. A batch is appended only once however often it is sent, because its producer id and sequence number
+are derived from target's log. End markers have no sequence number. Therefore the copier that writes them
+owns a transactional id for each partition, and checks every ``LEASE_S`` that it still owns it. A copier
+that takes over waits longer than that.
+
+Records from source are written only after target has reported again who leads the topic. So a copier that
+starts again after a switch, or was suspended during one, writes nothing: records that clients write to
+target reach source only after the switch was recorded on target.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterable, Sequence
+from itertools import islice
+from math import inf
+from typing import Any
+
+from zkmigrate.errors import HostError, LockedError
+from zkmigrate.kafka.said import said
+from zkmigrate.topics.mirror.clients.cluster import (
+    FETCH_BYTES,
+    NO_LEADER,
+    PARTITION_BYTES,
+    Cluster,
+    Fetched,
+    Part,
+)
+from zkmigrate.topics.mirror.clients.owners import Owner, owned
+from zkmigrate.topics.mirror.clients.partition import TAKEN_OVER, Partition
+from zkmigrate.topics.mirror.clients.reading import PartError, position
+from zkmigrate.topics.mirror.rules import records
+from zkmigrate.topics.mirror.rules.batch import BatchError, parse, produced
+from zkmigrate.topics.mirror.rules.direction import barred
+from zkmigrate.topics.mirror.rules.gaps import Append, Drop, Gap, first, steps, too_wide
+from zkmigrate.topics.mirror.rules.outcome import TOO_LARGE, Again, Appended, Fenced, answered, outcome, owns
+from zkmigrate.topics.mirror.rules.position import WINDOW, Ends, Failed, Sides, foreign, fresh
+from zkmigrate.topics.mirror.rules.rate import UNLIMITED, full
+from zkmigrate.topics.mirror.rules.small_batches import joined
+
+LEASE_S = 2.0
+"""A copier writes end markers for at most so many seconds without asking whether it still may."""
+SETTLE_S = 2.5
+"""Longer than the lease: after it a former copier writes nothing more, and what it sent has arrived."""
+LOOK_S = 5.0
+"""Seconds between two looks whether target's ends are where the copier left them."""
+RETRY_S = 0.5
+KNOWN_S = 60.0
+"""So long after an answer several requests may be in flight. A broker lets a producer that it does not know,
+or has forgotten, begin anywhere: if it refused the first batch, the second would stand in its place."""
+MARKERS = 1000
+"""Most end markers for one partition in one request."""
+QUEUE_BYTES, PARTITION_QUEUE_BYTES = 64 << 20, 8 << 20
+"""The most bytes of source's answers in memory, of all partitions, and of one before source is asked for
+another. A batch larger than a fetch comes on top."""
+PAUSE_S = 0.1
+"""How long at most it waits for the rate before it looks around."""
+
+
+class Copier:
+    """Copies a fixed set of partitions from source to target.
+
+    deletes: the topics of target whose records may be deleted. say: called once when a partition fails or
+    this copier may no longer write it. rate: the highest rate in bytes per second, over all partitions.
+    """
+
+    def __init__(
+        self,
+        source: Cluster,
+        target: Cluster,
+        parts: Iterable[Part],
+        deletes: Collection[str],
+        codecs: records.Codecs,
+        say: Callable[[Partition], None],
+        rate: float = UNLIMITED,
+    ) -> None:
+        self._source, self._target, self._codecs, self._say = source, target, codecs, say
+        self._deletes = deletes
+        self.partitions = {part: Partition(part) for part in parts}
+        self._owners: dict[Part, Owner] = {}
+        self._looked = 0.0
+        self._ids = source.id(), target.id()
+        self._unasked, self._asked = True, -inf
+        self._leaders: dict[Part, int] = {}
+        self._targets: dict[Part, int] = {}
+        self._flying: list[tuple[Any, int, dict[Part, int]]] = []
+        self._bucket = full(rate, time.monotonic())
+
+    def add(self, parts: Iterable[Part]) -> None:
+        """Copy these as well, those that it does not know."""
+        for part in parts:
+            self.partitions.setdefault(part, Partition(part))
+
+    def stop(self, topic: str, why: str) -> None:
+        """Copy a topic no more: its partitions have failed."""
+        for p in self.partitions.values():
+            if p.part[0] == topic and p.left:
+                self._judge(p, Failed(why))
+
+    def copy(self, ended: Callable[[], bool], tick: Callable[[], None], *, once: bool = False) -> None:
+        """Copy until ``ended``, or until no partition is left. once: only up to source's ends at the
+        beginning. tick: called often. LockedError when it ends by itself and another copier has taken over
+        some partitions."""
+        while not ended():
+            left = [p for p in self.partitions.values() if p.left]
+            if not left or (once and all(p.at_goal for p in left)):
+                if taken := [p for p in self.partitions.values() if p.taken]:
+                    raise LockedError(_stopped(taken))
+                return
+            try:
+                self._round(left)
+            except HostError as error:
+                for p in left:
+                    p.again(str(error))
+                time.sleep(RETRY_S)
+            tick()
+
+    def _round(self, left: Sequence[Partition]) -> None:
+        shut = [p for p in left if p.position is None]
+        if shut:
+            self._open(shut)
+        if not any(p.open for p in left):
+            time.sleep(RETRY_S)
+            return
+        self._collect(wait=not self._queued())
+        asked = self._ask_leaders()
+        self._fetch()
+        self._still_mine()
+        self._hear_leaders(asked)
+        if time.monotonic() - self._looked > LOOK_S:
+            self._look()
+        self._apply()
+        if self._bucket.wait_s:
+            time.sleep(min(self._bucket.wait_s, PAUSE_S))
+
+    # -- beginning
+
+    def _open(self, shut: Sequence[Partition]) -> None:
+        """Take these partitions over, and read their positions ``SETTLE_S`` later. Others go on meanwhile."""
+        now = time.monotonic()
+        settled = [p for p in shut if p.due is not None and p.due <= now]
+        if new := [p for p in shut if p.due is None]:
+            self._take(new)
+        if settled:
+            self._read(settled)
+
+    def _take(self, shut: Sequence[Partition]) -> None:
+        """Take these partitions over, unless another copier has."""
+        if known := [p for p in shut if p.part in self._owners]:
+            self._ask(known)
+        begun = time.monotonic()
+        asked = [p for p in shut if p.left]
+        owners = self._target.take([owned(p.part) for p in asked])
+        for p in asked:
+            owner = owners[owned(p.part)]
+            if isinstance(owner, Owner):
+                self._owners[p.part], p.asked = owner, begun
+                p.due = time.monotonic() + SETTLE_S
+            else:
+                self._judge(p, _heard(owner, p.tries))
+
+    def _read(self, shut: Sequence[Partition]) -> None:
+        """Read the positions of these partitions from both logs, after what a former copier sent."""
+        parts = [p.part for p in shut]
+        # Target first: another copier may still write, up to what source has by then.
+        targets = [self._target.ends(parts, committed=stable) for stable in (False, True)]
+        sources = [self._source.ends(parts, committed=stable) for stable in (True, False)]
+        self._leaders = self._led(self._source)
+        self._targets = self._led(self._target)
+        for p in shut:
+            found = [side.get(p.part, NO_LEADER) for side in (*targets, *sources)]
+            ends = [one for one in found if isinstance(one, Ends)]
+            if len(ends) < len(found):
+                self._judge(p, _heard(next(one for one in found if isinstance(one, int))))
+                continue
+            target, own, stable, source = ends
+            self._begin(p, Sides(source, target, (stable.end, own.end)))
+
+    def _led(self, cluster: Cluster) -> dict[Part, int]:
+        told = cluster.leaders({topic for topic, _ in self.partitions})
+        return {(topic, n): leader for topic, own in told.items() for n, leader in own.items()}
+
+    def _begin(self, p: Partition, sides: Sides) -> None:
+        clusters = self._source, self._target
+        leaders = [led.get(p.part, -1) for led in (self._leaders, self._targets)]
+        if -1 in leaders:  # a broker that has just started does not know every topic yet
+            self._judge(p, _heard(NO_LEADER, p.tries))
+            return
+        deletes = p.part[0] in self._deletes
+        try:
+            begun = position(clusters, leaders, p.part, sides, self._codecs, deletes=deletes)
+        except PartError as error:  # the others go on
+            self._judge(p, _heard(error.code, p.tries))
+            return
+        except HostError as error:
+            p.again(str(error))
+            return
+        if isinstance(begun, Failed):
+            self._judge(p, begun)
+            return
+        p.position, p.fetched, p.producer, p.why = begun.offset, begun.start, begun.producer, ""
+        p.steps.extend(first(begun, int(time.time() * 1000), self._codecs))
+        p.goal = sides.stable[0] if p.goal is None else p.goal
+
+    # -- source
+
+    def _fetch(self) -> None:
+        """Ask each leader that owes no answer, as far as there is room: first for what waited longest."""
+        room = QUEUE_BYTES - sum(p.queued for p in self.partitions.values())
+        room -= sum(most for _, most, _ in self._flying)
+        flying = {self._leaders.get(part, -1) for _, _, offsets in self._flying for part in offsets}
+        by_leader: dict[int, dict[Part, int]] = {}
+        for p in sorted(self.partitions.values(), key=lambda one: one.served):
+            leader = self._leaders.get(p.part, -1)
+            if p.open and leader not in flying and p.queued < PARTITION_QUEUE_BYTES:
+                by_leader.setdefault(leader, {})[p.part] = p.fetched
+        for leader, offsets in islice(by_leader.items(), max(0, room // PARTITION_BYTES)):
+            most = max(PARTITION_BYTES, min(FETCH_BYTES, room // len(by_leader)))
+            self._flying.append((self._source.begin_fetch(leader, offsets, most=most), most, offsets))
+
+    def _collect(self, *, wait: bool) -> None:
+        """Queue the steps for what source has sent. wait: for an answer."""
+        flying, self._flying = self._flying, []
+        for sent, most, offsets in flying:
+            if not wait and not self._source.arrived(sent):
+                self._flying.append((sent, most, offsets))
+                continue
+            wait = False
+            try:
+                answers = self._source.fetched(sent)
+            except HostError as error:
+                self._lost(offsets, error)
+                continue
+            for part, answer in answers.items():
+                p = self.partitions[part]
+                if not p.open or p.fetched != offsets[part]:
+                    continue  # the position was read anew meanwhile
+                if answer.error:
+                    self._judge(p, _heard(answer.error, p.tries))
+                else:
+                    self._queue(p, answer)
+
+    def _queue(self, p: Partition, answer: Fetched) -> None:
+        p.stable = answer.stable
+        try:
+            batches = parse(answer.records, p.fetched)
+        except BatchError as error:
+            self._judge(p, Failed(f"source: {error}"))
+            return
+        if batches:
+            self._unasked = True
+            made = steps(p.fetched, batches, answer.aborted, self._codecs)
+            p.later.append((len(answer.records), joined(made) if p.joins else made))
+            p.fetched, p.served = batches[-1].next_offset, time.monotonic()
+
+    def _queued(self) -> list[Partition]:
+        """The partitions with something to do. Those that waited longest come first."""
+        for p in self.partitions.values():
+            if p.open:
+                try:
+                    p.make()
+                except BatchError as error:
+                    self._judge(p, Failed(f"source: {error}"))
+        found = [p for p in self.partitions.values() if p.open and p.steps]
+        return sorted(found, key=lambda p: p.heard)
+
+    # -- target
+
+    def _apply(self) -> None:
+        """Send the next steps of each partition."""
+        queued = self._queued()
+        for p in queued:
+            if isinstance(p.steps[0], Drop):
+                self._drop(p, p.steps[0].offset)
+        if gaps := [p for p in queued if p.open and p.steps and isinstance(p.steps[0], Gap)]:
+            self._mark(gaps)
+        self._append([p for p in queued if p.open and p.steps and isinstance(p.steps[0], Append)])
+
+    def _drop(self, p: Partition, offset: int) -> None:
+        if self._judge(p, _heard(self._target.drop(p.part, offset), p.tries)):
+            p.steps.popleft()
+            p.producer, p.heard = fresh(offset), -inf
+
+    def _append(self, queued: Sequence[Partition]) -> None:
+        """Append the next few batches of each partition, several requests in flight."""
+        sent: list[tuple[Any, dict[Part, Append]]] = []
+        senders = {p.part: p.producer for p in queued}
+        now = time.monotonic()
+        self._bucket = self._bucket.later(now)
+        heads = {p.part: p.head(WINDOW if now - p.heard < KNOWN_S else 1) for p in queued}
+        for n in range(WINDOW):
+            by_leader: dict[int, dict[Part, Append]] = {}
+            for part, head in heads.items():
+                if n < len(head) and not self._bucket.wait_s:
+                    self._bucket = self._bucket.less(head[n].size)
+                    by_leader.setdefault(self._targets.get(part, -1), {})[part] = head[n]
+            for leader, wanted in by_leader.items():
+                data = {}
+                for part, step in wanted.items():
+                    who = senders[part]
+                    data[part] = produced(step.batch, who.id, who.sequence)
+                    senders[part] = who.after(step.count)
+                sent.append((self._target.begin_produce(leader, data), wanted))
+        for one, wanted in sent:
+            try:
+                answers = self._target.produced(one)
+            except HostError as error:
+                self._lost(wanted, error)
+                continue
+            for part, step in wanted.items():
+                p = self.partitions[part]
+                code, base_offset, why = answers[part]
+                if code == TOO_LARGE and p.joins and p.open:
+                    p.joins = False
+                    p.again("target's topic takes no batch of that size, so no batches are joined")
+                if p.open and self._judge(p, answered(step.offset, code, base_offset, p.tries, why)):
+                    p.steps.popleft()
+                    p.producer, p.position, p.tries = p.producer.after(step.count), step.batch.next_offset, 0
+                    p.heard = time.monotonic()
+                    p.bytes += step.size
+
+    def _mark(self, gaps: Sequence[Partition]) -> None:
+        """Fill a part of each partition's gap, then see that its log grew by that much.
+
+        After the first marker those of former copiers are refused.
+        """
+        self._still_mine()
+        by_leader: dict[int, dict[Part, tuple[int, Owner]]] = {}
+        for p in gaps:
+            if not p.open:
+                continue
+            gap = p.steps[0]
+            assert isinstance(gap, Gap)
+            if wide := too_wide(gap):
+                self._judge(p, wide)
+                continue
+            count = min(gap.count, MARKERS)
+            leader = self._targets.get(p.part, -1)
+            by_leader.setdefault(leader, {})[p.part] = (count, self._owners[p.part])
+        for leader, counts in by_leader.items():
+            try:
+                errors = self._target.mark(leader, counts)
+            except HostError as error:
+                self._lost(counts, error)
+                continue
+            for part, code in errors.items():
+                self._judge(self.partitions[part], _heard(code, self.partitions[part].tries))
+        marked = [p for p in gaps if p.open]
+        ends = self._target.ends([p.part for p in marked])
+        for p in marked:
+            self._marked(p, ends.get(p.part, NO_LEADER))
+
+    def _marked(self, p: Partition, told: Ends | int) -> None:
+        gap = p.steps[0]
+        assert isinstance(gap, Gap)
+        count = min(gap.count, MARKERS)
+        error, end = (0, told.end) if isinstance(told, Ends) else (told, -1)
+        if self._judge(p, answered(gap.offset + count, error, end, p.tries)):
+            p.steps.popleft()
+            p.position, p.tries = end, 0
+            if count < gap.count:
+                p.steps.appendleft(Gap(end, gap.count - count))
+
+    # -- looks
+
+    def _still_mine(self) -> None:
+        """Ask, when it is time, whether another copier has taken over a partition."""
+        still, now = [p for p in self.partitions.values() if p.open], time.monotonic()
+        if any(now - p.asked > LEASE_S for p in still):
+            self._ask(still)
+
+    def still_leads(self) -> None:
+        """Read from target who leads the topics, and give up those that source does not lead."""
+        self._unasked = True
+        self._hear_leaders(self._ask_leaders())
+
+    def _ask_leaders(self) -> tuple[list[str], Any] | None:
+        """Request from target who leads the topics, after each response of source and at regular intervals.
+
+        Returns the topics and the pending request, or None if no request is due.
+        """
+        begun = time.monotonic()
+        topics = sorted({p.part[0] for p in self.partitions.values() if p.left})
+        if not topics or not (self._unasked or begun - self._asked > LEASE_S):
+            return None
+        self._unasked, self._asked = False, begun
+        return topics, self._target.leads.ask(topics)
+
+    def _hear_leaders(self, asked: tuple[list[str], Any] | None) -> None:
+        if asked is None:
+            return
+        topics, sent = asked
+        told = self._target.leads.told(topics, sent)
+        for p in self.partitions.values():
+            if p.left and (why := barred(p.part[0], told.get(p.part[0]), *self._ids)):
+                p.give_up(why)
+                self._say(p)
+
+    def _ask(self, some: Sequence[Partition]) -> None:
+        begun = time.monotonic()
+        told = self._target.ended([self._owners[p.part] for p in some])
+        for p in some:
+            mine = owns(told[owned(p.part)])
+            if mine is False:
+                self._judge(p, Fenced())
+            elif mine is None:
+                p.again("target does not tell who copies it")
+            else:
+                p.asked = begun
+
+    def _look(self) -> None:
+        """See whether target's ends are where the copier left them."""
+        still = [p for p in self.partitions.values() if p.open]
+        ends = self._target.ends([p.part for p in still])
+        for p in still:
+            told = ends.get(p.part, NO_LEADER)
+            if not isinstance(told, Ends):
+                self._judge(p, _heard(told, p.tries))
+            elif p.position is not None and told.end > p.position:
+                self._judge(p, foreign(told.end, p.position))
+            elif p.position is not None and told.end < p.position:
+                p.again(f"target's log ends at offset {told.end}, needed: {p.position}. It lost records")
+        self._looked = time.monotonic()
+
+    # -- answers
+
+    def _lost(self, parts: Iterable[Part], error: HostError) -> None:
+        """A broker did not answer: these partitions are read anew, the others go on."""
+        for part in parts:
+            if self.partitions[part].open:
+                self.partitions[part].again(str(error))
+
+    def _judge(self, p: Partition, answer: Appended | Again | Fenced | Failed) -> bool:
+        """Whether it is done; else the partition is read anew, has failed or is another copier's."""
+        if isinstance(answer, Appended):
+            return True
+        if isinstance(answer, Again):
+            p.tries += 1
+            p.again(answer.why)
+            return False
+        if isinstance(answer, Fenced):
+            p.give_up()
+        else:
+            p.fail(answer.why)
+        self._say(p)
+        return False
+
+
+def _heard(code: int, tries: int = 0) -> Appended | Again | Fenced | Failed:
+    """Return what an error code in a response without an error message means. tries: as for ``outcome``."""
+    return outcome(code, tries, said(code))
+
+
+def _stopped(taken: Sequence[Partition]) -> str:
+    """Return the message with which a copier ends that may no longer write some partitions."""
+    names = ", ".join(f"{p.part[0]}-{p.part[1]}" for p in taken if p.why == TAKEN_OVER)
+    said = [f"another copier has taken over {names}. This one has stopped"] if names else []
+    said += dict.fromkeys(p.why for p in taken if p.why != TAKEN_OVER)
+    next = "look there, or begin again here" if names else "see zkmigrate mirror status"
+    return f"{'; '.join(said)}. Next: {next}"

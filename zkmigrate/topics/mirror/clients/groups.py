@@ -1,0 +1,293 @@
+"""Reads groups and their commits from both clusters, and commits on target."""
+
+from __future__ import annotations
+
+import struct
+from collections import defaultdict
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from kafka.protocol.consumer import ConsumerProtocolAssignment, OffsetCommitRequest, OffsetFetchRequest
+from kafka.protocol.metadata import FindCoordinatorRequest
+
+from zkmigrate.errors import HostError
+from zkmigrate.kafka.said import said
+from zkmigrate.runbook.model.look import GroupReads
+from zkmigrate.topics.mirror.clients.cluster import Cluster, Part
+from zkmigrate.topics.mirror.clients.listing import SHARE, Listed, described, each, listed, uses, with_states
+from zkmigrate.topics.mirror.rules.commits import INACTIVE, Commit, Commits, Group, beyond, lacking
+from zkmigrate.topics.mirror.rules.position import Ends
+
+_GROUP = 0
+_CONSUMERS = "consumer"
+"""The type of a group whose members read partitions."""
+_ACTIVE = frozenset({22, 25, 27})
+"""ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID and REBALANCE_IN_PROGRESS: the group has members. The broker decides
+that at the commit itself."""
+
+
+@dataclass(frozen=True)
+class Read:
+    """groups: with commits for the topics, or named. brokers: target's coordinator of those that it knows.
+    troubles: by group."""
+
+    groups: tuple[Group, ...]
+    brokers: Mapping[str, int]
+    troubles: Mapping[str, str]
+
+
+def read(source: Cluster, target: Cluster, topics: Collection[str], named: Collection[str]) -> Read:
+    """Read the commits of consumer groups from source, then from target. Where target is ahead, read source
+    again: meanwhile its consumers may have committed, and a copier followed.
+
+    named: the groups to read. If empty, all groups that committed on the topics or have members that read
+    them, and groups of newer types that use the topics.
+    """
+    here, troubles = listed(source), dict[str, str]()
+    wanted = {name: here[name] for name in (named or sorted(here)) if name in here}
+    read = _commits(source, wanted, topics, troubles)
+    refused = _newer(source, wanted, topics, {name for name, own in read.items() if own} | {*named})
+    bare = {name: one for name, one in wanted.items() if not read.get(name)}
+    # Of the groups without commits those that are joining may be on any topic.
+    members = {} if named else _members(source, bare, topics, {})
+    ours = {
+        name: read.get(name, {})
+        for name in wanted
+        if name in named or name in refused or name in members or read.get(name)
+    }
+    # After the commits: a log only grows.
+    ends = {part: one.last for part, one in source.latest(topics).items()} if any(ours.values()) else {}
+    refused |= {name: why for name, own in ours.items() if name not in refused and (why := beyond(own, ends))}
+    refused |= _lacking(source, target, {name: own for name, own in ours.items() if name not in refused})
+    troubles |= {name: "source has no such group" for name in named if name not in here}
+    known = listed(target)
+    there = with_states(target, {name: known[name] for name in ours if name in known})
+    theirs = _commits(target, there, topics, troubles)
+    # What consumers committed on source since it was read, and a copier has committed on target already.
+    ahead = {name: wanted[name] for name, own in theirs.items() if _above(own, ours[name])}
+    ours |= _commits(source, ahead, topics, troubles)
+    groups = [
+        Group(name, _state(there.get(name)), commits, theirs.get(name, {}), refused.get(name, ""))
+        for name, commits in ours.items()
+        if name not in troubles
+    ]
+    return Read(tuple(groups), {name: one.broker for name, one in there.items()}, troubles)
+
+
+def _above(theirs: Commits, ours: Commits) -> bool:
+    """Return True if target has a commit that source does not have, or a later one."""
+    return any(part not in ours or one.offset > ours[part].offset for part, one in theirs.items())
+
+
+def _lacking(source: Cluster, target: Cluster, groups: Mapping[str, Commits]) -> dict[str, str]:
+    """Return, by group, why target lacks the records that its consumers would read next. Other groups are
+    left out."""
+    parts = sorted({part for own in groups.values() for part in own})
+    there = _starts(target, parts)
+    low = {part for own in groups.values() for part, one in own.items() if one.offset < there.get(part, 0)}
+    here = _starts(source, sorted(low))
+    return {name: why for name, own in groups.items() if (why := lacking(own, here, there))}
+
+
+def _starts(cluster: Cluster, parts: Collection[Part]) -> dict[Part, int]:
+    """Return where the logs of partitions begin. Partitions whose leader does not report it are left out."""
+    ends = cluster.ends(parts) if parts else {}
+    return {part: one.start for part, one in ends.items() if isinstance(one, Ends)}
+
+
+def _state(there: Listed | None) -> str:
+    """Return the state of a group on target.
+
+    A group of a newer type counts as active, with or without members: Kafka accepts no commits for it from
+    others.
+    """
+    if there is None:
+        return "Dead"
+    return there.newer or there.state
+
+
+def _newer(
+    source: Cluster, groups: Mapping[str, Listed], topics: Collection[str], concerned: Collection[str]
+) -> dict[str, str]:
+    """Return, by group, why groups of newer types cannot switch. Groups that do not use the topics are left
+    out.
+
+    concerned: groups that are included even if they do not use the topics now.
+    """
+    return {
+        name: f"{groups[name].newer}: {what or 'it is one of these groups'}. {_LEFT}"
+        for name, what in uses(source, groups, topics).items()
+        if what or name in concerned
+    }
+
+
+_LEFT = (
+    "A switch leaves it behind, for gateways serve classic groups only. Next: let its consumers use "
+    "group.protocol=classic, or stop them and delete the group, or name the groups of the set without it"
+)
+
+
+def reads(source: Cluster, topics: Collection[str], named: Collection[str]) -> dict[str, GroupReads]:
+    """What groups with members read of the topics, and how far they have committed. named: only these;
+    empty: all."""
+    here, troubles = listed(source), dict[str, str]()
+    wanted = {name: here[name] for name in named or sorted(here) if name in here}
+    assigned = _members(source, wanted, topics, troubles)
+    commits = _commits(source, {name: here[name] for name in assigned}, topics, troubles)
+    found = {
+        name: GroupReads({part: own[part].offset if part in own else None for part in sorted(assigned[name])})
+        for name, own in commits.items()
+    }
+    return found | {name: GroupReads({}, why) for name, why in troubles.items()}
+
+
+@dataclass(frozen=True)
+class Others:
+    """Groups that use the topics but are not among the named ones.
+
+    commits: offsets by group. members: by group, why it counts whatever it has committed. troubles: by
+    group, why it could not be read.
+    """
+
+    commits: Mapping[str, Mapping[Part, int]]
+    members: Mapping[str, str]
+    troubles: Mapping[str, str]
+
+
+def others(source: Cluster, topics: Collection[str], named: Collection[str]) -> Others:
+    """The groups beside the named ones that have committed on the topics, or have members that read them."""
+    here = {name: one for name, one in listed(source).items() if name not in named}
+    troubles = dict[str, str]()
+    commits = _commits(source, here, topics, troubles)
+    members = _members(source, here, topics, troubles).keys() & commits.keys()
+    newer = {name: what for name, what in uses(source, here, topics).items() if what}
+    return Others(
+        {name: {part: one.offset for part, one in own.items()} for name, own in commits.items() if own},
+        dict.fromkeys(members, "it has members")
+        | {name: f"it is {here[name].newer}: {what}" for name, what in newer.items()},
+        troubles,
+    )
+
+
+def _members(
+    source: Cluster, groups: Mapping[str, Listed], topics: Collection[str], troubles: dict[str, str]
+) -> dict[str, set[Part]]:
+    """Return, by group, the partitions of the topics that are assigned to members of classic groups.
+
+    Groups without such partitions are left out. troubles: groups whose assignment cannot be read are added
+    to it, with the reason.
+    """
+    found = dict[str, set[Part]]()
+    brokers = {name: one.broker for name, one in groups.items() if not one.newer}
+    for name, group in described(source, brokers):
+        told = group if isinstance(group, str) else _assigned(group, topics)
+        if isinstance(told, str):
+            troubles[name] = told
+        elif told:
+            found[name] = told
+    return found
+
+
+def _assigned(group: Any, topics: Collection[str]) -> set[Part] | str:
+    """The partitions of the topics that a described group's members have; or why that is not known."""
+    if group.error_code:
+        return f"source does not describe it: {said(group.error_code)}"
+    if group.group_state in INACTIVE or group.protocol_type != _CONSUMERS:
+        return set()
+    if group.group_state != "Stable":
+        return f"its members are joining ({group.group_state})"
+    told = [one.member_assignment for one in group.members if one.member_assignment]
+    try:
+        parts = {part for one in told for part in ConsumerProtocolAssignment.decode(one).partitions()}
+    except (struct.error, ValueError, TypeError) as error:
+        return f"its assignment is not understood: {error}"
+    return {(topic, number) for topic, number in parts if topic in topics}
+
+
+def touch(target: Cluster, read: Read) -> Read:
+    """Ask target who coordinates the groups that it does not know. The first question ever makes Kafka's
+    topic of commits; it is answered later."""
+    unknown = [one.name for one in read.groups if one.name not in read.brokers]
+    asked = {
+        name: (FindCoordinatorRequest(key=name, key_type=_GROUP, max_version=3), None) for name in unknown
+    }
+    found = {
+        name: answer
+        for name, answer in each(target, asked).items()
+        if not isinstance(answer, HostError) and not answer.error_code
+    }
+    missing = {name: "target does not tell its coordinator yet" for name in unknown if name not in found}
+    brokers = {name: int(answer.node_id) for name, answer in found.items()}
+    return replace(read, brokers={**read.brokers, **brokers}, troubles={**read.troubles, **missing})
+
+
+def commit(target: Cluster, wanted: Mapping[str, tuple[int, Commits]]) -> dict[str, str | HostError]:
+    """Commit for groups without members, by their coordinators. Why it was not done, by group; HostError
+    where that is unknown."""
+    asked = {name: (_request(name, commits), broker) for name, (broker, commits) in wanted.items()}
+    found: dict[str, str | HostError] = {}
+    for name, answer in each(target, asked).items():
+        if isinstance(answer, HostError):
+            found[name] = answer
+            continue
+        errors = {p.error_code for topic in answer.topics for p in topic.partitions} - {0}
+        if errors & _ACTIVE:
+            found[name] = "active on target, left alone"
+        elif errors:
+            names = "; ".join(sorted(map(said, errors)))
+            found[name] = f"target did not take its offsets: {names}"
+    return found
+
+
+def _request(group: str, commits: Commits) -> OffsetCommitRequest:
+    kind = OffsetCommitRequest.OffsetCommitRequestTopic
+    by_topic: dict[str, list[Any]] = defaultdict(list)
+    for (topic, number), one in commits.items():
+        by_topic[topic].append(
+            kind.OffsetCommitRequestPartition(
+                partition_index=number,
+                committed_offset=one.offset,
+                committed_leader_epoch=-1,
+                committed_metadata=one.metadata,
+            )
+        )
+    return OffsetCommitRequest(
+        group_id=group,
+        generation_id_or_member_epoch=-1,
+        member_id="",
+        group_instance_id=None,
+        retention_time_ms=-1,
+        topics=[kind(name=name, partitions=own) for name, own in by_topic.items()],
+        max_version=8,  # later ones name topics by id
+    )
+
+
+def _commits(
+    cluster: Cluster, groups: Mapping[str, Listed], topics: Collection[str], troubles: dict[str, str]
+) -> dict[str, dict[Part, Commit]]:
+    """Return the commits of these groups for the topics. Share groups have none.
+
+    troubles: groups whose commits cannot be read are added to it, with the reason.
+    """
+    asked = {
+        name: (OffsetFetchRequest(group_id=name, topics=None, min_version=2, max_version=7), one.broker)
+        for name, one in groups.items()
+        if one.type != SHARE
+    }
+    found = {}
+    for name, answer in each(cluster, asked).items():
+        if isinstance(answer, HostError):
+            troubles[name] = str(answer)
+            continue
+        errors = {answer.error_code, *(p.error_code for topic in answer.topics for p in topic.partitions)}
+        if error := max(errors, key=abs):
+            troubles[name] = f"{cluster.what} does not show its offsets: {said(error)}"
+            continue
+        found[name] = {
+            (topic.name, p.partition_index): Commit(p.committed_offset, p.metadata or "")
+            for topic in answer.topics
+            for p in topic.partitions
+            if p.committed_offset >= 0 and topic.name in topics
+        }
+    return found

@@ -1,0 +1,59 @@
+"""The connections to two clusters, one of which mirrors the other."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
+
+from zkmigrate import deadline
+from zkmigrate.errors import HostError, UsageError
+from zkmigrate.runbook.model.look import ClusterAt
+from zkmigrate.topics.mirror.clients.cluster import Cluster
+from zkmigrate.topics.mirror.clients.security import settings
+
+
+class Pair:
+    """Opens both when they are first needed and keeps them. One user at a time; others wait."""
+
+    def __init__(self, source: ClusterAt, target: ClusterAt) -> None:
+        self._at = {"source": source, "target": target}
+        self._turn = threading.Lock()
+        self._open: tuple[Cluster, Cluster] | None = None
+
+    @contextmanager
+    def clusters(self) -> Iterator[tuple[Cluster, Cluster]]:
+        """Source and target. UsageError when they are the same one, or a file of properties is wrong;
+        HostError when one does not answer in time."""
+        if not self._turn.acquire(timeout=deadline.remaining(threading.TIMEOUT_MAX)):
+            raise HostError("the question before this one is not answered yet")
+        try:
+            if self._open is None:
+                self._open = self._opened()
+            yield self._open
+        except BaseException:
+            # A client that failed may wait 30 s before it connects again; a new one does so at once.
+            self.close()
+            raise
+        finally:
+            self._turn.release()
+
+    def _opened(self) -> tuple[Cluster, Cluster]:
+        with ExitStack() as stack:
+            here, there = (
+                stack.enter_context(
+                    closing(Cluster(what, at.brokers, settings(Path(at.config) if at.config else None)))
+                )
+                for what, at in self._at.items()
+            )
+            if here.id() == there.id():
+                raise UsageError(f"source and target are the same cluster, {here.id()}; needed: two")
+            stack.pop_all()
+        return here, there
+
+    def close(self) -> None:
+        """Close both. The next use opens them again."""
+        opened, self._open = self._open, None
+        for one in opened or ():
+            one.close()

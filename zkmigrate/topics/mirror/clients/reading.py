@@ -1,0 +1,173 @@
+"""Reads a partition of either cluster: its last batches, and the records that a consumer sees."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from zkmigrate.errors import HostError
+from zkmigrate.kafka.said import said
+from zkmigrate.topics.mirror.clients.cluster import COMMITTED, UNCOMMITTED, Cluster, Fetched, Part
+from zkmigrate.topics.mirror.rules import records
+from zkmigrate.topics.mirror.rules.batch import Batch, BatchError, parse
+from zkmigrate.topics.mirror.rules.gaps import Append, steps
+from zkmigrate.topics.mirror.rules.join import Joined, join
+from zkmigrate.topics.mirror.rules.outcome import OFFSET_NOT_AVAILABLE, OFFSET_OUT_OF_RANGE
+from zkmigrate.topics.mirror.rules.position import WINDOW, Begin, Ends, Failed, Sides, begin, unequal
+from zkmigrate.topics.mirror.rules.stand import Stand, first_wrong, stands
+
+_EMPTY = 20
+"""So many fetches without a batch in a row, 250 ms each, end the reading of records."""
+_MOVES = 3
+"""How often a comparison begins anew where retention moves the start of a log meanwhile."""
+_BACK = 16
+"""How many times farther ``last_data`` looks back for the last batch of data each time."""
+
+
+class PartError(HostError):
+    """A leader refused to send a partition's records, or sent none where its log has some. code: Kafka's
+    error code."""
+
+    def __init__(self, cluster: Cluster, part: Part, code: int, what: str) -> None:
+        super().__init__(f"{cluster.what}: {part[0]}-{part[1]}: {what}")
+        self.code = code
+
+
+def position(
+    clusters: Sequence[Cluster],
+    leaders: Sequence[int],
+    part: Part,
+    sides: Sides,
+    codecs: records.Codecs,
+    *,
+    deletes: bool,
+) -> Begin | Failed:
+    """Return the offset where a copier continues, if the end of target's log equals source's records there.
+
+    clients, leaders: of source and target. Returns Failed if they differ. Raises PartError, HostError.
+    """
+    target = sides.target
+    try:
+        last = last_data(clusters[1], leaders[1], part, target.start, target.end)
+        begun = begin(sides, last, deletes=deletes)
+        if isinstance(begun, Failed):
+            return begun
+        first = last[0].base_offset if len(last) > WINDOW else target.start
+        first = max(first, sides.source.start)
+        here, there = (
+            _standing(side, leader, part, first, target.end, codecs)
+            for side, leader in zip(clusters, leaders, strict=True)
+        )
+        wrong = first_wrong(here, there)
+    except BatchError as error:
+        return Failed(str(error))
+    return begun if wrong is None else unequal(wrong)
+
+
+def last_data(cluster: Cluster, leader: int, part: Part, start: int, end: int) -> list[Batch]:
+    """Return the last batches of records of a log: one more than a copier has in flight, or all if there
+    are fewer.
+
+    start, end: where the log begins and ends. Raises BatchError.
+    """
+    found: list[Batch] = []
+    back, upto = 1, end
+    while upto > start and len(found) <= WINDOW:
+        begun = max(start, end - back)
+        some = [
+            one
+            for _, batches, _ in _answers(cluster, leader, part, begun, upto, UNCOMMITTED)
+            for one in batches
+            if not one.control and one.count and one.base_offset < upto
+        ]
+        found = [*some, *found]
+        upto, back = min([begun, *(one.base_offset for one in some)]), back * _BACK
+    return found[-WINDOW - 1 :]
+
+
+def compared(
+    clusters: Sequence[Cluster],
+    leaders: Sequence[int],
+    part: Part,
+    begun: int,
+    end: int,
+    codecs: records.Codecs,
+) -> tuple[Joined, int]:
+    """Compare what read_committed consumers of both clusters read from one offset up to another.
+
+    clients, leaders: of source and target. Where retention deletes records meanwhile, what both clusters
+    still have is compared. Returns also from which offset that was. Raises BatchError, or HostError if a
+    broker sends nothing, or retention deletes faster than it is read.
+    """
+    for last in (False,) * _MOVES + (True,):
+        here, there = (
+            committed(side, leader, part, begun, end, codecs)
+            for side, leader in zip(clusters, leaders, strict=True)
+        )
+        try:
+            return join(here, there, begun, end, end, codecs), begun
+        except PartError as error:
+            starts = [_start(side, part) for side in clusters] if error.code == OFFSET_OUT_OF_RANGE else []
+            if max(starts, default=begun) <= begun:
+                raise
+            if last:
+                raise HostError(
+                    f"{error}. Retention deletes these records faster than they are compared. Next: raise "
+                    f"retention.ms and retention.bytes of {part[0]} on both clusters, then try again"
+                ) from None
+            begun = min(end, max(starts))
+    raise AssertionError("the last try returns or raises")
+
+
+def _start(cluster: Cluster, part: Part) -> int:
+    """Return the first offset of a partition in its log now, or 0 if its leader does not report it."""
+    ends = cluster.ends([part]).get(part)
+    return ends.start if isinstance(ends, Ends) else 0
+
+
+def committed(
+    cluster: Cluster, leader: int, part: Part, begun: int, end: int, codecs: records.Codecs
+) -> Iterator[Batch]:
+    """Yield the batches that a read_committed consumer reads, up to the last one that begins before
+    ``end``."""
+    for offset, batches, answer in _answers(cluster, leader, part, begun, end, COMMITTED):
+        for step in steps(offset, batches, answer.aborted, codecs):
+            if isinstance(step, Append) and step.offset < end:
+                yield step.batch
+
+
+def _standing(
+    cluster: Cluster, leader: int, part: Part, begun: int, end: int, codecs: records.Codecs
+) -> Iterator[Stand]:
+    """Yield what a log holds, from the batch that contains ``begun`` up to ``end``. Raises BatchError,
+    HostError."""
+    for _, batches, answer in _answers(cluster, leader, part, begun, end, COMMITTED):
+        yield from stands(batches, answer.aborted, codecs)
+
+
+def _answers(
+    cluster: Cluster, leader: int, part: Part, begun: int, end: int, isolation: int
+) -> Iterator[tuple[int, list[Batch], Fetched]]:
+    """Fetch every batch from one offset up to another. Yields the requested offset and the batches of each
+    response.
+
+    Ends sooner if compaction removed the last offsets of the log. Raises BatchError, and PartError if the
+    leader refuses, or sends nothing although its log goes on.
+    """
+    empty = 0
+    while begun < end:
+        sent = cluster.begin_fetch(leader, {part: begun}, isolation)
+        answer = cluster.fetched(sent).get(part)  # a broker whose quota is used up sends no partition
+        if answer is not None and answer.error:
+            raise PartError(cluster, part, answer.error, said(answer.error))
+        found = [] if answer is None else parse(answer.records, begun)
+        if answer is not None and found:
+            yield begun, found, answer
+            begun, empty = found[-1].next_offset, 0
+        elif answer is not None and answer.shown(isolation) >= end:
+            return
+        else:
+            empty += 1
+            if empty == _EMPTY:
+                raise PartError(
+                    cluster, part, OFFSET_NOT_AVAILABLE, f"nothing from offset {begun} up to {end}"
+                )

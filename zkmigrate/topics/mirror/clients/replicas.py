@@ -1,0 +1,51 @@
+"""Reads where logs end, including records that cannot be read yet because too few replicas have them.
+
+A leader acknowledges a record with acks=1 at once. Since KIP-966 its high watermark does not advance while
+fewer than min.insync.replicas are in sync. Until then nobody can read the record, and it is lost if the
+leader is lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from zkmigrate.errors import HostError
+from zkmigrate.topics.mirror.clients.cluster import Cluster, Latest, Part
+from zkmigrate.topics.mirror.rules.replicas import below, held_back
+
+
+@dataclass(frozen=True)
+class Reached:
+    """Where a partition's log ends. below: why too few of its replicas are in sync; empty if enough are."""
+
+    latest: Latest
+    below: str = ""
+
+    @property
+    def unread(self) -> int:
+        """The number of offsets that nobody can read yet."""
+        one = self.latest
+        return 0 if one.last is None or one.end is None else one.last - one.end
+
+    @property
+    def held(self) -> str:
+        """Why nobody can read the last records yet, or why too few replicas are in sync; empty if neither
+        is so."""
+        return held_back(self.latest.log_end, self.latest.end, self.below)
+
+
+def reached(cluster: Cluster, topics: Collection[str]) -> dict[Part, Reached]:
+    """Return where each partition's log ends. min.insync.replicas is read only for topics with a replica
+    out of sync."""
+    found = cluster.latest(topics)
+    lagging = {part[0] for part, one in found.items() if len(one.in_sync) < len(one.replicas)}
+    least, why = dict[str, int](), ""
+    try:
+        least = cluster.least_in_sync(sorted(lagging)) if lagging else {}
+    except HostError as error:
+        why = str(error)
+    return {
+        part: Reached(one, below(one.in_sync, one.replicas, least.get(part[0]), why))
+        for part, one in found.items()
+    }

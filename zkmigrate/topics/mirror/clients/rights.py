@@ -1,0 +1,91 @@
+"""Reads a cluster's ACLs of topics and groups, and adds and deletes them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from kafka.admin import (
+    ACL,
+    ACLFilter,
+    ACLOperation,
+    ACLPermissionType,
+    ACLResourcePatternType,
+    KafkaAdminClient,
+    ResourcePattern,
+    ResourcePatternFilter,
+    ResourceType,
+)
+from kafka.errors import BrokerResponseError, KafkaError, NoError, SecurityDisabledError
+from kafka.protocol.admin import DescribeAclsRequest
+
+from zkmigrate.errors import HostError
+from zkmigrate.kafka.rights import GROUP, TOPIC, Acl
+from zkmigrate.kafka.said import reason, said
+from zkmigrate.topics.mirror.clients.cluster import Cluster
+
+
+def read(cluster: Cluster, node: int | None = None) -> frozenset[Acl] | None:
+    """All ACLs of topics and groups that this broker knows, or any one; None without an authorizer. HostError
+    with Kafka's reason."""
+    found = set[Acl]()
+    for kind in (TOPIC, GROUP):
+        every = DescribeAclsRequest(
+            resource_type_filter=ResourceType[kind],
+            resource_name_filter=None,
+            pattern_type_filter=ACLResourcePatternType.ANY,
+            principal_filter=None,
+            host_filter=None,
+            operation=ACLOperation.ANY,
+            permission_type=ACLPermissionType.ANY,
+        )
+        # describe_acls of kafka-python waits past a deadline.
+        answer = cluster.ask(every, node)
+        try:
+            told, _ = KafkaAdminClient._convert_describe_acls_response_to_acls(answer)
+        except SecurityDisabledError:
+            return None
+        except KafkaError as error:
+            raise HostError(f"{cluster.what} does not show its ACLs: {reason(error)}") from None
+        found.update(map(_rule, told))
+    return frozenset(found)
+
+
+def _rule(acl: ACL) -> Acl:
+    at = acl.resource_pattern
+    return Acl(
+        at.resource_type.name,
+        at.resource_name,
+        at.pattern_type.name,
+        acl.principal,
+        acl.host,
+        acl.operation.name,
+        acl.permission_type.name,
+    )
+
+
+def _may(rule: Acl) -> tuple[str, str, ACLOperation, ACLPermissionType]:
+    return rule.principal, rule.host, ACLOperation[rule.operation], ACLPermissionType[rule.permission]
+
+
+def _where(rule: Acl) -> tuple[ResourceType, str, ACLResourcePatternType]:
+    return ResourceType[rule.resource], rule.name, ACLResourcePatternType[rule.pattern]
+
+
+def grant(cluster: Cluster, rules: Iterable[Acl]) -> None:
+    """Add ACLs; one that is there already stays. HostError with Kafka's reason."""
+    acls = [ACL(*_may(one), ResourcePattern(*_where(one))) for one in rules]
+    told = cluster.call(lambda admin: admin.create_acls(acls))
+    _refused(cluster, told["failed"])
+
+
+def revoke(cluster: Cluster, rules: Iterable[Acl]) -> None:
+    """Delete exactly these ACLs. HostError with Kafka's reason."""
+    which = [ACLFilter(*_may(one), ResourcePatternFilter(*_where(one))) for one in rules]
+    told = cluster.call(lambda admin: admin.delete_acls(which))
+    _refused(cluster, [error for _, _, error in told if error is not NoError])
+
+
+def _refused(cluster: Cluster, errors: list[type[BrokerResponseError]]) -> None:
+    if errors:
+        names = "; ".join(sorted({said(one.errno) for one in errors}))
+        raise HostError(f"{cluster.what} did not change {len(errors)} ACLs: {names}")

@@ -1,0 +1,66 @@
+"""Describes how two records differ."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from zkmigrate.topics.mirror.rules.batch import BatchError
+from zkmigrate.topics.mirror.rules.records import read_varint
+
+Read = tuple[int, int, bytes]
+"""Offset, time in milliseconds, body."""
+
+_SHOWN = 40
+
+
+def named(one: Read | None, other: Read | None) -> str:
+    """How the next records differ, source's and target's. None: none is left."""
+    if one is None or other is None or one[0] != other[0]:
+        here, there = ("none" if read is None else f"offset {read[0]}" for read in (one, other))
+        return f"source's next record: {here}, target's: {there}"
+    try:
+        found = next(_differing(one, other), None)
+    except (BatchError, IndexError):
+        return f"offset {one[0]}: the fields of source's or target's record cannot be read"
+    if found is not None:
+        name, value, seen = found
+        return f"offset {one[0]}: source's {name} is {_short(value)}, target's {_short(seen)}"
+    return f"offset {one[0]}: source's record is encoded in {len(one[2])} bytes, target's in {len(other[2])}"
+
+
+def kind(one: Read | None, other: Read | None) -> str:
+    """In what the next records differ. missing: target lacks source's; extra: source lacks target's; time,
+    key, value, headers: the first that differs; encoding: none of them, but the bytes."""
+    if other is None or (one is not None and one[0] < other[0]):
+        return "missing"
+    if one is None or one[0] > other[0]:
+        return "extra"
+    return next((name for name, _, _ in _differing(one, other)), "encoding")
+
+
+def _differing(one: Read, other: Read) -> Iterator[tuple[str, object, object]]:
+    """The fields that differ, with both values."""
+    fields, others = ({"time": read[1]} | _fields(read[2]) for read in (one, other))
+    return ((name, value, others[name]) for name, value in fields.items() if value != others[name])
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}… ({len(text)} characters)"
+
+
+def _fields(body: bytes) -> dict[str, object]:
+    key, at = _field(body, 0)
+    value, at = _field(body, at)
+    count, at = read_varint(body, at)
+    headers = []
+    for _ in range(count):
+        name, at = _field(body, at)
+        told, at = _field(body, at)
+        headers.append((name, told))
+    return {"key": key, "value": value, "headers": headers}
+
+
+def _field(body: bytes, at: int) -> tuple[bytes | None, int]:
+    length, at = read_varint(body, at)
+    return (None, at) if length < 0 else (body[at : at + length], at + length)

@@ -1,0 +1,104 @@
+"""What target's topics need after source's have changed: partitions, settings, or an end of the copying.
+
+Target has no place for notes. So a look compares both sides; what earlier looks of this run saw is a Memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from zkmigrate.topics.mirror.rules.topic import Settings, align, named, refusal
+
+
+@dataclass(frozen=True)
+class State:
+    """The current state of a topic. id: Kafka's topic id, empty if the brokers have none."""
+
+    id: str
+    partitions: int
+    replicas: int
+    settings: Settings
+
+
+@dataclass(frozen=True)
+class Memory:
+    """What earlier looks saw of source's topic. keys: settings that the mirror keeps equal. gone: the last
+    look did not find it."""
+
+    id: str = ""
+    partitions: int = 0
+    keys: frozenset[str] = frozenset()
+    gone: bool = False
+
+
+@dataclass(frozen=True)
+class Grow:
+    """Give target's topic this many partitions."""
+
+    topic: str
+    partitions: int
+
+
+@dataclass(frozen=True)
+class Configure:
+    """Set and remove settings of target's topic."""
+
+    topic: str
+    put: Mapping[str, str]
+    remove: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Stop:
+    """Copy this topic no more. why: for its partitions."""
+
+    topic: str
+    why: str
+
+
+Change = Grow | Configure | Stop
+
+
+@dataclass(frozen=True)
+class Followed:
+    """changes: for target. left: what stays different, by setting, and why; under "" of the whole topic."""
+
+    changes: tuple[Change, ...]
+    left: Mapping[str, str]
+    memory: Memory
+
+
+def follow(name: str, here: State | None, there: State | None, before: Memory) -> Followed:
+    """Of one topic. here, there: source's and target's, None without one.
+
+    A topic is gone when two looks in a row miss it: a broker that has just started may not know it yet.
+    """
+    if here is None:
+        stop = (Stop(name, "source has no such topic any more: it was deleted or renamed"),)
+        return Followed(stop if before.gone else (), {}, replace(before, gone=True))
+    if why := _anew(here, before):
+        return Followed((Stop(name, why),), {}, before)
+    if there is None:
+        missing = "target has no such topic any more. Next: end this run and begin again"
+        return Followed((), {"": missing}, Memory(here.id or before.id, here.partitions, before.keys))
+    if why := refusal(name, here.partitions, there.partitions, there.settings.values):
+        return Followed((Stop(name, why),), {}, before)
+    changes: list[Change] = []
+    if there.partitions < here.partitions:
+        changes.append(Grow(name, here.partitions))
+    found = align(here.settings, there.settings, there.replicas, before.keys)
+    if found.put or found.remove:
+        changes.append(Configure(name, found.put, found.remove))
+    # One that source has no more is to be removed until target has source's value.
+    keys = named(here.settings) | {key for key in before.keys if key in found.differ}
+    return Followed(tuple(changes), found.left, Memory(here.id or before.id, here.partitions, keys))
+
+
+def _anew(here: State, before: Memory) -> str:
+    """Why source's topic is not the one that was copied; empty if it may be."""
+    if before.id and here.id and here.id != before.id:
+        return f"source's topic was made anew: its id is {here.id}, was {before.id}"
+    if here.partitions < before.partitions:
+        return f"source's topic was made anew: it has {here.partitions} partitions, had {before.partitions}"
+    return ""

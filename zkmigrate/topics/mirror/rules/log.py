@@ -1,0 +1,140 @@
+"""A partition's log on disk: its segments in a row, the offsets that count, and its committed batches."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from zkmigrate.topics.mirror.rules.batch import HEAD, Batch, BatchError, head, parse, visible
+from zkmigrate.topics.mirror.rules.scan import Aborted, Scanned, Transactions
+from zkmigrate.zookeeper.data.reader import RandomReader
+
+CHUNK = 8 << 20
+"""Bytes of one read; more for a longer batch."""
+SLICE = 64 << 20
+"""Bytes of source's log that are compared at a time."""
+
+Open = Callable[[str], RandomReader]
+
+
+class LogError(ValueError):
+    """A log that cannot be compared. path, at: the file, and the byte in it."""
+
+    def __init__(self, path: str, at: int, why: object) -> None:
+        super().__init__(f"{path}, byte {at}: {why}")
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A file of a log."""
+
+    path: str
+    scanned: Scanned
+
+
+@dataclass(frozen=True)
+class Log:
+    """segments: by offset, at least one. start: the log start offset of the broker's checkpoint, 0 without
+    one. watermark: the high watermark of the checkpoint; None without one."""
+
+    segments: tuple[Segment, ...]
+    transactions: Transactions
+    checkpoint: int = 0
+    watermark: int | None = None
+
+    @property
+    def start(self) -> int:
+        """The first offset that consumers see. Kafka writes to the checkpoint only what differs from the
+        first segment's."""
+        return max(self.checkpoint, self.segments[0].scanned.base_offset)
+
+    @property
+    def end(self) -> int:
+        """The offset after the last whole batch."""
+        return self.segments[-1].scanned.next_offset
+
+    @property
+    def stable(self) -> int:
+        """The last stable offset. Behind the high watermark records may not be on every replica."""
+        known = self.end if self.watermark is None else min(self.end, self.watermark)
+        return min((known, *self.transactions.begun.values()))
+
+    @property
+    def rest(self) -> str:
+        """What follows the last whole batch; empty for nothing."""
+        last = self.segments[-1]
+        return f"{last.path}: {last.scanned.rest} from byte {last.scanned.end}" if last.scanned.rest else ""
+
+
+def chained(segments: Sequence[Segment], checkpoint: int = 0, watermark: int | None = None) -> Log:
+    """The log of these segments, at least one, in any order. Raises LogError where they do not follow each
+    other."""
+    ordered = sorted(segments, key=lambda one: one.scanned.base_offset)
+    transactions = Transactions()
+    for before, one in zip((None, *ordered), ordered, strict=False):
+        if before is not None:
+            end = before.scanned
+            if end.rest:
+                why = f"its batches end here ({end.rest}), but a later segment follows"
+                raise LogError(before.path, end.end, why)
+            if end.next_offset > one.scanned.base_offset:
+                raise LogError(one.path, 0, f"it follows offset {end.next_offset} of {before.path}")
+        transactions = transactions.then(one.scanned.transactions)
+    return Log(tuple(ordered), transactions, checkpoint, watermark)
+
+
+def slices(log: Log, begin: int, end: int) -> list[tuple[int, int]]:
+    """The offsets from ``begin`` up to ``end`` in parts of about SLICE bytes of this log."""
+    bounds, taken = [begin], 0
+    for segment in log.segments:
+        at = 0
+        for offset, place in segment.scanned.marks:
+            taken, at = taken + place - at, place
+            if taken >= SLICE and begin < offset < end:
+                bounds.append(offset)
+                taken = 0
+        taken += segment.scanned.end - at
+    return [(one, other) for one, other in zip(bounds, (*bounds[1:], end), strict=True) if one < other]
+
+
+def committed(log: Log, begin: int, end: int, open_: Open) -> Iterator[Batch]:
+    """The batches that a read_committed consumer sees, from the one with offset ``begin`` up to the last that
+    begins below ``end``. end: at most the last stable offset. Raises LogError, OSError."""
+    waiting = [one for one in log.transactions.aborted if one.marker >= begin]
+    waiting.sort(key=_first, reverse=True)
+    live: list[Aborted] = []
+    for batches in _chunks(log, begin, end, open_):
+        while waiting and waiting[-1].first < batches[-1].next_offset:
+            live.append(waiting.pop())
+        live = [one for one in live if one.marker >= batches[0].base_offset]
+        begun = [(one.producer_id, one.first) for one in live]
+        for batch in visible(batches, begun, [one.marker for one in live]):
+            if batch.next_offset > begin and batch.base_offset < end:
+                yield batch
+
+
+def _first(one: Aborted) -> int:
+    return one.first
+
+
+def _chunks(log: Log, begin: int, end: int, open_: Open) -> Iterator[list[Batch]]:
+    """All batches in parts of about CHUNK bytes, from a place before ``begin`` on up to behind ``end``."""
+    bases = [one.scanned.base_offset for one in log.segments]
+    for segment in log.segments[max(0, bisect_right(bases, begin) - 1) :]:
+        reader, last = open_(segment.path), segment.scanned.end
+        at = max((place for offset, place in segment.scanned.marks if offset <= begin), default=0)
+        while at < last:
+            data = reader.read(at, min(CHUNK, last - at))
+            try:
+                if len(data) >= HEAD and (size := head(data).size) > len(data):
+                    data = reader.read(at, size)
+                if len(data) < HEAD or len(data) < head(data).size:
+                    raise LogError(segment.path, at + len(data), "the file ends here, and was longer before")
+                batches = parse(data)
+            except BatchError as error:
+                raise LogError(segment.path, at + error.at, error) from error
+            yield batches
+            if batches[-1].next_offset >= end:
+                return
+            at += sum(Batch.SIZE + len(one.payload) for one in batches)

@@ -1,0 +1,110 @@
+"""What a broker's answer to the copier means."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from zkmigrate.topics.mirror.rules.position import Failed, foreign
+
+OFFSET_OUT_OF_RANGE, OFFSET_NOT_AVAILABLE = 1, 78
+AGAIN = {
+    -1: "UNKNOWN",
+    1: "OFFSET_OUT_OF_RANGE",
+    3: "UNKNOWN_TOPIC_OR_PARTITION",
+    5: "LEADER_NOT_AVAILABLE",
+    6: "NOT_LEADER_OR_FOLLOWER",
+    7: "REQUEST_TIMED_OUT",
+    9: "REPLICA_NOT_AVAILABLE",
+    13: "NETWORK_EXCEPTION",
+    14: "COORDINATOR_LOAD_IN_PROGRESS",
+    15: "COORDINATOR_NOT_AVAILABLE",
+    16: "NOT_COORDINATOR",
+    19: "NOT_ENOUGH_REPLICAS",
+    20: "NOT_ENOUGH_REPLICAS_AFTER_APPEND",
+    45: "OUT_OF_ORDER_SEQUENCE_NUMBER",
+    46: "DUPLICATE_SEQUENCE_NUMBER",
+    49: "INVALID_PRODUCER_ID_MAPPING",
+    51: "CONCURRENT_TRANSACTIONS",
+    56: "KAFKA_STORAGE_ERROR",
+    59: "UNKNOWN_PRODUCER_ID",
+    74: "FENCED_LEADER_EPOCH",
+    75: "UNKNOWN_LEADER_EPOCH",
+    OFFSET_NOT_AVAILABLE: "OFFSET_NOT_AVAILABLE",
+}
+"""Errors after which the position is read anew, by Kafka's code. With 45 and 46 a part is there already. 49:
+the transactional id has expired, as it does after a week without a transaction. Nobody has taken it over."""
+
+TOO_LARGE = 10
+_NAMES = {
+    2: "CORRUPT_MESSAGE",
+    TOO_LARGE: "MESSAGE_TOO_LARGE",
+    29: "TOPIC_AUTHORIZATION_FAILED",
+    31: "CLUSTER_AUTHORIZATION_FAILED",
+    32: "INVALID_TIMESTAMP",
+    44: "POLICY_VIOLATION",
+    53: "TRANSACTIONAL_ID_AUTHORIZATION_FAILED",
+    76: "UNSUPPORTED_COMPRESSION_TYPE",
+    87: "INVALID_RECORD",
+}
+"""Errors that fail a partition, and that an operator can do something about."""
+
+_ONCE, TRIES = frozenset({-1, 1, 45, 46, 59}), 5
+"""Of them those that a position read anew ends; they fail the partition after so many tries."""
+
+FENCED = frozenset({47, 72, 90})
+"""INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED and PRODUCER_FENCED: another copier has taken
+over."""
+
+NO_TRANSACTION = 48
+"""INVALID_TXN_STATE: the answer to the owner of a transactional id that ends a transaction it never began."""
+
+
+@dataclass(frozen=True)
+class Appended:
+    """It is there, where it was needed."""
+
+
+@dataclass(frozen=True)
+class Again:
+    """Whether it is there is not known: read the position anew. why: Kafka's name of the error."""
+
+    why: str
+
+
+@dataclass(frozen=True)
+class Fenced:
+    """Another copier has taken over."""
+
+
+def answered(
+    needed: int, error: int, base_offset: int, tries: int = 0, why: str = ""
+) -> Appended | Again | Fenced | Failed:
+    """Return what the response to a batch means that belongs at offset ``needed``. tries, why: as for
+    ``outcome``."""
+    if error == 0 and base_offset != needed:
+        return foreign(base_offset, needed)
+    return outcome(error, tries, why)
+
+
+def outcome(error: int, tries: int = 0, why: str = "") -> Appended | Again | Fenced | Failed:
+    """Return what a response without an offset means.
+
+    tries: how often the position was read since the last progress. why: Kafka's name of the error and its
+    message, if known.
+    """
+    if error == 0:
+        return Appended()
+    if error in FENCED:
+        return Fenced()
+    if error in AGAIN and (error not in _ONCE or tries < TRIES):
+        return Again(AGAIN[error])
+    name = AGAIN.get(error) or _NAMES.get(error) or str(error)
+    return Failed(f"Kafka's error {why or name}" + (f", {tries} times" if error in AGAIN else ""))
+
+
+def owns(error: int) -> bool | None:
+    """Whether the copier still owns its transactional id, by the answer to ending a transaction that it never
+    began; None: not known."""
+    if error in (0, NO_TRANSACTION):
+        return True
+    return False if error in FENCED else None

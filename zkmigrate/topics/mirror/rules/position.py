@@ -1,0 +1,152 @@
+"""Where a copier goes on, and as which producer: both logs tell, nothing else is kept.
+
+The producer id is made from an offset of target's log, far above the ids that brokers hand out (from 0, by
+thousands). Two copiers that see the same log therefore use the same id and the same next sequence number, and
+a broker appends each batch of theirs once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from zkmigrate.topics.mirror.rules.batch import Batch, next_sequence
+from zkmigrate.topics.mirror.rules.stand import FIRST_ID, Stand, foreign_id
+
+FIRST_FILLING_ID = FIRST_ID + (1 << 61)
+"""The first producer id of batches that fill a prefix that source has deleted."""
+
+WINDOW = 4
+"""Most batches of one producer in flight. A broker remembers the last five."""
+
+
+@dataclass(frozen=True)
+class Ends:
+    """Log start offset and high watermark of a partition."""
+
+    start: int
+    end: int
+
+
+@dataclass(frozen=True)
+class Failed:
+    """The partition cannot go on; why."""
+
+    why: str
+
+
+@dataclass(frozen=True)
+class Producer:
+    """The id, and the sequence number of the next record."""
+
+    id: int
+    sequence: int
+
+    def after(self, count: int) -> Producer:
+        """The same, ``count`` records later."""
+        return Producer(self.id, next_sequence(self.sequence, count))
+
+
+@dataclass(frozen=True)
+class Begin:
+    """offset: target's end. start: the first offset to ask source for; what is between them is filled.
+    drops: by empty records that are deleted, else by end markers. note: what could not be compared."""
+
+    offset: int
+    start: int
+    producer: Producer
+    drops: bool
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Sides:
+    """The bounds of a partition's log on both clusters.
+
+    stable: the last stable offsets of source and target. A copier writes no transactions, and only records
+    that source has committed.
+    """
+
+    source: Ends
+    target: Ends
+    stable: tuple[int, int]
+
+
+def begin(sides: Sides, last: Sequence[Batch], *, deletes: bool) -> Begin | Failed:
+    """Where to go on. last: target's last batches of data, one more than a copier has in flight; so a write
+    that made it fail is among them. Those of other producers are right where source has the same records:
+    target was the source before a switch. deletes: the topic has the cleanup policy delete, so retention may
+    have deleted such records on source first, and then nothing shows whether they were right."""
+    source, target = sides.source, sides.target
+    committed, own_stable = sides.stable
+    if target.end > committed:
+        return Failed(
+            f"target ends at {target.end}, source's committed records at {committed}. Needed: target is not "
+            "ahead. Another producer wrote to target, or source lost records or was made anew"
+        )
+    if own_stable < target.end:
+        return Failed(
+            f"a transaction is open on target from offset {own_stable} on. Another producer wrote to target"
+        )
+    note = ""
+    for one in last:
+        if others(one) and one.base_offset < source.start:
+            note = (
+                f"{_wrote(one)}. Source has deleted its records below offset {source.start}, so they were "
+                "not compared"
+            )
+            if not deletes:
+                return Failed(
+                    f"{note}. Without the cleanup policy delete only somebody can have deleted them. Needed: "
+                    "records to compare. Next: see who deleted them, or delete target's topic and begin again"
+                )
+        if one.producer_id >= FIRST_FILLING_ID and one.next_offset > source.start:
+            return Failed(
+                f"target's empty records go up to offset {one.next_offset}, and source's log begins at "
+                f"{source.start}. Another producer wrote to target before them, or source was made anew"
+            )
+    filling = bool(last) and last[-1].producer_id >= FIRST_FILLING_ID
+    drops = filling or (deletes and target.end < source.start)
+    own = fresh(target.end, filling=drops)
+    if last and filling == drops and not others(last[-1]):
+        own = Producer(last[-1].producer_id, last[-1].base_sequence).after(last[-1].count)
+    return Begin(target.end, max(source.start, target.end), own, drops, note)
+
+
+def fresh(end: int, *, filling: bool = False) -> Producer:
+    """A producer that begins at target's end."""
+    return Producer((FIRST_FILLING_ID if filling else FIRST_ID) + end, 0)
+
+
+def others(batch: Batch) -> bool:
+    """Whether another producer than a copier wrote a batch."""
+    return foreign_id(batch.producer_id)
+
+
+def _wrote(batch: Batch) -> str:
+    return f"another producer (id {batch.producer_id}) wrote target's batch at offset {batch.base_offset}"
+
+
+def unequal(wrong: Stand) -> Failed:
+    """Return a failure that says that source has something else at an offset. wrong: what target has
+    there."""
+    if wrong.read is None:
+        return Failed(
+            f"target's offset {wrong.offset} holds the end or the aborted record of a transaction (producer "
+            f"id {wrong.producer_id}), and source has a record there, which target lacks. Another producer "
+            "wrote to target"
+        )
+    if foreign_id(wrong.producer_id):
+        return Failed(
+            f"another producer (id {wrong.producer_id}) wrote target's record at offset {wrong.offset}, and "
+            "source does not have it there"
+        )
+    return Failed(
+        f"target's record at offset {wrong.offset} is not source's. Another producer wrote to target, or the "
+        "topic was made anew"
+    )
+
+
+def foreign(seen: int, needed: int) -> Failed:
+    """target's log ends elsewhere than where the copier left it."""
+    return Failed(f"target's log goes on at offset {seen}, needed: {needed}. Another producer wrote to it")

@@ -1,0 +1,182 @@
+"""Records inside a batch: where each begins, and batches cut so that no offset is missing.
+
+A broker refuses a batch of a client with a missing offset, as compaction leaves them. Key, value and headers
+are never decoded. Format: Kafka's ``DefaultRecord``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+from dataclasses import replace
+from functools import lru_cache
+from typing import NamedTuple, Protocol
+
+from zkmigrate.topics.mirror.rules.batch import Batch, BatchError
+
+FILL = 100_000
+"""Records of one batch that fills a deleted prefix."""
+GZIP = 1
+MAX_RECORDS = 1_000_000
+"""The most records of a batch that is opened: each costs some 200 bytes of memory."""
+_MS_END = 1 << 63
+
+
+class Codecs(Hashable, Protocol):
+    """Kafka's compressions by number. ``pack`` may take another one and says which. ``unpack`` raises
+    BatchError."""
+
+    def pack(self, codec: int, payload: bytes) -> tuple[int, bytes]: ...
+    def unpack(self, codec: int, payload: bytes) -> bytes: ...
+
+
+class Record(NamedTuple):
+    """delta: of the offset. ms_delta: of the time. body: key, value and headers as on the wire."""
+
+    attributes: int
+    ms_delta: int
+    delta: int
+    body: bytes
+
+
+def read_varint(data: bytes, at: int) -> tuple[int, int]:
+    """The number at a place, and the place after it. BatchError, IndexError."""
+    byte = data[at]
+    at += 1
+    if byte < 0x80:
+        return (byte >> 1) ^ -(byte & 1), at
+    value, shift = byte & 0x7F, 7
+    while True:
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return (value >> 1) ^ -(value & 1), at
+        shift += 7
+        if shift > 63:
+            raise BatchError("length", "a number in a record does not end")
+
+
+def varint(value: int) -> bytes:
+    """The number in Kafka's zigzag form."""
+    value = (value << 1) ^ (value >> 63)
+    if value < 0x80:
+        return bytes((value,))
+    if value < 0x4000:
+        return bytes((value & 0x7F | 0x80, value >> 7))
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def read(payload: bytes, count: int) -> list[Record]:
+    """The records of an unpacked payload. BatchError if they are not exactly ``count``, or too many."""
+    if count > MAX_RECORDS:
+        raise BatchError("count", f"the batch has {count} records. Needed: at most {MAX_RECORDS}")
+    found: list[Record] = []
+    at = 0
+    try:
+        for _ in range(count):
+            length, at = read_varint(payload, at)
+            end = at + length
+            attributes = payload[at]
+            ms_delta, body = read_varint(payload, at + 1)
+            delta, body = read_varint(payload, body)
+            if not body <= end <= len(payload):
+                raise BatchError("length", f"record {len(found)} of {count} does not fit its batch")
+            found.append(Record(attributes, ms_delta, delta, payload[body:end]))
+            at = end
+    except IndexError:
+        raise BatchError("count", f"the batch ends after {len(found)} of {count} records") from None
+    if at != len(payload):
+        raise BatchError("count", f"{len(payload) - at} bytes follow the last of {count} records")
+    return found
+
+
+def write(records: list[Record]) -> bytes:
+    """The payload of records."""
+    out = bytearray()
+    for one in records:
+        head = bytes([one.attributes]) + varint(one.ms_delta) + varint(one.delta)
+        out += varint(len(head) + len(one.body)) + head + one.body
+    return bytes(out)
+
+
+def opened(batch: Batch, codecs: Codecs) -> list[Record]:
+    """The records of a batch. BatchError unless their offsets rise, within those of the batch."""
+    found = read(codecs.unpack(batch.codec, batch.payload), batch.count)
+    last = -1
+    for one in found:
+        if not last < one.delta <= batch.last_delta:
+            raise BatchError(
+                "order",
+                f"the batch at offset {batch.base_offset} has a record at {one.delta} after one at {last}. "
+                f"Needed: rising, up to {batch.last_delta}",
+            )
+        last = one.delta
+    return found
+
+
+def seen(batch: Batch, codecs: Codecs) -> Iterator[tuple[int, int, bytes]]:
+    """Offset, time in milliseconds and body of each record. BatchError."""
+    for one in opened(batch, codecs):
+        yield batch.base_offset + one.delta, _ms(batch, one), one.body
+
+
+def _ms(batch: Batch, record: Record) -> int:
+    return batch.max_ms if batch.append_time else batch.base_ms + record.ms_delta
+
+
+def split(batch: Batch, start: int, codecs: Codecs) -> list[Batch]:
+    """The records from offset ``start`` on in whole batches, with the times that consumers see.
+    BatchError."""
+    runs: list[list[Record]] = []
+    for one in opened(batch, codecs):
+        if batch.base_offset + one.delta < start:
+            continue
+        if runs and runs[-1][-1].delta + 1 == one.delta:
+            runs[-1].append(one)
+        else:
+            runs.append([one])
+    return [_whole(batch, run, codecs) for run in runs]
+
+
+def _whole(batch: Batch, run: list[Record], codecs: Codecs) -> Batch:
+    first, times = run[0], [_ms(batch, one) for one in run]
+    if not -_MS_END <= min(times) <= max(times) < _MS_END:
+        raise BatchError("time", f"a record at offset {batch.base_offset + first.delta} or later has none")
+    moved = [
+        one._replace(delta=n, ms_delta=ms - times[0])
+        for n, (one, ms) in enumerate(zip(run, times, strict=True))
+    ]
+    codec, payload = codecs.pack(batch.codec, write(moved))
+    return replace(
+        batch,
+        base_offset=batch.base_offset + first.delta,
+        attributes=codec,
+        last_delta=len(run) - 1,
+        base_ms=times[0],
+        max_ms=max(times),
+        count=len(run),
+        payload=payload,
+    )
+
+
+@lru_cache(2)
+def _filling(count: int, codecs: Codecs) -> tuple[int, bytes]:
+    # An empty key, not none: a compacted topic takes no record without a key.
+    one = varint(0) + varint(-1) + varint(0)
+    return codecs.pack(GZIP, write([Record(0, 0, delta, one) for delta in range(count)]))
+
+
+def filling(offset: int, count: int, ms: int, codecs: Codecs) -> Batch:
+    """``count`` empty records from an offset on, which nobody is to see. ms: their time."""
+    codec, payload = _filling(count, codecs)
+    return Batch(offset, -1, codec, count - 1, ms, ms, -1, -1, -1, count, payload)
+
+
+def aborts(batch: Batch, codecs: Codecs) -> bool:
+    """Whether a control batch ends its transaction by an abort. Its key: version and type, 0 for abort."""
+    return any(body[:1] == varint(4) and body[3:5] == b"\0\0" for _, _, body in seen(batch, codecs))

@@ -1,0 +1,38 @@
+"""What a verb is asked for, and its two clusters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from zkmigrate.runbook.model.look import ClusterAt
+from zkmigrate.topics.mirror.clients.cluster import Cluster
+from zkmigrate.topics.mirror.clients.pair import Pair
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a verb is asked for. source, target: brokers, ``host:port``. groups: of consumers; empty: all.
+    as_json: print JSON. source_config, target_config: files of client properties."""
+
+    source: Sequence[str]
+    target: Sequence[str]
+    topics: Sequence[str]
+    as_json: bool = False
+    groups: Sequence[str] = ()
+    source_config: Path | None = None
+    target_config: Path | None = None
+
+
+@contextmanager
+def both(asked: Request) -> Iterator[tuple[Cluster, Cluster]]:
+    """The two clusters. UsageError when they are the same one."""
+    pair = Pair(_at(asked.source, asked.source_config), _at(asked.target, asked.target_config))
+    with closing(pair), pair.clusters() as clusters:
+        yield clusters
+
+
+def _at(brokers: Sequence[str], config: Path | None) -> ClusterAt:
+    return ClusterAt(tuple(brokers), None if config is None else str(config))

@@ -1,0 +1,229 @@
+"""The verb run: makes the topics on target and copies until it is told to end."""
+
+from __future__ import annotations
+
+import gc
+import json
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from zkmigrate.errors import LockedError, UsageError
+from zkmigrate.json_stamp import stamped
+from zkmigrate.runbook.engine.clock import Interrupt
+from zkmigrate.topics.mirror.clients.cluster import Cluster
+from zkmigrate.topics.mirror.clients.codecs import KafkaCodecs
+from zkmigrate.topics.mirror.clients.copier import Copier
+from zkmigrate.topics.mirror.clients.follow import SOON_S, Finding, Follower, Told
+from zkmigrate.topics.mirror.clients.partition import Partition
+from zkmigrate.topics.mirror.clients.permitted import missing_rights
+from zkmigrate.topics.mirror.clients.survey import Mirrored, fenced_off, topics
+from zkmigrate.topics.mirror.clients.topics import New, RefusedError, grow, make
+from zkmigrate.topics.mirror.rules.commits import Committed
+from zkmigrate.topics.mirror.rules.follow import Grow
+from zkmigrate.topics.mirror.rules.needed import not_copied
+from zkmigrate.topics.mirror.rules.rate import UNLIMITED
+from zkmigrate.topics.mirror.rules.share import WHOLE, Share
+from zkmigrate.topics.mirror.rules.topic import deletes
+from zkmigrate.topics.mirror.verbs.follow import told
+from zkmigrate.topics.mirror.verbs.request import Request, both
+
+EVERY_S = 10.0
+"""Seconds between two lines of progress."""
+_FAILED, _UNREAD, _INTERRUPTED = 8, 11, 130
+_MADE_S = 30.0
+GC_THRESHOLD = 5_000
+"""New objects between two garbage collections. kafka-python (3.0.12) does not close the sockets of refused
+connections, so they stay open until the next one: at most some 200."""
+
+
+class Telling:
+    """Prints what the copier does: lines, or with as_json one event each."""
+
+    def __init__(self, say: Callable[[str], None], *, as_json: bool) -> None:
+        self._say, self._as_json = say, as_json
+        self._told, self._bytes = time.monotonic(), 0
+
+    def line(self, event: str, text: str, **body: object) -> None:
+        """Print an event."""
+        at = round(time.time(), 3)
+        self._say(json.dumps(stamped({"at": at, "event": event, **body}, at)) if self._as_json else text)
+
+    def gone(self, p: Partition) -> None:
+        """Print that a partition has failed, or that this copier may no longer write it."""
+        topic, number = p.part
+        event, word = ("PartitionTaken", "TAKEN") if p.taken else ("PartitionFailed", "FAILED")
+        why = p.failed or p.why
+        self.line(event, f"{word} {topic}-{number}: {why}", topic=topic, partition=number, why=why)
+
+    def followed(self, what: Told) -> None:
+        """Print a change beside the records, or a finding. Commits come at every look: events only."""
+        event, text, body = told(what)
+        if self._as_json or not isinstance(what, Committed):
+            self.line(event, text, **body)
+
+    def progress(self, partitions: Collection[Partition], findings: Mapping[str, str]) -> None:
+        """Print how far it is, now and then. findings: by what they are about."""
+        now = time.monotonic()
+        if now - self._told < EVERY_S:
+            return
+        copied = sum(p.bytes for p in partitions)
+        rate = (copied - self._bytes) / (now - self._told)
+        self._told, self._bytes = now, copied
+        waits = {f"{p.part[0]}-{p.part[1]}": p.why for p in partitions if p.why and p.left}
+        text = f"lag: {_lag(partitions)} offsets, {rate / 1e6:.1f} MB/s, waiting: {len(waits)}"
+        first = next((f" ({name}: {why})" for name, why in waits.items()), "")
+        text += f"{first}, findings: {len(findings)}"
+        body = {"waiting": waits, "findings": dict(findings)}
+        self.line("Progress", text, lag=_lag(partitions), bytes_s=round(rate), **body)
+
+    def ended(self, partitions: Collection[Partition], refused: Sequence[str], code: int) -> None:
+        """Print how the run ended. refused: topics that could not be mirrored."""
+        failed = [f"{p.part[0]}-{p.part[1]}" for p in partitions if p.failed]
+        text = f"ended, lag: {_lag(partitions)} offsets, failed: {', '.join(failed) or 'none'}"
+        taken = [f"{p.part[0]}-{p.part[1]}" for p in partitions if p.taken]
+        text += f", refused: {', '.join(refused)}" if refused else ""
+        waits = {f"{p.part[0]}-{p.part[1]}": p.why for p in partitions if p.left and p.position is None}
+        told = "; ".join(f"{name}: {why}" for name, why in waits.items())
+        text += f", lag not known: {told}" if waits else ""
+        body = {
+            "lag": _lag(partitions),
+            "failed": failed,
+            "taken": taken,
+            "refused": list(refused),
+            "waiting": waits,
+        }
+        self.line("RunEnded", text, code=code, message=text, **body)
+
+
+def _lag(partitions: Collection[Partition]) -> int:
+    """Offsets that target lacks, as far as source has told."""
+    return sum(max(0, p.stable - p.position) for p in partitions if p.position is not None and not p.taken)
+
+
+def run(
+    asked: Request,
+    say: Callable[[str], None],
+    hint: Callable[[str], None],
+    *,
+    once: bool,
+    refresh_s: float,
+    rate: float = UNLIMITED,
+    share: Share = WHOLE,
+) -> int:
+    """Copy until Ctrl-C; with ``once``, only up to where source's logs end at the start.
+
+    refresh_s: how many seconds later at most a change of partitions, settings, group offsets or ACLs at
+    source is on target. rate: the highest rate in bytes per second. share: which partitions to copy, if
+    there are several copiers. Topics that source does not lead are left out. Returns an exit code: 0 if
+    everything was copied; 8 if a partition failed or a topic was refused; 11 if source has records that
+    nobody can read yet; 130 after Ctrl-C. Raises UsageError, and LockedError if another copier took over or
+    a topic was left out.
+    """
+    # Thousands of batches wait, none in a reference cycle: Python need not collect garbage that often.
+    gc.set_threshold(GC_THRESHOLD)
+    stop = Interrupt()
+    tell = Telling(say, as_json=asked.as_json)
+    with stop.listening(), stop.answered(lambda: hint("ending; the copier goes on from here next time")):
+        with both(asked) as (here, there):
+            fenced = fenced_off(here, there, asked.topics)
+            for topic, why in fenced.items():
+                tell.line("TopicFenced", f"FENCED {topic}: {why}", topic=topic, why=why)
+            names = [name for name in asked.topics if name not in fenced]
+            if not names:
+                raise LockedError(_led(fenced))
+            found = _may(here, there, topics(here, there, names), asked.groups, tell)
+            mirrored, refused = _ready(there, found, tell)
+            names = [one.topic for one in mirrored]
+            parts = share.of((one.topic, n) for one in mirrored for n in range(one.partitions))
+            if not parts:
+                raise UsageError(f"share {share} has no partition of these topics. Needed: fewer copiers")
+            clears = {one.topic for one in mirrored if deletes(one.values)}
+            copier = Copier(here, there, parts, clears, KafkaCodecs(), tell.gone, rate)
+            follower = Follower(here, there, names, asked.groups, clears, refresh_s, tell.followed, share)
+
+            def tick() -> None:
+                follower.tick(copier)
+                tell.progress(copier.partitions.values(), follower.findings)
+
+            copier.copy(lambda: stop.wanted, tick, once=once)
+            if once:
+                _finish(follower, copier, stop)
+        interrupted = stop.wanted
+    failed = any(p.failed for p in copier.partitions.values())
+    if fenced and not (failed or refused or interrupted):
+        raise LockedError(_led(fenced))
+    unread = bool(once and follower.unread)
+    code = _FAILED if failed or refused else _INTERRUPTED if interrupted else _UNREAD if unread else 0
+    tell.ended(copier.partitions.values(), refused, code)
+    return code
+
+
+def _may(
+    here: Cluster, there: Cluster, mirrored: Iterable[Mirrored], groups: Collection[str], tell: Telling
+) -> list[Mirrored]:
+    """Report the rights that this account lacks, and refuse the topics that it cannot copy."""
+    found = list(mirrored)
+    lacking = missing_rights(here, there, "mirror", {one.topic: one.partitions for one in found}, groups)
+    for one in lacking:
+        tell.followed(Finding("missing right", f"{one.words}. Next: {one.command}"))
+    why = not_copied(lacking)
+    return [replace(one, refused=one.refused or why.get(one.topic, "")) for one in found]
+
+
+def _ready(there: Cluster, mirrored: Iterable[Mirrored], tell: Telling) -> tuple[list[Mirrored], list[str]]:
+    """Create missing topics and partitions on target, and wait up to ``_MADE_S`` seconds until all have
+    leaders.
+
+    Returns the topics that target has now, and the names of those that were refused. Raises UsageError if
+    all were.
+    """
+    ready, refused = list[Mirrored](), dict[str, str]()
+    for one in mirrored:
+        why = one.refused
+        try:
+            if not why:
+                _make(there, one, tell)
+        except RefusedError as error:
+            why = str(error)
+        if why:
+            refused[one.topic] = why
+            tell.line("TopicRefused", f"REFUSED {one.topic}: {why}", topic=one.topic, why=why)
+        else:
+            ready.append(one)
+    if not ready:
+        raise UsageError("; ".join(f"{topic}: {why}" for topic, why in refused.items()))
+    needed = {one.topic: one.partitions for one in ready if one.found < one.partitions}
+    end = time.monotonic() + _MADE_S
+    while needed and time.monotonic() < end:
+        led = there.leaders(needed)
+        for topic, own in led.items():
+            if len(own) >= needed[topic] and -1 not in own.values():
+                del needed[topic]
+        if needed:
+            time.sleep(0.1)
+    return ready, list(refused)
+
+
+def _led(fenced: Mapping[str, str]) -> str:
+    return f"{'; '.join(fenced.values())}. Next: see zkmigrate mirror status"
+
+
+def _make(there: Cluster, one: Mirrored, tell: Telling) -> None:
+    """Create the topic, or the partitions that target lacks. Raises RefusedError."""
+    growth = Grow(one.topic, one.partitions)
+    if one.found == one.partitions:
+        return
+    if one.exists:
+        grow(there, growth)
+        tell.followed(growth)
+    else:
+        make(there, New(one.topic, one.partitions, one.replicas, one.settings))
+        tell.line("TopicMade", f"made topic {one.topic}, partitions: {one.partitions}", topic=one.topic)
+
+
+def _finish(follower: Follower, copier: Copier, stop: Interrupt) -> None:
+    """After the last record: group offsets up to target's ends."""
+    end = time.monotonic() + _MADE_S
+    while not stop.wanted and follower.look(copier) and time.monotonic() < end:
+        time.sleep(SOON_S)

@@ -1,0 +1,182 @@
+"""What: stage the next route at every gateway, wait until the mirror is close behind, and compare records.
+
+Why now: work that is done before clients wait shortens their wait.
+
+Clients may notice: nothing.
+
+Way back: nothing is needed, for a staged route has no effect.
+
+Proof: each gateway has the route staged, and clients know the outcome of each batch. The mirror lags less
+than the limit in two measurements in a row, and the last records of each partition are equal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from zkmigrate.runbook.model.change import Applied, Changes
+from zkmigrate.runbook.model.fact import Reading, Seen
+from zkmigrate.runbook.model.finding import claim, few, meanings
+from zkmigrate.runbook.model.look import BothEnds, Look, RangeCompared
+from zkmigrate.runbook.model.step import (
+    Blocked,
+    Context,
+    Done,
+    Forecast,
+    Hazard,
+    Ready,
+    Step,
+    Verdict,
+    Waiting,
+    Way,
+)
+from zkmigrate.topics.topic_move.facts import Armed, Ends, Gateways, Part, both_ends, forward, gateways
+from zkmigrate.topics.topic_move.rules import lag, part_name, too_few_in_sync, unread, unsure
+from zkmigrate.topics.topic_move.section import move_of
+
+_POLL_S, _MOST_S = 0.5, 600.0
+_LOOKS = 2
+Range = tuple[int, int]
+Compared = Reading[Mapping[Part, Reading[RangeCompared]]]
+
+
+@dataclass(frozen=True)
+class ArmFacts:
+    """now: seconds. compared: once the lag is small."""
+
+    gateways: Gateways
+    ends: Reading[Ends]
+    now: float
+    compared: Compared | None = None
+
+
+class ArmStep(Step[ArmFacts]):
+    id = Armed.step
+    title = "Stage the route and wait for the mirror"
+    hazard = Hazard.REVERSIBLE
+
+    def observe(self, c: Context, look: Look) -> ArmFacts:
+        found = gateways(c, look)
+        ends = both_ends(c, look)
+        compared: Compared | None = None
+        most = move_of(c.inventory).topic_move.proved
+        close = c.way is Way.FORWARD and c.kept.get("close", 0) >= _LOOKS
+        if close and isinstance(ends, Seen) and all(map(_told, ends.value.values())):
+            compared = forward(c, look).differences(uncompared({}, ends.value, most))
+        return ArmFacts(found, ends, look.now(), compared)
+
+    def check(self, c: Context, f: ArmFacts) -> Verdict:
+        move = move_of(c.inventory).topic_move
+        if c.way is Way.BACK:
+            return Done()
+        if f.gateways.unknown:
+            return Blocked(f.gateways.unknown)
+        begins = f"open on {move.source}"
+        if wrong := f.gateways.outside(
+            "switch.arm-gate", lambda app: app.gate == "open" and app.route == move.source, begins
+        ):
+            return Blocked(wrong)
+        if todo := f.gateways.hosts(lambda app: app.staged != move.target):
+            return Ready(todo)
+        if wrong := unsure(f.gateways):
+            what = "clients have sent again what they do not know the outcome of, or have given it up"
+            return Waiting(what, few(one.seen for one in wrong), _MOST_S, poll_s=_POLL_S, keep=c.kept)
+        if not isinstance(f.ends, Seen):
+            return Waiting("both clusters report their ends", str(f.ends), _MOST_S, poll_s=_POLL_S)
+        if short := too_few_in_sync(f.ends.value):
+            return Blocked(short)
+        if f.compared is not None:
+            return _compared(f.compared, f.ends.value)
+        return _waiting(c, f, move.lag_ms / 1000)
+
+    def plan(self, c: Context, f: ArmFacts, target: str) -> Changes:
+        to = move_of(c.inventory).topic_move.target
+        return f.gateways.orders(target, "route", lambda app: app.staged != to, to=to)
+
+    def undo(self, c: Context, f: ArmFacts, target: str, applied: tuple[Applied, ...]) -> Changes:
+        return ()
+
+    def forecast(self, c: Context, look: Look) -> Forecast[ArmFacts]:
+        return Forecast(ArmFacts(gateways(c, look), both_ends(c, look), look.now()))
+
+
+def _told(one: BothEnds) -> bool:
+    """Return whether both clusters reported an end, so that records can be compared up to it."""
+    return one.stable is not None and one.target is not None
+
+
+def uncompared(compared: Mapping[Part, int], ends: Ends, most: int) -> dict[Part, Range]:
+    """Return, by partition, the range of offsets that both logs have and that was not compared yet.
+
+    compared: the offset up to which each partition was compared already. most: how many offsets to compare
+    of a partition that is not in ``compared``.
+    """
+    found = {}
+    for part, one in ends.items():
+        if one.stable is None or one.target is None:
+            continue
+        end = min(one.stable, one.target)
+        begin = compared.get(part, max(0, end - most))
+        if begin < end:
+            found[part] = begin, end
+    return found
+
+
+def _waiting(c: Context, f: ArmFacts, limit_s: float) -> Verdict:
+    """Wait for a small lag, in seconds of what source gets, at some looks in a row."""
+    found = lag(f.ends, f.now, before := c.kept.get("before"))
+    close = c.kept.get("close", 0) + 1 if found.within(limit_s) else 0
+    keep = {"before": found.mark or before, "close": close}
+    what = f"the mirror lags less than {limit_s:g} s"
+    return Waiting(what, found.words, _MOST_S, poll_s=_POLL_S, keep=keep)
+
+
+def equal_records(compared: Compared) -> tuple[bool | None, str]:
+    """Return whether the records that both logs still have are equal (None: not known), and what was seen."""
+    if not isinstance(compared, Seen):
+        return None, str(compared)
+    dark = [
+        f"{part_name(part)}: {told}" for part, told in compared.value.items() if not isinstance(told, Seen)
+    ]
+    read = {part: told.value for part, told in compared.value.items() if isinstance(told, Seen)}
+    if apart := [f"{part_name(part)}: {one.first}" for part, one in read.items() if one.first]:
+        return False, few(apart)
+    if dark:
+        return None, few(dark)
+    seen = f"{sum(one.records for one in read.values()):,} records, {len(read):,} partitions"
+    left = [f"{part_name(part)}: {one.note}" for part, one in read.items() if one.note]
+    return True, f"{seen}; not compared: {few(left)}" if left else seen
+
+
+def _compared(compared: Compared, ends: Ends) -> Verdict:
+    held, seen = equal_records(compared)
+    if held is None and not isinstance(compared, Seen):
+        return Blocked((unread("the last records", compared),))
+    found = claim(
+        "switch.arm-records",
+        "the last records of each partition are equal, as far as both clusters still have them",
+        held,
+        seen=seen,
+        needed="the same offsets, times, keys, values and headers",
+        moves=("repair the mirror: docs/reference/mirror.md",),
+    )
+    upto = tuple(
+        (topic, n, min(one.stable, one.target))
+        for (topic, n), one in sorted(ends.items())
+        if one.stable is not None and one.target is not None
+    )
+    return Done.unless_blocked((found,), Armed(upto).encode())
+
+
+MEANINGS = meanings(
+    """
+    switch.arm-gate: An application is not open on source when its route is staged. Cause: Another run
+    holds it. To do: Look at zkmigrate gateway status, then resume.
+
+    switch.arm-records: Records differ between the clusters, or could not be compared. Cause: Somebody else
+    wrote on target, or retention deletes records faster than they are compared, or a defect. To do: zkmigrate
+    mirror compare names the first difference. Do not switch. Against retention, raise retention.ms and
+    retention.bytes on both clusters, then resume.
+    """
+)

@@ -1,0 +1,95 @@
+"""Controls where copiers may write the set's topics: by records on both clusters, and by the units on
+mirror hosts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from zkmigrate.runbook.model.change import MIRRORED, Applied, Changes, SetDirection, SetService
+from zkmigrate.runbook.model.fact import Reading, Seen
+from zkmigrate.runbook.model.finding import Finding, claim, meanings
+from zkmigrate.runbook.model.look import Look
+from zkmigrate.runbook.model.step import Context
+from zkmigrate.topics.mirror.rules.direction import Copies, Direction
+from zkmigrate.topics.topic_move.facts import Copiers, forward
+from zkmigrate.topics.topic_move.rules import unread
+from zkmigrate.topics.topic_move.section import switched
+
+DIRECTION = "direction"
+"""The target of the change that records where copiers may write."""
+
+
+def noted(c: Context, look: Look) -> Reading[Direction]:
+    """Return where copiers may write, as recorded on both clusters."""
+    return forward(c, look).direction(switched(c.inventory).topics)
+
+
+def note(c: Context, copies: Copies) -> Changes:
+    """Plan to record on both clusters where copiers may write."""
+    return (SetDirection(MIRRORED, copies, switched(c.inventory).topics, c.fencing),)
+
+
+def start(found: Copiers, host: str) -> Changes:
+    """Plan to start the copier on a host now and at each boot. A unit that systemd cannot enable is only
+    started."""
+    told = found.at.get(host)
+    at_boot = isinstance(told, Seen) and told.value.unit_file == "disabled"
+    enable = (SetService(host, found.unit, "enable"),) if at_boot else ()
+    return (*enable, SetService(host, found.unit, "start"))
+
+
+def stop(found: Copiers, host: str) -> Changes:
+    """Plan to stop the copier on a host, and to disable its start at boot."""
+    stopped = () if host in found.down else (SetService(host, found.unit, "stop"),)
+    return (*stopped, *((SetService(host, found.unit, "disable"),) if host in found.enabled else ()))
+
+
+def start_again(found: Copiers, host: str, applied: Iterable[Applied]) -> Changes:
+    """Plan to undo ``stop`` on a host. applied: the changes that were sent."""
+    sent = [one.change.action for one in applied if isinstance(one.change, SetService)]
+    enable = (SetService(host, found.unit, "enable"),) if "disable" in sent else ()
+    return (*enable, SetService(host, found.unit, "start"))
+
+
+def begins(c: Context, reading: Reading[Direction]) -> Iterator[Finding]:
+    """Check that a switch may begin: source leads, and no newer run has recorded a direction."""
+    if not isinstance(reading, Seen):
+        yield unread("who leads the topics", reading)
+        return
+    found = reading.value
+    yield claim(
+        "switch.direction",
+        "neither cluster has recorded a leader other than source",
+        found.copies in ("", "forward"),
+        seen=found.words,
+        needed="copiers that may write on target, and not on source",
+        moves=(
+            "roll back or end the run that recorded it",
+            "exchange topic_move.source and target if clients are on target",
+        ),
+    )
+    if c.fencing:
+        yield claim(
+            "switch.direction-newer",
+            "no newer run has recorded a direction",
+            found.number <= c.fencing,
+            seen=f"number {found.number}; this run has {c.fencing}",
+            needed="a run with the highest number",
+            moves=(
+                "end the other run",
+                "if there is none, for instance after zkm-host was removed: delete the consumer group "
+                "zkmigrate-mirror on both clusters",
+            ),
+        )
+
+
+MEANINGS = meanings(
+    """
+    switch.direction: The clusters have recorded that copiers may not write on target. Cause: Clients
+    are on target, or a run was not ended. To do: See zkmigrate mirror status.
+
+    switch.direction-newer: The clusters have recorded the number of a newer run. Cause: Another run is
+    at work, or the mirror hosts have lost their numbers. To do: End the other run; see
+    docs/reference/mirror.md.
+    """
+)

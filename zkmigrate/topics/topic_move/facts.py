@@ -1,0 +1,453 @@
+"""What the gateways, the mirror and both clusters show of a set of topics, for every step of its switch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import ConfigDict, Field, StringConstraints
+
+from zkmigrate import json_text
+from zkmigrate.hosts.facts.status import HostStatus, parsed, runs, unit_status
+from zkmigrate.inventory.inventory import Inventory
+from zkmigrate.runbook.model.change import GatewayOrder, GatewayVerb
+from zkmigrate.runbook.model.fact import Reading, Seen
+from zkmigrate.runbook.model.finding import Finding, claim
+from zkmigrate.runbook.model.look import BothEnds, Look, MirrorLook
+from zkmigrate.runbook.model.sampling import Body
+from zkmigrate.runbook.model.step import Context
+from zkmigrate.runbook.model.step_record import Recorded
+from zkmigrate.topics.gateway.rules import forms
+from zkmigrate.topics.topic_move.section import (
+    cluster,
+    gateway_hosts,
+    mirror_hosts,
+    move_of,
+    switched,
+)
+
+Part = tuple[str, int]
+"""Topic and partition."""
+Ends = Mapping[Part, BothEnds]
+Offsets = tuple[tuple[str, int, int], ...]
+"""Topic, partition and offset, as a record holds them."""
+
+
+@dataclass(frozen=True)
+class AppSeen:
+    """An application as one gateway reports it.
+
+    route, staged: cluster names. gate: open, settling, held, sealed or gone. hold: the operation id of its
+    hold. lapsed: whether a lease has ended by itself since the gateway was ordered to settle. in_flight:
+    requests without a response. connections, on_left_ports: how many connections clients have. seen: its
+    whole status as text. unsure: the batches whose outcome their clients do not know, as text; empty if
+    there are none.
+    """
+
+    route: str
+    staged: str
+    gate: str
+    hold: str
+    lapsed: bool
+    in_flight: int
+    connections: int
+    on_left_ports: int
+    seen: Mapping[str, Any]
+    unsure: str = ""
+
+    @property
+    def waits(self) -> bool:
+        """Whether its requests wait until somebody lets them go on."""
+        return self.gate in ("held", "sealed", "gone")
+
+    @property
+    def sample(self) -> dict[str, Any]:
+        """For the report; ``topics/topic_move/report.py`` tells what it holds."""
+        return {
+            "route": self.route,
+            "gate": self.gate,
+            "in_flight": self.in_flight,
+            "connections": self.connections,
+            "left": self.on_left_ports,
+            "answered": sum(self.table("answered").values()),
+            "parked": self.table("parked"),
+            "longest_ms": self.table("longest_wait_ms"),
+            "returned": self.table("returned"),
+        }
+
+    def table(self, name: str) -> dict[str, Any]:
+        """One of its status; empty from a gateway that does not have it."""
+        told = self.seen.get(name)
+        return dict(told) if isinstance(told, Mapping) else {}
+
+    @property
+    def words(self) -> str:
+        """Where it stands."""
+        return f"{self.gate} on {self.route}" + (", a lease has ended by itself" if self.lapsed else "")
+
+
+Brokers = Mapping[str, Mapping[int, str]]
+"""By cluster and node: why a gateway's last look at the broker had no answer; empty if it had one."""
+
+
+@dataclass(frozen=True)
+class Gateways:
+    """The set's applications at every gateway, by host and name.
+
+    unknown: a finding for each gateway that did not respond, or lacks one of the applications. brokers: by
+    host, the brokers that the gateway checks. others: the gateways' other applications. restarted: by host,
+    how many seconds ago the gateway was restarted.
+    """
+
+    at: Mapping[tuple[str, str], AppSeen]
+    unknown: tuple[Finding, ...]
+    brokers: Mapping[str, Brokers] = field(default_factory=dict)
+    others: Mapping[tuple[str, str], AppSeen] = field(default_factory=dict)
+    restarted: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def sample(self) -> Body:
+        """For the report."""
+        apps: dict[str, dict[str, Any]] = {}
+        for (host, name), app in self.at.items():
+            apps.setdefault(host, {})[name] = app.sample
+        return {"apps": apps, "unknown": sorted({one.target for one in self.unknown})}
+
+    def hosts(self, test: Callable[[AppSeen], bool]) -> tuple[str, ...]:
+        """The hosts of gateways where this holds of one of the applications."""
+        return tuple(dict.fromkeys(host for (host, _), app in self.at.items() if test(app)))
+
+    def outside(self, id: str, test: Callable[[AppSeen], bool], needed: str) -> tuple[Finding, ...]:
+        """A finding for each application of which this does not hold."""
+        return tuple(
+            claim(
+                id,
+                "the application is where this step begins or ends",
+                False,
+                seen=app.words,
+                needed=needed,
+                moves=("look at zkmigrate gateway status on that host", "rollback"),
+                target=f"{host}:{name}",
+            )
+            for (host, name), app in self.at.items()
+            if not test(app)
+        )
+
+    def orders(
+        self, host: str, verb: GatewayVerb, test: Callable[[AppSeen], bool], **told: Any
+    ) -> tuple[GatewayOrder, ...]:
+        """The order for each application of a host of which this holds. told: the order's further fields."""
+        return tuple(
+            GatewayOrder(host, verb, name, **told)
+            for (at, name), app in self.at.items()
+            if at == host and test(app)
+        )
+
+
+def gateways(c: Context, look: Look) -> Gateways:
+    """Ask every gateway at once."""
+    found = heard(c.inventory, look.each(gateway_hosts(c.inventory), look.gateway))
+    c.note("gateways", found.sample)
+    return found
+
+
+def heard(inventory: Inventory, told: Mapping[str, Reading[str]]) -> Gateways:
+    """What gateways told. told: their statuses by host."""
+    apps = switched(inventory).apps
+    at: dict[tuple[str, str], AppSeen] = {}
+    others: dict[tuple[str, str], AppSeen] = {}
+    brokers: dict[str, Brokers] = {}
+    again: dict[str, float] = {}
+    unknown: list[Finding] = []
+    for host, status in told.items():
+        reading = parsed(status, parse_status)
+        if not isinstance(reading, Seen):
+            unknown.append(_unheard(host, str(reading)))
+            continue
+        found, brokers[host], restarted = reading.value
+        again |= {} if restarted is None else {host: restarted}
+        for name in apps:
+            if name in found:
+                at[host, name] = found[name]
+            else:
+                unknown.append(_unheard(host, f"it has no application {name}"))
+        others |= {(host, name): app for name, app in found.items() if name not in apps}
+    return Gateways(at, tuple(unknown), brokers, others, again)
+
+
+def standing(inventory: Inventory, look: Look, host: str) -> str:
+    """Where each application of the set stands at a gateway, in one line."""
+    found = heard(inventory, {host: look.gateway(host)})
+    apps = (f"{name} {app.words}, {app.in_flight} in flight" for (_, name), app in found.at.items())
+    return "; ".join((*apps, *(one.seen for one in found.unknown)))
+
+
+_Count = Annotated[int, Field(ge=0)]
+_Table = dict[str, _Count]
+
+
+class _Outcomes(forms.Strict):
+    open: _Count
+    names: list[str]
+    left_s: Annotated[float, Field(ge=0)]
+
+    def __str__(self) -> str:
+        more = f" and {self.open - len(self.names):,} more" if self.open > len(self.names) else ""
+        return f"{', '.join(self.names)}{more}, for at most {self.left_s:.0f} s" if self.open else ""
+
+
+class _AppStatus(forms.Strict):
+    """The fields that the steps need of an application in a gateway's status."""
+
+    model_config = ConfigDict(extra="allow")
+
+    route: str
+    staged: str
+    gate: Literal["open", "settling", "held", "sealed", "gone"]
+    hold: str
+    lapsed: bool
+    requests_in_flight: _Count
+    outcomes: _Outcomes
+    connections: _Count
+    connections_on_left_ports: _Count
+    answered: _Table
+    software: _Table
+    acks: _Table
+    transactional: _Table
+    refused: _Table
+    lost: _Table
+    clients: _Table
+    principals: _Table
+    topics: _Table
+    parked: _Table
+    longest_wait_ms: _Table | None = None
+
+
+class _ClusterStatus(forms.Strict):
+    model_config = ConfigDict(extra="allow")
+
+    brokers: dict[Annotated[str, StringConstraints(pattern="^[0-9]{1,10}$")], str]
+
+
+class _Status(forms.Strict):
+    """The JSON of a gateway's status. A newer gateway may report more fields, which are ignored."""
+
+    model_config = ConfigDict(extra="allow")
+
+    apps: dict[str, _AppStatus]
+    clusters: dict[str, _ClusterStatus]
+    restarted_s: Annotated[float, Field(ge=0)] | None
+
+
+def parse_status(text: str) -> tuple[dict[str, AppSeen], Brokers, float | None]:
+    """Parse the JSON of a gateway's status.
+
+    Returns the applications, the brokers, and how many seconds ago the gateway was restarted, None if it
+    was not. Raises ValueError.
+    """
+    body = json_text.loads(text)
+    try:
+        told = forms.checked(_Status, body)
+    except forms.FormError as error:
+        raise ValueError(f"not a gateway's status: {error}") from None
+    brokers = {
+        name: {int(node): why for node, why in cluster.brokers.items()}
+        for name, cluster in told.clusters.items()
+    }
+    apps = {name: _app(one, body["apps"][name]) for name, one in told.apps.items()}
+    return apps, brokers, told.restarted_s
+
+
+def _app(told: _AppStatus, seen: Mapping[str, Any]) -> AppSeen:
+    return AppSeen(
+        route=told.route,
+        staged=told.staged,
+        gate=told.gate,
+        hold=told.hold,
+        lapsed=told.lapsed,
+        in_flight=told.requests_in_flight,
+        connections=told.connections,
+        on_left_ports=told.connections_on_left_ports,
+        seen=seen,
+        unsure=str(told.outcomes),
+    )
+
+
+def every_app(c: Context, gate: str, *, switched_over: bool = False) -> Gateways:
+    """Every application as a step of the window will find it, for its forecast."""
+    move = move_of(c.inventory).topic_move
+    route = move.target if switched_over else move.source
+    app = AppSeen(route, move.target, gate, "HOLD", False, 0, 0, 0, {})
+    hosts, apps = gateway_hosts(c.inventory), switched(c.inventory).apps
+    return Gateways({(host, name): app for host in hosts for name in apps}, ())
+
+
+def _unheard(host: str, seen: str) -> Finding:
+    return claim(
+        "switch.gateway",
+        "every gateway of the set answers and has its applications",
+        None,
+        target=host,
+        seen=seen,
+        needed="its status, with the applications of the set",
+        moves=("see whether the gateway runs there, and which file it has", "resume: zkmigrate looks again"),
+    )
+
+
+def forward(c: Context, look: Look) -> MirrorLook:
+    """Source and target, as this run switches."""
+    return look.mirror(*move_of(c.inventory).ends)
+
+
+def backward(c: Context, look: Look) -> MirrorLook:
+    """The same two clusters for the copier after the switch: target mirrors to source."""
+    source, target = move_of(c.inventory).ends
+    return look.mirror(target, source)
+
+
+def both_ends(c: Context, look: Look) -> Reading[Ends]:
+    """Where the logs of the set's topics end on both clusters."""
+    return _noted(c, forward(c, look), *_names(c))
+
+
+def ends_back(c: Context, look: Look) -> Reading[Ends]:
+    """The same for the copier after the switch: target is read as source."""
+    return _noted(c, backward(c, look), *reversed(_names(c)))
+
+
+def _names(c: Context) -> tuple[str, str]:
+    move = move_of(c.inventory).topic_move
+    return move.source, move.target
+
+
+def _noted(c: Context, mirror: MirrorLook, source: str, target: str) -> Reading[Ends]:
+    read = mirror.ends(switched(c.inventory).topics)
+    if isinstance(read, Seen):
+        ends = read.value.values()
+        body = {
+            "behind": _sum(None if one.lag is None else max(0, one.lag) for one in ends),
+            "written": _sum(one.source for one in ends),
+            "copied": _sum(one.target for one in ends),
+        }
+        c.note("mirror", {"from": source, "to": target, **body})
+    return read
+
+
+def _sum(told: Iterable[int | None]) -> int | None:
+    """None if one of them is."""
+    known = list(told)
+    return None if None in known else sum(one for one in known if one is not None)
+
+
+@dataclass(frozen=True)
+class Copiers:
+    """The unit of one direction on the mirror hosts, by host. unit: its name."""
+
+    unit: str
+    at: Mapping[str, Reading[HostStatus]]
+
+    @property
+    def silent(self) -> dict[str, str]:
+        """The hosts that do not tell, and why."""
+        return {
+            host: "its state is unknown" if isinstance(told, Seen) else str(told)
+            for host, told in self.at.items()
+            if runs(told) is None
+        }
+
+    @property
+    def running(self) -> tuple[str, ...]:
+        """The hosts on which a process may be there."""
+        return tuple(
+            host for host, told in self.at.items() if isinstance(told, Seen) and runs(told) is not False
+        )
+
+    @property
+    def enabled(self) -> tuple[str, ...]:
+        """The hosts on which systemd starts a copier at boot."""
+        return tuple(
+            host
+            for host, told in self.at.items()
+            if isinstance(told, Seen) and told.value.unit_file.startswith("enabled")
+        )
+
+    @property
+    def down(self) -> tuple[str, ...]:
+        """The hosts on which none is there."""
+        return tuple(host for host, told in self.at.items() if runs(told) is False)
+
+
+def copiers(c: Context, look: Look, to: str) -> Copiers:
+    """The copiers to a cluster of this name."""
+    unit = cluster(c.inventory, to).mirror
+    return Copiers(unit, look.each(mirror_hosts(c.inventory), lambda host: unit_status(look, host, unit)))
+
+
+def forward_unit(c: Context) -> str:
+    """The unit that copies to target."""
+    return cluster(c.inventory, move_of(c.inventory).topic_move.target).mirror
+
+
+def backward_unit(c: Context) -> str:
+    """The unit that copies from target to source."""
+    return cluster(c.inventory, move_of(c.inventory).topic_move.source).mirror
+
+
+@dataclass(frozen=True)
+class Looked(Recorded):
+    """LOOK. later: the ACLs that let somebody write and that target lacks, each as its fields."""
+
+    step: ClassVar[str] = "look"
+
+    later: tuple[tuple[str, ...], ...] = ()
+
+
+@dataclass(frozen=True)
+class Armed(Recorded):
+    """ARM. compared: up to which offset the records of each partition were compared."""
+
+    step: ClassVar[str] = "arm"
+
+    compared: Offsets = ()
+
+
+@dataclass(frozen=True)
+class Held(Recorded):
+    """HOLD. holds: gateway's host, application and the operation id of its hold."""
+
+    step: ClassVar[str] = "hold"
+
+    holds: tuple[tuple[str, str, str], ...]
+
+    def of(self, host: str, app: str) -> str:
+        """The hold of an application at a gateway; empty without one."""
+        return next((id for at, name, id in self.holds if (at, name) == (host, app)), "")
+
+
+@dataclass(frozen=True)
+class Opened(Recorded):
+    """OPEN. on: the cluster. There is no way back, also once another run has led the clients away again."""
+
+    step: ClassVar[str] = "open"
+
+    on: str
+
+
+@dataclass(frozen=True)
+class Drained(Recorded):
+    """DRAIN. ends: where both logs of each partition end."""
+
+    step: ClassVar[str] = "drain"
+
+    ends: Offsets
+
+
+def offsets(ends: Ends) -> Offsets:
+    """Source's ends, as a record holds them."""
+    return tuple((topic, n, one.source) for (topic, n), one in sorted(ends.items()) if one.source is not None)
+
+
+def by_part(recorded: Offsets) -> dict[Part, int]:
+    """A record's offsets by partition."""
+    return {(topic, n): offset for topic, n, offset in recorded}

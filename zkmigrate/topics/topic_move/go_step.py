@@ -1,0 +1,185 @@
+"""What: route the applications to target at every gateway, and close their clients' connections.
+
+Why now: every gateway is sealed, so none sends a request to source any more.
+
+Clients may notice: they connect again. Their requests still wait, at most policy.open_limit_s; then they go
+on by themselves, on target.
+
+Way back: every application on target is sealed there, so that none goes on by itself, and every other one
+loses its staged route. Then they are routed back to source. There is no way back once an application has
+gone on.
+
+Proof: right before the order source's logs still ended where they were drained. Each gateway wrote its new
+route, and the application waits there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+from zkmigrate.runbook.model.change import Applied, Changes, GatewayOrder
+from zkmigrate.runbook.model.fact import Reading, Seen
+from zkmigrate.runbook.model.finding import Finding, claim, meanings
+from zkmigrate.runbook.model.look import Look
+from zkmigrate.runbook.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Way
+from zkmigrate.runbook.model.step_record import needed
+from zkmigrate.topics.topic_move.facts import (
+    AppSeen,
+    Drained,
+    Ends,
+    Gateways,
+    both_ends,
+    by_part,
+    every_app,
+    gateways,
+)
+from zkmigrate.topics.topic_move.hold_step import sealed
+from zkmigrate.topics.topic_move.rules import moved, silent_source, too_few_in_sync, unread
+from zkmigrate.topics.topic_move.section import move_of
+
+_SILENT_S, _POLL_S = 3.0, 0.1
+
+
+@dataclass(frozen=True)
+class GoFacts:
+    """What the step reads. ends: where the logs end; not read on the way back."""
+
+    gateways: Gateways
+    ends: Reading[Ends] = field(default_factory=lambda: Seen({}))
+
+
+class GoStep(Step[GoFacts]):
+    id = "go"
+    title = "Lead the applications to target"
+    hazard = Hazard.WINDOW
+
+    def observe(self, c: Context, look: Look) -> GoFacts:
+        return read_ends(c, look)
+
+    def check(self, c: Context, f: GoFacts) -> Verdict:
+        move, found = move_of(c.inventory).topic_move, f.gateways
+        if c.way is Way.BACK:
+            return _back(found, move.source, move.target)
+        if found.unknown:
+            return Blocked(found.unknown)
+        if wrong := found.outside(
+            "switch.go-gate",
+            lambda app: app.route == move.target or sealed(app),
+            f"sealed, or on {move.target}",
+        ):
+            return Blocked(wrong)
+        todo = found.hosts(lambda app: app.route != move.target)
+        if not todo:
+            return Done()
+        # Where one went on at target, there is no way back: the others follow.
+        if not opened_on(found, move.target) and (held := unready(c, f.ends)):
+            return held
+        return Ready(todo)
+
+    def plan(self, c: Context, f: GoFacts, target: str) -> Changes:
+        to, ttl = move_of(c.inventory).topic_move.target, _ttl(c)
+        return f.gateways.orders(target, "go", lambda app: app.route != to, ttl_ms=ttl)
+
+    def undo(self, c: Context, f: GoFacts, target: str, applied: tuple[Applied, ...]) -> Changes:
+        move, found = move_of(c.inventory).topic_move, f.gateways
+        if found.hosts(lambda app: _may_open(app, move.target)):
+            return tuple(
+                order
+                for (host, name), app in found.at.items()
+                if host == target and _may_open(app, move.target)
+                for order in _sealed_there(host, name, app, move.source)
+            )
+        if found.hosts(lambda app: _still_led(app, move.source)):
+            still = partial(_still_led, source=move.source)
+            return found.orders(target, "route", still, to=move.source)
+        return found.orders(target, "go", lambda app: app.route == move.target, ttl_ms=_ttl(c))
+
+    def forecast(self, c: Context, look: Look) -> Forecast[GoFacts]:
+        return Forecast(GoFacts(every_app(c, "sealed")), records={Drained.step: Drained(()).encode()})
+
+
+def read_ends(c: Context, look: Look) -> GoFacts:
+    """Read the gateways' status, and on the way forward also where the logs end."""
+    found = gateways(c, look)
+    return GoFacts(found) if c.way is Way.BACK else GoFacts(found, both_ends(c, look))
+
+
+def unready(c: Context, ends: Reading[Ends]) -> Verdict | None:
+    """Return what prevents routing the applications to target; None if nothing does.
+
+    Reasons are that somebody wrote on source, that target cannot take their records, or that this is not
+    known. A replica of source that is out of sync is no reason: everything was copied before.
+    """
+    if not isinstance(ends, Seen):
+        return Blocked((unread("ends", ends),))
+    target = {part: replace(one, below="") for part, one in ends.value.items()}
+    if wrong := (*moved(by_part(needed(Drained, c).ends), ends.value), *too_few_in_sync(target)):
+        return Blocked(wrong)
+    return silent_source(ends.value, _SILENT_S, _POLL_S)
+
+
+def _ttl(c: Context) -> int:
+    """How long requests wait on the new route, in milliseconds."""
+    return int(c.inventory.policy.open_limit_s * 1000)
+
+
+def _sealed_there(host: str, name: str, app: AppSeen, source: str) -> tuple[GatewayOrder, ...]:
+    """The orders that shut an application on target without an end, with the way to source staged. A gateway
+    refuses the seal of one that has gone on meanwhile."""
+    route = () if app.staged == source else (GatewayOrder(host, "route", name, to=source),)
+    return (*route, GatewayOrder(host, "seal", name, hold=app.hold))
+
+
+def _may_open(app: AppSeen, target: str) -> bool:
+    """Whether it is on target and may go on there by itself."""
+    return app.route == target and not sealed(app)
+
+
+def _still_led(app: AppSeen, source: str) -> bool:
+    """Whether it is sealed on source with a staged route: an order to go that comes late would lead it to
+    target."""
+    return app.route == source and sealed(app) and app.staged not in ("", source)
+
+
+def _back(f: Gateways, source: str, target: str) -> Verdict:
+    """None goes on at source, also by itself, while one may go on at target. One that is not heard may have
+    been led to target: it is waited for."""
+    if opened := opened_on(f, target):
+        return Blocked((no_way_back(opened, target),), no_way_back=True)
+    if f.unknown:
+        return Blocked(f.unknown)
+    todo = (
+        f.hosts(lambda app: _may_open(app, target))
+        or f.hosts(lambda app: _still_led(app, source))
+        or f.hosts(lambda app: app.route == target)
+    )
+    return Ready(todo) if todo else Done()
+
+
+def opened_on(f: Gateways, target: str) -> tuple[str, ...]:
+    """The gateways that let an application go on, on target."""
+    return f.hosts(lambda app: app.route == target and app.gate in ("open", "settling"))
+
+
+def no_way_back(opened: tuple[str, ...], target: str) -> Finding:
+    """Clients write on target: the way back is another switch."""
+    return claim(
+        "open.no-way-back",
+        "no client has written on target yet",
+        False,
+        seen=f"open on {target}: {', '.join(opened)}" if opened else "they went on, on target, in this run",
+        needed="applications that wait",
+        moves=(
+            "resume: it goes forward",
+            "then switch back: the same playbook with topic_move.source and target exchanged",
+        ),
+    )
+
+
+MEANINGS = meanings(
+    """
+    switch.go-gate: An application is neither sealed nor on target. Cause: Another operator. To do: Look
+    at zkmigrate gateway status. Let the run walk back.
+    """
+)

@@ -1,0 +1,107 @@
+"""What: hold every request of the applications that reads or changes data, at its gateway.
+
+Why now: consumers have settled. From here source's logs must not grow.
+
+Clients may notice: their requests take longer, up to topic_move.hold_ms. None fails.
+
+Way back: the requests go on, on source. A gateway does that by itself when the lease ends.
+
+Proof: each gateway holds the application and has no request without a response. Its clients know the
+outcome of each batch, because a retry that is held here would become a second record on target.
+"""
+
+from __future__ import annotations
+
+from zkmigrate.runbook.model.change import Applied, Changes
+from zkmigrate.runbook.model.finding import meanings
+from zkmigrate.runbook.model.look import Look
+from zkmigrate.runbook.model.step import (
+    Blocked,
+    Context,
+    Done,
+    Forecast,
+    Hazard,
+    Ready,
+    Step,
+    Verdict,
+    Waiting,
+    Way,
+)
+from zkmigrate.topics.topic_move.facts import AppSeen, Gateways, Held, every_app, gateways
+from zkmigrate.topics.topic_move.rules import lapsed, unsure
+from zkmigrate.topics.topic_move.section import move_of
+
+_POLL_S = 0.05
+
+
+class HoldStep(Step[Gateways]):
+    id = Held.step
+    title = "Hold the applications"
+    hazard = Hazard.WINDOW
+
+    def observe(self, c: Context, look: Look) -> Gateways:
+        return gateways(c, look)
+
+    def check(self, c: Context, f: Gateways) -> Verdict:
+        move = move_of(c.inventory).topic_move
+        if c.way is Way.BACK:
+            return _back(f, move.source)
+        if f.unknown:
+            return Blocked(f.unknown)
+        if wrong := f.outside("switch.hold-route", lambda app: app.route == move.source, f"on {move.source}"):
+            return Blocked(wrong)
+        if wrong := unsure(f):
+            return Blocked(wrong)
+        if todo := f.hosts(lambda app: app.gate in ("open", "settling") and not app.lapsed):
+            return Ready(todo)
+        if wrong := lapsed(f):
+            return Blocked(wrong)
+        busy = {f"{host}:{name}": app.in_flight for (host, name), app in f.at.items() if app.in_flight}
+        if busy:
+            told = ", ".join(f"{where}: {count}" for where, count in busy.items())
+            return Waiting("the requests in flight are answered", told, move.hold_ms / 1000, poll_s=_POLL_S)
+        holds = tuple((host, name, app.hold) for (host, name), app in f.at.items())
+        return Done(record=Held(holds).encode())
+
+    def plan(self, c: Context, f: Gateways, target: str) -> Changes:
+        ttl = move_of(c.inventory).topic_move.hold_ms
+        return f.orders(target, "hold", lambda app: app.gate in ("open", "settling"), ttl_ms=ttl)
+
+    def undo(self, c: Context, f: Gateways, target: str, applied: tuple[Applied, ...]) -> Changes:
+        return let_go(c, f, target)
+
+    def forecast(self, c: Context, look: Look) -> Forecast[Gateways]:
+        return Forecast(every_app(c, "settling"))
+
+
+def sealed(app: AppSeen) -> bool:
+    """Whether its hold has no end."""
+    return app.gate == "sealed"
+
+
+def let_go(c: Context, f: Gateways, target: str) -> Changes:
+    """The orders after which requests that wait at a gateway go on. A seal becomes a hold first."""
+    ttl = move_of(c.inventory).topic_move.hold_ms
+    unsealed = f.orders(target, "unseal", sealed, ttl_ms=ttl)
+    return (*unsealed, *f.orders(target, "unhold", lambda app: app.waits))
+
+
+def _back(f: Gateways, source: str) -> Verdict:
+    """Requests go on where they came from, at each gateway that answers. A seal may have come late, after its
+    own way back."""
+    if wrong := f.outside("switch.hold-back", lambda app: app.route == source, f"on {source}"):
+        return Blocked(wrong)
+    if todo := f.hosts(lambda app: app.waits):
+        return Ready(todo)
+    return Blocked(f.unknown, others_back=True) if f.unknown else Done()
+
+
+MEANINGS = meanings(
+    """
+    switch.hold-route: An application is not on source. Cause: It has switched already. To do: Exchange
+    topic_move.source and target for the way back.
+
+    switch.hold-back: An application is on target when the hold is to be taken back. Cause: An earlier part
+    of the way back did not reach its gateway. To do: See zkmigrate gateway status, then resume.
+    """
+)

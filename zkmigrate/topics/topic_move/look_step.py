@@ -1,0 +1,269 @@
+"""What: check gateways, mirror, groups and clients of the set; change nothing.
+
+A group with commits left to make is looked at again for topic_move.settle_ms.
+
+Why now: each later step rests on it, and a client that cannot switch must show before anybody waits.
+
+Clients may notice: nothing; it only reads.
+
+Way back: nothing was changed.
+
+Proof: every gateway answers and reaches each broker of both clusters, each application is open on source,
+every partition is mirrored, and no group is in the way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from zkmigrate.runbook.accepted import accepted
+from zkmigrate.runbook.model.fact import Reading, Seen
+from zkmigrate.runbook.model.finding import Finding, Severity, blocking, claim, few, meanings
+from zkmigrate.runbook.model.look import GroupReads, Look, MirrorSurvey
+from zkmigrate.runbook.model.step import Blocked, Context, Done, Reads, Verdict, Waiting
+from zkmigrate.topics.mirror.rules.direction import Direction
+from zkmigrate.topics.topic_move.direction import begins, noted
+from zkmigrate.topics.topic_move.facts import (
+    Copiers,
+    Ends,
+    Gateways,
+    Looked,
+    Part,
+    both_ends,
+    copiers,
+    forward,
+    gateways,
+)
+from zkmigrate.topics.topic_move.rules import (
+    not_silent,
+    part_name,
+    reached,
+    restarted,
+    surveyed,
+    too_few_in_sync,
+    unread,
+    unsure,
+    used,
+)
+from zkmigrate.topics.topic_move.section import move_of, switched
+from zkmigrate.topics.topic_move.set_rules import (
+    app_topics,
+    node_ids,
+    other_apps,
+    other_groups,
+    staged_elsewhere,
+    superusers,
+)
+from zkmigrate.topics.topic_move.units import UnitTopics, copied, set_alone
+
+_POLL_S = 0.5
+
+
+@dataclass(frozen=True)
+class Delivered:
+    """How far groups with members have committed. now: seconds, after ``ends`` and before ``groups``: what
+    they had not committed was delivered at that time, or later."""
+
+    ends: Reading[Ends]
+    now: float
+    groups: Reading[Mapping[str, GroupReads]]
+
+
+@dataclass(frozen=True)
+class LookFacts:
+    """there, back: the copiers to target and to source. at: seconds since the epoch. units: the topics of the
+    copiers' units, by host and unit. All but ``delivered`` is of the visit's first look."""
+
+    gateways: Gateways
+    survey: Reading[MirrorSurvey]
+    there: Copiers
+    back: Copiers
+    at: float
+    delivered: Delivered
+    direction: Reading[Direction]
+    units: Mapping[tuple[str, str], UnitTopics] = field(default_factory=dict)
+
+
+class LookStep(Reads[LookFacts]):
+    id = Looked.step
+    title = "Look at gateways, mirror and clients"
+
+    def observe(self, c: Context, look: Look) -> LookFacts:
+        move, topics = move_of(c.inventory).topic_move, switched(c.inventory)
+        delivered = Delivered(
+            both_ends(c, look), look.now(), forward(c, look).reads(topics.topics, topics.groups)
+        )
+        first: LookFacts | None = c.kept.get("first")
+        if first is not None:
+            return replace(first, delivered=delivered)
+        return LookFacts(
+            gateways(c, look),
+            forward(c, look).survey(topics.topics, topics.groups),
+            copiers(c, look, move.target),
+            copiers(c, look, move.source),
+            look.wall(),
+            delivered,
+            noted(c, look),
+            copied(c, look),
+        )
+
+    def check(self, c: Context, f: LookFacts) -> Verdict:
+        later = tuple(tuple(one) for one in f.survey.value.later) if isinstance(f.survey, Seen) else ()
+        found = accepted(c.inventory.accept, tuple(_findings(c, f)), f.at)
+        if blocking(found):
+            return Blocked(found)
+        first: LookFacts = c.kept.get("first", f)
+        return _waiting(c, first, f.delivered) or Done(
+            (*found, *_settled(first.delivered, f.delivered)), Looked(later).encode()
+        )
+
+
+def _findings(c: Context, f: LookFacts) -> Iterator[Finding]:
+    move = move_of(c.inventory).topic_move
+    yield from f.gateways.unknown
+    yield from f.gateways.outside(
+        "switch.start",
+        lambda app: app.gate == "open" and app.route == move.source,
+        f"open on {move.source}",
+    )
+    topics = switched(c.inventory).topics
+    yield from staged_elsewhere(f.gateways, move.target)
+    yield from used(f.gateways)
+    yield from unsure(f.gateways, Severity.WARN)
+    yield from restarted(f.gateways)
+    yield from app_topics(f.gateways, topics)
+    yield from other_apps(f.gateways, topics, move.source)
+    if isinstance(f.survey, Seen):
+        here, there = f.survey.value.brokers
+        yield node_ids(here, there)
+        yield reached(f.gateways, move.source, here, Severity.WARN)
+        yield reached(f.gateways, move.target, there)
+        yield from surveyed(f.survey.value)
+        yield from other_groups(f.survey.value.others)
+        yield superusers(f.gateways, f.survey.value.super_users)
+    else:
+        yield unread("the mirror", f.survey)
+    yield from begins(c, f.direction)
+    if isinstance(f.delivered.ends, Seen):
+        yield from too_few_in_sync(f.delivered.ends.value)
+    yield from not_silent(f.there)
+    yield from not_silent(f.back)
+    yield from set_alone(f.units, topics)
+    yield claim(
+        "switch.copies",
+        f"a copier to {move.target} runs on every mirror host",
+        _all_told(f.there, not f.there.down),
+        seen=f"down on {few(f.there.down)}" if f.there.down else f.there.unit,
+        needed=f"{f.there.unit} active",
+        moves=("start it, and wait until the mirror is equal",),
+    )
+    yield claim(
+        "switch.copies-back",
+        f"no copier to {move.source} runs, or starts at boot",
+        _all_told(f.back, not f.back.running and not f.back.enabled),
+        seen=_wrong_way(f.back) or "none",
+        needed=f"{f.back.unit} stopped and disabled: two copiers would copy each other's records",
+        moves=(f"systemctl disable --now {f.back.unit}",),
+    )
+
+
+def _wrong_way(back: Copiers) -> str:
+    """Return on which hosts a copier to source runs or is enabled, as text."""
+    running = [f"running on {few(back.running)}"] if back.running else []
+    return ", ".join(running + ([f"enabled on {few(back.enabled)}"] if back.enabled else []))
+
+
+def _waiting(c: Context, first: LookFacts, now: Delivered) -> Waiting | None:
+    """The wait while groups may still commit what they were delivered up to the first look; none where none
+    has to."""
+    limit_s = move_of(c.inventory).topic_move.settle_ms / 1000
+    left_s = limit_s - (now.now - first.delivered.now)
+    late = _late(first.delivered, now)
+    if not late or left_s <= 0:
+        return None
+    what = "groups have committed what they were delivered"
+    told = f"{limit_s - left_s:.1f} of {limit_s:g} s: {few(late)}"
+    return Waiting(what, told, limit_s + 60, poll_s=min(_POLL_S, left_s), keep={"first": first})
+
+
+def _late(first: Delivered, now: Delivered) -> list[str]:
+    """The groups that have not committed all that could have been delivered at the first look."""
+    if not isinstance(first.ends, Seen) or not isinstance(now.groups, Seen):
+        return []
+    ends = {part: one.source or 0 for part, one in first.ends.value.items()}
+    return [
+        name
+        for name, group in now.groups.value.items()
+        if any((at or 0) < ends.get(part, 0) for part, at in group.parts.items())
+    ]
+
+
+def _settled(first: Delivered, now: Delivered) -> Iterator[Finding]:
+    """Whether each group commits soon enough for the switch; if not, how many records it gets twice."""
+    if not isinstance(now.groups, Seen) or not isinstance(first.ends, Seen) or not isinstance(now.ends, Seen):
+        unseen = next(one for one in (now.groups, first.ends, now.ends) if not isinstance(one, Seen))
+        yield _settles(None, str(unseen))
+        return
+    late, groups = _late(first, now), now.groups.value
+    for name in late:
+        seen = f"records that it would get twice: {_twice(groups[name].parts, now.ends.value)}"
+        yield _settles(False, seen, name)
+    dark = {name: one.why for name, one in groups.items() if one.why}
+    for name, why in dark.items():
+        yield _settles(None, why, name)
+    if len(late) + len(dark) < len(groups) or not groups:
+        yield _settles(
+            True, f"groups with members: {len(groups) - len(late) - len(dark):,} of {len(groups):,}"
+        )
+
+
+def _twice(parts: Mapping[Part, int | None], ends: Ends) -> str:
+    """What a group has not committed of these partitions, and what it will be delivered, in words."""
+    told = {part: (at, ends[part].source if part in ends else None) for part, at in parts.items()}
+    records = sum(max(0, end - at) for at, end in told.values() if at is not None and end is not None)
+    whole = [part_name(part) for part, (at, end) in told.items() if end is None or (at is None and end)]
+    others = f", all of {few(whole)}" if whole else ""
+    return f"at most {records:,}{others}, and those that come until the switch"
+
+
+def _settles(held: bool | None, seen: str, group: str = "") -> Finding:
+    return claim(
+        "switch.settled",
+        "groups commit what they were delivered within topic_move.settle_ms",
+        held,
+        target=group,
+        seen=seen,
+        needed="commits up to where source's logs ended so long before",
+        moves=(
+            "raise topic_move.settle_ms above the group's auto.commit.interval.ms",
+            "let the group commit more often",
+            "go on: its consumers get these records twice",
+        ),
+        severity=Severity.WARN,
+    )
+
+
+def _all_told(found: Copiers, held: bool) -> bool | None:
+    """Whether it holds, unless a host does not tell."""
+    return None if held and found.silent else held
+
+
+MEANINGS = meanings(
+    """
+    switch.start: An application is not open on source. Cause: Another run holds it, or it has switched
+    already. To do: Look at zkmigrate gateway status. Exchange topic_move.source and target for the way
+    back.
+
+    switch.copies: No copier to target runs on a mirror host. Cause: Its unit is down. To do: Start it,
+    and wait until the mirror is equal.
+
+    switch.settled: A group does not commit soon enough, so the switch delivers some records twice. Cause:
+    It commits seldom, or it lags. To do: Raise topic_move.settle_ms above its auto.commit.interval.ms, or
+    let it commit more often. Or go on: the finding reports how many records come twice at most.
+
+    switch.copies-back: A copier to source runs, or starts at boot. Cause: It was left from an earlier switch,
+    or its unit was enabled by hand. To do: Disable
+    it, or exchange topic_move.source and target.
+    """
+)

@@ -1,0 +1,72 @@
+"""What: let the applications go on, on target: the point of no return.
+
+Why now: target was checked while they waited.
+
+Clients may notice: requests get responses again. Consumers join their groups anew and read on from their
+commits.
+
+Way back: this run has none, for clients write on target. To return, run the same playbook with source and
+target exchanged.
+
+Proof: right before the order source's logs still ended where they were drained. Every gateway lets the
+applications go on, on target.
+"""
+
+from __future__ import annotations
+
+from zkmigrate.runbook.model.change import Applied, Changes
+from zkmigrate.runbook.model.finding import meanings
+from zkmigrate.runbook.model.look import Look
+from zkmigrate.runbook.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Way
+from zkmigrate.runbook.model.step_record import known
+from zkmigrate.topics.topic_move.facts import Drained, Opened, every_app
+from zkmigrate.topics.topic_move.go_step import GoFacts, no_way_back, opened_on, read_ends, unready
+from zkmigrate.topics.topic_move.hold_step import let_go
+from zkmigrate.topics.topic_move.section import move_of
+
+
+class OpenStep(Step[GoFacts]):
+    id = Opened.step
+    title = "Let the applications go on"
+    hazard = Hazard.FINAL
+
+    def observe(self, c: Context, look: Look) -> GoFacts:
+        return read_ends(c, look)
+
+    def check(self, c: Context, f: GoFacts) -> Verdict:
+        target, found = move_of(c.inventory).topic_move.target, f.gateways
+        opened = opened_on(found, target)
+        if c.way is Way.BACK and (opened or known(Opened, c)):
+            return Blocked((no_way_back(opened, target),), no_way_back=True)
+        if found.unknown:
+            return Blocked(found.unknown)
+        if c.way is Way.BACK:
+            return Done()
+        if wrong := found.outside("switch.open-route", lambda app: app.route == target, f"on {target}"):
+            return Blocked(wrong)
+        todo = found.hosts(lambda app: app.waits)
+        if not todo:
+            return Done(record=Opened(target).encode())
+        # A run may be resumed long after CHECK. Once an order may have arrived, there is no way back.
+        if not opened and not c.begun and (held := unready(c, f.ends)):
+            return held
+        return Ready(todo)
+
+    def plan(self, c: Context, f: GoFacts, target: str) -> Changes:
+        # A way back that was broken off may have left one sealed.
+        return let_go(c, f.gateways, target)
+
+    def undo(self, c: Context, f: GoFacts, target: str, applied: tuple[Applied, ...]) -> Changes:
+        return ()
+
+    def forecast(self, c: Context, look: Look) -> Forecast[GoFacts]:
+        gone = GoFacts(every_app(c, "gone", switched_over=True))
+        return Forecast(gone, records={Drained.step: Drained(()).encode()})
+
+
+MEANINGS = meanings(
+    """
+    switch.open-route: A gateway leads an application to source when it is to go on. Cause: Another
+    operator. To do: Look at zkmigrate gateway status.
+    """
+)

@@ -1,0 +1,127 @@
+"""What: compare both clusters once more: log ends, all records written since the step arm, and groups'
+commits.
+
+Why now: nothing can write on either side, so what is equal now stays equal until the applications go on.
+
+Clients may notice: they still wait.
+
+Way back: nothing was changed.
+
+Proof: the log ends are equal and unchanged since the step drain, and the commits are equal. The records
+written since the step arm compared are equal in offset, timestamp, key, value and headers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from zkmigrate.runbook.model.fact import Reading, Seen
+from zkmigrate.runbook.model.finding import claim, few, meanings
+from zkmigrate.runbook.model.look import GroupPair, Look
+from zkmigrate.runbook.model.step import Blocked, Context, Done, Reads, Verdict
+from zkmigrate.runbook.model.step_record import known, needed
+from zkmigrate.topics.topic_move.arm_step import Compared, equal_records, uncompared
+from zkmigrate.topics.topic_move.facts import (
+    Armed,
+    Copiers,
+    Drained,
+    Ends,
+    Gateways,
+    both_ends,
+    by_part,
+    copiers,
+    forward,
+    gateways,
+)
+from zkmigrate.topics.topic_move.rules import groups_equal, lapsed, moved, not_silent, part_name, unread
+from zkmigrate.topics.topic_move.section import move_of, switched
+
+
+@dataclass(frozen=True)
+class ProveFacts:
+    """What the step reads. compared: the records written since ARM."""
+
+    gateways: Gateways
+    ends: Reading[Ends]
+    compared: Compared
+    groups: Reading[Mapping[str, GroupPair]]
+    copiers: Copiers
+
+
+class ProveStep(Reads[ProveFacts]):
+    id = "prove"
+    title = "Prove that both clusters are equal"
+
+    def observe(self, c: Context, look: Look) -> ProveFacts:
+        topics, pair = switched(c.inventory), forward(c, look)
+        ends = both_ends(c, look)
+        armed = known(Armed, c)
+        done = by_part(armed.compared) if armed else {}
+        most = move_of(c.inventory).topic_move.proved
+        ranges = uncompared(done, ends.value, most) if isinstance(ends, Seen) else {}
+        return ProveFacts(
+            gateways(c, look),
+            ends,
+            pair.differences(ranges) if ranges else Seen({}),
+            pair.commits(topics.topics, topics.groups),
+            copiers(c, look, move_of(c.inventory).topic_move.target),
+        )
+
+    def check(self, c: Context, f: ProveFacts) -> Verdict:
+        if f.gateways.unknown:
+            return Blocked(f.gateways.unknown)
+        if wrong := (*lapsed(f.gateways), *not_silent(f.copiers)):
+            return Blocked(wrong)
+        if not isinstance(f.ends, Seen):
+            return Blocked((unread("ends", f.ends),))
+        drained = by_part(needed(Drained, c).ends)
+        if wrong := moved(drained, f.ends.value):
+            return Blocked(wrong)
+        apart = [part_name(part) for part, one in f.ends.value.items() if not one.equal]
+        held, seen = equal_records(f.compared)
+        return Done.unless_blocked(
+            (
+                claim(
+                    "switch.prove-ends",
+                    "both logs of every partition have equal ends",
+                    not apart,
+                    seen=few(apart) or f"{len(f.ends.value):,} partitions",
+                    needed="equal ends",
+                    moves=("let the run walk back",),
+                ),
+                claim(
+                    "switch.prove-records",
+                    "the records since the step arm are equal, as far as both clusters still have them",
+                    held,
+                    seen=seen,
+                    needed="the same offsets, times, keys, values and headers",
+                    moves=("let the run walk back", "zkmigrate mirror compare names the first difference"),
+                ),
+                groups_equal(f.groups),
+                claim(
+                    "switch.prove-copiers",
+                    "no copier runs",
+                    not f.copiers.running,
+                    seen=f"running on {few(f.copiers.running)}" if f.copiers.running else "none",
+                    needed=f"{f.copiers.unit} stopped on every mirror host",
+                    moves=("let the run walk back", "see who started it"),
+                ),
+            )
+        )
+
+
+MEANINGS = meanings(
+    """
+    switch.prove-ends: A partition ends at different offsets on both clusters. Cause: Somebody wrote on
+    one side. To do: Let the run walk back. Find out who wrote.
+
+    switch.prove-copiers: A copier to target runs again. Cause: Somebody started it, or an earlier start came
+    late. To do: Let the run walk back. See who started it.
+
+    switch.prove-records: Records differ between the clusters, or could not be read. Cause: Somebody wrote
+    on target, a broker does not answer, or retention deletes records faster than they are compared. To do:
+    Let the run walk back. zkmigrate mirror compare names the difference. Against retention, raise
+    retention.ms and retention.bytes on both clusters.
+    """
+)

@@ -1,0 +1,76 @@
+"""What: make the hold permanent at every gateway, if it is the same hold as during the proof.
+
+Why now: the proof is valid. From here no lease may let requests go on to source while others go to target.
+
+Clients may notice: they still wait. Without an operator they wait from here on.
+
+Way back: the hold becomes a lease again.
+
+Proof: each gateway compared the hold's id, saw no request in flight and no batch of unknown outcome, wrote
+its record and reported that it is sealed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from zkmigrate.runbook.model.change import Applied, Changes
+from zkmigrate.runbook.model.finding import meanings
+from zkmigrate.runbook.model.look import Look
+from zkmigrate.runbook.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Way
+from zkmigrate.runbook.model.step_record import needed
+from zkmigrate.topics.topic_move.facts import Gateways, Held, every_app, gateways
+from zkmigrate.topics.topic_move.hold_step import sealed
+from zkmigrate.topics.topic_move.rules import lapsed, unsure
+from zkmigrate.topics.topic_move.section import move_of
+
+
+class SealStep(Step[Gateways]):
+    id = "seal"
+    title = "Seal the hold"
+    hazard = Hazard.WINDOW
+
+    def observe(self, c: Context, look: Look) -> Gateways:
+        return gateways(c, look)
+
+    def check(self, c: Context, f: Gateways) -> Verdict:
+        source = move_of(c.inventory).topic_move.source
+        if c.way is Way.BACK:
+            if todo := f.hosts(lambda app: sealed(app) and app.route == source):
+                return Ready(todo)
+            return Blocked(f.unknown, others_back=True) if f.unknown else Done()
+        if f.unknown:
+            return Blocked(f.unknown)
+        if wrong := lapsed(f) or unsure(f):
+            return Blocked(wrong)
+        if wrong := f.outside(
+            "switch.seal-gate",
+            lambda app: app.gate in ("held", "sealed") and app.route == source,
+            f"held on {source}",
+        ):
+            return Blocked(wrong)
+        todo = f.hosts(lambda app: app.gate == "held")
+        return Ready(todo) if todo else Done()
+
+    def plan(self, c: Context, f: Gateways, target: str) -> Changes:
+        held = needed(Held, c)
+        orders = f.orders(target, "seal", lambda app: app.gate == "held")
+        return tuple(replace(order, hold=held.of(target, order.app)) for order in orders)
+
+    def undo(self, c: Context, f: Gateways, target: str, applied: tuple[Applied, ...]) -> Changes:
+        ttl = move_of(c.inventory).topic_move.hold_ms
+        return f.orders(target, "unseal", sealed, ttl_ms=ttl)
+
+    def forecast(self, c: Context, look: Look) -> Forecast[Gateways]:
+        held = every_app(c, "held")
+        holds = tuple((host, name, app.hold) for (host, name), app in held.at.items())
+        return Forecast(held, records={Held.step: Held(holds).encode()})
+
+
+MEANINGS = meanings(
+    """
+    switch.seal-gate: An application is not held on source when it is to be sealed. Cause: Another
+    operator, or an earlier part of this run. To do: Look at zkmigrate gateway status. Let the run walk
+    back.
+    """
+)

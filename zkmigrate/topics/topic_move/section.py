@@ -1,0 +1,211 @@
+"""``clusters``, ``gateways``, ``mirrors``, ``sets`` and ``topic_move`` in the inventory: which topics move
+from where to where."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Self
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+
+from zkmigrate.errors import InventoryError
+from zkmigrate.inventory.checks import HostList
+from zkmigrate.inventory.inventory import (
+    Address,
+    Command,
+    GatewayProgram,
+    Inventory,
+    LocalPath,
+    Name,
+    RemotePath,
+    Topic,
+    Unit,
+    local_path,
+)
+from zkmigrate.runbook.model.look import ClusterAt
+
+GATEWAYS, MIRRORS = "gateways", "mirrors"
+SHORTER = 3
+"""The hold lasts at most this part of the shortest time after which a client gives up."""
+_Endpoint = Annotated[
+    str, StringConstraints(pattern=r"^[0-9A-Za-z][0-9A-Za-z.-]*:[1-9][0-9]{0,4}$", max_length=260)
+]
+_Group = Annotated[str, StringConstraints(min_length=1, max_length=255)]
+_Ms = Annotated[int, Field(ge=100, le=600_000)]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class Cluster(_Strict):
+    """A Kafka cluster. name: also its name in the gateways' files. config: a file of client properties for
+    TLS and SASL, on the operator's machine. mirror: the unit on the mirror hosts that copies to this cluster
+    from the other one."""
+
+    name: Name
+    brokers: Annotated[tuple[_Endpoint, ...], Field(min_length=1)]
+    config: LocalPath | None = None
+    mirror: Unit
+
+
+class Machine(_Strict):
+    """A host."""
+
+    name: Name
+    address: Address
+
+
+class Gateways(_Strict):
+    """The hosts of the gateways. program: zkmigrate there, with arguments before its verb if need be. config:
+    the gateway's file there."""
+
+    hosts: Annotated[tuple[Machine, ...], Field(min_length=1)]
+    program: Command = "/usr/local/bin/zkmigrate"
+    config: RemotePath = "/etc/zkmigrate/gateway.yml"
+
+
+class Mirrors(_Strict):
+    """The hosts on which the copiers run. They keep the lock and the copies of the journal."""
+
+    hosts: Annotated[tuple[Machine, ...], Field(min_length=1)]
+
+
+class TopicSet(_Strict):
+    """What switches together. apps: of the gateways' files. groups: the consumer groups of these topics."""
+
+    name: Name
+    topics: Annotated[tuple[Topic, ...], Field(min_length=1)]
+    apps: Annotated[tuple[Name, ...], Field(min_length=1)]
+    groups: tuple[_Group, ...] = ()
+
+
+class TopicMove(_Strict):
+    """Which set of topics and applications switches, and within which limits.
+
+    source, target: names of clusters. settle_ms: how long consumers get no records before the hold, so that
+    they commit what they received. hold_ms: how long requests wait at most, from the hold to the seal.
+    client_timeout_ms: the shortest time after which a client of the set gives up a request. lag_ms: how far
+    the mirror may be behind when the hold begins. proved: how many records at the end of each partition ARM
+    compares. PROVE compares all that were written since.
+    """
+
+    set: Name
+    source: Name
+    target: Name
+    settle_ms: _Ms = 6_000
+    hold_ms: _Ms = 10_000
+    client_timeout_ms: _Ms = 30_000
+    lag_ms: _Ms = 500
+    proved: Annotated[int, Field(ge=1, le=1_000_000)] = 1_000
+
+
+class TopicMoveInventory(Inventory):
+    """The inventory of the playbook kafka_topic_move."""
+
+    host_lists = (
+        *Inventory.host_lists,
+        HostList((GATEWAYS, "hosts"), "gateway"),
+        HostList((MIRRORS, "hosts"), "mirror"),
+    )
+    not_binding: ClassVar[Mapping[str, Any]] = {
+        "topic_move": {"settle_ms", "hold_ms", "client_timeout_ms", "lag_ms", "proved"},
+    }
+    needed: ClassVar[Mapping[str, str]] = {
+        "clusters.brokers": "host:port of brokers",
+        "clusters.mirror": "a unit of systemd, such as zkmigrate-mirror-new.service",
+        "sets.topics": "names of topics",
+        "sets.groups": "names of consumer groups",
+    }
+
+    clusters: Annotated[tuple[Cluster, ...], Field(min_length=2)]
+    gateways: Gateways
+    mirrors: Mirrors
+    sets: Annotated[tuple[TopicSet, ...], Field(min_length=1)]
+    topic_move: TopicMove
+
+    def with_files(self, path: Path) -> Self:
+        """Names are checked here, and the clusters' files get absolute paths."""
+        wrong = list(self._wrong())
+        if wrong:
+            raise InventoryError("\n".join(f"{path}: {one}" for one in wrong))
+        clusters = tuple(
+            one.model_copy(update={"config": local_path(path, one.config)}) if one.config else one
+            for one in self.clusters
+        )
+        return super().with_files(path).model_copy(update={"clusters": clusters})
+
+    def _wrong(self) -> list[str]:
+        move, found = self.topic_move, []
+        names = [one.name for one in self.clusters]
+        for key, name in (("source", move.source), ("target", move.target)):
+            if name not in names:
+                found.append(f"topic_move.{key}: {name!r} is no cluster (needed: {', '.join(names)})")
+        if move.source == move.target:
+            found.append(f"topic_move.target: {move.target!r} is the source too (needed: another cluster)")
+        for what, many in (("clusters", names), ("sets", [one.name for one in self.sets])):
+            if twice := sorted({name for name in many if many.count(name) > 1}):
+                found.append(f"{what}: the name {', '.join(twice)} stands twice (needed: each once)")
+        if move.set not in (one.name for one in self.sets):
+            found.append(
+                f"topic_move.set: {move.set!r} is no set (needed: {', '.join(s.name for s in self.sets)})"
+            )
+        if move.hold_ms * SHORTER > move.client_timeout_ms:
+            found.append(
+                f"topic_move.hold_ms: {move.hold_ms} is more than a third of client_timeout_ms "
+                f"(needed: at most {move.client_timeout_ms // SHORTER})"
+            )
+        return found
+
+    @property
+    def hosts(self) -> dict[str, tuple[str, ...]]:
+        own = {
+            GATEWAYS: tuple(host.name for host in self.gateways.hosts),
+            MIRRORS: tuple(host.name for host in self.mirrors.hosts),
+        }
+        return {**super().hosts, **own}
+
+    def address(self, name: str) -> str:
+        for host in (*self.gateways.hosts, *self.mirrors.hosts):
+            if host.name == name:
+                return host.address
+        return super().address(name)
+
+    @property
+    def gateway(self) -> GatewayProgram:
+        return GatewayProgram(tuple(self.gateways.program.split()), self.gateways.config)
+
+    @property
+    def ends(self) -> tuple[ClusterAt, ClusterAt]:
+        """Where source and target are reached."""
+        source, target = (cluster(self, name) for name in (self.topic_move.source, self.topic_move.target))
+        return ClusterAt(source.brokers, source.config), ClusterAt(target.brokers, target.config)
+
+
+def move_of(inventory: Inventory) -> TopicMoveInventory:
+    """The inventory. TypeError where the playbook switches nothing."""
+    if not isinstance(inventory, TopicMoveInventory):
+        raise TypeError("the inventory of this playbook has a section topic_move")
+    return inventory
+
+
+def switched(inventory: Inventory) -> TopicSet:
+    """The set that switches."""
+    own = move_of(inventory)
+    return next(one for one in own.sets if one.name == own.topic_move.set)
+
+
+def cluster(inventory: Inventory, name: str) -> Cluster:
+    """The cluster of this name."""
+    return next(one for one in move_of(inventory).clusters if one.name == name)
+
+
+def mirror_hosts(inventory: Inventory) -> tuple[str, ...]:
+    """The names of the mirror hosts."""
+    return tuple(host.name for host in move_of(inventory).mirrors.hosts)
+
+
+def gateway_hosts(inventory: Inventory) -> tuple[str, ...]:
+    """The names of the gateways' hosts."""
+    return tuple(host.name for host in move_of(inventory).gateways.hosts)

@@ -1,0 +1,153 @@
+"""What: give consumers no more records for a while; everything else goes on.
+
+Why now: consumers commit what they received, so that nothing is delivered twice after the switch.
+
+Clients may notice: consumers get no records for topic_move.settle_ms. Producers notice nothing.
+
+Way back: consumers get records again. A gateway does that by itself when the lease ends.
+
+Proof: every gateway holds fetch requests back for the whole time. At its end the mirror lags less than the
+limit, and clients know the outcome of each batch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from zkmigrate.runbook.model.change import Applied, Changes
+from zkmigrate.runbook.model.fact import Reading, Seen
+from zkmigrate.runbook.model.finding import Finding, claim, few, meanings
+from zkmigrate.runbook.model.look import Look
+from zkmigrate.runbook.model.step import (
+    Blocked,
+    Context,
+    Done,
+    Forecast,
+    Hazard,
+    Ready,
+    Step,
+    Verdict,
+    Waiting,
+    Way,
+)
+from zkmigrate.topics.topic_move.facts import AppSeen, Ends, Gateways, both_ends, every_app, gateways
+from zkmigrate.topics.topic_move.rules import Lag, lag, too_few_in_sync, unsure
+from zkmigrate.topics.topic_move.section import move_of
+
+LONGER_MS = 10_000
+"""The lease outlasts the time by so much: the hold follows at once, on a slow machine a little later."""
+LATE_S = 4.0
+"""Consumers wait so much longer for a mirror that is too far behind. It is less than the lease has left."""
+_POLL_S = 0.2
+
+
+@dataclass(frozen=True)
+class SettleFacts:
+    """now: seconds. ends: where the lag counts, at the first look and from the end of the time on."""
+
+    gateways: Gateways
+    now: float
+    ends: Reading[Ends] | None = None
+
+
+class SettleStep(Step[SettleFacts]):
+    id = "settle"
+    title = "Let consumers settle"
+    hazard = Hazard.REVERSIBLE
+
+    def observe(self, c: Context, look: Look) -> SettleFacts:
+        found, now = gateways(c, look), look.now()
+        since = c.kept.get("since")
+        due = since is None or now - since >= _limit_s(c)
+        return SettleFacts(found, now, both_ends(c, look) if due and c.way is Way.FORWARD else None)
+
+    def check(self, c: Context, f: SettleFacts) -> Verdict:
+        move = move_of(c.inventory).topic_move
+        if f.gateways.unknown:
+            return Blocked(f.gateways.unknown, others_back=True)
+        if c.way is Way.BACK:
+            todo = f.gateways.hosts(settling)
+            return Ready(todo) if todo else Done()
+        needed = f"open or settling on {move.source}"
+        if wrong := f.gateways.outside(
+            "switch.settle-gate",
+            lambda app: app.gate in ("open", "settling") and app.route == move.source,
+            needed,
+        ):
+            return Blocked(wrong)
+        if todo := f.gateways.hosts(lambda app: not settling(app)):
+            return Ready(todo, keep={"since": None})
+        return _settled(c, f)
+
+    def plan(self, c: Context, f: SettleFacts, target: str) -> Changes:
+        ttl = move_of(c.inventory).topic_move.settle_ms + LONGER_MS
+        return f.gateways.orders(target, "settle", lambda app: not settling(app), ttl_ms=ttl)
+
+    def undo(self, c: Context, f: SettleFacts, target: str, applied: tuple[Applied, ...]) -> Changes:
+        return f.gateways.orders(target, "unhold", settling)
+
+    def forecast(self, c: Context, look: Look) -> Forecast[SettleFacts]:
+        return Forecast(SettleFacts(every_app(c, "open"), 0.0))
+
+
+def _limit_s(c: Context) -> float:
+    """How long consumers get no records."""
+    return move_of(c.inventory).topic_move.settle_ms / 1000
+
+
+def _settled(c: Context, f: SettleFacts) -> Verdict:
+    """All gateways keep FETCH back. At the end the lag counts: requests wait for the rest to be copied."""
+    began, mark = c.kept.get("since"), c.kept.get("mark")
+    since = f.now if began is None else began
+    limit_s, most_s = _limit_s(c), move_of(c.inventory).topic_move.lag_ms / 1000
+    found = lag(f.ends, f.now, mark) if f.ends is not None else None
+    keep = {"since": since, "mark": mark or (found and found.mark)}
+    if f.now - since < limit_s or found is None:
+        told = f"{f.now - since:.1f} of {limit_s:g} s"
+        return Waiting("consumers have committed", told, limit_s + 60, poll_s=_POLL_S, keep=keep)
+    if isinstance(f.ends, Seen) and (short := too_few_in_sync(f.ends.value)):
+        return Blocked(short)
+    close, open_ = found.within(most_s), unsure(f.gateways)
+    if close and not open_:
+        return Done()
+    if f.now - since >= limit_s + LATE_S:
+        return Blocked(open_ if close else (_lags(found, most_s), *open_))
+    if close:
+        what, told = (
+            "clients to send again what they do not know the outcome of",
+            few(one.seen for one in open_),
+        )
+    else:
+        what, told = f"the mirror to lag less than {most_s:g} s before the hold", found.words
+    return Waiting(what, told, 2 * LATE_S, poll_s=_POLL_S, keep=keep)
+
+
+def _lags(found: Lag, most_s: float) -> Finding:
+    """The mirror is too far behind for a hold."""
+    return claim(
+        "switch.settle-lag",
+        "the mirror is close behind source when the hold begins",
+        None if found.mark is None else False,
+        seen=found.words,
+        needed=f"at most {most_s:g} s of what source gets: requests wait until the rest is copied",
+        moves=(
+            "see zkmigrate mirror status, then run again when it keeps up",
+            "run again with a higher topic_move.lag_ms: requests wait longer",
+        ),
+    )
+
+
+def settling(app: AppSeen) -> bool:
+    """Whether its consumers get no records, and everything else goes on."""
+    return app.gate == "settling"
+
+
+MEANINGS = meanings(
+    """
+    switch.settle-gate: An application is neither open nor settling on source. Cause: Another run holds
+    it. To do: Look at zkmigrate gateway status, then resume.
+
+    switch.settle-lag: The mirror was too far behind when the hold was to begin. Cause: Source got more
+    records than usual, or a copier is slow or down. To do: See zkmigrate mirror status, then run again.
+    """
+)

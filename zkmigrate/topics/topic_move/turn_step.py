@@ -1,0 +1,152 @@
+"""What: record on both clusters that copiers may write on source only. Start the copiers from target to
+source, now and at each boot. Disable the start at boot of those from source to target.
+
+Why now: clients write on target, and source must stay equal for the way back.
+
+Clients may notice: nothing.
+
+Way back: stop these copiers, and disable their start at boot.
+
+Proof: only these copiers run or start at boot, and each cluster has recorded who leads. Each partition of
+source is mirrored from target, and none failed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from zkmigrate.runbook.model.change import Applied, Changes
+from zkmigrate.runbook.model.fact import Reading, Seen
+from zkmigrate.runbook.model.finding import Finding, claim, few, meanings
+from zkmigrate.runbook.model.look import BothEnds, Look
+from zkmigrate.runbook.model.step import (
+    Blocked,
+    Context,
+    Done,
+    Forecast,
+    Hazard,
+    Ready,
+    Step,
+    Verdict,
+    Waiting,
+    Way,
+)
+from zkmigrate.topics.mirror.rules.direction import Direction
+from zkmigrate.topics.topic_move.direction import DIRECTION, note, noted, start, stop
+from zkmigrate.topics.topic_move.facts import (
+    Copiers,
+    Ends,
+    Part,
+    backward,
+    backward_unit,
+    copiers,
+    ends_back,
+    forward_unit,
+)
+from zkmigrate.topics.topic_move.rules import not_silent, part_name
+from zkmigrate.topics.topic_move.section import mirror_hosts, move_of, switched
+
+_POLL_S, _MOST_S = 0.5, 300.0
+
+
+@dataclass(frozen=True)
+class TurnFacts:
+    """What the step reads. copiers: those to source. there: those to target. ends: where logs end, with
+    target as the source of the copiers that run now. failed: partitions that are not mirrored, and why."""
+
+    copiers: Copiers
+    there: Copiers
+    direction: Reading[Direction]
+    ends: Reading[Ends]
+    failed: Sequence[str] = ()
+
+
+class TurnStep(Step[TurnFacts]):
+    id = "turn"
+    title = "Turn the copiers round"
+    hazard = Hazard.REVERSIBLE
+
+    def observe(self, c: Context, look: Look) -> TurnFacts:
+        move = move_of(c.inventory).topic_move
+        running, there = copiers(c, look, move.source), copiers(c, look, move.target)
+        if c.way is Way.BACK:
+            return TurnFacts(running, there, Seen(Direction("", 0)), Seen({}))
+        way = noted(c, look)
+        if "first" not in c.kept:
+            return TurnFacts(running, there, way, ends_back(c, look))
+        # What a copier gave up will never come.
+        topics = switched(c.inventory)
+        survey = backward(c, look).survey(topics.topics, topics.groups)
+        found = survey.value.partitions if isinstance(survey, Seen) else {}
+        failed = [f"{part_name(part)}: {why}" for part, (state, why) in found.items() if state == "failed"]
+        return TurnFacts(running, there, way, ends_back(c, look), failed)
+
+    def check(self, c: Context, f: TurnFacts) -> Verdict:
+        if wrong := not_silent(f.copiers):
+            return Blocked(wrong)
+        if c.way is Way.BACK:
+            todo = tuple(dict.fromkeys((*f.copiers.running, *f.copiers.enabled)))
+            return Ready(todo) if todo else Done()
+        if wrong := not_silent(f.there):
+            return Blocked(wrong)
+        if not isinstance(f.direction, Seen):
+            why = str(f.direction)
+            return Waiting("both clusters report who leads", why, _MOST_S, poll_s=_POLL_S, keep=c.kept)
+        old = dict.fromkeys((*f.there.running, *f.there.enabled))
+        if todo := (*old, *(() if f.direction.value.copies == "backward" else (DIRECTION,))):
+            return Ready(todo, keep=c.kept)
+        if f.copiers.down:
+            return Ready(f.copiers.down)
+        if not isinstance(f.ends, Seen):
+            return Waiting("both clusters report their ends", str(f.ends), _MOST_S, poll_s=_POLL_S)
+        ends = f.ends.value
+        told: dict[Part, int] = {p: one.source for p, one in ends.items() if one.source is not None}
+        first = {**told, **c.kept.get("first", {})}
+        behind = [part_name(p) for p in {**first, **ends} if not _come(ends.get(p), first.get(p))]
+        if f.failed:
+            return Blocked((_turned(False, few(f.failed)),))
+        if behind:
+            what = "source has what clients wrote on target before this step"
+            return Waiting(what, few(behind), _MOST_S, poll_s=_POLL_S, keep={"first": first})
+        return Done((_turned(True, f"{f.copiers.unit}, {len(first):,} partitions"),))
+
+    def plan(self, c: Context, f: TurnFacts, target: str) -> Changes:
+        if target == DIRECTION:
+            return note(c, "backward")
+        if target in (*f.there.running, *f.there.enabled):
+            return stop(f.there, target)
+        return start(f.copiers, target)
+
+    def undo(self, c: Context, f: TurnFacts, target: str, applied: tuple[Applied, ...]) -> Changes:
+        return stop(f.copiers, target)
+
+    def forecast(self, c: Context, look: Look) -> Forecast[TurnFacts]:
+        facts = TurnFacts(
+            Copiers(backward_unit(c), {}), Copiers(forward_unit(c), {}), Seen(Direction("none", 0)), Seen({})
+        )
+        return Forecast(facts, (DIRECTION, *mirror_hosts(c.inventory)))
+
+
+def _turned(held: bool, seen: str) -> Finding:
+    return claim(
+        "switch.turned",
+        "copiers from target to source run, and source follows",
+        held,
+        seen=seen,
+        needed="no partition failed: what a copier gave up never comes, and then there is no way back",
+        moves=("repair the mirror: docs/reference/mirror.md", "resume"),
+    )
+
+
+def _come(ends: BothEnds | None, end: int | None) -> bool:
+    """Whether the copy has come to this offset. None: target has not told one yet."""
+    return end is not None and ends is not None and ends.target is not None and ends.target >= end
+
+
+MEANINGS = meanings(
+    """
+    switch.turned: Source does not follow target. Cause: Somebody wrote on source beside the gateways, or the
+    copiers do not run. To do: See zkmigrate mirror status, then resume.
+    """
+)

@@ -1,0 +1,128 @@
+"""Judges which topics the units of mirror hosts copy: a switch stops and starts whole units."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+
+from zkmigrate.hosts.facts.start_command import start_commands
+from zkmigrate.hosts.facts.status import HostFacts, host_facts
+from zkmigrate.runbook.model.fact import Absent, Reading, Seen
+from zkmigrate.runbook.model.finding import Finding, Severity, claim, few, meanings
+from zkmigrate.runbook.model.look import Look
+from zkmigrate.runbook.model.step import Context
+from zkmigrate.topics.topic_move.facts import backward_unit, forward_unit
+from zkmigrate.topics.topic_move.section import mirror_hosts
+
+_SPLIT = re.compile(r"\$([A-Za-z_][A-Za-z0-9_]*)$")
+"""A variable that systemd splits into words, so that it may hold options."""
+_IN_WORD = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+_LINE = re.compile(r"""([A-Za-z_][A-Za-z0-9_]*)=("[^"'\\]*"|'[^"'\\]*'|[^"'\\]*)$""")
+"""A line of an EnvironmentFile with one value."""
+
+
+@dataclass(frozen=True)
+class UnitTopics:
+    """The topics that a unit's command names. dark: why there may be others; empty if these are all."""
+
+    topics: frozenset[str]
+    dark: str = ""
+
+
+def variables(text: str) -> dict[str, str] | None:
+    """Return the values that an EnvironmentFile of systemd sets. None if it has escapes, continued lines, or
+    quotation marks within a value: systemd has rules of its own for these."""
+    lines = [line for line in map(str.strip, text.splitlines()) if line and line[0] not in "#;"]
+    matched = [_LINE.match(line) for line in lines]
+    known = [one for one in matched if one is not None]
+    if len(known) < len(lines) or "\\" in text:
+        return None
+    return {one[1]: one[2].strip("\"'") for one in known}
+
+
+def _environment(look: Look, host: str, facts: HostFacts) -> dict[str, str]:
+    """Return the variables of a unit's files, of which the last one wins; none if a file cannot be read."""
+    found: dict[str, str] = {}
+    for path in start_commands(facts.unit).files:
+        told = look.file(host, path)
+        if isinstance(told, Absent):
+            continue
+        values = variables(told.value.decode(errors="replace")) if isinstance(told, Seen) else None
+        if values is None:
+            return {}
+        found |= values
+    return found
+
+
+def _expanded(words: Iterable[str], values: Mapping[str, str]) -> Iterator[str]:
+    """Replace variables as systemd does. One without a value stays."""
+    for word in words:
+        split = _SPLIT.match(word)
+        if split and split[1] in values:
+            yield from values[split[1]].split()
+        else:
+            yield _IN_WORD.sub(lambda one: values.get(one[1], one[0]), word)
+
+
+def unit_topics(reading: Reading[HostFacts], values: Mapping[str, str]) -> UnitTopics:
+    """Read the topics from the command of a unit, as systemd shows it. values: its variables."""
+    if not isinstance(reading, Seen):
+        return UnitTopics(frozenset(), str(reading))
+    shown = {"ExecStart": reading.value.unit.get("ExecStart", "")}
+    arguments = (word for command in start_commands(shown).commands for word in command if word)
+    words = " ".join(_expanded(arguments, values)).replace("--topic=", "--topic ").split()
+    named = {word.strip("\"'") for option, word in pairwise(words) if option == "--topic"}
+    topics = frozenset(name for name in named if "$" not in name)
+    hidden = sorted({*(named - topics), *filter(_SPLIT.match, words)})
+    none = "its command names no topic" if words else "systemd shows no command of it"
+    dark = f"its command has {few(hidden)}" if hidden else "" if topics else none
+    return UnitTopics(topics, dark)
+
+
+def copied(c: Context, look: Look) -> dict[tuple[str, str], UnitTopics]:
+    """Read the topics of both directions' units on each mirror host, by host and unit."""
+    units = forward_unit(c), backward_unit(c)
+    told = look.each(
+        mirror_hosts(c.inventory),
+        lambda host: {unit: _told(look, host, unit) for unit in units},
+    )
+    return {(host, unit): one for host, of_host in told.items() for unit, one in of_host.items()}
+
+
+def _told(look: Look, host: str, unit: str) -> UnitTopics:
+    facts = host_facts(look, host, unit)
+    return unit_topics(facts, _environment(look, host, facts.value) if isinstance(facts, Seen) else {})
+
+
+def set_alone(found: Mapping[tuple[str, str], UnitTopics], topics: Collection[str]) -> Iterator[Finding]:
+    """Check that each unit copies topics of the set alone. A command that cannot be read is a warning."""
+    for (host, unit), one in found.items():
+        others = sorted(one.topics - {*topics})
+        unknown = not others and one.dark
+        yield claim(
+            "switch.unit-topics",
+            "the mirror's unit copies topics of the set alone",
+            None if unknown else not others,
+            target=f"{host}:{unit}",
+            seen=one.dark if unknown else f"it copies {few(others or sorted(one.topics))}",
+            needed="topics of the set: the switch stops the unit, and no other topic would be mirrored",
+            moves=(
+                "see that the unit names no other topic",
+                "name its topics with --topic in ExecStart, so that a look can tell",
+            )
+            if unknown
+            else ("give each set units of its own, named under mirror in a file of its own",),
+            severity=Severity.WARN if unknown else Severity.BLOCK,
+        )
+
+
+MEANINGS = meanings(
+    """
+    switch.unit-topics: A unit of the mirror copies topics that are not in the set, or does not tell which.
+    Cause: Two sets share the unit, or its ExecStart has a variable that no EnvironmentFile sets. The switch
+    stops the unit with all its topics. To do: Give each set units of its own. If the unit does not tell, see
+    that it names no other topic.
+    """
+)

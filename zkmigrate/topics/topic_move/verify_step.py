@@ -1,0 +1,114 @@
+"""What: look how clients and copiers do after the switch.
+
+Why now: a client that did not come along shows only once the applications are open.
+
+Clients may notice: nothing; it only reads.
+
+Way back: the same playbook with source and target exchanged.
+
+Proof: every application is open on target, its clients are connected, and the mirror of source is sound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from zkmigrate.runbook.model.fact import Reading, Seen
+from zkmigrate.runbook.model.finding import Finding, Severity, claim, few, meanings
+from zkmigrate.runbook.model.look import Look, MirrorSurvey
+from zkmigrate.runbook.model.step import Context, Done, Reads, Verdict
+from zkmigrate.topics.topic_move.facts import Gateways, backward, gateways
+from zkmigrate.topics.topic_move.rules import not_mirrored, unread
+from zkmigrate.topics.topic_move.section import move_of, switched
+
+
+@dataclass(frozen=True)
+class VerifyFacts:
+    """survey: of the copy from target to source."""
+
+    gateways: Gateways
+    survey: Reading[MirrorSurvey]
+
+
+class VerifyStep(Reads[VerifyFacts]):
+    id = "verify"
+    title = "Verify"
+
+    def observe(self, c: Context, look: Look) -> VerifyFacts:
+        topics = switched(c.inventory)
+        return VerifyFacts(gateways(c, look), backward(c, look).survey(topics.topics, topics.groups))
+
+    def check(self, c: Context, f: VerifyFacts) -> Verdict:
+        return Done.unless_blocked(tuple(_findings(c, f)))
+
+
+def _findings(c: Context, f: VerifyFacts) -> Iterator[Finding]:
+    target = move_of(c.inventory).topic_move.target
+    yield from f.gateways.unknown
+    yield from f.gateways.outside(
+        "switch.verify-open", lambda app: app.route == target and app.gate == "open", f"open on {target}"
+    )
+    clients = [f"{host}:{name}: {app.connections}" for (host, name), app in f.gateways.at.items()]
+    away = [
+        f"{told['missing']:,} of {host}:{name} ({few(told['names'])})"
+        for (host, name), app in f.gateways.at.items()
+        if (told := app.table("returned")).get("missing")
+    ]
+    yield claim(
+        "switch.clients",
+        "every application has clients, and those of before the switch have connected again",
+        not away and all(app.connections for app in f.gateways.at.values()),
+        seen=f"connections: {few(clients)}" + (f"; not back: {few(away)}" if away else ""),
+        needed="a connection to each, and every client back",
+        moves=("see whether these clients run",),
+        severity=Severity.WARN,
+    )
+    yield left_ports(f.gateways)
+    if not isinstance(f.survey, Seen):
+        yield unread("the mirror", f.survey)
+        return
+    wrong = not_mirrored(f.survey.value)
+    yield claim(
+        "switch.verify-mirror",
+        "each partition of source is mirrored from target",
+        not wrong,
+        seen=few(wrong) or f"{len(f.survey.value.partitions):,} partitions",
+        needed="none failed, missing or unknown: there is no way back without this mirror",
+        moves=("repair the mirror: docs/reference/mirror.md", "resume"),
+    )
+
+
+def left_ports(found: Gateways) -> Finding:
+    """Who still connects to the ports of the cluster that was left."""
+    left = {
+        f"{host}:{name}": app.on_left_ports for (host, name), app in found.at.items() if app.on_left_ports
+    }
+    clients = sorted({str(one) for app in found.at.values() for one in app.seen.get("left_clients", ())})
+    told = "; ".join(f"{where}: {count}" for where, count in left.items())
+    return claim(
+        "switch.left-ports",
+        "no client connects to a port of the cluster that was left",
+        not left,
+        seen=f"connections {told}; clients: {few(clients)}" if left else "none",
+        needed="none, before the gateway's listeners of that cluster go",
+        moves=("give these clients the addresses of the new cluster when you restart them",),
+        severity=Severity.INFO,
+    )
+
+
+MEANINGS = meanings(
+    """
+    switch.verify-open: An application is not open on target. Cause: An order did not reach its gateway.
+    To do: Resume.
+
+    switch.clients: An application has no client, or clients have not connected again since the switch.
+    Cause: They do not run, or cannot connect. To do: See their logs.
+
+    switch.left-ports: Clients still connect to ports of the cluster that was left. Cause: They know only
+    those; the gateway leads them on. To do: Leave the gateway there until none does.
+
+    switch.verify-mirror: A partition of source is not mirrored from target. Cause: The finding names it.
+    To do: Repair the mirror, then resume.
+    """
+)
