@@ -23,7 +23,7 @@ from zkmigrate.runbook.model.change import KAFKA
 from zkmigrate.runbook.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.runbook.model.look import (
     ClusterTopics,
-    LogDirs,
+    LogDir,
     Look,
     PartitionState,
     Rights,
@@ -282,14 +282,14 @@ def _disks(c: Context, look: Look) -> _Seens:
     for broker in brokers:
         dirs = told.value[broker.id]
         if isinstance(dirs, Seen):
-            disks.append(Disks(broker, True, False, tuple(_told(dirs))))
+            disks.append(Disks(broker, True, False, tuple(_told(dirs.value))))
         else:
             unread.append(f"{broker.name}: {dirs}")
     return tuple(disks), tuple(unread)
 
 
-def _told(dirs: LogDirs) -> Iterator[Directory]:
-    for path, one in dirs.value.items() if isinstance(dirs, Seen) else ():
+def _told(dirs: Mapping[str, Reading[LogDir]]) -> Iterator[Directory]:
+    for path, one in dirs.items():
         for log in one.value.replicas if isinstance(one, Seen) else ():
             name = f"{log.topic}-{log.partition}"
             yield Directory(
