@@ -19,7 +19,8 @@ from kafka.admin import KafkaAdminClient, NewTopic
 
 from tests.lab import no_trace
 from tests.lab.tool import asked
-from zkmigrate.kafka.clients import admin
+from zkmigrate.cluster.removal.rules import CORDON_ALL, CORDONED
+from zkmigrate.kafka.clients import admin, reassignments
 from zkmigrate.lab import control_groups, fault
 from zkmigrate.lab.cluster_site import not_as
 from zkmigrate.lab.failure import LabError
@@ -29,6 +30,7 @@ from zkmigrate.lab.load.samples import Brokers
 from zkmigrate.lab.shape import Shape
 from zkmigrate.lab.spec import KAFKA_PORT, LabSpec, Role
 from zkmigrate.lab.wait import wait_until
+from zkmigrate.runbook.model.change import KAFKA, AlterAtController
 from zkmigrate.runbook.model.fact import Seen
 
 pytestmark = pytest.mark.lab
@@ -61,7 +63,8 @@ def partitions_move_on_kraft(lab: Lab, directory: Path) -> None:
 
 
 def a_broker_leaves_and_comes_back_on_kraft(lab: Lab, directory: Path) -> None:
-    """Broker 3 is emptied and stops; on the way back it runs again, and is refilled."""
+    """Broker 3 is cordoned, emptied and stops, and Kafka forgets both; on the way back it runs again without
+    a cordon, and is refilled."""
     with lab.operator(), client(lab, "new") as asking:
         asking.delete_topics(["both"], timeout_ms=60_000)  # two brokers hold no three replicas
         asking.create_topics([NewTopic("leaving", replica_assignments=LEAVING)], timeout_ms=60_000)
@@ -69,16 +72,29 @@ def a_broker_leaves_and_comes_back_on_kraft(lab: Lab, directory: Path) -> None:
     wanted = {"brokers": [3], "throttle_bytes_s": 5_000_000}
     path = write_cluster_inventory(lab, directory / "leaving.yml", "new", {"removal": wanted})
     book = ("--playbook", "kafka_remove_brokers", "--run-id", "leaving", "--yes")
-    assert asked(lab, path, "run", *book, timeout_s=300).returncode == 0
+    went = asked(lab, path, "run", *book, timeout_s=300)
+    assert went.returncode == 0
+    for told in (
+        f"[ok] remove.excluded: new replicas are kept away; {CORDONED}={CORDON_ALL} on brokers 3",
+        f"[ok] remove.cordon-stays: {CORDONED} of the run is unset; unset at the controller for brokers 3",
+        "[ok] remove.forgotten: the cluster has forgotten the brokers that stopped; 3",
+    ):
+        assert told in went.stdout
     assert lab.status()["hosts"]["new3"]["unit_state"] != "active"
     with lab.operator():
         now = Brokers(",".join(addresses(lab, "new"))).partitions()
+        cordon = AlterAtController(KAFKA, 3, CORDONED, None, CORDON_ALL)
+        forgotten = reassignments.refused_at_controller(addresses(lab, "new")[:2], cordon)
+    assert forgotten == Seen("BROKER_ID_NOT_REGISTERED: No node with id 3 found.")
     assert sorted(now) == ["leaving-0", "leaving-1", "moved-0", "moved-1"]
     assert {tuple(sorted(one.replicas)) for one in now.values()} == {(1, 2)}
     assert asked(lab, path, "rollback", *book, timeout_s=300).returncode == 0
     wait_for_sets(lab, "leaving", LEAVING)
     with lab.operator(), closing(Brokers(",".join(addresses(lab, "new")))) as brokers:
         assert (brokers.in_flight(), brokers.settings()) == ({}, {})
+        own = reassignments.broker_settings(addresses(lab, "new"), CORDONED, (1, 2, 3))
+    assert isinstance(own, Seen)
+    assert [one.value.own for one in own.value.values() if isinstance(one, Seen)] == [None] * 3
 
 
 def wait_for_sets(lab: Lab, topic: str, wanted: Mapping[int, Sequence[int]]) -> None:
@@ -102,7 +118,7 @@ SHAPE = {
     "clusters": [
         {
             "name": "new",
-            "version": "3.9.1",
+            "version": "4.3.1",
             "controllers": 1,
             "brokers": [
                 {"rack": "a", "controller": True, **DISKS},
@@ -116,7 +132,7 @@ SHAPE = {
             "chroot": "/old",
             "brokers": [{"rack": "z", **LIMIT, **DISKS}],
         },
-        {"name": "next", "version": "4.3.1", "brokers": [{"controller": True}]},
+        {"name": "next", "version": "3.9.1", "brokers": [{"controller": True}]},
     ],
 }
 RACKS = {"new": {1: "a", 2: "b", 3: "b"}, "old": {1: "z"}, "next": {1: ""}}
@@ -152,7 +168,7 @@ def cluster_is_as_its_shape_says(lab: Lab, cluster: str, replicas: int) -> str:
     return seen.value.cluster_id
 
 
-def test_clusters_of_three_kinds_in_one_lab(tmp_path: Path) -> None:
+def test_x9_clusters_of_three_kinds_in_one_lab(tmp_path: Path) -> None:
     with Lab.up(LabSpec(shape=Shape.from_json(SHAPE)), print) as lab:
         ids = {
             cluster: cluster_is_as_its_shape_says(lab, cluster, replicas)

@@ -10,14 +10,14 @@ from typing import Any, cast
 import pytest
 
 from tests.unit.leftovers_world import ALL, DISK, Desk, inventory
+from zkmigrate.cluster.leftovers import facts
+from zkmigrate.cluster.leftovers.facts import Scan
+from zkmigrate.cluster.leftovers.rules import leftovers
+from zkmigrate.cluster.leftovers.section import Leftovers
 from zkmigrate.inventory.inventory import Inventory
-from zkmigrate.leftovers import facts
-from zkmigrate.leftovers.facts import Scan
-from zkmigrate.leftovers.rules import leftovers
-from zkmigrate.leftovers.section import Leftovers
-from zkmigrate.model.fact import Absent, Reading, Seen, Unknown
-from zkmigrate.model.look import ClusterTopics, LogDir, Look, ReplicaLog
-from zkmigrate.model.step import Context
+from zkmigrate.runbook.model.fact import Absent, Reading, Seen, Unknown
+from zkmigrate.runbook.model.look import ClusterTopics, LogDir, Look, ReplicaLog
+from zkmigrate.runbook.model.step import Context
 
 SILENT = Unknown("timeout", "nobody answers")
 Answer = Callable[..., Any]
