@@ -71,7 +71,8 @@ def told(reading: Reading[Any]) -> Any:
 def test_an_answer_that_is_missing_is_told(desk: Desk, part: str) -> None:
     scan, _ = scanned(desk)
     assert scan.unheard is None
-    assert replace(scan, **{part: SILENT}).unheard == SILENT
+    missing: dict[str, Any] = {part: SILENT}
+    assert replace(scan, **missing).unheard == SILENT
 
 
 def test_a_topic_lives_by_the_list_of_topics_alone_and_who_was_not_asked_is_not_gone(desk: Desk) -> None:
