@@ -20,8 +20,6 @@ import pytest
 from pyspark.sql import SparkSession
 
 import zkmigrate
-from tests.unit.kafka_segments import batch, put
-from tests.unit.report.test_report import Run
 from tests.unit.topics.mirror import logs
 from tests.unit.topics.mirror.batches import at, built
 from zkmigrate.json_stamp import stamped
@@ -124,17 +122,8 @@ def told(log: Path, pattern: str, count: int = 1) -> str:
 def job_request(recorded: Path, tmp_path: Path) -> Request:
     """Something for every job."""
     source = recorded / "3.8.4" / "standalone"
-    dest, broker = tmp_path / "dest", tmp_path / "broker"
+    dest = tmp_path / "dest"
     shutil.copytree(source, dest)
-    put(broker / "orders-0", 0, batch(0, 1_600_000_000_000, records=10, size=8280))
-    (broker / "meta.properties").write_text("broker.id=1\n")
-    run = Run(tmp_path)
-    for name in ("cutover.fence", "cutover.open"):
-        run.step(name, "begin")
-        run.clock.pass_(2.0)
-        run.step(name, "done", seconds=2.0)
-    run.journal.append("end", {"code": 0, "message": "done"})
-    run.journal.close()
     made = [built(3), at(built(2, codec=1), 3)]
     sides = [
         logs.put(tmp_path / name, {"orders-0": logs.segments(made, cuts)}) for name, cuts in CUTS.items()
@@ -148,8 +137,6 @@ def job_request(recorded: Path, tmp_path: Path) -> Request:
     return Request(
         *places,
         chroot="/kafka",
-        run=run.dir,
-        broker_dirs=(str(broker),),
         fleet_partitions=str(partitions),
         fleet_brokers=str(brokers),
         source_logs=(sides[0],),
@@ -190,8 +177,7 @@ def test_two_workers_answer_as_one_machine_does(
         for name, value in {**CHEAP, **INTERPRETED, "spark.sql.shuffle.partitions": "2"}.items():
             submit += ["--conf", f"{name}={value}"]
         options = ["--chroot", job_request.chroot, "--dest-dir", f"dest={job_request.dest[0].path}"]
-        options += ["--run", str(job_request.run), "--broker-dir", job_request.broker_dirs[0], "--json"]
-        options += ["--fleet-partitions", job_request.fleet_partitions]
+        options += ["--json", "--fleet-partitions", job_request.fleet_partitions]
         options += ["--fleet-brokers", job_request.fleet_brokers, "--topic", job_request.topics[0]]
         options += ["--source-logs", job_request.source_logs[0]]
         options += ["--target-logs", job_request.target_logs[0]]

@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.datasource import DataSourceReader
 
+from tests.unit.kafka_segments import batch, put, unpack
 from tests.unit.pipeline_rows import expected
 from tests.unit.zkdata_fixtures import VERSIONS, create_payload, log_from, payload, set_payload, text
 from zkmigrate.spark.sources.logdirs import LogDirSource
@@ -186,6 +187,43 @@ def test_a_log_of_a_header_alone_is_an_empty_table(spark: SparkSession, tmp_path
 def test_a_log_directory_without_partitions_is_an_empty_table(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "meta.properties").write_text("version=0\nbroker.id=1\n")
     assert spark.read.format("kafkalogdir").load(str(tmp_path)).collect() == []
+
+
+def test_a_real_brokers_directory_reads_as_kafka_reads_it(tmp_path: Path, spark: SparkSession) -> None:
+    told = unpack(tmp_path / "logs")
+    rows = spark.read.format("kafkalogdir").load(str(tmp_path / "logs")).collect()
+    assert {f"{row.folder}/{row.file}": (row.record_bytes, row.next_offset) for row in rows} == {
+        name: (wanted["bytes"], wanted["next"]) for name, wanted in told.items()
+    }
+    assert {row.broker for row in rows} == {"7"}
+    assert {row.topic: row.state for row in rows}["gone"] == "deleted"
+    assert {row.high_watermark for row in rows if row.state == "current"} == {60}
+    assert not any(row.corrupt for row in rows)
+
+
+def test_what_a_log_directory_may_hold_has_a_state_or_a_reason(tmp_path: Path, spark: SparkSession) -> None:
+    uuid, one = "f60c9836d10b4fb9b5763e8ede4aa9dc", batch(0, 1_790_000_000_000, size=500)
+    for name in ("orders-0", f"gone-0.{uuid}-delete", f"moves-0.{uuid}-future"):
+        put(tmp_path / name, 0, one)
+    put(tmp_path / "bad-0", 0, b"not a record batch at all" * 4)
+    (tmp_path / "bad-0" / "notes.txt").write_text("x")
+    (tmp_path / "junk").mkdir()
+    (tmp_path / "meta.properties").write_text("#\nversion=0\nnode.id=2\n")
+    (tmp_path / "replication-offset-checkpoint").write_text("0\n2\norders 0 15\nnonsense\n")
+    rows = spark.read.format("kafkalogdir").load(str(tmp_path)).collect()
+    assert {row.broker for row in rows} == {"2"}
+    states = {row.topic: row.state for row in rows if row.corrupt is None}
+    assert states == {"orders": "current", "gone": "deleted", "moves": "future"}
+    assert {row.topic: row.high_watermark for row in rows}["orders"] == 15
+    assert sorted((row.folder, row.file) for row in rows if row.corrupt) == [
+        ("bad-0", "00000000000000000000.log"), ("bad-0", "notes.txt"), ("junk", None)
+    ]  # fmt: skip
+
+
+def test_what_is_no_log_directory_is_refused(tmp_path: Path, spark: SparkSession) -> None:
+    for path in (tmp_path, tmp_path / "absent"):
+        with pytest.raises(PySparkException, match="a broker's log"):
+            spark.read.format("kafkalogdir").load(str(path)).collect()
 
 
 @pytest.mark.parametrize("source", [TxnLogSource, SnapshotSource, LogDirSource])

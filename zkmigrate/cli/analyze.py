@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from zkmigrate.cli import flags
+from zkmigrate.cli import flags, removed
 from zkmigrate.cli.zxid import compared
 from zkmigrate.spark.jobs import JOBS, OWN_INPUT
 
@@ -16,9 +16,8 @@ if TYPE_CHECKING:
     from zkmigrate.cluster.placement.what_if import WhatIf
 
 _AS_GIVEN = (
-    "server", "window_s", "depth", "top", "jute_maxbuffer", "watches", "server_logs", "broker_dirs",
-    "broker_logs", "client_history", "run", "broker_log_zone", "after_cut", "fleet_partitions",
-    "fleet_brokers", "source_logs", "target_logs", "topics",
+    "server", "window_s", "depth", "top", "jute_maxbuffer", "watches", "server_logs", "after_cut",
+    "fleet_partitions", "fleet_brokers", "source_logs", "target_logs", "topics",
 )  # fmt: skip
 
 
@@ -60,18 +59,6 @@ def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
     )
     @flags.on_dest
     @flags.jute_maxbuffer
-    @flags.many(
-        "--broker-dir",
-        "broker_dirs",
-        "[NAME=]DIR",
-        "partitions: one of the log.dirs of broker NAME, or what collect --broker-dirs has filled.",
-    )
-    @click.option(
-        "--cluster",
-        type=flags.FILE,
-        metavar="FILE",
-        help="partitions: cluster.json, whose free bytes tell when disks are full.",
-    )
     @click.option(
         "--fleet-partitions",
         default="",
@@ -89,23 +76,6 @@ def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
     @flags.many("--source-logs", "source_logs", "DIR", "mirror: a log directory of source's brokers.")
     @flags.many("--target-logs", "target_logs", "DIR", "mirror: a log directory of target's brokers.")
     @flags.many("--topic", "topics", "TOPIC", "mirror: a topic to compare.")
-    @click.option("--run", type=flags.FILE, metavar="DIR", help="timeline: a run's directory.")
-    @flags.many(
-        "--client-history",
-        "client_history",
-        "[NAME=]FILE",
-        "timeline: JSON lines of a client, as the lab's load writes them.",
-    )
-    @flags.many(
-        "--broker-log", "broker_logs", "[NAME=]FILE", "timeline: a broker's server.log or controller.log."
-    )
-    @click.option(
-        "--broker-log-zone",
-        default="UTC",
-        show_default=True,
-        metavar="ZONE",
-        help="timeline: time zone of brokers' logs, such as Europe/Berlin.",
-    )
     @click.option(
         "--out", type=flags.FILE, metavar="DIR", help="Write the page and the tables to this folder."
     )
@@ -124,6 +94,7 @@ def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
     )
     @click.option("--spill", type=flags.FILE, metavar="DIR", help="Where Spark spills to.")
     @flags.as_json
+    @removed.options("analyze")
     def analyze(**options: Any) -> None:
         """Analyze ZooKeeper's logs and snapshots with Spark, before or after a move.
 
@@ -138,7 +109,6 @@ def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
 def _analyze(options: dict[str, Any]) -> int:
     import sys
 
-    from zkmigrate.cli.placement import from_file
     from zkmigrate.spark.request import Request, parse_place
     from zkmigrate.spark.session import Bounds, under_spark_submit
     from zkmigrate.spark.verb import analyze
@@ -146,13 +116,11 @@ def _analyze(options: dict[str, Any]) -> int:
 
     names = _names(options["jobs"], options)
     zxid, on_dest = compared(options)
-    cluster: Path | None = options["cluster"]
     what_ifs: Path | None = options["what_ifs"]
     request = Request(
         source=tuple(parse_place(text) for text in options["places"]),
         dest=tuple(parse_place(text) for text in options["dest_dirs"]),
         chroot=parse_chroot(options["chroot"]),
-        cluster=from_file(cluster) if cluster else None,
         what_ifs=_what_ifs(what_ifs) if what_ifs else (),
         zxid=zxid,
         on_dest=on_dest,
@@ -189,6 +157,8 @@ def _names(text: str, options: dict[str, Any]) -> tuple[str, ...]:
     if text == "all":
         return tuple(name for name in JOBS if name not in OWN_INPUT or options[OWN_INPUT[name]])
     names = tuple(dict.fromkeys(part for part in text.split(",") if part))
+    for name in names:
+        removed.refuse("analyze", name)
     unknown = [name for name in names if name not in JOBS]
     if unknown or not names:
         raise UsageError(f"unknown job {', '.join(unknown) or text!r}. Needed: {', '.join(JOBS)} or all")

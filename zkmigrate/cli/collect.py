@@ -10,26 +10,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from click.core import ParameterSource
 
-from zkmigrate.cli import flags
+from zkmigrate.cli import flags, removed
 from zkmigrate.cli.zxid import ssh_of
 from zkmigrate.json_stamp import stamped
 from zkmigrate.zookeeper.disks.manifest import SERVER
 
 if TYPE_CHECKING:
-    from zkmigrate.kafka.disks.collect import Broker
     from zkmigrate.zookeeper.disks.collect import Request, Server
     from zkmigrate.zookeeper.disks.location import Place
 
 _RATE = re.compile(r"(\d+(?:\.\d+)?)([kKMG]?)")
 _MOST_RATE, _MOST_HOURS = 1e12, 1e6
-_OF_SERVERS = {
-    "log_dirs": "--log-dir",
-    "newest_snapshots": "--newest-snapshots",
-    "since": "--since",
-    "jute_maxbuffer": "--jute-maxbuffer",
-}
 _TIMES = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9}
 
 
@@ -39,11 +31,6 @@ def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
     @click.command("collect")
     @click.argument("places", metavar="[NAME=]DIR|HOST:DIR...", nargs=-1)
     @click.option("--out", type=flags.FILE, metavar="DIR", help="Copy into this folder.")
-    @click.option(
-        "--broker-dirs",
-        is_flag=True,
-        help="Each place is one of a broker's log.dirs: take its segments' ends and sizes.",
-    )
     @flags.many(
         "--log-dir",
         "log_dirs",
@@ -80,16 +67,14 @@ def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
     @flags.jute_maxbuffer
     @flags.ssh()
     @flags.as_json
+    @removed.options("collect")
     def collect(**options: Any) -> None:
         """Copy the logs and snapshots of servers into a folder, for analyze, prove and zxid.
-
-        With --broker-dirs, read a few KB of each of brokers' segments, for analyze partitions.
 
         A second call copies only what is new. Hosts need an sshd with SFTP and an account that may read the
         files. The servers may run.
         """
-        verb = _verify if options["verify"] else _brokers if options["broker_dirs"] else _collect
-        do(lambda: verb(options))
+        do(lambda: (_verify if options["verify"] else _collect)(options))
 
     return collect
 
@@ -101,29 +86,6 @@ def _collect(options: dict[str, Any]) -> int:
 
     request = _request(options)
     ssh = ssh_of(options) if any_remote([(one.data, one.log) for one in request.servers]) else None
-    interrupt = Interrupt()
-    with open_disks(ssh) as disks, interrupt.listening():
-        found = verb.collect(disks, request, RealClock(interrupt), lambda: interrupt.wanted, flags.hint)
-    click.echo(json.dumps(stamped(verb.body(found))) if options["as_json"] else verb.text(found))
-    return found.code
-
-
-def _brokers(options: dict[str, Any]) -> int:
-    from zkmigrate.errors import UsageError
-    from zkmigrate.runbook.engine.clock import Interrupt, RealClock
-    from zkmigrate.zookeeper.disks.location import any_remote, open_disks
-
-    try:
-        from zkmigrate.kafka.disks import collect as verb
-    except ModuleNotFoundError as error:
-        needed = "the packages of setup/requirements-spark.txt (see ask-before-a-move.md)"
-        raise UsageError(f"--broker-dirs: {error}. Needed: {needed}") from error
-    request = verb.Request(_out(options), brokers(options["places"]), rate(options["rate"]))
-    given = click.get_current_context().get_parameter_source
-    for name, option in _OF_SERVERS.items():
-        if given(name) is ParameterSource.COMMANDLINE:
-            raise UsageError(f"{option} is for ZooKeeper's servers. Needed: --broker-dirs without it")
-    ssh = ssh_of(options) if any_remote([(d, None) for one in request.brokers for d in one.dirs]) else None
     interrupt = Interrupt()
     with open_disks(ssh) as disks, interrupt.listening():
         found = verb.collect(disks, request, RealClock(interrupt), lambda: interrupt.wanted, flags.hint)
@@ -177,23 +139,6 @@ def _out(options: dict[str, Any]) -> Path:
     if out is None or not options["places"]:
         raise UsageError("needed: [NAME=]HOST:DIR... and --out DIR, or --verify DIR")
     return out
-
-
-def brokers(places: tuple[str, ...]) -> tuple[Broker, ...]:
-    """The named brokers, each with its log.dirs. Raises UsageError."""
-    from zkmigrate.errors import UsageError
-    from zkmigrate.kafka.disks.collect import Broker
-
-    found: dict[str, Broker] = {}
-    for text in places:
-        name, place = _named(text)
-        named = text.startswith(f"{name}=")
-        before = found.setdefault(name, Broker(name, (), named))
-        if place in before.dirs or named != before.named:
-            needed = f"each directory once, and the same NAME= for all of a broker, as {name}=HOST:DIR"
-            raise UsageError(f"{text}: {name} was named before. Needed: {needed}")
-        found[name] = Broker(name, (*before.dirs, place), named)
-    return tuple(found.values())
 
 
 def servers(places: tuple[str, ...], log_dirs: tuple[str, ...]) -> tuple[Server, ...]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.core import ParameterSource
 
-from zkmigrate.cli import flags, placement_topics
+from zkmigrate.cli import flags, placement_topics, removed
 
 if TYPE_CHECKING:
     from zkmigrate.cluster.placement.cluster import Cluster, Name, Set
@@ -54,17 +54,11 @@ _common: Callable[[F], F] = flags.together(
         metavar="PATH",
         help="With --zk-addr: above the metrics.",
     ),
-    click.option(
-        "--partitions",
-        type=flags.FILE,
-        metavar="PARQUET",
-        help="Beside one of these: sizes and rates, the table of analyze partitions.",
-    ),
     flags.number(
         "--metrics-age",
         "metrics_age",
         "MINUTES",
-        "With --zk-addr, --partitions: how old they may be.",
+        "With --zk-addr: how old the metrics may be.",
         60,
         least=0,
     ),
@@ -187,6 +181,7 @@ def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
     @_fix_racks
     @_moving
     @_written
+    @removed.options("placement rebalance")
     def rebalance(**options: Any) -> None:
         """Move replicas from full brokers to emptier ones.
 
@@ -198,6 +193,7 @@ def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
     @_common
     @_moving
     @_written
+    @removed.options("placement scale")
     def scale(**options: Any) -> None:
         """Move replicas from old brokers to new ones.
 
@@ -256,6 +252,7 @@ def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
     )
     @_fix_racks
     @_written
+    @removed.options("placement rebuild")
     def rebuild(**options: Any) -> None:
         """Replace replicas on brokers that are gone or left out; change the replication.
 
@@ -280,7 +277,7 @@ def _place(options: dict[str, Any], request: Any) -> int:
     out = _out(options)
     cluster, notices = _cluster(options, sized=_sized(request))
     given = {name: options[name] for name in names}
-    read = tuple(options[name] for name in ("cluster", "inventory", "partitions") if options[name])
+    read = tuple(options[name] for name in ("cluster", "inventory") if options[name])
     return verb.place(verb.Asked(cluster, request, out, read=read, **given, notices=notices), click.echo)
 
 
@@ -313,12 +310,9 @@ def _cluster(options: dict[str, Any], *, sized: bool) -> tuple[Cluster, tuple[No
     given = sum(bool(options[name]) for name in ("cluster", "inventory", "zk_addr"))
     if given != 1:
         one = "only one" if given else "one"
-        beside = " beside --partitions, for sets, racks and free bytes" if options["partitions"] else ""
-        raise UsageError(f"needed: {one} of --cluster FILE, --inventory FILE and --zk-addr HOST:PORT{beside}")
+        raise UsageError(f"needed: {one} of --cluster FILE, --inventory FILE and --zk-addr HOST:PORT")
     if not options["zk_addr"]:
-        _useless("--zk-addr", "zk_prefix", "zk_metrics_prefix")
-        if not options["partitions"]:
-            _useless("--zk-addr or --partitions", "metrics_age")
+        _useless("--zk-addr", "zk_prefix", "zk_metrics_prefix", "metrics_age")
     notices: tuple[Notice, ...] = ()
     if options["inventory"]:
         cluster = _from_brokers(options["inventory"])
@@ -326,22 +320,9 @@ def _cluster(options: dict[str, Any], *, sized: bool) -> tuple[Cluster, tuple[No
         cluster, notices = _from_zookeeper(options, sized=sized)
     else:
         cluster = from_file(options["cluster"])
-    if options["partitions"]:
-        cluster, told = _measured(cluster, options["partitions"], options["metrics_age"])
-        notices += told
     if options["map_string"]:
         cluster = _not_refused(maps.mapped(cluster, _sets(options)))
     return cluster, notices
-
-
-def _measured(cluster: Cluster, path: Path, minutes: int) -> tuple[Cluster, tuple[Notice, ...]]:
-    from zkmigrate.cluster.placement import measured
-    from zkmigrate.cluster.placing import partitions
-
-    table = partitions.read(path)
-    if old := measured.too_old(table, _now_ms(), minutes):
-        _not_refused(old)
-    return _not_refused(measured.completed(cluster, table))
 
 
 def _now_ms() -> int:

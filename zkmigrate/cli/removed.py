@@ -2,15 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 import click
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_MEASURE = "Measure sizes and rates with zkmigrate placement measure, and plan with --cluster."
+_REPORT = "See what a run did, with times and gaps, in zkmigrate report; --load adds recordings of clients."
 
 REMOVED: Mapping[tuple[str, str], str] = {
     ("--playbook", "kafka_topic_config"): (
         "Set topic configs with Kafka's kafka-configs.sh --alter --entity-type topics. "
         "Finish or roll back an open run with the version that began it."
     ),
+    ("analyze", "partitions"): _MEASURE,
+    ("analyze", "--broker-dir"): _MEASURE,
+    ("analyze", "--cluster"): _MEASURE,
+    ("collect", "--broker-dirs"): _MEASURE,
+    ("placement rebalance", "--partitions"): _MEASURE,
+    ("placement scale", "--partitions"): _MEASURE,
+    ("placement rebuild", "--partitions"): _MEASURE,
+    ("analyze", "timeline"): _REPORT,
+    ("analyze", "--run"): _REPORT,
+    ("analyze", "--client-history"): _REPORT,
+    ("analyze", "--broker-log"): _REPORT,
+    ("analyze", "--broker-log-zone"): _REPORT,
 }
 """What to do instead, by the verb or option that a removed word followed, and the word."""
 
@@ -19,3 +37,23 @@ def refuse(place: str, word: str) -> None:
     """Raise UsageError if ``word`` was removed at this place."""
     if successor := REMOVED.get((place, word)):
         raise click.UsageError(f"{word} was removed. {successor}")
+
+
+def options(place: str) -> Callable[[F], F]:
+    """Let a command refuse each option that was removed from it."""
+
+    def refused(_context: click.Context, option: click.Parameter, value: str | None) -> None:
+        if value is not None:
+            refuse(place, option.opts[0])
+
+    def added(command: F) -> F:
+        for where, word in REMOVED:
+            if where == place and word.startswith("--"):
+                make = click.option(
+                    word, is_flag=False, flag_value="", is_eager=True, hidden=True, expose_value=False,
+                    callback=refused,
+                )  # fmt: skip
+                command = make(command)
+        return command
+
+    return added

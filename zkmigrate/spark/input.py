@@ -161,11 +161,6 @@ def only_under(chroot: str) -> dict[str, str]:
     return {"pathPrefix": chroot} if chroot != "/" and chroot.isascii() else {}
 
 
-def seconds(time: str) -> Column:
-    """A timestamp as seconds since the epoch."""
-    return F.unix_micros(time) / 1e6
-
-
 def epoch() -> Column:
     """Of an operation's zxid."""
     return F.shiftright("zxid", 32)

@@ -19,8 +19,6 @@ from zkmigrate.errors import UsageError
 
 _PACKAGE = "zkmigrate"
 _LEFT_OUT = f"{_PACKAGE}/lab/"
-_PLAYBOOKS = "playbooks"
-"""timeline reads a run by its playbook."""
 _PACKED = (".py", ".sh", ".toml", ".html", ".svg")
 """Modules and what they read: the words of a playbook's pages, and templates."""
 _EPOCH = (1980, 1, 1, 0, 0, 0)
@@ -33,11 +31,7 @@ def pack(out: Path) -> int:
     each job imports its own. Raises OSError, and UsageError if another file has the name."""
     if out.exists() and not zipfile.is_zipfile(out):
         raise UsageError(f"{out} is there and no archive. Needed: a new name, or an earlier archive's")
-    modules = {
-        inside: content
-        for package in (_PACKAGE, _PLAYBOOKS)
-        for inside, content in _modules(files(package), f"{package}/")
-    }
+    modules = dict(_modules(files(_PACKAGE), f"{_PACKAGE}/"))
     handle, name = tempfile.mkstemp(prefix=f".{out.name}.", dir=out.absolute().parent)
     made = Path(name)
     try:

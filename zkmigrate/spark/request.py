@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from zkmigrate.cluster.placement.cluster import Cluster
 from zkmigrate.errors import UsageError
 from zkmigrate.spark.sources.files import File, files
 from zkmigrate.zookeeper.data.jute import JUTE_MAXBUFFER
@@ -52,9 +51,7 @@ class Request:
     how many elements of a path name a subtree. top: rows of a table for people.
 
     For single jobs: zxid at which trees are compared; after_cut: dest was cut over; on_dest: sessions
-    (signed) known to be clients of dest; watches: saved answers to wchp; server_logs: ZooKeeper's text logs;
-    broker_dirs: brokers' log directories; cluster: with their free bytes; broker_logs: brokers' text logs;
-    broker_log_zone: their time zone; client_history: of real clients; run: the folder of a finished run.
+    (signed) known to be clients of dest; watches: saved answers to wchp; server_logs: ZooKeeper's text logs.
     fleet_partitions, fleet_brokers: tables of many clusters; what_ifs: plans to try on them, none for one by
     default. source_logs, target_logs: log directories of a mirror's two sides; topics: to compare."""
 
@@ -71,15 +68,9 @@ class Request:
     on_dest: tuple[int, ...] = ()
     watches: tuple[Path, ...] = ()
     server_logs: tuple[str, ...] = ()
-    broker_dirs: tuple[str, ...] = ()
-    cluster: Cluster | None = None
     fleet_partitions: str = ""
     fleet_brokers: str = ""
     what_ifs: tuple[WhatIf, ...] = ()
-    broker_logs: tuple[str, ...] = ()
-    client_history: tuple[str, ...] = ()
-    run: Path | None = None
-    broker_log_zone: str = "UTC"
     source_logs: tuple[str, ...] = ()
     target_logs: tuple[str, ...] = ()
     topics: tuple[str, ...] = ()
@@ -91,13 +82,9 @@ class Request:
 
 
 def is_small(request: Request, most: int = SMALL) -> bool:
-    """Whether all logs and snapshots of a request have at most `most` bytes. False with files of brokers,
-    clients and fleets, and with text logs, whose sizes are not read here."""
-    others = (
-        request.broker_dirs, request.broker_logs, request.client_history, request.server_logs,
-        request.fleet_partitions, request.source_logs,
-    )  # fmt: skip
-    if any(others) or request.run:
+    """Whether all logs and snapshots of a request have at most `most` bytes. False with files of brokers
+    and fleets, and with text logs, whose sizes are not read here."""
+    if request.server_logs or request.fleet_partitions or request.source_logs:
         return False
     left = min(most, SMALL_TREES) if request.dest else most
     for place in (*request.source, *request.dest):

@@ -169,9 +169,7 @@ def _title(request: Request) -> str:
 
 def _intro(request: Request) -> str:
     now = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
-    run_events = (str(request.run),) if request.run else ()
     fleet = filter(None, (request.fleet_partitions, request.fleet_brokers))
-    more = (*request.broker_dirs, *run_events, *request.client_history, *request.broker_logs, *fleet)
-    more += (*request.source_logs, *request.target_logs)
+    more = (*fleet, *request.source_logs, *request.target_logs)
     places = ", ".join((*(place.path for place in (*request.source, *request.dest)), *more))
     return f"Made {now} from {places}. All times are UTC; those of ZooKeeper's log by the leader's clock."

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +14,6 @@ from zkmigrate.cluster.placement.what_if import WhatIf
 from zkmigrate.spark import verb
 from zkmigrate.spark.request import Request
 
-CLUSTER = {
-    "brokers": {"1": {"storage_free": 7}},
-    "partitions": [{"topic": "t", "partition": 0, "replicas": [1]}],
-}
 Asked = list[tuple[tuple[str, ...], Request]]
 
 
@@ -40,16 +35,13 @@ def call(*words: str) -> Result:
     return CliRunner().invoke(cli, ["analyze", *words])
 
 
-def test_a_cluster_and_what_ifs_are_read_before_spark_starts(tmp_path: Path, asked: Asked) -> None:
-    (tmp_path / "cluster.json").write_text(json.dumps(CLUSTER))
+def test_what_ifs_are_read_before_spark_starts(tmp_path: Path, asked: Asked) -> None:
     (tmp_path / "w.json").write_text('[{"name": "more", "verb": "scale", "effort": 3}]')
     fleet = ("--fleet-partitions", "p.jsonl", "--fleet-brokers", "b.parquet")
-    done = call("partitions,placement", "--cluster", "cluster.json", "--what-if", "w.json", *fleet)
+    done = call("tenants,placement", "--what-if", "w.json", *fleet)
     assert done.exit_code == 0, done.output
     [(names, request)] = asked
-    assert names == ("partitions", "placement")
-    assert request.cluster is not None
-    assert request.cluster.free == {1: 7}
+    assert names == ("tenants", "placement")
     assert request.what_ifs == (WhatIf("more", Rebalance(scale=True, effort=3)),)
     assert (request.fleet_partitions, request.fleet_brokers) == ("p.jsonl", "b.parquet")
 
@@ -57,8 +49,6 @@ def test_a_cluster_and_what_ifs_are_read_before_spark_starts(tmp_path: Path, ask
 @pytest.mark.parametrize(
     ("option", "content", "said"),
     [
-        ("--cluster", None, "absent: No such file or directory. Needed: a cluster as a file"),
-        ("--cluster", "{}", "bad: brokers: seen nothing"),
         ("--what-if", None, "absent: No such file or directory. Needed: a file of what-ifs"),
         ("--what-if", "[]", "bad: seen an empty list"),
     ],
@@ -69,7 +59,7 @@ def test_a_bad_file_ends_it_before_spark_starts(
     name = "absent" if content is None else "bad"
     if content is not None:
         (tmp_path / name).write_text(content)
-    done = call("partitions", option, name)
+    done = call("placement", option, name)
     assert (done.exit_code, asked) == (2, [])
     assert said in done.stderr
 

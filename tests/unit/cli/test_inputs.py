@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Callable
@@ -20,10 +19,6 @@ from zkmigrate.move.verbs import deletion, watch
 from zkmigrate.runbook.engine import planfile
 from zkmigrate.zookeeper.disks import manifest
 
-CLUSTER = {
-    "brokers": {"1": {"storage_free": 9}},
-    "partitions": [{"topic": "t", "partition": 0, "replicas": [1], "size": 1}],
-}
 MIRROR = ("mirror", "plan", "--source", "127.0.0.1:1", "--target", "127.0.0.1:2", "--topic", "t")
 
 
@@ -32,10 +27,9 @@ MIRROR = ("mirror", "plan", "--source", "127.0.0.1:1", "--target", "127.0.0.1:2"
     "words",
     [
         ("placement", "rebuild", "--cluster", "FILE"),
-        ("placement", "rebuild", "--cluster", "cluster.json", "--partitions", "FILE"),
         ("placement", "rebuild", "--inventory", "FILE"),
         ("preflight", "-i", "FILE"),
-        ("analyze", "placement", "--cluster", "cluster.json", "--what-if", "FILE", "--out", "out"),
+        ("analyze", "placement", "--what-if", "FILE", "--out", "out"),
         ("gateway", "serve", "--config", "FILE"),
         (*MIRROR, "--source-config", "FILE"),
         (*MIRROR, "--source-config", "tls.properties"),
@@ -48,7 +42,6 @@ def test_an_input_without_an_end_is_refused(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     os.mkfifo("pipe")
-    Path("cluster.json").write_text(json.dumps(CLUSTER))
     for name, key in (("tls", "truststore"), ("keys", "keystore")):
         Path(f"{name}.properties").write_text(
             f"security.protocol=SSL\nssl.{key}.location={endless}\nssl.{key}.type=PEM\n"

@@ -8,7 +8,6 @@ import re
 import subprocess
 import sys
 import time
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -714,70 +713,6 @@ def test_bad_input_more_replicas_than_brokers(here: Path) -> None:
     done = call("rebuild", "--replication", "4", "--out", "plan.json", "--ignore-warnings")
     assert done.exit_code == 3
     assert names(here) == set()
-
-
-def measured(folder: Path, rates: dict[int, float], age_s: float = 0.0) -> None:
-    """A table of partitions of topic ``t``. rates: by partition."""
-    import pyarrow as pa
-    from pyarrow import parquet
-
-    until = datetime.now(UTC) - timedelta(seconds=age_s)
-    rows = [
-        {
-            "broker": str(broker), "topic": "t", "partition": number, "bytes": GB, "per_second_day": rate,
-            "until": until,
-        }
-        for number, rate in rates.items()
-        for broker in (1, 2)
-    ]  # fmt: skip
-    parquet.write_table(pa.Table.from_pylist(rows), folder / "p.parquet")
-
-
-def test_u1_a_table_of_partitions_gives_rates_to_balance(here: Path) -> None:
-    brokers = {str(id_): {"storage_free": 90 * GB} for id_ in (1, 2, 3)}
-    sets = [{"topic": "t", "partition": number, "replicas": [1, 2]} for number in range(4)]
-    (here / "cluster.json").write_text(json.dumps({"brokers": brokers, "partitions": sets}))
-    measured(here, {0: 10.0, 1: 20.0, 2: 30.0, 3: 40.0})
-    words = ("--partitions", "p.parquet", "--balance", "rate", "--json", "--ignore-warnings")
-    done = call("rebalance", *words, "--out", "plan.json")
-    assert done.exit_code == 0, done.output
-    told = json.loads(done.stdout)
-    assert told["moves"]
-    assert {move["size"] for move in told["moves"]} == {GB}
-    assert told["statistics"]["rate_before"]["highest"] == 100
-    assert told["statistics"]["rate_after"]["highest"] < 100
-    assert sets_of((here / "plan.json").read_text())
-
-
-def test_a_table_of_partitions_does_not_stand_alone(here: Path) -> None:
-    done = CliRunner().invoke(cli, ["placement", "rebalance", "--partitions", "p.parquet"])
-    assert done.exit_code == 2
-    assert "beside --partitions, for sets, racks and free bytes" in done.stderr
-
-
-def test_b15_an_old_table_of_partitions_is_refused(here: Path) -> None:
-    measured(here, {0: 1.0}, age_s=3601 + 60)
-    done = call("rebalance", "--partitions", "p.parquet")
-    assert done.exit_code == 3
-    assert "placement.table-old: the newest data in the table of partitions is 61 minutes old" in done.stderr
-    done = call("rebalance", "--partitions", "p.parquet", "--metrics-age", "70")
-    assert done.exit_code == 0, done.output
-    assert "notice placement.table-partition-missing: " in done.stdout
-
-
-def test_a_table_with_a_foreign_broker_needs_a_word_to_be_used(here: Path) -> None:
-    cluster = CLUSTER | {"brokers": {id_: CLUSTER["brokers"][id_] for id_ in ("2", "3")}}
-    sets = [one | {"replicas": [2, 3]} for one in CLUSTER["partitions"]]
-    (here / "cluster.json").write_text(json.dumps(cluster | {"partitions": sets}))
-    measured(here, {0: 1.0, 1: 1.0})
-    done = call("rebalance", "--partitions", "p.parquet", "--out", "plan.json")
-    assert done.exit_code == 3
-    assert (
-        "placement.table-broker-unknown: the table of partitions has brokers that the cluster" in done.stderr
-    )
-    assert names(here) == {"p.parquet"}
-    done = call("rebalance", "--partitions", "p.parquet", "--out", "plan.json", "--ignore-warnings")
-    assert done.exit_code == 0, done.output
 
 
 def test_x13_a_plan_by_count_without_some_sizes_is_written_on_consent(here: Path) -> None:

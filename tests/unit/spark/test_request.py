@@ -75,8 +75,7 @@ def test_a_snapshot_counts_whole(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "more",
     [
-        {"broker_dirs": ("/b",)}, {"broker_logs": ("/l",)}, {"client_history": ("/h",)},
-        {"server_logs": ("/s",)}, {"run": Path("/r")}, {"fleet_partitions": "/p"},
+        {"server_logs": ("/s",)}, {"fleet_partitions": "/p"}, {"source_logs": ("/b",)},
     ],
 )  # fmt: skip
 def test_what_is_not_looked_at_may_be_large(log: Path, more: dict[str, Any]) -> None:
@@ -98,7 +97,7 @@ def test_the_session_is_told(log: Path, monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(verb, "session", seen)
     verb.analyze((), request_for(log), Bounds(), None, print, print, as_json=True)
     verb.analyze(
-        (), replace(request_for(log), broker_dirs=("/b",)), Bounds(), None, print, print, as_json=True
+        (), replace(request_for(log), server_logs=("/b",)), Bounds(), None, print, print, as_json=True
     )
     (log.parent / "log.2").write_bytes(b"B" * (TINY + 1))
     verb.analyze((), request_for(log), Bounds(), None, print, print, as_json=True)

@@ -17,7 +17,6 @@ import paramiko
 
 from zkmigrate.hosts.transport import quote
 from zkmigrate.hosts.transport.failure import TransportError
-from zkmigrate.hosts.transport.pipeline import Pipeline
 from zkmigrate.runbook.model.fact import Cause, Unknown
 from zkmigrate.runbook.model.look import DirEntry
 
@@ -164,22 +163,6 @@ class Connection:
         with self._files(deadline_s):
             file.seek(offset)  # plain seek and read: paramiko's readv was seen to hang
             return file.read(length)
-
-    @contextmanager
-    def pipeline(self, deadline_s: float) -> Iterator[Pipeline]:
-        """An SFTP session of its own for the block, for many small reads. deadline_s: of each answer."""
-        end = time.monotonic() + deadline_s
-        channel = self._open_session(end)
-        try:
-            try:
-                with self._ended_at(channel, end):
-                    channel.invoke_subsystem("sftp")
-            except (paramiko.SSHException, OSError, EOFError) as error:
-                raise TransportError(self.host, _cause(error, end), f"SFTP failed: {_text(error)}") from error
-            channel.settimeout(deadline_s)
-            yield Pipeline(self.host, channel)
-        finally:
-            channel.close()
 
     def forget_files(self) -> None:
         """Close the SFTP session after it failed to answer in time."""

@@ -14,14 +14,12 @@ if TYPE_CHECKING:
     from zkmigrate.spark.section import Section
 
 JOBS = (
-    "tenants", "writers", "quiet", "sessions", "continuity", "proof", "diff", "partitions", "timeline",
-    "placement", "mirror",
+    "tenants", "writers", "quiet", "sessions", "continuity", "proof", "diff", "placement", "mirror",
 )  # fmt: skip
 """By name, in the order of the page; each is a module here."""
 
 OWN_INPUT = {
-    "proof": "dest_dirs", "diff": "dest_dirs", "partitions": "broker_dirs", "timeline": "run",
-    "placement": "fleet_partitions", "mirror": "source_logs",
+    "proof": "dest_dirs", "diff": "dest_dirs", "placement": "fleet_partitions", "mirror": "source_logs",
 }  # fmt: skip
 """Jobs that read more than source's directories, with the option for it: ``all`` skips those without it."""
 

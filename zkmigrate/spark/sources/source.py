@@ -1,11 +1,10 @@
-"""The data source zktxnlog: logs as they are (`txnlog`), or followed (`following`)."""
+"""The data source zktxnlog; `txnlog` reads the logs."""
 
 from __future__ import annotations
 
 import pyarrow as pa
 from pyspark.sql.types import StructType
 
-from zkmigrate.spark.sources.following import FollowingReader, parse_stream_options
 from zkmigrate.spark.sources.options import OptionReader, OwnSchemaSource
 from zkmigrate.spark.sources.txnlog import TxnLogReader, parse_options, take_options
 
@@ -22,8 +21,3 @@ class TxnLogSource(OwnSchemaSource):
         options = parse_options(self.options)
         self.refuse_other(schema)
         return TxnLogReader(options)
-
-    def streamReader(self, schema: StructType) -> FollowingReader:
-        stream = parse_stream_options(self.options)
-        self.refuse_other(schema)
-        return FollowingReader(stream)

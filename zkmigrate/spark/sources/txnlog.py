@@ -1,8 +1,6 @@
 """Transaction logs as a Spark table, ``spark.read.format("zktxnlog").load(PATH)``; its columns are
 `columns.SCHEMA`.
 
-``spark.readStream`` follows live logs; see `following`.
-
 Options: ``mode`` failfast (default) or permissive; ``columns`` those that are wanted, with commas between;
 ``data`` true to have the data where they are not named; ``server`` a name for all rows; ``splitMB`` megabytes
 that one task reads, 256, of a long log or of several short ones, 0 for a task to each log; ``maxRecord``

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from zkmigrate.errors import UsageError, ZkmigrateError
-from zkmigrate.hosts.transport.pipeline import Pipeline
 from zkmigrate.hosts.transport.reader import SftpReader
 from zkmigrate.hosts.transport.ssh import Transport
 from zkmigrate.inventory.discovery.hosts import DirectHosts
@@ -119,13 +118,6 @@ class Disks:
             f"{place} is not a directory of ZooKeeper: it holds {shown}. Needed: a dataDir or dataLogDir "
             f"with its {VERSION_2}, or that folder itself"
         )
-
-    @contextmanager
-    def pipeline(self, host: str) -> Iterator[Pipeline]:
-        """Many small reads on another host, for the block. Raises TransportError."""
-        transport = self._to(Place(host, ""))
-        with transport.connection(host).pipeline(transport.file_s) as opened:
-            yield opened
 
     def _at(self, place: Place) -> Directory:
         if not place.host:

@@ -1,5 +1,5 @@
-"""The folder that ``collect`` fills: OUT/NAME/version-2/FILE of a ZooKeeper server, OUT/NAME/DAY.parquet of a
-broker, and OUT/manifest.json with what each file is.
+"""The folder that ``collect`` fills: OUT/NAME/version-2/FILE of a ZooKeeper server, and OUT/manifest.json
+with what each file is.
 
 The manifest decides. A file's new content is written to FILE.part; when it is durable, the manifest takes its
 size and checksum; then it is renamed. So after a crash at any moment, FILE is as the manifest said before, or
@@ -34,9 +34,6 @@ PART = ".part"
 ASIDE = ".truncated"
 """Suffix of a log that the source took back. No reader of ZooKeeper's files accepts such a name."""
 
-DAY = re.compile(r"\d{4}-\d\d-\d\d\.parquet")
-"""Names of a broker's files: its segments on a day in UTC."""
-
 NOT_AS_SAID = 10
 SERVER = re.compile(r"(?!\.+\Z)[A-Za-z0-9._-]+")
 """Names of one folder directly below OUT."""
@@ -69,8 +66,8 @@ class Cut:
 
 @dataclass(frozen=True)
 class Entry:
-    """One copied file, or one day of a broker. source: its directory, as requested. cut: for a log.
-    source_size: in bytes with padding, when the directory was listed; of all segments. taken_ms: since
+    """One copied file. source: its directory, as requested. cut: for a log.
+    source_size: in bytes with padding, when the directory was listed. taken_ms: since
     1970."""
 
     server: str
@@ -89,7 +86,6 @@ class Entry:
 
     def to_json(self) -> dict[str, Any]:
         cut = self.cut
-        day = DAY.fullmatch(self.name)
         first_zxid = log_zxid(self.name) or snapshot_zxid(self.name) or 0
         return {
             "server": self.server,
@@ -99,7 +95,7 @@ class Entry:
             "sha256": self.sha256,
             "state": self.state,
             "growing": self.state == "growing",
-            "first_zxid": None if day else format_zxid(first_zxid),
+            "first_zxid": format_zxid(first_zxid),
             "cut": cut and {"offset": cut.offset, "zxid": format_zxid(cut.zxid), "record": cut.record},
             "source_size": self.source_size,
             "taken": datetime.fromtimestamp(self.taken_ms / 1000, UTC).isoformat(timespec="milliseconds"),
@@ -128,7 +124,7 @@ class Manifest:
         return [entry for key, entry in sorted(self.files.items()) if key[0] == server]
 
     def path(self, server: str, name: str) -> Path:
-        return self.out / server / ("" if DAY.fullmatch(name.removesuffix(PART)) else FOLDER) / name
+        return self.out / server / FOLDER / name
 
     def claim(self, places: Mapping[str, str]) -> None:
         """Raise UsageError for a name that had another place before. places: by name."""
@@ -214,11 +210,7 @@ def load(out: Path) -> Manifest:
 def _entry(body: dict[str, Any]) -> Entry:
     cut = body["cut"]
     name, server = str(body["name"]), _server(body["server"])
-    if (
-        body["state"] not in get_args(State)
-        or "/" in name
-        or not (is_log_or_snapshot(name) or DAY.fullmatch(name))
-    ):
+    if body["state"] not in get_args(State) or "/" in name or not is_log_or_snapshot(name):
         raise MalformedError(f"not a file of collect: {server} {name}, {body['state']}")
     return Entry(
         server,
