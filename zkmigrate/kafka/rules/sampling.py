@@ -93,7 +93,7 @@ class BrokersView:
             return f"answers in {body['ms'][host]:.0f} ms{age(now - at)}"
         if host in body["silent"]:
             last = self._answered.get(host)
-            return f"silent for {span(now - last)}" if last is not None else "silent since the start"
+            return f"silent for {span(now - last)}" if last is not None else "silent"
         return ""
 
     def troubled(self, host: str) -> bool:

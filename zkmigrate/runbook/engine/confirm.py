@@ -13,6 +13,7 @@ from typing import Protocol
 from zkmigrate.runbook.engine.ports import Answer
 from zkmigrate.runbook.model.finding import Finding, doubts
 from zkmigrate.runbook.model.playbook import Stage
+from zkmigrate.runbook.model.sampling import span
 from zkmigrate.runbook.model.step import AnyStep, Hazard, brief_of
 from zkmigrate.runbook.model.window import Word
 
@@ -61,8 +62,8 @@ class LookUp(Protocol):
     def whole(self, found: Sequence[Finding]) -> Sequence[str]:
         """Findings in full, as lines."""
 
-    def asking(self, where: str) -> None:
-        """Let others know that a question is open."""
+    def asking(self, where: str, keys: str = "", left_s: float | None = None) -> None:
+        """Let others know that a question is open, as the event ``Asking`` says."""
 
 
 class Terminal:
@@ -126,15 +127,19 @@ class Terminal:
         """Go or back (or stop, where silence means that) before the time runs out."""
         words = ("go", "back", unanswered)
         stop = "stop (s), " if unanswered == "stop" else ""
+        keys = f"go (g), {stop}back (b) or findings (f)?"
+        limit_s = 30.0 if left_s is None else max(0.0, left_s - 1.0)
+        self._look_up.asking(f"{finding.id} {finding.target}".rstrip(), keys, limit_s)
         self._console.forget()
         self._console.show(
             [
                 f"after {phase or 'the start'}: {finding.id} {finding.target}:",
                 f"  {finding.verdict}",
-                f"  go (g), {stop}back (b) or findings (f)? no answer in time means {unanswered}",
+                *([f"  needed: {finding.needed}"] if finding.needed else []),
+                f"  {keys} no answer within {span(limit_s)} means {unanswered}",
             ]
         )
-        end = self._now() + (30.0 if left_s is None else max(0.0, left_s - 1.0))
+        end = self._now() + limit_s
         while (left := end - self._now()) > 0:
             if unanswered == "stop" and self._interrupted():
                 break

@@ -177,9 +177,15 @@ class StageSkipped:
 
 @dataclass(frozen=True)
 class Asking:
-    """A question is open at the run's own terminal before ``where``, a stage or ``stage.step``."""
+    """A question is open at the run's own terminal.
+
+    where: the stage or ``stage.step`` that it comes before, or the finding that it is about, with its target.
+    keys: the possible answers, where the live view stays on the screen. left_s: seconds to answer.
+    """
 
     where: str
+    keys: str = ""
+    left_s: float | None = None
 
 
 @dataclass(frozen=True)

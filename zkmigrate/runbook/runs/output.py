@@ -147,5 +147,5 @@ class RunInfo:
             at = ""
         return (sentences.sentence(events.HoldAsked(step_names.holds(self.playbook, at), hold.words())),)
 
-    def asking(self, where: str) -> None:
-        self.emit(events.Asking(where))
+    def asking(self, where: str, keys: str = "", left_s: float | None = None) -> None:
+        self.emit(events.Asking(where, keys, left_s))

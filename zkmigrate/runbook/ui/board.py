@@ -105,6 +105,7 @@ class Board:
         self._pace = Pace()
         self._hold: events.Holding | None = None
         self._request: events.HoldAsked | None = None
+        self._asks: tuple[float, events.Asking] | None = None
         self._countdown: tuple[float, float] | None = None
         self._wave: tuple[float, events.WaveBegun | events.StepBegun | events.Progressed] | None = None
 
@@ -159,8 +160,12 @@ class Board:
                 self._countdown = (self._now(), event.left_s)
             case events.HoldAsked():
                 self._request = event
+            case events.Asking():
+                self._asks = (self._now(), event) if event.keys else None
+            case events.Consented():
+                self._asks, self._wait = None, None
             case events.Holding():
-                self._hold, self._request = event, None
+                self._wait, self._hold, self._request = None, event, None
                 self._countdown = None if event.left_s is None else (self._now(), event.left_s)
             case events.HoldEnded():
                 self._hold, self._request = None, None
@@ -220,13 +225,17 @@ class Board:
             left_s = None if wave.left_s is None else max(0.0, wave.left_s - (now - at))
             bytes_left = wave.bytes_left if isinstance(wave, events.Progressed) else None
             lines.append((sentences.progress(wave.done, wave.of, wave.many, left_s, bytes_left), ""))
-        if self._wait is not None and self._hold is None:
+        if self._wait is not None and self._hold is None and self._asks is None:
             lines += [(line, "") for line in _waiting(self._wait, self._pace, now)]
             lines += [(f"  {self._keys}", "dim")] if self._keys and not self._in_window else []
         if self._request is not None:
             lines.append((f"a hold is asked for, {self._request.where} ({self._request.who})", "warn"))
         if self._hold is not None:
             lines.append((sentences.holding(replace(self._hold, left_s=None)), "warn"))
+        if self._asks is not None:
+            at, asks = self._asks
+            answer_s = "" if asks.left_s is None else f" ({span(asks.left_s - (now - at))} left)"
+            lines.append((f"asks about {asks.where}: {asks.keys}{answer_s}", "warn"))
         if self._countdown is not None:
             left = max(0.0, self._countdown[1] - (now - self._countdown[0]))
             lines.append((f"{left:.1f} s left to turn back", "bad" if left < _URGENT_S else "bold"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from io import StringIO
 from typing import cast
 
@@ -71,8 +71,8 @@ class Papers:
     def whole(self, told: Sequence[Finding]) -> Sequence[str]:
         return finding_lines.whole(told)
 
-    def asking(self, where: str) -> None:
-        self.asked.append(where)
+    def asking(self, where: str, keys: str = "", left_s: float | None = None) -> None:
+        self.asked.append(" ".join(filter(None, (where, keys, f"{left_s:g}" if left_s else ""))))
 
 
 def terminal(*lines: str | None, papers: Papers | None = None) -> tuple[Terminal, Script]:
@@ -225,7 +225,7 @@ def test_ask_without_an_answer_means_what_the_rules_say(rule: Word) -> None:
     assert unattended().decide("cut", TROUBLE, rule, 5.0).word == rule
     silent, script = terminal()
     assert silent.decide("cut", TROUBLE, rule, 5.0).word == rule
-    assert f"no answer in time means {rule}" in script.shown[-1]
+    assert f"no answer within 4 s means {rule}" in script.shown[-1]
     ended, _ = terminal(None)
     assert ended.decide("cut", TROUBLE, rule, None).word == rule
     typed, _ = terminal("", "b" if rule == "go" else "g")
@@ -240,6 +240,16 @@ def test_where_nothing_presses_ask_may_be_answered_with_stop() -> None:
     pressed, script = terminal("s", "g")
     assert pressed.decide("cut", TROUBLE, "back", 60.0).word == "go", "in a window nobody stops"
     assert "stop" not in script.shown[-1]
+
+
+def test_a_decision_says_what_a_go_agrees_to_and_lets_others_know_that_it_is_asked() -> None:
+    """A second terminal saw a step that works, while the run waited for an answer."""
+    papers = Papers()
+    typed, script = terminal("g", papers=papers)
+    down = replace(TROUBLE, needed="somebody agrees that the roll starts b1 with its new file")
+    assert typed.decide("roll.roll", down, "stop", 601.0).word == "go"
+    assert "  needed: somebody agrees that the roll starts b1 with its new file" in script.shown
+    assert papers.asked == ["watch.broker-lost b1 go (g), stop (s), back (b) or findings (f)? 600"]
 
 
 def test_ctrl_c_stops_where_stop_is_what_no_answer_means() -> None:

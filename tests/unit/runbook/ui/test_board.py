@@ -115,7 +115,7 @@ def test_from_the_cut_on_no_distance_to_source_is_told(wall: Wall, phase: str, m
 def test_a_broker_tells_what_its_canary_said_and_when(wall: Wall) -> None:
     wall.sample("brokers", ms={"broker1": 2.4, "broker2": 900.0}, silent={"broker3": "refused"})
     assert wall.line("broker1").split(None, 1)[1] == "answers in 2 ms"
-    assert wall.line("broker3").split(None, 1)[1] == "silent since the start"
+    assert wall.line("broker3").split(None, 1)[1] == "silent"
     assert wall.style("broker3") == "bad"
     wall.now += 4
     assert wall.line("broker2").split(None, 1)[1] == "answers in 900 ms (4 s old)"
@@ -298,3 +298,22 @@ def test_a_record_that_waits_is_told_in_red_with_what_was_met_and_for_how_long(w
     wall.sample("produce", topic="canary", acks={}, late=[["broker3", None, 1.0, "no topic"]])
     assert wall.line("producer") == " producer: the partition of broker3 not acknowledged for 1 s: no topic"
     assert wall.line("producer") in wall.board.hosts()
+
+
+def test_an_open_question_stands_below_the_hosts_until_it_is_answered(wall: Wall) -> None:
+    """What was waited for before it is over, and "findings (f), stop (s)" is no answer to it."""
+    wall.board.take(events.Waits("roll", "roll", "broker3 is back and in sync", "registered: no", 600.0))
+    wall.board.take(events.Asking("roll.stopped broker2", "go (g), stop (s)?", 600.0))
+    wall.now += 60
+    shown = [text for text, _ in wall.board.lines(100, 40)]
+    assert shown[-1] == "asks about roll.stopped broker2: go (g), stop (s)? (9 min left)"
+    assert not any("waits until" in line for line in shown)
+    wall.board.take(events.Consented("roll", "start it?", "go", "anna", "roll"))
+    assert not any("asks about" in text for text, _ in wall.board.lines(100, 40))
+
+
+def test_after_a_hold_nothing_is_waited_for_that_was_over_before_it(wall: Wall) -> None:
+    wall.board.take(events.Waits("roll", "roll", "broker3 is back and in sync", "registered: no", 600.0))
+    wall.board.take(events.Holding("", None, before="roll.roll", who="anna: coffee"))
+    wall.board.take(events.HoldEnded("roll.roll", "released", "anna"))
+    assert not any("waits until" in text for text, _ in wall.board.lines(100, 40))
