@@ -50,7 +50,6 @@ _AREAS = {
     "clean-up": "Cleaning up",
     "retire": "Retiring a broker",
     "return": "The return to source",
-    "topics": "Topic configs",
     "gateway": "The gateway",
     "switch": "The switch of topics",
     "engine": "Every run",

@@ -15,7 +15,8 @@ def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """As on a machine of a cluster that has only what Spark needs."""
     monkeypatch.delitem(sys.modules, "zkmigrate.spark.jobs.mirror", raising=False)
     monkeypatch.setitem(sys.modules, "zkmigrate.topics.mirror.rules.scan", None)
-    with pytest.raises(UsageError, match=r"mirror needs the Python module zkmigrate\.mirror\.rules\.scan"):
+    needed = r"mirror needs the Python module zkmigrate\.topics\.mirror\.rules\.scan"
+    with pytest.raises(UsageError, match=needed):
         job("mirror")
 
 
