@@ -13,6 +13,7 @@ from playbooks.kafka_zookeeper_move import PLAYBOOK
 from tests.world.desk import Desk
 from tests.world.operator import Killed, NoSync, Operator, quiet_world
 from zkmigrate.inventory.inventory import digest, load
+from zkmigrate.move.rules import window_rules
 from zkmigrate.move.rules.plight import kept
 from zkmigrate.move.rules.window_estimate import cutover_lines
 from zkmigrate.move.rules.window_rules import STEPS
@@ -135,6 +136,19 @@ def test_a_way_back_says_at_its_end_whether_it_was_in_time_and_what_survived(tmp
     assert ended.code == 0
     assert re.search(r"the way back began \d\.\d s after FENCE, in time \(limit 6\.5 s\); ", ended.message)
     assert ended.message.endswith("all 3 sessions survived")
+
+
+def test_a_way_back_from_check_is_judged_by_the_limit_that_its_prompt_counts_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The prompt said "too late", and the last line "in time", by the limit of an earlier way back."""
+    operator = Operator(quiet_world(), tmp_path / "run")
+    assert operator.forward(until="roll").code == 0
+    monkeypatch.setattr(window_rules, "seconds", lambda *_: {"seal": 2.0, "go": 2.0})
+    operator.answers = {"check": "back"}
+    ended = operator.forward(hold_at="check")
+    assert ended.code == 0
+    assert re.search(r"s after FENCE, (in time|too late) \(limit behind CHECK 5\.0 s\); ", ended.message)
 
 
 def test_a_way_back_that_came_too_late_names_the_sessions_that_ended() -> None:

@@ -137,12 +137,17 @@ class Window:
         clients kept. Clients that are not back yet are waited for, for some seconds."""
         spec, clock = _spec(stage), self._ports.clock
         begun = self._history.walked_back.get(f"{stage.id}.{spec.steps.begins}")
-        limit_s = spec.deadline_s(context)
+        limit_s, behind = spec.deadline_s(context), ""
         if begun is None or spec.plight is None or math.isinf(limit_s):
             return []
+        farthest = [step.id for step in stage.steps if f"{stage.id}.{step.id}" in self._history.walked_back]
+        if spec.keeps_s is not None and (keeps_s := spec.keeps_s(context, farthest[-1])) < limit_s:
+            limit_s, behind = keeps_s, f" behind {farthest[-1].upper()}"
         began_s, begins = self._history.turned_at - begun[0], spec.steps.begins.upper()
         in_time = "in time" if began_s <= limit_s else "too late"
-        told = [f"the way back began {began_s:.1f} s after {begins}, {in_time} (limit {limit_s:.1f} s)"]
+        told = [
+            f"the way back began {began_s:.1f} s after {begins}, {in_time} (limit{behind} {limit_s:.1f} s)"
+        ]
         if self._history.turn is not None and self._history.turn.code == LEASE_ENDED:
             told = [f"the {spec.plight.many} had gone back by themselves when their lease ended"]
         end = clock.now() + _KEPT_S
