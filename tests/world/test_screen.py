@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.world.site import INVENTORY
-from zkmigrate.runbook.engine.journal import Journal
+from zkmigrate.runbook.engine.journal import NAME, Journal
 
 # Long leases: the test is about the screen, and must not fail because a loaded machine renews late.
 PATIENT = "policy: {lease: {fence_ttl_ms: 60000, cut_ttl_ms: 30000}}\n"
@@ -192,6 +192,20 @@ def test_a_resume_that_goes_back_asks_like_a_rollback(tmp_path: Path) -> None:
     screen.until("go back to the beginning: zkmigrate rollback -i")
     screen.until("go forward: only from there: zkmigrate run -i")
     screen.until("zkmigrate status")
+    assert screen.close() == 130, screen.text[-3000:]
+
+
+def test_without_its_journal_a_way_back_says_that_listed_steps_may_never_have_begun(tmp_path: Path) -> None:
+    """The list named cutover.open and finalize, of a run that had only installed."""
+    begun = Screen(tmp_path, "run", "--yes", "--until", "install")
+    begun.until("zkmigrate status")
+    assert begun.close() == 0, begun.text[-3000:]
+    (tmp_path / "runs" / "world-1" / NAME).write_bytes(b"")
+    screen = Screen(tmp_path, "resume", "--run-id", "world-1", "--journal-lost", "back")
+    screen.until("cutover.open")
+    screen.until("The journal was lost, so this list has every step, also those that never began.")
+    screen.until("walk these steps back: go (g), stop (s)? ")
+    screen.type("s")
     assert screen.close() == 130, screen.text[-3000:]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import shlex
@@ -12,6 +13,7 @@ import pytest
 from tests.unit.cli.test_main import ALL, PLAYBOOK, Place, place
 from tests.unit.inventory.test_inventory import GOOD
 from zkmigrate.runbook.engine import chain, journal
+from zkmigrate.runbook.engine.lock import LocalLock
 from zkmigrate.runbook.runs import run_options
 
 __all__ = ["place"]
@@ -332,3 +334,20 @@ def test_a_torn_last_line_is_no_shortened_journal(place: Place) -> None:
     file.write_bytes(file.read_bytes()[:-20])
     place.ends(0, "resume", "--yes", "--run-id", "lab-1")
     assert place.files() == ALL
+
+
+def test_a_second_run_names_the_process_at_work_and_offers_no_way_back(place: Place) -> None:
+    """It said only that the run was not finished, and offered resume and rollback."""
+    assert place.call("run", "--yes", "--until", "install").exit_code == 0
+    with contextlib.closing(LocalLock(place.runs / "lab-1")):
+        said = place.ends(5, "run", "--yes")
+    assert re.search(r"process \d+ works on run lab-1 of this inventory. Next: zkmigrate status", said)
+    assert "rollback" not in said
+    assert "lab-1 is not finished" in place.ends(2, "run", "--yes")
+
+
+def test_a_run_that_there_is_not_is_answered_with_those_that_there_are(place: Place) -> None:
+    assert "; it has none" in place.ends(2, "status", "--run-id", "lab-2")
+    assert place.call("run", "--yes", "--until", "install").exit_code == 0
+    said = place.ends(2, "resume", "--yes", "--run-id", "lab-2")
+    assert f"no run lab-2 in {place.runs}; it has lab-1. Next: --run-id of the one that is meant" in said

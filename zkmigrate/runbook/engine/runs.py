@@ -12,10 +12,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from zkmigrate.errors import JournalError, LostJournalError, UsageError
+from zkmigrate.errors import JournalError, LockedError, LostJournalError, UsageError
 from zkmigrate.hosts import zkm_host
 from zkmigrate.inventory.inventory import Inventory, digest
-from zkmigrate.runbook.engine import journal
+from zkmigrate.runbook.engine import journal, process
 from zkmigrate.runbook.engine.history import Arrived, History, Next, NotUndone
 from zkmigrate.runbook.model.entry import Entry
 from zkmigrate.runbook.model.playbook import Playbook, Stage
@@ -118,6 +118,11 @@ def new_id(runs: Path, inventory: Inventory, playbook: Playbook) -> str:
     for run in runs_of(runs, inventory):
         refuse_damaged(runs, run)
         if run.is_of(playbook) and run.is_open(playbook):
+            if (working := process.at_work(runs / run.run)) is not None:
+                raise LockedError(
+                    f"process {working.pid} works on run {run.run} of this inventory. Next: zkmigrate status "
+                    "shows what it does, and zkmigrate hold makes it wait"
+                )
             raise UsageError(
                 f"run {run.run} is not finished ({state_of(run.history, playbook).where}){_not_undone(run)}. "
                 f"Next: resume or rollback, with --run-id {run.run}; or run --run-id {run.run}, "
@@ -200,6 +205,12 @@ def gate_ahead(run: KnownRun, playbook: Playbook) -> Stage:
 def copy_path(run: str) -> str:
     """Where a witness keeps its copy of a run's journal."""
     return f"{zkm_host.run_dir(run)}/{journal.NAME}"
+
+
+def known_ids(runs: Path) -> list[str]:
+    """Return the ids of the runs that have begun, the newest last."""
+    begun = [path for path in runs.iterdir() if is_id(path.name) and has_begun(path)] if runs.is_dir() else []
+    return [path.name for path in sorted(begun, key=lambda path: path.stat().st_mtime)]
 
 
 def has_begun(run_dir: Path) -> bool:

@@ -164,12 +164,19 @@ def _may_go_back(
 
 
 def _told(walk: Walk) -> tuple[str, ...]:
-    """The playbook's own lines about a way back."""
+    """The playbook's own lines about a way back, after a remark on steps that may never have begun."""
     history, paced = walk.history, walk.playbook.paced
     moved = history.unrestored(paced.step) if paced is not None else frozenset()
     records = history.records()
     context = Context(history.run, walk.inventory, records=records, unrestored=moved, way=Way.BACK)
-    return walk.playbook.foreseen_back(context)
+    told = walk.playbook.foreseen_back(context)
+    if not history.lost:
+        return told
+    return (
+        "The journal was lost, so this list has every step, also those that never began.",
+        "Each step asks the hosts and undoes only what it finds there.",
+        *told,
+    )
 
 
 def _agreed(console: StdConsole, steps: Sequence[str], told: Sequence[str]) -> bool:

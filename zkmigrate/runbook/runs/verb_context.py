@@ -91,7 +91,11 @@ def existing_run_dir(context: VerbContext, run_id: str, inventory: Inventory, pl
     """As ``run_dir_of``; UsageError when that run has not begun."""
     run_dir = run_dir_of(context, run_id, inventory, playbook)
     if not runs.has_begun(run_dir):
-        raise UsageError(f"no run {run_dir.name} in {context.runs}. Next: --run-id of another")
+        known = runs.known_ids(context.runs)
+        there = (
+            f"it has {', '.join(known)}. Next: --run-id of the one that is meant" if known else "it has none"
+        )
+        raise UsageError(f"no run {run_dir.name} in {context.runs}; {there}")
     return run_dir
 
 
