@@ -5,11 +5,12 @@ from __future__ import annotations
 from zkmigrate.cluster.leftovers.look_step import LeftoversCheckStep
 from zkmigrate.cluster.leftovers.remove_step import RemoveStep
 from zkmigrate.cluster.leftovers.section import LeftoversInventory, named_hosts
+from zkmigrate.kafka.changes import KAFKA
 from zkmigrate.kafka.rules.sampling import BROKERS
 from zkmigrate.move.dependents.kafka import KAFKA as KAFKA_BROKERS
 from zkmigrate.move.steps.install import InstallStep
-from zkmigrate.runbook.model.change import KAFKA, ZNODES
 from zkmigrate.runbook.model.playbook import Playbook, Role, Stage
+from zkmigrate.zookeeper.changes import ZNODES
 
 PLAYBOOK = Playbook(
     id="kafka_clean_leftovers",

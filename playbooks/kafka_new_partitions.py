@@ -7,8 +7,8 @@ from zkmigrate.cluster.new_partitions.grow_step import GrowStep
 from zkmigrate.cluster.new_partitions.look_step import PlanCheckStep
 from zkmigrate.cluster.new_partitions.section import NewPartitionsInventory, wanted
 from zkmigrate.inventory.inventory import Inventory
+from zkmigrate.kafka.changes import KAFKA
 from zkmigrate.kafka.rules.sampling import BROKERS
-from zkmigrate.runbook.model.change import KAFKA
 from zkmigrate.runbook.model.playbook import Playbook, Stage
 
 

@@ -18,9 +18,9 @@ from zkmigrate.cluster.reassign.throttle_step import ThrottleStep
 from zkmigrate.cluster.reassign.unthrottle_step import UnthrottleStep
 from zkmigrate.cluster.reassign.verify_step import VerifyStep
 from zkmigrate.cluster.reassign.way_back import way_back
+from zkmigrate.kafka.changes import KAFKA
 from zkmigrate.kafka.rules import throttle_series
 from zkmigrate.kafka.rules.sampling import BROKERS
-from zkmigrate.runbook.model.change import KAFKA
 from zkmigrate.runbook.model.playbook import Counted, Playbook, Stage
 
 PLAYBOOK = Playbook(

@@ -23,11 +23,11 @@ from zkmigrate.cluster.removal.validate_step import (
     measured_writes,
     planned_moves,
 )
+from zkmigrate.kafka.changes import KAFKA
 from zkmigrate.kafka.rules import throttle_series
 from zkmigrate.kafka.rules.sampling import BROKERS
 from zkmigrate.move.dependents.kafka import KAFKA as KAFKA_BROKERS
 from zkmigrate.move.steps.install import InstallStep
-from zkmigrate.runbook.model.change import KAFKA
 from zkmigrate.runbook.model.playbook import Counted, Playbook, Role, Stage
 
 PLAYBOOK = Playbook(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from zkmigrate.move.dependents.kafka import KAFKA
 from zkmigrate.move.steps.install import InstallStep
-from zkmigrate.runbook.model.change import MIRRORED
 from zkmigrate.runbook.model.playbook import Playbook, Role, Stage
 from zkmigrate.runbook.model.step import AnyStep
+from zkmigrate.topics.mirror.changes import MIRRORED
 from zkmigrate.topics.topic_move.arm_step import ArmStep
 from zkmigrate.topics.topic_move.check_step import CheckStep
 from zkmigrate.topics.topic_move.drain_step import DrainStep

@@ -18,8 +18,8 @@ from zkmigrate.move.steps.replay import ReplayStep
 from zkmigrate.move.steps.replay_close import ReplayCloseStep
 from zkmigrate.move.steps.replay_read import ReplayReadStep
 from zkmigrate.move.steps.return_preflight import ReturnPreflightStep
-from zkmigrate.runbook.model.change import SOURCE
 from zkmigrate.runbook.model.playbook import Counted, Role, Stage
+from zkmigrate.zookeeper.changes import SOURCE
 
 
 def _zookeeper(inventory: Inventory) -> tuple[str, tuple[str, ...]]:

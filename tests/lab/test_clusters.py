@@ -20,6 +20,7 @@ from kafka.admin import KafkaAdminClient, NewTopic
 from tests.lab import no_trace
 from tests.lab.tool import asked
 from zkmigrate.cluster.removal.rules import CORDON_ALL, CORDONED
+from zkmigrate.kafka.changes import KAFKA, AlterAtController
 from zkmigrate.kafka.clients import admin, reassignments
 from zkmigrate.lab import control_groups, fault
 from zkmigrate.lab.cluster_site import not_as
@@ -30,7 +31,6 @@ from zkmigrate.lab.load.samples import Brokers
 from zkmigrate.lab.shape import Shape
 from zkmigrate.lab.spec import KAFKA_PORT, LabSpec, Role
 from zkmigrate.lab.wait import wait_until
-from zkmigrate.runbook.model.change import KAFKA, AlterAtController
 from zkmigrate.runbook.model.fact import Seen
 
 pytestmark = pytest.mark.lab

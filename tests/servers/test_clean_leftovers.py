@@ -16,11 +16,12 @@ from tests.servers.brokers import Broker, serve
 from tests.servers.process import ADDRESS, START_SECONDS
 from tests.servers.test_versions import zookeeper
 from zkmigrate.cluster.reassign.throttle import LEADER_LIST
+from zkmigrate.kafka.changes import KAFKA, AlterTopicConfig
 from zkmigrate.kafka.clients import admin, log_dirs, topics
 from zkmigrate.kafka.clients.znodes import Alter
 from zkmigrate.lab.wait import wait_until
-from zkmigrate.runbook.model.change import KAFKA, ZNODES, AlterTopicConfig, CreateZnode, DeleteZnode
 from zkmigrate.runbook.model.fact import Seen
+from zkmigrate.zookeeper.changes import ZNODES, CreateZnode, DeleteZnode
 from zkmigrate.zookeeper.clients.subtree import Server
 
 VERSION = "2.8.2"

@@ -31,10 +31,11 @@ from tests.servers.process import ADDRESS, START_SECONDS
 from tests.servers.test_versions import zookeeper
 from zkmigrate.lab import provision
 from zkmigrate.lab.wait import wait_until
-from zkmigrate.runbook.model.change import MIRRORED, CopyOffsets, GatewayOrder
 from zkmigrate.runbook.model.fact import Reading, Seen
 from zkmigrate.runbook.model.look import BothEnds, ClusterAt, RangeCompared
+from zkmigrate.topics.gateway.order import GatewayOrder
 from zkmigrate.topics.gateway.rules.apis import PRODUCE
+from zkmigrate.topics.mirror.changes import MIRRORED, CopyOffsets
 from zkmigrate.topics.mirror.clients.alter import Alter
 from zkmigrate.topics.mirror.clients.cluster import Cluster
 from zkmigrate.topics.mirror.clients.look import ClustersLook

@@ -40,9 +40,9 @@ from tests.servers.process import answers as answers
 from tests.servers.test_versions import zookeeper
 from zkmigrate.errors import HostError
 from zkmigrate.lab.wait import wait_until
-from zkmigrate.runbook.model.change import MIRRORED, AlterAcls
 from zkmigrate.runbook.model.fact import Seen
 from zkmigrate.runbook.model.look import ClusterAt, GroupReads
+from zkmigrate.topics.mirror.changes import MIRRORED, AlterAcls
 from zkmigrate.topics.mirror.clients import cluster, groups
 from zkmigrate.topics.mirror.clients import topics as followed
 from zkmigrate.topics.mirror.clients.alter import Alter

@@ -21,9 +21,9 @@ from tests.servers.test_mirror import WAIT_S, behind, ended, make, mirror, read
 from tests.servers.test_mirror_moves import heard
 from tests.servers.test_versions import zookeeper
 from zkmigrate.lab.wait import wait_until
-from zkmigrate.runbook.model.change import MIRRORED, SetDirection
 from zkmigrate.runbook.model.fact import Seen
 from zkmigrate.runbook.model.look import ClusterAt
+from zkmigrate.topics.mirror.changes import MIRRORED, SetDirection
 from zkmigrate.topics.mirror.clients.alter import Alter
 from zkmigrate.topics.mirror.clients.look import ClustersLook
 from zkmigrate.topics.mirror.rules.direction import Copies, Direction

@@ -35,9 +35,9 @@ from tests.servers.process import ADDRESS
 from tests.servers.test_mirror import WAIT_S, ended, make, mirror, send, transactions
 from tests.servers.test_versions import zookeeper
 from zkmigrate.lab.wait import wait_until
-from zkmigrate.runbook.model.change import MIRRORED, AlterAcls, CopyOffsets, SetDirection
 from zkmigrate.runbook.model.fact import Seen
 from zkmigrate.runbook.model.look import ClusterAt, MirrorSurvey
+from zkmigrate.topics.mirror.changes import MIRRORED, AlterAcls, CopyOffsets, SetDirection
 from zkmigrate.topics.mirror.clients.alter import Alter
 from zkmigrate.topics.mirror.clients.cluster import Cluster
 from zkmigrate.topics.mirror.clients.look import ClustersLook

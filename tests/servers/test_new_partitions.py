@@ -26,9 +26,7 @@ from zkmigrate.cluster.placement.cluster import Cluster
 from zkmigrate.cluster.placement.cluster_file import parse
 from zkmigrate.cluster.reassign.throttle import LEADER_RATE
 from zkmigrate.cluster.removal.rules import CORDON_ALL, CORDONED
-from zkmigrate.kafka.clients import admin, reassignments, topics
-from zkmigrate.lab.wait import wait_until
-from zkmigrate.runbook.model.change import (
+from zkmigrate.kafka.changes import (
     KAFKA,
     AlterAtController,
     AlterBrokerConfig,
@@ -36,6 +34,8 @@ from zkmigrate.runbook.model.change import (
     ReassignPartition,
     UnregisterBroker,
 )
+from zkmigrate.kafka.clients import admin, reassignments, topics
+from zkmigrate.lab.wait import wait_until
 from zkmigrate.runbook.model.fact import Seen
 
 RUN = "kafka_new_partitions"

@@ -27,10 +27,10 @@ from zkmigrate.cluster.reassign.throttle import (
     LEADER_RATE,
 )
 from zkmigrate.cluster.removal.rules import OWN_POLICY, POLICY
+from zkmigrate.kafka.changes import KAFKA, AlterTopicConfig, CancelReassignment, ReassignPartition
 from zkmigrate.kafka.clients import admin, log_dirs, log_ends, reassignments, topics
 from zkmigrate.lab import provision
 from zkmigrate.lab.wait import wait_until
-from zkmigrate.runbook.model.change import KAFKA, AlterTopicConfig, CancelReassignment, ReassignPartition
 from zkmigrate.runbook.model.fact import Reading, Seen
 from zkmigrate.runbook.model.look import LogEnd, TopicSetting
 

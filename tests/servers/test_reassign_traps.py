@@ -24,18 +24,18 @@ from zkmigrate.cluster.reassign import facts
 from zkmigrate.cluster.reassign.facts import Move, Stand, stands
 from zkmigrate.cluster.reassign.throttle import FOLLOWER_LIST, LEADER_LIST, LEADER_RATE, LISTS, RATES
 from zkmigrate.cluster.throttle.kafka_settings import with_entries
-from zkmigrate.kafka.clients import admin, log_dirs, reassignments, topics
-from zkmigrate.lab import provision
-from zkmigrate.lab.wait import wait_until
-from zkmigrate.runbook.model.change import (
+from zkmigrate.kafka.changes import (
     KAFKA,
     AlterBrokerConfig,
     AlterTopicConfig,
     CancelReassignment,
-    ClusterChange,
     ElectPreferred,
     ReassignPartition,
 )
+from zkmigrate.kafka.clients import admin, log_dirs, reassignments, topics
+from zkmigrate.lab import provision
+from zkmigrate.lab.wait import wait_until
+from zkmigrate.runbook.model.change import ClusterChange
 from zkmigrate.runbook.model.fact import Seen
 from zkmigrate.runbook.model.look import InFlight, PartitionState
 from zkmigrate.runbook.model.step import Way

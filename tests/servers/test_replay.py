@@ -28,7 +28,7 @@ from zkmigrate.lab.wait import wait_until
 from zkmigrate.move.clients import replay
 from zkmigrate.move.facts.replay import ReplayDisks, ReplayScope
 from zkmigrate.move.facts.replay_disks import Reader
-from zkmigrate.runbook.model.change import SOURCE, BeginReplay, EndReplay, ReplayTransactions
+from zkmigrate.zookeeper.changes import SOURCE, BeginReplay, EndReplay, ReplayTransactions
 from zkmigrate.zookeeper.clients.subtree import Server
 from zkmigrate.zookeeper.data.messages import connect_request
 from zkmigrate.zookeeper.data.proofs import Side

@@ -28,8 +28,6 @@ from zkmigrate.runbook.engine.ports import Ports
 from zkmigrate.runbook.engine.run import Walk
 from zkmigrate.runbook.model.change import (
     Change,
-    CreateZnode,
-    DeleteZnode,
     InstallProgram,
     MoveAside,
     Outcome,
@@ -47,6 +45,7 @@ from zkmigrate.runbook.model.look import (
     Rights,
     Znode,
 )
+from zkmigrate.zookeeper.changes import CreateZnode, DeleteZnode
 
 T = TypeVar("T")
 

@@ -25,6 +25,15 @@ from zkmigrate.cluster.reassign.throttle import (
 )
 from zkmigrate.errors import HostError
 from zkmigrate.inventory.inventory import Broker, Kafka
+from zkmigrate.kafka.changes import (
+    AlterAtController,
+    AlterBrokerConfig,
+    AlterTopicConfig,
+    CancelReassignment,
+    ElectPreferred,
+    PlaceReplica,
+    ReassignPartition,
+)
 from zkmigrate.runbook.engine import events
 from zkmigrate.runbook.engine.clock import Interrupt
 from zkmigrate.runbook.engine.events import RunEnded
@@ -34,18 +43,7 @@ from zkmigrate.runbook.engine.journal import NAME, Journal
 from zkmigrate.runbook.engine.ports import Ports
 from zkmigrate.runbook.engine.run import Walk
 from zkmigrate.runbook.engine.throttle_file import ThrottleFile
-from zkmigrate.runbook.model.change import (
-    AlterAtController,
-    AlterBrokerConfig,
-    AlterTopicConfig,
-    CancelReassignment,
-    Change,
-    ClusterChange,
-    ElectPreferred,
-    Outcome,
-    PlaceReplica,
-    ReassignPartition,
-)
+from zkmigrate.runbook.model.change import Change, ClusterChange, Outcome
 from zkmigrate.runbook.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.runbook.model.look import (
     ClusterTopics,

@@ -16,8 +16,8 @@ from zkmigrate.cluster.removal.rules import CORDON_ALL, CORDONED, POLICY
 from zkmigrate.cluster.removal.section import Removal, RemovalInventory
 from zkmigrate.hosts import zkm_host
 from zkmigrate.inventory.inventory import Broker, Kafka, Ssh
+from zkmigrate.kafka.changes import AlterBrokerConfig, UnregisterBroker
 from zkmigrate.runbook.model.change import (
-    AlterBrokerConfig,
     Change,
     ClusterChange,
     HostChange,
@@ -27,7 +27,6 @@ from zkmigrate.runbook.model.change import (
     Restore,
     SetService,
     UninstallProgram,
-    UnregisterBroker,
 )
 from zkmigrate.runbook.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.runbook.model.look import (

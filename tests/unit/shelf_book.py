@@ -13,7 +13,8 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from zkmigrate.inventory.inventory import Inventory
-from zkmigrate.runbook.model.change import AlterTopicConfig, Applied, Change, Changes, Outcome, inverses
+from zkmigrate.kafka.changes import AlterTopicConfig
+from zkmigrate.runbook.model.change import Applied, Change, Changes, Outcome, inverses
 from zkmigrate.runbook.model.finding import claim
 from zkmigrate.runbook.model.look import Look
 from zkmigrate.runbook.model.playbook import Playbook, Stage

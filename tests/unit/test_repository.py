@@ -277,10 +277,6 @@ _LOOK = "a question of every look (runbook/model/look.py)"
 _ZKM_HOST = "zkm-host's own words"
 _ORDER = "a kind of change, and where it goes (runbook/model/change.py)"
 NAMED = {
-    ("runbook/engine/apply.py", "gateway"): _ORDER,
-    ("runbook/engine/apply.py", "gateways"): _ORDER,
-    ("runbook/engine/plan.py", "gateway"): _ORDER,
-    ("runbook/engine/codec.py", "kafka"): "journals of before name no cluster: theirs was this one",
     ("runbook/engine/history.py", "dest"): "the journal's events of the verb clean-up, in words",
     ("runbook/engine/plan.py", "DRAIN"): _ZKM_HOST,
     ("runbook/engine/plan.py", "GO"): _ZKM_HOST,

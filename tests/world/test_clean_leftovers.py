@@ -26,9 +26,10 @@ from zkmigrate.inventory.inventory import digest
 from zkmigrate.runbook.engine import journal
 from zkmigrate.runbook.engine.codec import decode_finding
 from zkmigrate.runbook.engine.events import RunEnded
-from zkmigrate.runbook.model.change import Change, DeleteZnode, MoveAside
+from zkmigrate.runbook.model.change import Change, MoveAside
 from zkmigrate.runbook.model.finding import Finding
 from zkmigrate.runbook.model.step import Context
+from zkmigrate.zookeeper.changes import DeleteZnode
 
 KEPT_AWAY = {
     "/admin/delete_topics/gone",

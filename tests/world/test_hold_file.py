@@ -14,9 +14,9 @@ import pytest
 from playbooks.kafka_zookeeper_move import PLAYBOOK
 from tests.world.model.world import World
 from tests.world.operator import Killed, Operator, quiet_world
+from zkmigrate.kafka.changes import ElectLeaders
 from zkmigrate.runbook.engine.events import HoldAsked, HoldEnded, Holding, Noted
 from zkmigrate.runbook.engine.hold_file import NAME, Hold, HoldFile
-from zkmigrate.runbook.model.change import ElectLeaders
 from zkmigrate.runbook.model.playbook import Stage
 from zkmigrate.runbook.model.window import Word
 

@@ -29,12 +29,13 @@ from tests.unit.engine_world import (
 from zkmigrate.cluster.new_partitions.section import NewPartitions, NewPartitionsInventory, Sets
 from zkmigrate.errors import HostError
 from zkmigrate.inventory.inventory import Broker, Kafka
+from zkmigrate.kafka.changes import CreateTopic, DeleteTopic, GrowTopic
 from zkmigrate.runbook.engine.clock import Interrupt
 from zkmigrate.runbook.engine.events import RunEnded
 from zkmigrate.runbook.engine.journal import NAME, Journal
 from zkmigrate.runbook.engine.ports import Ports
 from zkmigrate.runbook.engine.run import Walk
-from zkmigrate.runbook.model.change import Change, CreateTopic, DeleteTopic, GrowTopic, Outcome
+from zkmigrate.runbook.model.change import Change, Outcome
 from zkmigrate.runbook.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.runbook.model.look import LogEnd, Look, PartitionState, TopicPartitions
 

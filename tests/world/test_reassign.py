@@ -30,6 +30,13 @@ from zkmigrate.cluster.reassign.throttle import FOLLOWER_LIST, FOLLOWER_RATE, LE
 from zkmigrate.hosts import parallel
 from zkmigrate.inventory.accept import Accept
 from zkmigrate.inventory.inventory import Window
+from zkmigrate.kafka.changes import (
+    AlterBrokerConfig,
+    AlterTopicConfig,
+    CancelReassignment,
+    ElectPreferred,
+    ReassignPartition,
+)
 from zkmigrate.kafka.rates import Overrides
 from zkmigrate.runbook.engine import events, journal
 from zkmigrate.runbook.engine.codec import decode_finding
@@ -39,14 +46,7 @@ from zkmigrate.runbook.engine.journal import NAME
 from zkmigrate.runbook.engine.run import Walk
 from zkmigrate.runbook.engine.throttle_file import ThrottleFile
 from zkmigrate.runbook.engine.until import words
-from zkmigrate.runbook.model.change import (
-    AlterBrokerConfig,
-    AlterTopicConfig,
-    CancelReassignment,
-    Change,
-    ElectPreferred,
-    ReassignPartition,
-)
+from zkmigrate.runbook.model.change import Change
 from zkmigrate.runbook.model.finding import Finding, Held, Severity
 from zkmigrate.runbook.model.look import TopicSetting
 from zkmigrate.runbook.model.step import Way

@@ -12,9 +12,9 @@ from tests.unit.reassign_world import Desk, inventory, plan, world
 from tests.world.test_reassign import at, found
 from zkmigrate.cluster.placement.check import log_dirs_of
 from zkmigrate.cluster.reassign.throttle import INSIDE_RATE
+from zkmigrate.kafka.changes import AlterBrokerConfig, PlaceReplica, ReassignPartition
 from zkmigrate.runbook.engine import events
 from zkmigrate.runbook.engine.events import RunEnded
-from zkmigrate.runbook.model.change import AlterBrokerConfig, PlaceReplica, ReassignPartition
 from zkmigrate.runbook.model.finding import Finding, Held
 from zkmigrate.runbook.model.step import Way
 

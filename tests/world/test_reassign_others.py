@@ -11,10 +11,11 @@ from tests.unit.engine_world import Killed, Points, back, forward, resume
 from tests.unit.reassign_world import Desk, Flight, inventory, plan, world
 from tests.world.test_reassign import at, found
 from zkmigrate.cluster.reassign.throttle import FOLLOWER_LIST, FOLLOWER_RATE, LEADER_LIST
+from zkmigrate.kafka.changes import CancelReassignment, ReassignPartition
 from zkmigrate.runbook.engine import events
 from zkmigrate.runbook.engine.events import RunEnded
 from zkmigrate.runbook.engine.run import Walk
-from zkmigrate.runbook.model.change import CancelReassignment, Change, ReassignPartition
+from zkmigrate.runbook.model.change import Change
 
 THEIRS = ("t2", 0)
 

@@ -9,9 +9,10 @@ from tests.unit.reassign_world import Desk, ReassignWorld, inventory, plan, worl
 from tests.world.test_reassign import way_back
 from zkmigrate.cluster.placement.leaders import led_by
 from zkmigrate.cluster.reassign.section import Sets
+from zkmigrate.kafka.changes import CancelReassignment, ReassignPartition
 from zkmigrate.runbook.engine import events
 from zkmigrate.runbook.engine.events import RunEnded
-from zkmigrate.runbook.model.change import CancelReassignment, Change, ReassignPartition
+from zkmigrate.runbook.model.change import Change
 from zkmigrate.runbook.model.step import Way
 
 

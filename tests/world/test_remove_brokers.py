@@ -22,17 +22,10 @@ from zkmigrate.cluster.removal.rules import CORDON_ALL, CORDONED, OWN_POLICY
 from zkmigrate.cluster.removal.section import Removal
 from zkmigrate.cluster.removal.validate_step import foreseen
 from zkmigrate.inventory.accept import Accept
+from zkmigrate.kafka.changes import KAFKA, AlterBrokerConfig, ElectPreferred, ReassignPartition
 from zkmigrate.runbook.engine import events, journal
 from zkmigrate.runbook.engine.events import RunEnded
-from zkmigrate.runbook.model.change import (
-    KAFKA,
-    AlterBrokerConfig,
-    ElectPreferred,
-    InstallProgram,
-    PutFile,
-    ReassignPartition,
-    SetService,
-)
+from zkmigrate.runbook.model.change import InstallProgram, PutFile, SetService
 from zkmigrate.runbook.model.fact import Seen
 from zkmigrate.runbook.model.finding import Held, Severity
 from zkmigrate.runbook.model.look import TopicSetting

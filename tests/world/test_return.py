@@ -19,8 +19,9 @@ from tests.world.operator import Moment, copied
 from tests.world.returned import again, on_dest, opened, returning, went_on, whole
 from tests.world.test_move import footprint
 from zkmigrate.runbook.engine import plan
-from zkmigrate.runbook.model.change import Change, ReplayTransactions
+from zkmigrate.runbook.model.change import Change
 from zkmigrate.runbook.model.look import Look
+from zkmigrate.zookeeper.changes import ReplayTransactions
 
 HALF_REPLAYED = 7
 """The moment behind the first hundred transactions."""

@@ -16,6 +16,7 @@ from tests.world.operator import Killed, Operator, quiet_world
 from tests.world.rolled import rolled
 from zkmigrate.errors import HostError, UsageError
 from zkmigrate.inventory.inventory import Window
+from zkmigrate.kafka.changes import ElectLeaders
 from zkmigrate.kafka.rules.connect import connect_to_dest, with_connect
 from zkmigrate.kafka.rules.leaders import not_led_by_preferred
 from zkmigrate.move.dependents.kafka import KAFKA
@@ -23,7 +24,7 @@ from zkmigrate.move.steps import roll
 from zkmigrate.move.steps.roll import RollStep
 from zkmigrate.runbook.engine.events import StepBegun, Waits, WaveBegun
 from zkmigrate.runbook.engine.ports import Answer
-from zkmigrate.runbook.model.change import Change, ElectLeaders, SetService
+from zkmigrate.runbook.model.change import Change, SetService
 from zkmigrate.runbook.model.fact import Reading, Seen, Unknown
 from zkmigrate.runbook.model.look import PartitionState
 from zkmigrate.runbook.model.step import Blocked, Context, Done, Ready, Waiting, Way

@@ -13,11 +13,12 @@ from tests.unit.engine_world import Killed, back, forward, homeward, left_by_kil
 from tests.unit.reassign_world import BROKERS, RATE, Desk, inventory, plan, world
 from tests.world.test_reassign import found, submitted
 from zkmigrate.cluster.reassign.throttle import FOLLOWER_RATE, LEADER_RATE
+from zkmigrate.kafka.changes import AlterBrokerConfig, ReassignPartition
 from zkmigrate.kafka.rates import Overrides
 from zkmigrate.kafka.rules.throttle_series import KIND, curves
 from zkmigrate.runbook.engine import events, journal
 from zkmigrate.runbook.engine.throttle_file import ThrottleFile
-from zkmigrate.runbook.model.change import AlterBrokerConfig, Change, ReassignPartition
+from zkmigrate.runbook.model.change import Change
 from zkmigrate.runbook.model.fact import Reading, Seen, Unknown
 from zkmigrate.runbook.model.finding import Held
 from zkmigrate.runbook.model.look import InFlight, LogDirs

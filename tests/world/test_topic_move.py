@@ -33,13 +33,14 @@ from zkmigrate.report.sources import read
 from zkmigrate.report.tables import tables
 from zkmigrate.runbook.engine.events import Event, StepEnded, Turned
 from zkmigrate.runbook.engine.plan import make
-from zkmigrate.runbook.model.change import Change, GatewayOrder, Outcome, SetService
+from zkmigrate.runbook.model.change import Change, Outcome, SetService
 from zkmigrate.runbook.model.finding import Held, Severity
 from zkmigrate.runbook.model.look import Look
 from zkmigrate.runbook.model.step import Context, Done, Verdict
 from zkmigrate.runbook.runs import left_window
 from zkmigrate.runbook.runs.left_window import SHUT_OUT, Kind
 from zkmigrate.runbook.runs.run_status import lines, of_run, told_by
+from zkmigrate.topics.gateway.order import GatewayOrder
 from zkmigrate.topics.gateway.rules.hold import Gate
 from zkmigrate.topics.gateway.rules.outcomes import DELIVERY_S
 from zkmigrate.topics.topic_move.check_step import CheckFacts, CheckStep

@@ -17,10 +17,10 @@ from types import ModuleType
 from typing import Any
 
 from zkmigrate.errors import UsageError
+from zkmigrate.kafka.changes import KAFKA
 from zkmigrate.move.dependent import Words
 from zkmigrate.move.preflight import Gate, Scope, checks
 from zkmigrate.move.preflight.check import Check
-from zkmigrate.runbook.model import change
 from zkmigrate.runbook.model.finding import Meaning, Severity
 
 _HOUSE = (
@@ -123,7 +123,7 @@ def dependents() -> Iterator[Any]:
     """Every shipped dependent; Kafka first, whose words a check has that all of them share."""
     values = [value for module in _modules("zkmigrate.move.dependents") for value in vars(module).values()]
     found = [v for v in values if isinstance(getattr(v, "words", None), Words) and not isinstance(v, type)]
-    return iter(sorted(found, key=lambda dependent: dependent.words.kind != change.KAFKA))
+    return iter(sorted(found, key=lambda dependent: dependent.words.kind != KAFKA))
 
 
 def _targets(check: Check, words: Words) -> str:

@@ -11,7 +11,7 @@ from zkmigrate.cluster.placement.cluster import Assigned, Cluster, Name
 from zkmigrate.cluster.placement.plan import Notice, Refused
 from zkmigrate.errors import HostError
 from zkmigrate.inventory.inventory import Inventory
-from zkmigrate.runbook.model.change import KAFKA
+from zkmigrate.kafka.changes import KAFKA
 from zkmigrate.runbook.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.runbook.model.look import KafkaView, LogDir, LogDirs, Volume
 

@@ -19,16 +19,11 @@ from typing import Any
 
 from zkmigrate.cli.main import main
 from zkmigrate.inventory.inventory import Inventory
+from zkmigrate.kafka.changes import AlterTopicConfig, CancelReassignment, ReassignPartition
 from zkmigrate.runbook.engine.apply import Apply
-from zkmigrate.runbook.model.change import (
-    AlterTopicConfig,
-    CancelReassignment,
-    Change,
-    GatewayOrder,
-    Outcome,
-    ReassignPartition,
-)
+from zkmigrate.runbook.model.change import Change, Outcome
 from zkmigrate.runbook.site import wiring
+from zkmigrate.topics.gateway.order import GatewayOrder
 
 WAIT_S = 20.0
 NOT_CONFIRMED = 99

@@ -20,11 +20,12 @@ from zkmigrate.errors import HostError, InventoryError, JournalError, UsageError
 from zkmigrate.hosts.transport.failure import TransportError
 from zkmigrate.hosts.transport.ssh import Transport
 from zkmigrate.inventory.inventory import SECTIONS, Inventory, digest, load, schema
+from zkmigrate.kafka.changes import AlterTopicConfig, ElectLeaders
 from zkmigrate.move.verbs.retire import _refuse_no_broker
 from zkmigrate.runbook.engine.history import History, NotUndone
 from zkmigrate.runbook.engine.lock import UNWITNESSED, HostLock
 from zkmigrate.runbook.engine.runs import not_undone_lines
-from zkmigrate.runbook.model.change import AlterTopicConfig, Changes, ElectLeaders, Outcome, PutFile
+from zkmigrate.runbook.model.change import Changes, Outcome, PutFile
 from zkmigrate.runbook.model.entry import Entry
 from zkmigrate.runbook.model.fact import Seen, Unknown
 from zkmigrate.runbook.model.look import Look

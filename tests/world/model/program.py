@@ -20,7 +20,6 @@ from zkmigrate.runbook.model.change import (
     Cut,
     Discard,
     Fence,
-    GatewayOrder,
     Go,
     HostChange,
     HostVerb,
@@ -119,8 +118,8 @@ def _act(host: Host, change: HostChange, operation: str, now: float, wall: float
             return 0, "uninstalled"
         case InstallProgram():
             return 0, "installed"
-        case GatewayOrder():
-            return 1, f"this world has no gateway on {change.host}"
+        case _:
+            return 1, f"this world has no {change.channel} on {change.host}"
 
 
 def _phase(host: Host, verb: str, allowed: tuple[str, ...]) -> Answer | None:

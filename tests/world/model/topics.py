@@ -5,12 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from zkmigrate.kafka.changes import AlterAtController, CreateTopic, GrowTopic
 from zkmigrate.kafka.rights import Acl
-from zkmigrate.runbook.model.change import (
-    AlterAtController,
-    CreateTopic,
-    GrowTopic,
-)
 from zkmigrate.runbook.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.runbook.model.look import (
     BothEnds,

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 from tests.unit.topics.gateway.loop import at_once
 from tests.world.switch.logs import Cluster, Part
 from zkmigrate.runbook.engine.codec import encode_finding
-from zkmigrate.runbook.model.change import GatewayOrder, Outcome
+from zkmigrate.runbook.model.change import Outcome
+from zkmigrate.topics.gateway.order import GatewayOrder
 from zkmigrate.topics.gateway.rules import orders
 from zkmigrate.topics.gateway.rules.apis import FETCH, PRODUCE, SYNC_GROUP
 from zkmigrate.topics.gateway.rules.hold import Act, Gate, Order, Verdict, decide

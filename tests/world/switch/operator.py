@@ -27,21 +27,15 @@ from zkmigrate.runbook.engine.ports import Ports, WatchPort
 from zkmigrate.runbook.engine.run import Walk
 from zkmigrate.runbook.engine.samples import Samples
 from zkmigrate.runbook.engine.watch import past_deadline
-from zkmigrate.runbook.model.change import (
-    AlterAcls,
-    Change,
-    ClusterChange,
-    CopyOffsets,
-    GatewayOrder,
-    Outcome,
-    SetDirection,
-)
+from zkmigrate.runbook.model.change import Change, ClusterChange, Outcome
 from zkmigrate.runbook.model.finding import Finding
 from zkmigrate.runbook.model.look import Look
 from zkmigrate.runbook.model.playbook import Playbook, Stage
 from zkmigrate.runbook.model.sampling import note_nothing
 from zkmigrate.runbook.model.step import Context, Way
 from zkmigrate.runbook.model.window import WindowSteps
+from zkmigrate.topics.gateway.order import GatewayOrder
+from zkmigrate.topics.mirror.changes import AlterAcls, CopyOffsets, SetDirection
 from zkmigrate.topics.topic_move.section import (
     Cluster,
     Gateways,

@@ -16,18 +16,10 @@ from tests.world.switch.clients import Client, Consumer, Flight, ModelGateway, P
 from tests.world.switch.logs import Cluster, Copier, Part, copy_commits
 from zkmigrate.hosts import zkm_host
 from zkmigrate.kafka.rights import Acl
-from zkmigrate.runbook.model.change import (
-    AlterAcls,
-    CopyOffsets,
-    GatewayOrder,
-    HostChange,
-    InstallProgram,
-    Outcome,
-    SetDirection,
-    SetService,
-    UninstallProgram,
-)
+from zkmigrate.runbook.model.change import HostChange, InstallProgram, Outcome, SetService, UninstallProgram
+from zkmigrate.topics.gateway.order import GatewayOrder
 from zkmigrate.topics.gateway.rules.hold import Gate
+from zkmigrate.topics.mirror.changes import AlterAcls, CopyOffsets, SetDirection
 from zkmigrate.topics.mirror.rules.direction import Lead, leaders
 
 TICK_S = 0.05

@@ -13,13 +13,13 @@ from zkmigrate.cluster.reassign.throttle import Values, read, values
 from zkmigrate.hosts.facts.properties import properties
 from zkmigrate.hosts.facts.status import unit_status
 from zkmigrate.inventory.inventory import Broker
+from zkmigrate.kafka.changes import KAFKA
 from zkmigrate.kafka.facts.broker import log_directory, log_places
 from zkmigrate.kafka.facts.cluster import cluster_id, controller
 from zkmigrate.kafka.facts.replica_directories import Directory, directories
 from zkmigrate.kafka.rules import znodes as rules
 from zkmigrate.kafka.rules.identity import Identity, identity
 from zkmigrate.kafka.rules.stray import why_stray
-from zkmigrate.runbook.model.change import KAFKA
 from zkmigrate.runbook.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.runbook.model.look import (
     ClusterTopics,

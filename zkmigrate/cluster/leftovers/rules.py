@@ -10,21 +10,15 @@ from enum import StrEnum
 from zkmigrate.cluster.leftovers.facts import Disks, Kept, Scan, section
 from zkmigrate.cluster.leftovers.section import Leftovers
 from zkmigrate.cluster.reassign.throttle import RATES
+from zkmigrate.kafka.changes import KAFKA, AlterBrokerConfig, AlterTopicConfig
 from zkmigrate.kafka.rules import znodes
 from zkmigrate.kafka.rules.stray import last_copy, why_stray
-from zkmigrate.runbook.model.change import (
-    KAFKA,
-    ZNODES,
-    AlterBrokerConfig,
-    AlterTopicConfig,
-    Changes,
-    DeleteZnode,
-    MoveAside,
-)
+from zkmigrate.runbook.model.change import Changes, MoveAside
 from zkmigrate.runbook.model.fact import Seen
 from zkmigrate.runbook.model.finding import Finding, Severity, claim, few, meanings
 from zkmigrate.runbook.model.report import counted
 from zkmigrate.runbook.model.step import Context
+from zkmigrate.zookeeper.changes import ZNODES, DeleteZnode
 
 READ_BY_BROKERS_S = 900
 """How long Kafka itself keeps a notice about a changed config (``changeExpirationMs``)."""

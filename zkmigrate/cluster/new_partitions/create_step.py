@@ -24,7 +24,8 @@ from zkmigrate.cluster.new_partitions.facts import (
     topic,
 )
 from zkmigrate.cluster.new_partitions.section import wanted
-from zkmigrate.runbook.model.change import KAFKA, Applied, Changes, CreateTopic, DeleteTopic
+from zkmigrate.kafka.changes import KAFKA, CreateTopic, DeleteTopic
+from zkmigrate.runbook.model.change import Applied, Changes
 from zkmigrate.runbook.model.fact import Reading, Seen, Unknown
 from zkmigrate.runbook.model.finding import Finding, claim, meanings
 from zkmigrate.runbook.model.look import Look

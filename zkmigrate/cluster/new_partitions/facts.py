@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from zkmigrate.cluster.new_partitions.section import Sets, wanted
 from zkmigrate.inventory.inventory import Inventory
-from zkmigrate.runbook.model.change import KAFKA, CreateTopic, GrowTopic
+from zkmigrate.kafka.changes import KAFKA, CreateTopic, GrowTopic
 from zkmigrate.runbook.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.runbook.model.look import Look, TopicPartitions
 from zkmigrate.runbook.model.step import Context, Waiting

@@ -16,7 +16,7 @@ from zkmigrate.cluster.placing.verb import NoPlanError
 from zkmigrate.errors import HostError
 from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.json_stamp import stamped
-from zkmigrate.runbook.model.change import KAFKA
+from zkmigrate.kafka.changes import KAFKA
 from zkmigrate.runbook.model.fact import Absent, Reading, Seen
 from zkmigrate.runbook.model.look import InFlight, Look
 from zkmigrate.runbook.model.report import counted

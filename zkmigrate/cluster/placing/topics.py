@@ -18,8 +18,8 @@ from zkmigrate.cluster.placing.text import SHOWN, notice_lines, replicas, table
 from zkmigrate.errors import UsageError
 from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.json_stamp import stamped
+from zkmigrate.kafka.changes import KAFKA
 from zkmigrate.runbook.engine.files import refuse_taken, write_all
-from zkmigrate.runbook.model.change import KAFKA
 from zkmigrate.runbook.model.fact import Seen
 from zkmigrate.runbook.model.look import Look
 from zkmigrate.runbook.model.report import counted

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from zkmigrate.cluster.placement.cluster import Name
 from zkmigrate.cluster.reassign.facts import Move
-from zkmigrate.runbook.model.change import KAFKA, Changes, ElectPreferred
+from zkmigrate.kafka.changes import KAFKA, ElectPreferred
+from zkmigrate.runbook.model.change import Changes
 from zkmigrate.runbook.model.look import PartitionState
 
 LEADERS = "preferred leaders"

@@ -17,7 +17,7 @@ from zkmigrate.cluster.placement.plan import Reassignment
 from zkmigrate.cluster.reassign.second_view import Ends, disputes
 from zkmigrate.cluster.reassign.section import Dirs, Pace, PacedInventory, Phases, ReassignInventory, Sets
 from zkmigrate.inventory.inventory import Inventory
-from zkmigrate.runbook.model.change import KAFKA
+from zkmigrate.kafka.changes import KAFKA
 from zkmigrate.runbook.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.runbook.model.look import (
     InFlight,

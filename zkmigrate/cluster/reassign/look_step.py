@@ -29,7 +29,7 @@ from zkmigrate.cluster.reassign.inflow import enough, first_reading, measured
 from zkmigrate.cluster.reassign.rate_control import unheard
 from zkmigrate.cluster.reassign.rules import COPYING, before, copied, gib, seconds
 from zkmigrate.cluster.reassign.throttle import FirstLimits, choosing, involved, listed, read, values
-from zkmigrate.runbook.model.change import KAFKA
+from zkmigrate.kafka.changes import KAFKA
 from zkmigrate.runbook.model.fact import Seen
 from zkmigrate.runbook.model.finding import blocking
 from zkmigrate.runbook.model.look import Look

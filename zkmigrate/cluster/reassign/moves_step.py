@@ -38,17 +38,11 @@ from zkmigrate.cluster.reassign.moves_facts import MovesFacts, pending, queued, 
 from zkmigrate.cluster.reassign.progress import Throughput, progress, words
 from zkmigrate.cluster.reassign.rules import AGAIN, foreign, lost, next_moves
 from zkmigrate.cluster.reassign.throttle import SentRates, keeping_control, rates_in_force
+from zkmigrate.kafka.changes import KAFKA, CancelReassignment, PlaceReplica, ReassignPartition
 from zkmigrate.kafka.rates import Rate
 from zkmigrate.runbook.accepted import TARGET_DOWN, accepted, given_up
 from zkmigrate.runbook.model.by_hand import Block, ByHand, Sheet
-from zkmigrate.runbook.model.change import (
-    KAFKA,
-    Applied,
-    CancelReassignment,
-    Changes,
-    PlaceReplica,
-    ReassignPartition,
-)
+from zkmigrate.runbook.model.change import Applied, Changes
 from zkmigrate.runbook.model.fact import Seen
 from zkmigrate.runbook.model.finding import Finding, Severity, claim, few, meanings
 from zkmigrate.runbook.model.look import Look

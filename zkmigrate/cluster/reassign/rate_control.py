@@ -21,10 +21,10 @@ from zkmigrate.cluster.throttle.controller import decide
 from zkmigrate.hosts.facts import load as load_facts
 from zkmigrate.hosts.facts.load import Counters
 from zkmigrate.inventory.inventory import Broker
+from zkmigrate.kafka.changes import KAFKA
 from zkmigrate.kafka.rates import Decision, Moving, Overrides, Rate, Role, Sample, Settings, State, amount
 from zkmigrate.kafka.rules import throttle_series
 from zkmigrate.kafka.rules.copying import Copied, copied, sample
-from zkmigrate.runbook.model.change import KAFKA
 from zkmigrate.runbook.model.fact import Reading, Seen, Unknown
 from zkmigrate.runbook.model.finding import Finding, Severity, claim, few, meanings
 from zkmigrate.runbook.model.look import LogDirs, Look, Pulse

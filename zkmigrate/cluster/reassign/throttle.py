@@ -17,8 +17,9 @@ from zkmigrate.cluster.reassign.rate_control import Control, Copying, listen
 from zkmigrate.cluster.reassign.section import Pace
 from zkmigrate.cluster.throttle.kafka_settings import with_entries, without_entries, without_rate
 from zkmigrate.errors import HostError
+from zkmigrate.kafka.changes import KAFKA, AlterBrokerConfig
 from zkmigrate.kafka.rates import Overrides, Rate, Role
-from zkmigrate.runbook.model.change import KAFKA, AlterBrokerConfig, Changes
+from zkmigrate.runbook.model.change import Changes
 from zkmigrate.runbook.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.runbook.model.finding import Finding
 from zkmigrate.runbook.model.look import Look, TopicSetting

@@ -39,15 +39,9 @@ from zkmigrate.cluster.reassign.throttle import (
     values,
 )
 from zkmigrate.inventory.inventory import Inventory
+from zkmigrate.kafka.changes import KAFKA, AlterAtController, AlterBrokerConfig, AlterTopicConfig
 from zkmigrate.runbook.accepted import accepted
-from zkmigrate.runbook.model.change import (
-    KAFKA,
-    AlterAtController,
-    AlterBrokerConfig,
-    AlterTopicConfig,
-    Applied,
-    Changes,
-)
+from zkmigrate.runbook.model.change import Applied, Changes
 from zkmigrate.runbook.model.fact import Absent, Reading, Seen
 from zkmigrate.runbook.model.finding import Finding, Severity, blocking, claim, few, meanings
 from zkmigrate.runbook.model.look import Look, TopicSetting

@@ -21,7 +21,8 @@ from zkmigrate.cluster.removal.disks import OnDisks, directories_left, on_disks
 from zkmigrate.cluster.removal.exclude_step import Excluded
 from zkmigrate.cluster.removal.rules import ANSWER_S, CORDON_ALL, CORDONED, UNREGISTER
 from zkmigrate.cluster.removal.section import removal
-from zkmigrate.runbook.model.change import KAFKA, AlterAtController, Applied, Changes, UnregisterBroker
+from zkmigrate.kafka.changes import KAFKA, AlterAtController, UnregisterBroker
+from zkmigrate.runbook.model.change import Applied, Changes
 from zkmigrate.runbook.model.fact import Reading, Seen
 from zkmigrate.runbook.model.finding import Finding, Severity, claim, few, meanings
 from zkmigrate.runbook.model.look import KafkaView, Look, Pulse

@@ -10,11 +10,11 @@ from zkmigrate.cluster.removal.section import removed
 from zkmigrate.hosts.facts.properties import properties
 from zkmigrate.hosts.facts.status import unit_status
 from zkmigrate.inventory.inventory import Inventory, Kafka
+from zkmigrate.kafka.changes import KAFKA
 from zkmigrate.kafka.facts.broker import log_directory, log_places
 from zkmigrate.kafka.facts.replica_directories import Directory, directories
 from zkmigrate.kafka.rules.identity import Identity, identity
 from zkmigrate.kafka.rules.stray import METADATA
-from zkmigrate.runbook.model.change import KAFKA
 from zkmigrate.runbook.model.fact import Reading, Seen
 from zkmigrate.runbook.model.finding import Finding, Severity, claim, few, meanings
 from zkmigrate.runbook.model.look import Look, PartitionState

@@ -18,7 +18,8 @@ from zkmigrate.cluster.reassign.facts import LOOKS
 from zkmigrate.cluster.removal.rules import CORDON_ALL, CORDONED, Settings, chosen, exclusion
 from zkmigrate.cluster.removal.section import Exclusion, removal
 from zkmigrate.cluster.removal.validate_step import ValidateFacts, settings, validated
-from zkmigrate.runbook.model.change import KAFKA, AlterBrokerConfig, Applied, Changes
+from zkmigrate.kafka.changes import KAFKA, AlterBrokerConfig
+from zkmigrate.runbook.model.change import Applied, Changes
 from zkmigrate.runbook.model.fact import Seen
 from zkmigrate.runbook.model.finding import Finding, blocking, claim, few, meanings
 from zkmigrate.runbook.model.look import Look

@@ -14,7 +14,7 @@ from zkmigrate.cluster.placement.planner import planned
 from zkmigrate.cluster.placement.request import By, Choice, LogDirs, Rebuild, Rollout
 from zkmigrate.cluster.reassign.facts import Flights, Move
 from zkmigrate.cluster.removal.section import Removal, removal
-from zkmigrate.runbook.model.change import KAFKA
+from zkmigrate.kafka.changes import KAFKA
 from zkmigrate.runbook.model.fact import Reading, Seen
 from zkmigrate.runbook.model.look import KafkaView, Look, PartitionState
 from zkmigrate.runbook.model.step import Context

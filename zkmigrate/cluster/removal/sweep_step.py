@@ -50,8 +50,9 @@ from zkmigrate.cluster.removal.section import removal
 from zkmigrate.cluster.removal.survey import Survey, naming, survey
 from zkmigrate.cluster.removal.validate_step import unsized
 from zkmigrate.hosts.facts.status import HostStatus
+from zkmigrate.kafka.changes import KAFKA, AlterTopicConfig, ReassignPartition
 from zkmigrate.kafka.rules.identity import Identity
-from zkmigrate.runbook.model.change import KAFKA, AlterTopicConfig, Applied, Changes, ReassignPartition
+from zkmigrate.runbook.model.change import Applied, Changes
 from zkmigrate.runbook.model.fact import Reading, Seen
 from zkmigrate.runbook.model.finding import Finding, claim, few, meanings
 from zkmigrate.runbook.model.look import KafkaView, Look, PartitionState

@@ -33,7 +33,7 @@ from zkmigrate.cluster.removal.rules import (
 )
 from zkmigrate.cluster.removal.section import removal
 from zkmigrate.cluster.removal.survey import Survey, survey
-from zkmigrate.runbook.model.change import KAFKA
+from zkmigrate.kafka.changes import KAFKA
 from zkmigrate.runbook.model.fact import Seen
 from zkmigrate.runbook.model.finding import blocking
 from zkmigrate.runbook.model.look import Look

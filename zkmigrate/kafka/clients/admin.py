@@ -43,15 +43,11 @@ from zkmigrate import json_text
 from zkmigrate.errors import HostError
 from zkmigrate.hosts.parallel import together
 from zkmigrate.inventory.inventory import Inventory
-from zkmigrate.kafka.clients import controller, schemas
-from zkmigrate.kafka.clients.canary import BrokerCanary
-from zkmigrate.kafka.said import reason, said
-from zkmigrate.runbook.model.change import (
+from zkmigrate.kafka.changes import (
     AlterAtController,
     AlterBrokerConfig,
     AlterTopicConfig,
     CancelReassignment,
-    ClusterChange,
     CreateTopic,
     DeleteTopic,
     ElectLeaders,
@@ -61,6 +57,10 @@ from zkmigrate.runbook.model.change import (
     ReassignPartition,
     UnregisterBroker,
 )
+from zkmigrate.kafka.clients import controller, schemas
+from zkmigrate.kafka.clients.canary import BrokerCanary
+from zkmigrate.kafka.said import reason, said
+from zkmigrate.runbook.model.change import ClusterChange
 from zkmigrate.runbook.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.runbook.model.look import KafkaView, Look, PartitionState, Pulse
 

@@ -13,9 +13,9 @@ from kafka.admin import AlterConfigOp, ConfigResourceType
 from kafka.errors import BrokerIdNotRegisteredError, for_code
 from kafka.protocol.admin import IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
 
+from zkmigrate.kafka.changes import AlterAtController
 from zkmigrate.kafka.clients.wire import BrokerConnection
 from zkmigrate.kafka.said import said
-from zkmigrate.runbook.model.change import AlterAtController
 
 _ANSWER_S = 5.0
 

@@ -9,11 +9,11 @@ from kafka.admin import ConfigResourceType
 from kafka.errors import IncompatibleBrokerVersion
 from kafka.protocol.admin import DescribeConfigsRequest
 
+from zkmigrate.kafka.changes import AlterAtController
 from zkmigrate.kafka.clients import admin as kafka
 from zkmigrate.kafka.clients import controller
 from zkmigrate.kafka.clients.each_broker import of_each
 from zkmigrate.kafka.said import said
-from zkmigrate.runbook.model.change import AlterAtController
 from zkmigrate.runbook.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.runbook.model.look import InFlight, TopicSetting
 

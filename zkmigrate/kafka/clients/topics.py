@@ -14,9 +14,9 @@ from kafka.admin import ConfigResourceType
 from kafka.errors import IncompatibleBrokerVersion, KafkaError
 from kafka.protocol.admin import DescribeConfigsRequest
 
+from zkmigrate.kafka.changes import CreateTopic, GrowTopic
 from zkmigrate.kafka.clients import admin as kafka
 from zkmigrate.kafka.said import reason, said
-from zkmigrate.runbook.model.change import CreateTopic, GrowTopic
 from zkmigrate.runbook.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.runbook.model.look import (
     ClusterTopics,

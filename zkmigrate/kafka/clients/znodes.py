@@ -10,8 +10,9 @@ from kazoo.exceptions import BadVersionError, NoAuthError, NodeExistsError, NoNo
 
 from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.kafka.rules.znodes import removable
-from zkmigrate.runbook.model.change import ClusterChange, CreateZnode, DeleteZnode
+from zkmigrate.runbook.model.change import ClusterChange
 from zkmigrate.runbook.model.look import Look
+from zkmigrate.zookeeper.changes import CreateZnode, DeleteZnode
 from zkmigrate.zookeeper.clients.ensemble import ANSWER_S, connected, named, to_kazoo
 from zkmigrate.zookeeper.clients.subtree import Server
 from zkmigrate.zookeeper.data.txn import Acl

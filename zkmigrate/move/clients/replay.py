@@ -24,8 +24,9 @@ from kazoo.protocol.serialization import SetData as SetDataRequest
 from zkmigrate.errors import ZkmigrateError
 from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.move.facts.replay_disks import Reader, reader
-from zkmigrate.runbook.model.change import BeginReplay, ClusterChange, EndReplay, ReplayTransactions
+from zkmigrate.runbook.model.change import ClusterChange
 from zkmigrate.runbook.model.look import Look
+from zkmigrate.zookeeper.changes import BeginReplay, EndReplay, ReplayTransactions
 from zkmigrate.zookeeper.clients.ensemble import (
     ANSWER_S,
     NOT_ITS_OWN,

@@ -13,6 +13,7 @@ from typing import Any
 from zkmigrate.hosts.facts.host_names import Resolve
 from zkmigrate.hosts.facts.properties import properties_of
 from zkmigrate.inventory.inventory import Broker, Inventory, Service, without_brokers
+from zkmigrate.kafka import changes
 from zkmigrate.kafka.facts.cluster import cluster_id, kafka_view
 from zkmigrate.kafka.facts.recovery import Recovery, recovery
 from zkmigrate.kafka.rules import connect as kafka
@@ -29,8 +30,7 @@ from zkmigrate.move.preflight.evidence import Evidence
 from zkmigrate.move.preflight.kafka_evidence import KafkaEvidence, gather
 from zkmigrate.move.rules import probes
 from zkmigrate.runbook.accepted import spared_topics
-from zkmigrate.runbook.model import change
-from zkmigrate.runbook.model.change import Changes, ElectLeaders, SetService
+from zkmigrate.runbook.model.change import Changes, SetService
 from zkmigrate.runbook.model.fact import Reading, Seen, Unknown
 from zkmigrate.runbook.model.finding import Finding, claim, meanings
 from zkmigrate.runbook.model.look import KafkaView, Look
@@ -82,7 +82,7 @@ class KafkaDependent:
 
     shape: type[Inventory] = Inventory
     sampling: tuple[Sampling, ...] = (BROKERS,)
-    clusters: Mapping[str, str] = {change.KAFKA: "zkmigrate.kafka.clients.admin:alterer"}
+    clusters: Mapping[str, str] = {changes.KAFKA: "zkmigrate.kafka.clients.admin:alterer"}
 
     def members(self, inventory: Inventory) -> tuple[Broker, ...]:
         return inventory.kafka.brokers
@@ -183,7 +183,7 @@ class KafkaDependent:
         first = inventory.kafka.brokers[0]
         return Ending(
             LEADERS,
-            (ElectLeaders(change.KAFKA, first.endpoint),),
+            (changes.ElectLeaders(changes.KAFKA, first.endpoint),),
             inventory.policy.roll_leaders,
             "set policy.roll_leaders to false, then resume",
         )

@@ -19,12 +19,13 @@ from zkmigrate.move.facts.records import Planned
 from zkmigrate.move.facts.replay import Condition
 from zkmigrate.move.facts.replay_disks import host_disks, mark_on
 from zkmigrate.move.rules.outage import consenting_owner, owner_consent
-from zkmigrate.runbook.model.change import SOURCE, Applied, BeginReplay, Changes, ReplayTransactions
+from zkmigrate.runbook.model.change import Applied, Changes
 from zkmigrate.runbook.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.runbook.model.finding import Finding, claim, meanings
 from zkmigrate.runbook.model.look import Look
 from zkmigrate.runbook.model.step import Blocked, Context, Done, Hazard, Ready, Step, Verdict, Waiting, Way
 from zkmigrate.runbook.model.step_record import known, needed
+from zkmigrate.zookeeper.changes import SOURCE, BeginReplay, ReplayTransactions
 from zkmigrate.zookeeper.data.errors import ZkDataError
 from zkmigrate.zookeeper.data.proofs import Proved
 from zkmigrate.zookeeper.data.replay import Mark, marker_of

@@ -14,11 +14,12 @@ from __future__ import annotations
 from typing import TypeAlias
 
 from zkmigrate.move.facts.replay_disks import mark_on
-from zkmigrate.runbook.model.change import SOURCE, Applied, Changes, EndReplay
+from zkmigrate.runbook.model.change import Applied, Changes
 from zkmigrate.runbook.model.fact import Absent, Reading, Unknown
 from zkmigrate.runbook.model.finding import claim, meanings
 from zkmigrate.runbook.model.look import Look
 from zkmigrate.runbook.model.step import Context, Done, Forecast, Hazard, Ready, Step, Verdict, Waiting, Way
+from zkmigrate.zookeeper.changes import SOURCE, EndReplay
 from zkmigrate.zookeeper.facts.ensemble import source_view
 
 Marked: TypeAlias = Reading[object]

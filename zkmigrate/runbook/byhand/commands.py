@@ -24,7 +24,6 @@ from zkmigrate.runbook.model.change import (
     ClusterChange,
     Cut,
     Fence,
-    GatewayOrder,
     Go,
     HostChange,
     PutFile,
@@ -32,6 +31,7 @@ from zkmigrate.runbook.model.change import (
     SetService,
 )
 from zkmigrate.runbook.model.step import Way
+from zkmigrate.topics.gateway.order import GatewayOrder
 
 _REFUSED = re.compile(r"\|[a-z-]+ is refused")
 """Where the refusals begin that a reply may be on the way back."""

@@ -14,11 +14,11 @@ from typing import TypeGuard
 from zkmigrate.clean import clean
 from zkmigrate.hosts import zkm_host
 from zkmigrate.inventory.inventory import Inventory
+from zkmigrate.kafka.changes import BOOTSTRAP
 from zkmigrate.runbook.byhand.commands import Position, command_line, readable, reply_pattern
 from zkmigrate.runbook.engine.plan import PlannedStep, command, without_secrets
 from zkmigrate.runbook.model.by_hand import Block
 from zkmigrate.runbook.model.change import (
-    BOOTSTRAP,
     Arm,
     Change,
     Changes,

@@ -23,7 +23,6 @@ from zkmigrate.runbook.model.change import (
     Change,
     Changes,
     ClusterChange,
-    GatewayOrder,
     InstallProgram,
     Outcome,
     UninstallProgram,
@@ -216,21 +215,23 @@ class Alter(Protocol):
 
 
 class ChannelApply:
-    """The real :class:`Apply`: host changes over each host's open channel to zkm-host, orders over that to
-    the gateway's relay, cluster changes through a client. Installing and uninstalling zkm-host go another
-    way. A change is sent once. Without a reply the outcome is unknown: the host's own record, or a look at
-    the cluster, tells it. clusters: by the name that a change has for it. gateways: None where the inventory
-    has none."""
+    """Send changes for real: of hosts over open channels to zkm-host, of clusters through their clients.
+
+    Installing and uninstalling zkm-host go another way. A change is sent once. Without a reply the outcome is
+    unknown: the host's own record, or a look at the cluster, tells it. clusters: senders by the name that a
+    change has for its cluster. others: channels to other programs on hosts, by the name that a change has
+    for its channel; None where the inventory names no such host.
+    """
 
     def __init__(
         self,
         channels: Channels,
         program: Program,
         clusters: Mapping[str, Send],
-        gateways: Channels | None = None,
+        others: Mapping[str, Channels | None] | None = None,
     ) -> None:
         self._channels = channels
-        self._gateways = gateways
+        self._others = others or {}
         self._program = program
         self._clusters = clusters
 
@@ -247,9 +248,9 @@ class ChannelApply:
             self._channels.forget(change.host)
             done = self._program.uninstall(change.host, operation, fencing, change.answer_s)
             return Outcome(done.rc, done.text if done.rc == 0 else done.last_line)
-        channels = self._gateways if isinstance(change, GatewayOrder) else self._channels
+        channels = self._others.get(change.channel) if change.channel else self._channels
         if channels is None:
-            return Outcome(1, f"nothing was sent to {change.host}: the inventory names no gateway")
+            return Outcome(1, f"nothing was sent to {change.host}: the inventory names no {change.channel}")
         return channels.ask(
             change.host,
             change.verb,

@@ -8,22 +8,22 @@ from __future__ import annotations
 
 import base64
 import binascii
-import typing
+import importlib
+import pkgutil
 from collections.abc import Mapping
 from dataclasses import fields
-from typing import Any
+from functools import cache
+from typing import Any, cast
 
 from zkmigrate.errors import JournalError
-from zkmigrate.runbook.model.change import KAFKA, Change, ElectLeaders
+from zkmigrate.runbook.model.change import KINDS, Change, ClusterChange, HostChange
 from zkmigrate.runbook.model.finding import Finding, Held, Severity
-
-_TYPES: dict[str, type[Any]] = {cls.__name__: cls for cls in typing.get_args(Change)}
 
 
 def encode_change(change: Change) -> dict[str, Any]:
     """A change as a JSON value; :func:`decode_change` reverses it."""
     body: dict[str, Any] = {"type": type(change).__name__}
-    for field in fields(change):
+    for field in fields(cast(Any, change)):
         body[field.name] = _encode(getattr(change, field.name))
     return body
 
@@ -31,17 +31,25 @@ def encode_change(change: Change) -> dict[str, Any]:
 def decode_change(body: Mapping[str, Any]) -> Change:
     """The change that was encoded; JournalError for a type or field that this version does not know."""
     name = str(body.get("type"))
-    cls = _TYPES.get(name)
-    if cls is None:
-        raise JournalError(f"the journal names a change of type {name}; this version knows {sorted(_TYPES)}")
+    kind = KINDS.get(name) or _of_other_playbooks().get(name)
+    if kind is None:
+        raise JournalError(f"the journal names a change of type {name}; this version knows {sorted(KINDS)}")
+    cls: type[Any] = kind
     values = {key: _decode(value) for key, value in body.items() if key != "type"}
-    if cls is ElectLeaders and "host" in values:  # a journal of earlier versions
-        values = {"cluster": KAFKA, "bootstrap": values["bootstrap"]}
     try:
         change: Change = cls(**values)
     except TypeError as error:
         raise JournalError(f"the journal's {name} has other fields than this version's: {error}") from None
     return change
+
+
+@cache
+def _of_other_playbooks() -> Mapping[str, type[HostChange] | type[ClusterChange]]:
+    """Import every playbook of this distribution, whose changes a journal may hold, and return all kinds."""
+    found = importlib.import_module("playbooks")
+    for one in pkgutil.iter_modules(found.__path__, "playbooks."):
+        importlib.import_module(one.name)
+    return KINDS
 
 
 def encode_finding(finding: Finding) -> dict[str, Any]:

@@ -29,7 +29,6 @@ from zkmigrate.runbook.model.change import (
     ClusterChange,
     Cut,
     Fence,
-    GatewayOrder,
     Go,
     InstallProgram,
     PutFile,
@@ -232,16 +231,15 @@ def _change(change: Change, inventory: Inventory, look: Look, spec: str) -> Plan
 
 
 def command(change: Change) -> str:
-    """The line that does the same by hand on the host; OPID and N (the fencing number) are the run's own,
-    CONFIG is the gateway's file. For a cluster change, the line of the cluster's own tool; BOOTSTRAP is any
-    broker's ``address:port``. Long content is named by the file that would hold it."""
+    """Return the line that does the same by hand. OPID and N, the fencing number, are the run's own.
+
+    For a change of a cluster it is the line of the cluster's own tool. Long content is named by the file that
+    would hold it.
+    """
     if isinstance(change, InstallProgram):
         return f"sudo install -o root -g root -m 0755 zkm-host {zkm_host.INSTALLED_PATH}"
-    if isinstance(change, ClusterChange):
+    if change.command or isinstance(change, ClusterChange):
         return change.command
-    if isinstance(change, GatewayOrder):
-        order = ("zkmigrate", "gateway", "order", "--config", "CONFIG", "--as", "N", change.order)
-        return " ".join((*order, f"{RUN}.OPID", change.app, *change.options()))
     words = [*change.arguments()]
     match change:
         case PutFile() if change.content:

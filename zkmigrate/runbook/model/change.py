@@ -17,32 +17,9 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import json
 import re
-import shlex
-from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple, TypeAlias
-
-from zkmigrate.kafka.rights import Acl
-from zkmigrate.topics.mirror.rules.direction import Copies
-
-KAFKA = "kafka"
-"""The cluster in the inventory's section of this name."""
-
-SOURCE = "source"
-"""The source ensemble as a cluster, in the inventory's section of this name."""
-
-ZNODES = "kafka-znodes"
-"""The znodes of the Kafka cluster in the inventory's section ``kafka``, as a cluster of their own."""
-
-MIRRORED = "mirrored"
-"""The cluster to which the inventory's topics are mirrored."""
-
-BOOTSTRAP = "BOOTSTRAP"
-"""Stands for ``address:port`` of any broker in a command."""
-
-CONNECT = "CONNECT"
-"""Stands for the brokers' ``zookeeper.connect`` in a command."""
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple, TypeAlias
 
 ANSWER_S = 20.0
 """Seconds to wait for a change that neither stops nor starts a service nor copies data."""
@@ -62,15 +39,42 @@ def command_words(commands: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(f"{key}={value if key == 'ports' else encode(value.encode())}" for key, _, value in pairs)
 
 
-class _OnHost:
+KINDS: dict[str, type[HostChange] | type[ClusterChange]] = {}
+"""Every kind of change by its class name, which the journal and a saved plan hold."""
+
+
+class HostChange:
+    """A change of a host, sent to a program there with an operation id that the program remembers.
+
+    Each subclass is a frozen dataclass with class attributes ``verb`` and ``expect``. Defining it adds it to
+    ``KINDS``. channel: the program that takes it: zkm-host where this is empty, else as the site names it.
+    """
+
     host: str
+    channel = ""
     spared = ""
     answer_s = ANSWER_S
     words = ""
 
+    if TYPE_CHECKING:  # one kind has a field instead
+
+        @property
+        def verb(self) -> str: ...
+
+        @property
+        def expect(self) -> str: ...
+
+    def __init_subclass__(cls) -> None:
+        KINDS[cls.__name__] = cls
+
     @property
     def where(self) -> str:
         return self.host
+
+    @property
+    def command(self) -> str:
+        """The line that sends it by hand, where it is not zkm-host's own; OPID and N are the run's."""
+        return ""
 
     def arguments(self) -> tuple[str, ...]:
         return ()
@@ -78,9 +82,24 @@ class _OnHost:
     def describe(self) -> str:
         return self.words
 
+    def inverse(self, _operation: str) -> HostChange | None:
+        """Return what undoes it by default; None where the step that sent it must say. operation: its id."""
+        return None
 
-class _OnCluster:
+
+class ClusterChange:
+    """A change of a cluster, idempotent by value, sent by the cluster's sender (``Playbook.clusters``).
+
+    Each subclass is a frozen dataclass with class attributes ``verb`` and ``expect``. Defining it adds it to
+    ``KINDS``.
+    """
+
     cluster: str
+    verb: ClassVar[str]
+    expect: ClassVar[str]
+
+    def __init_subclass__(cls) -> None:
+        KINDS[cls.__name__] = cls
 
     @property
     def where(self) -> str:
@@ -95,9 +114,17 @@ class _OnCluster:
         """In words."""
         raise NotImplementedError
 
+    def inverse(self, _operation: str = "") -> ClusterChange | None:
+        """Return what undoes it by default; None where the step that sent it must say."""
+        return None
+
+    def by_default(self) -> ClusterChange:
+        """Return the change that has the same effect when it is sent in the usual way."""
+        return self
+
 
 @dataclass(frozen=True)
-class InstallProgram(_OnHost):
+class InstallProgram(HostChange):
     """Install zkm-host and its sudoers file; the only change that does not go through zkm-host."""
 
     host: str
@@ -107,7 +134,7 @@ class InstallProgram(_OnHost):
 
 
 @dataclass(frozen=True)
-class UninstallProgram(_OnHost):
+class UninstallProgram(HostChange):
     """Remove zkm-host, its sudoers file and this run's state from a host."""
 
     host: str
@@ -118,7 +145,7 @@ class UninstallProgram(_OnHost):
 
 
 @dataclass(frozen=True)
-class PutFile(_OnHost):
+class PutFile(HostChange):
     """Write a file whole: mode as octal text, owner as ``user:group``."""
 
     host: str
@@ -136,9 +163,12 @@ class PutFile(_OnHost):
     def describe(self) -> str:
         return f"write {self.path} ({len(self.content)} bytes, mode {self.mode}, owner {self.owner})"
 
+    def inverse(self, operation: str) -> HostChange:
+        return Restore(self.host, operation, self.path)
+
 
 @dataclass(frozen=True)
-class MoveAside(_OnHost):
+class MoveAside(HostChange):
     """Rename a file or directory, so that it can be put back. folder: where to, on the same file system and
     for root alone; empty for a sibling name."""
 
@@ -154,9 +184,12 @@ class MoveAside(_OnHost):
     def describe(self) -> str:
         return f"move {self.path} aside" + (f", into {self.folder}" if self.folder else "")
 
+    def inverse(self, operation: str) -> HostChange:
+        return Restore(self.host, operation, self.path)
+
 
 @dataclass(frozen=True)
-class Restore(_OnHost):
+class Restore(HostChange):
     """Put back what an earlier operation (by its id) replaced."""
 
     host: str
@@ -173,7 +206,7 @@ class Restore(_OnHost):
 
 
 @dataclass(frozen=True)
-class Discard(_OnHost):
+class Discard(HostChange):
     """Remove for good what an earlier operation (by its id) moved aside."""
 
     host: str
@@ -190,7 +223,7 @@ class Discard(_OnHost):
 
 
 @dataclass(frozen=True)
-class SetService(_OnHost):
+class SetService(HostChange):
     """Start, stop, kill, restart or reload a service. Reload starts one that is down. commands: replace
     systemctl, ``KEY=VALUE`` as in the inventory's ``Service.commands``. All of them go along, because a
     restart stops, looks and starts."""
@@ -217,7 +250,7 @@ class SetService(_OnHost):
 
 
 @dataclass(frozen=True)
-class Arm(_OnHost):
+class Arm(HostChange):
     """Prepare a dest host for the cut-over: chains with empty sets, image begun, guard installed. spec:
     key=value lines as in ``zkm-host help arm``."""
 
@@ -233,7 +266,7 @@ class Arm(_OnHost):
 
 
 @dataclass(frozen=True)
-class Fence(_OnHost):
+class Fence(HostChange):
     """Refuse clients at the client port and end their sockets; the kernel reopens after ``ttl_ms``."""
 
     host: str
@@ -249,7 +282,7 @@ class Fence(_OnHost):
 
 
 @dataclass(frozen=True)
-class Cut(_OnHost):
+class Cut(HostChange):
     """Block what ``policy.cut`` names between this host and source; the kernel unblocks after ``ttl_ms``."""
 
     host: str
@@ -266,7 +299,7 @@ class Cut(_OnHost):
 
 
 @dataclass(frozen=True)
-class Seal(_OnHost):
+class Seal(HostChange):
     """Make the lease permanent, if boot id and data stamp are still those that were proved."""
 
     host: str
@@ -283,7 +316,7 @@ class Seal(_OnHost):
 
 
 @dataclass(frozen=True)
-class Unseal(_OnHost):
+class Unseal(HostChange):
     """Turn the permanent block back into a lease."""
 
     host: str
@@ -299,7 +332,7 @@ class Unseal(_OnHost):
 
 
 @dataclass(frozen=True)
-class Go(_OnHost):
+class Go(HostChange):
     """Let the host reform by itself, in its place of the start order. place: ``first`` holds the newest
     transaction; ``quorum`` completes the majority once the first are LOOKING; ``rest`` joins a formed quorum.
     first: ``ip:port`` of the hosts with the newest transaction. majority: how many hosts form one.
@@ -356,7 +389,7 @@ _SIMPLE: dict[str, _Simple] = {
 
 
 @dataclass(frozen=True)
-class HostVerb(_OnHost):
+class HostVerb(HostChange):
     """A zkm-host verb without arguments of its own."""
 
     host: str
@@ -379,7 +412,7 @@ class HostVerb(_OnHost):
 
 
 @dataclass(frozen=True)
-class RestoreImage(_OnHost):
+class RestoreImage(HostChange):
     """Restore data and log directories as they were at STOP, with the observer config."""
 
     host: str
@@ -393,487 +426,6 @@ class RestoreImage(_OnHost):
         return ("restore",)
 
 
-GatewayVerb: TypeAlias = Literal["route", "settle", "hold", "unhold", "seal", "unseal", "go"]
-
-
-@dataclass(frozen=True)
-class GatewayOrder(_OnHost):
-    """An order to the gateway on a host, which remembers the operation id as zkm-host does. order, app, to,
-    hold, ttl_ms: as in ``zkmigrate gateway order``."""
-
-    host: str
-    order: GatewayVerb
-    app: str
-    to: str = ""
-    hold: str = ""
-    ttl_ms: int = 0
-    verb = "order"
-    expect = "^done: "
-
-    def arguments(self) -> tuple[str, ...]:
-        return (self.order, self.app, f"to={self.to}", f"hold={self.hold}", f"ttl_ms={self.ttl_ms}")
-
-    def options(self) -> tuple[str, ...]:
-        """What ``zkmigrate gateway order`` takes behind the application."""
-        told = {"--to": self.to, "--hold": self.hold, "--ttl-ms": str(self.ttl_ms) if self.ttl_ms else ""}
-        return tuple(word for option, value in told.items() if value for word in (option, value))
-
-    def describe(self) -> str:
-        more = [f"to {self.to}"] if self.to else []
-        more += [f"for at most {self.ttl_ms} ms"] if self.ttl_ms else []
-        return " ".join((f"tell the gateway: {self.order} {self.app}", *more))
-
-
-@dataclass(frozen=True)
-class CopyOffsets(_OnCluster):
-    """Commit for these groups on target what they have committed on source for these topics. It changes no
-    group that has members on target."""
-
-    cluster: str
-    topics: tuple[str, ...]
-    groups: tuple[str, ...]
-    verb = "copy-offsets"
-    expect = ""
-
-    def describe(self) -> str:
-        return f"commit on target what {len(self.groups):,} groups have committed on source"
-
-
-@dataclass(frozen=True)
-class SetDirection(_OnCluster):
-    """Record on both clusters where copiers may write these topics.
-
-    number: the run's fencing number. Nothing is changed if a higher one is recorded.
-    """
-
-    cluster: str
-    copies: Copies
-    topics: tuple[str, ...]
-    number: int
-    verb = "set-direction"
-    expect = ""
-
-    def describe(self) -> str:
-        where = {"forward": "on target only", "none": "on neither cluster", "backward": "on source only"}
-        return f"let copiers write {where[self.copies]}, topics: {len(self.topics):,}"
-
-
-@dataclass(frozen=True)
-class AlterAcls(_OnCluster):
-    """Add these ACLs to target, or delete exactly these there. acls: the fields of each :class:`Acl`."""
-
-    cluster: str
-    action: Literal["grant", "revoke"]
-    acls: tuple[tuple[str, ...], ...]
-    verb = "alter-acls"
-    expect = ""
-
-    def describe(self) -> str:
-        return f"{self.action} on target: {'; '.join(str(Acl(*one)) for one in self.acls)}"
-
-
-@dataclass(frozen=True)
-class ElectLeaders(_OnCluster):
-    """Ask Kafka to elect the preferred replica of every partition as leader. bootstrap: ``address:port`` of
-    the broker that is asked first."""
-
-    cluster: str
-    bootstrap: str
-    verb = "elect-leaders"
-    expect = "no error; `Election not needed` means that the preferred replica leads already"
-
-    @property
-    def command(self) -> str:
-        return (
-            f"kafka-leader-election.sh --bootstrap-server {self.bootstrap} --election-type preferred "
-            "--all-topic-partitions"
-        )
-
-    def describe(self) -> str:
-        return f"ask Kafka at {self.bootstrap} to elect every partition's preferred leader"
-
-
-@dataclass(frozen=True)
-class AlterTopicConfig(_OnCluster):
-    """Set or unset one config of one topic. value, before: the new value and the one found on the topic
-    itself; None: unset, so the brokers' default holds."""
-
-    cluster: str
-    topic: str
-    key: str
-    value: str | None
-    before: str | None
-    verb = "alter-topic-config"
-    expect = "`Completed updating config` for each topic"
-
-    @property
-    def command(self) -> str:
-        return _configs_command(f"topics --entity-name {shlex.quote(self.topic)}", self.key, self.value)
-
-    def describe(self) -> str:
-        return _configs_words(f"topic {self.topic}", self.key, self.value, self.before)
-
-
-@dataclass(frozen=True)
-class AlterBrokerConfig(_OnCluster):
-    """Set or unset one dynamic config of one broker, by its id. value, before: as in AlterTopicConfig."""
-
-    cluster: str
-    broker: int
-    key: str
-    value: str | None
-    before: str | None
-    verb = "alter-broker-config"
-    expect = "`Completed updating config` for the broker"
-
-    @property
-    def command(self) -> str:
-        return _configs_command(f"brokers --entity-name {self.broker}", self.key, self.value)
-
-    def describe(self) -> str:
-        return _configs_words(f"broker {self.broker}", self.key, self.value, self.before)
-
-
-def _configs_command(entity: str, key: str, value: str | None) -> str:
-    if value is None:
-        act = f"--delete-config {shlex.quote(key)}"
-    else:  # in brackets, for else the tool would end a value at its first comma
-        act = f"--add-config {shlex.quote(f'{key}=[{value}]')}"
-    return f"kafka-configs.sh --bootstrap-server {BOOTSTRAP} --alter --entity-type {entity} {act}"
-
-
-def _configs_words(entity: str, key: str, value: str | None, before: str | None) -> str:
-    found = "unset" if before is None else f"{key}={before}"
-    act = f"unset {key}" if value is None else f"set {key}={value}"
-    return f"{act} of {entity} (found: {found})"
-
-
-@dataclass(frozen=True)
-class ReassignPartition(_OnCluster):
-    """Give one partition another replica set. replicas: broker ids in order, the preferred leader first.
-    before: the set that the way back restores. Kafka silently replaces a reassignment in flight, so only a
-    partition without one is reassigned."""
-
-    cluster: str
-    topic: str
-    partition: int
-    replicas: tuple[int, ...]
-    before: tuple[int, ...]
-    verb = "reassign-partition"
-    expect = "`Successfully started partition reassignment`"
-
-    @property
-    def command(self) -> str:
-        row = {"topic": self.topic, "partition": self.partition, "replicas": list(self.replicas)}
-        return _reassign_command("--execute --additional", row)
-
-    def describe(self) -> str:
-        return (
-            f"reassign {self.topic}-{self.partition} to brokers {_ids(self.replicas)} "
-            f"(before: {_ids(self.before)})"
-        )
-
-
-@dataclass(frozen=True)
-class CancelReassignment(_OnCluster):
-    """Cancel the reassignment of one partition. replicas: its target. The replicas that stay keep the
-    target's order, so a reassignment to the original set follows."""
-
-    cluster: str
-    topic: str
-    partition: int
-    replicas: tuple[int, ...]
-    verb = "cancel-reassignment"
-    expect = "`Successfully cancelled partition reassignments`"
-
-    @property
-    def command(self) -> str:
-        row = {"topic": self.topic, "partition": self.partition, "replicas": list(self.replicas)}
-        return _reassign_command("--cancel --preserve-throttles", row)
-
-    def describe(self) -> str:
-        return f"cancel the reassignment of {self.topic}-{self.partition} to brokers {_ids(self.replicas)}"
-
-
-@dataclass(frozen=True)
-class PlaceReplica(_OnCluster):
-    """Put one replica into a log directory of its broker. A broker that has the replica copies it there and
-    removes the old one. One that has none yet remembers the directory, until it stops, for the reassignment
-    that follows. before: where the replica is; empty where the broker has none."""
-
-    cluster: str
-    broker: int
-    topic: str
-    partition: int
-    path: str
-    before: str
-    verb = "place-replica"
-    expect = ""
-
-    def describe(self) -> str:
-        found = f"found: {self.before}" if self.before else "the broker has none yet"
-        return f"put {self.topic}-{self.partition} of broker {self.broker} into {self.path} ({found})"
-
-
-@dataclass(frozen=True)
-class ElectPreferred(_OnCluster):
-    """Elect the preferred replica of these partitions, each a topic and a number, as leader."""
-
-    cluster: str
-    partitions: tuple[tuple[str, int], ...]
-    verb = "elect-preferred"
-    expect = "no error; `Election not needed` means that the preferred replica leads already"
-
-    @property
-    def command(self) -> str:
-        rows = [{"topic": topic, "partition": number} for topic, number in self.partitions]
-        return (
-            f"kafka-leader-election.sh --bootstrap-server {BOOTSTRAP} --election-type preferred "
-            f"--path-to-json-file <(echo {shlex.quote(json.dumps({'partitions': rows}))})"
-        )
-
-    def describe(self) -> str:
-        named = [f"{topic}-{number}" for topic, number in self.partitions[:5]]
-        more = f" and {len(self.partitions) - 5:,} more" if len(self.partitions) > 5 else ""
-        return f"elect the preferred leader of {', '.join(named)}{more}"
-
-
-@dataclass(frozen=True)
-class CreateTopic(_OnCluster):
-    """Create a topic. sets: the replica set of each partition, from 0 on."""
-
-    cluster: str
-    topic: str
-    sets: tuple[tuple[int, ...], ...]
-    verb = "create-topic"
-    expect = "`Created topic`"
-
-    @property
-    def command(self) -> str:
-        return _topics_command("--create", self.topic, f"--replica-assignment {_assignment(self.sets)}")
-
-    def describe(self) -> str:
-        return f"create topic {self.topic} with {len(self.sets):,} partitions, the first on {self.sets[0]}"
-
-
-@dataclass(frozen=True)
-class DeleteTopic(_OnCluster):
-    """Delete a topic. before: the topic id that was found, so that no later topic of the same name is
-    deleted; empty where brokers tell none."""
-
-    cluster: str
-    topic: str
-    before: str
-    verb = "delete-topic"
-    expect = "nothing"
-
-    @property
-    def command(self) -> str:
-        return _topics_command("--delete", self.topic, "")
-
-    def describe(self) -> str:
-        return f"delete topic {self.topic}" + (f" with id {self.before}" if self.before else "")
-
-
-@dataclass(frozen=True)
-class GrowTopic(_OnCluster):
-    """Add partitions to a topic. old: the sets that it has. sets: those of the new partitions. Nothing takes
-    it back."""
-
-    cluster: str
-    topic: str
-    old: tuple[tuple[int, ...], ...]
-    sets: tuple[tuple[int, ...], ...]
-    verb = "grow-topic"
-    expect = "nothing"
-
-    @property
-    def count(self) -> int:
-        """How many partitions the topic has then."""
-        return len(self.old) + len(self.sets)
-
-    @property
-    def command(self) -> str:
-        every = _assignment((*self.old, *self.sets))
-        return _topics_command(
-            "--alter", self.topic, f"--partitions {self.count} --replica-assignment {every}"
-        )
-
-    def describe(self) -> str:
-        return f"let topic {self.topic} grow from {len(self.old):,} to {self.count:,} partitions"
-
-
-def _topics_command(act: str, topic: str, rest: str) -> str:
-    words = f"kafka-topics.sh --bootstrap-server {BOOTSTRAP} {act} --topic {shlex.quote(topic)} {rest}"
-    return words.rstrip()
-
-
-def _assignment(sets: tuple[tuple[int, ...], ...]) -> str:
-    """Sets as ``kafka-topics.sh`` takes them."""
-    return ",".join(":".join(map(str, of)) for of in sets)
-
-
-@dataclass(frozen=True)
-class UnregisterBroker(_OnCluster):
-    """Let a cluster without ZooKeeper forget a broker that is down. One that starts registers again."""
-
-    cluster: str
-    broker: int
-    verb = "unregister-broker"
-    expect = "`Broker N is no longer registered.`"
-
-    @property
-    def command(self) -> str:
-        return f"kafka-cluster.sh unregister --bootstrap-server {BOOTSTRAP} --id {self.broker}"
-
-    def describe(self) -> str:
-        return f"let Kafka forget broker {self.broker}"
-
-
-@dataclass(frozen=True)
-class AlterAtController(_OnCluster):
-    """Set or unset one dynamic config of a broker that is down, where there is no ZooKeeper. No other broker
-    accepts it; the controller does, until the broker is unregistered. before: the value that the run
-    recorded, because a broker that is down does not report its own."""
-
-    cluster: str
-    broker: int
-    key: str
-    value: str | None
-    before: str | None
-    verb = "alter-at-controller"
-    expect = "`Completed updating config` for the broker"
-
-    @property
-    def command(self) -> str:
-        told = _configs_command(f"brokers --entity-name {self.broker}", self.key, self.value)
-        return told.replace(f"--bootstrap-server {BOOTSTRAP}", "--bootstrap-controller CONTROLLER:PORT")
-
-    def describe(self) -> str:
-        return (
-            f"{_configs_words(f'broker {self.broker}', self.key, self.value, self.before)} at the controller"
-        )
-
-
-def _reassign_command(act: str, row: dict[str, object]) -> str:
-    plan = shlex.quote(json.dumps({"version": 1, "partitions": [row]}))
-    return (
-        f"kafka-reassign-partitions.sh --bootstrap-server {BOOTSTRAP} {act} "
-        f"--reassignment-json-file <(echo {plan})"
-    )
-
-
-def _ids(brokers: tuple[int, ...]) -> str:
-    return ",".join(map(str, brokers))
-
-
-@dataclass(frozen=True)
-class BeginReplay(_OnCluster):
-    """Write the mark of a replay (``zookeeper.data.replay.Mark``) into an ensemble; an existing one stays.
-    disk: the dest host whose disk is read. cut: the newest zxid that both ensembles share, as text. consent:
-    who owns the ensemble and agreed."""
-
-    cluster: str
-    chroot: str
-    disk: str
-    cut: str
-    consent: str
-    verb = "begin-replay"
-    expect = ""
-
-    def describe(self) -> str:
-        return f"begin to replay what dest did under {self.chroot}, with the consent of {self.consent}"
-
-
-@dataclass(frozen=True)
-class ReplayTransactions(_OnCluster):
-    """Repeat what dest did under the chroot after the mark, up to a zxid, each transaction once. Znodes may
-    hold secrets, so their contents are read from dest's disk when the change is sent. fingerprint: of the
-    requests from the cut up to ``upto``. count: how many transactions this change adds. Zxids are text."""
-
-    cluster: str
-    chroot: str
-    disk: str
-    cut: str
-    upto: str
-    count: int
-    fingerprint: str
-    verb = "replay"
-    expect = ""
-
-    def describe(self) -> str:
-        return f"replay {self.count} transactions of {self.disk} under {self.chroot}, up to {self.upto}"
-
-
-@dataclass(frozen=True)
-class EndReplay(_OnCluster):
-    """Remove the mark of a replay."""
-
-    cluster: str
-    chroot: str
-    verb = "end-replay"
-    expect = ""
-
-    def describe(self) -> str:
-        return f"remove the mark of the replay under {self.chroot}"
-
-
-@dataclass(frozen=True)
-class DeleteZnode(_OnCluster):
-    """Delete one znode that nobody has changed since it was read. path: below the chroot. data, acl: what it
-    held; of each ACL entry permissions, scheme and id. mark: its czxid, mzxid and version, as text; another
-    mark is another znode, which stays."""
-
-    cluster: str
-    chroot: str
-    path: str
-    data: bytes
-    acl: tuple[tuple[int, str, str], ...]
-    mark: str
-    verb = "delete-znode"
-    expect = "nothing"
-
-    @property
-    def command(self) -> str:
-        return f"zkCli.sh -server {CONNECT} delete {shlex.quote(self.path)}"
-
-    def describe(self) -> str:
-        return f"delete the znode {self.path} ({len(self.data)} bytes)"
-
-
-@dataclass(frozen=True)
-class CreateZnode(_OnCluster):
-    """Make a deleted znode again, with its data and ACL; one that exists stays as it is."""
-
-    cluster: str
-    chroot: str
-    path: str
-    data: bytes
-    acl: tuple[tuple[int, str, str], ...]
-    verb = "create-znode"
-    expect = "`Created PATH`"
-
-    @property
-    def command(self) -> str:
-        data = shlex.quote(self.data.decode("utf-8", "replace"))
-        return f"zkCli.sh -server {CONNECT} create {shlex.quote(self.path)} {data}"
-
-    def describe(self) -> str:
-        return f"make the znode {self.path} again ({len(self.data)} bytes)"
-
-
-HostChange: TypeAlias = (
-    InstallProgram | UninstallProgram | PutFile | MoveAside | Restore | Discard | SetService | Arm |
-    Fence | Cut | Seal | Unseal | Go | HostVerb | RestoreImage | GatewayOrder
-)  # fmt: skip
-Replaying: TypeAlias = BeginReplay | ReplayTransactions | EndReplay
-"""The changes of :data:`SOURCE`: their position is a znode there, so a second send does nothing."""
-
-ClusterChange: TypeAlias = (
-    ElectLeaders | AlterTopicConfig | AlterBrokerConfig | ReassignPartition | CancelReassignment |
-    PlaceReplica | ElectPreferred | UnregisterBroker | AlterAtController | Replaying | DeleteZnode |
-    CreateZnode | CopyOffsets | AlterAcls | SetDirection | CreateTopic | DeleteTopic | GrowTopic
-)  # fmt: skip
 Change: TypeAlias = HostChange | ClusterChange
 Changes: TypeAlias = tuple[Change, ...]
 
@@ -891,6 +443,10 @@ class RecoveredChange:
     def replaces(self) -> bool:
         """Whether the host keeps a before-image of ``path``."""
         return self.verb in (PutFile.verb, MoveAside.verb)
+
+    def inverse(self, operation: str) -> HostChange | None:
+        """Return what restores the before-image; None where the host keeps none."""
+        return Restore(self.host, operation, self.path) if self.replaces else None
 
 
 @dataclass(frozen=True)
@@ -912,23 +468,8 @@ class Applied:
 
 
 def inverse(applied: Applied) -> Change | None:
-    """What undoes one change by default; None where the step that sent it must say."""
-    change = applied.change
-    if isinstance(change, AlterTopicConfig | AlterBrokerConfig):
-        return replace(change, value=change.before, before=change.value)
-    if isinstance(change, AlterAtController):  # the broker is up again by then
-        return AlterBrokerConfig(change.cluster, change.broker, change.key, change.before, change.value)
-    if isinstance(change, ReassignPartition):
-        return replace(change, replicas=change.before, before=change.replicas)
-    if isinstance(change, PlaceReplica) and change.before:
-        return replace(change, path=change.before, before=change.path)
-    if isinstance(change, CreateTopic):
-        return DeleteTopic(change.cluster, change.topic, "")
-    if isinstance(change, DeleteZnode):
-        return CreateZnode(change.cluster, change.chroot, change.path, change.data, change.acl)
-    if isinstance(change, PutFile | MoveAside) or (isinstance(change, RecoveredChange) and change.replaces):
-        return Restore(change.host, applied.operation, change.path)
-    return None
+    """Return what undoes one change by default; None where the step that sent it must say."""
+    return applied.change.inverse(applied.operation)
 
 
 def inverses(applied: tuple[Applied, ...]) -> Changes:
@@ -944,8 +485,8 @@ def undoes(change: Change, applied: Applied) -> bool:
     if isinstance(change, Restore):
         return change.operation == applied.operation
     made = inverse(applied)
-    if isinstance(change, AlterAtController):  # whoever took it
-        change = AlterBrokerConfig(**vars(change))
+    if isinstance(change, ClusterChange):
+        change = change.by_default()
     if made is None or type(change) is not type(made):
         return False
     return {**vars(change), "before": None} == {**vars(made), "before": None}

@@ -11,8 +11,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeAlias, TypeVar
 
+from zkmigrate.kafka.changes import AlterAtController, CreateTopic, GrowTopic
 from zkmigrate.kafka.rights import Acl
-from zkmigrate.runbook.model.change import AlterAtController, CreateTopic, GrowTopic
 from zkmigrate.runbook.model.fact import Reading
 from zkmigrate.topics.mirror.rules.direction import Direction
 from zkmigrate.topics.mirror.rules.needed import Lacking

@@ -27,13 +27,13 @@ from zkmigrate.hosts.transport.program import Program, failure_cause
 from zkmigrate.hosts.transport.reader import SftpReader
 from zkmigrate.hosts.transport.ssh import Transport
 from zkmigrate.inventory.inventory import Inventory
+from zkmigrate.kafka.changes import KAFKA, AlterAtController, CreateTopic, GrowTopic
 from zkmigrate.kafka.clients import admin as kafka_client
 from zkmigrate.kafka.clients import log_dirs as log_dir_client
 from zkmigrate.kafka.clients import log_ends as log_end_client
 from zkmigrate.kafka.clients import reassignments as reassignment_client
 from zkmigrate.kafka.clients import topics as topic_client
 from zkmigrate.kafka.clients.canary import BrokerCanary
-from zkmigrate.runbook.model.change import KAFKA, AlterAtController, CreateTopic, GrowTopic
 from zkmigrate.runbook.model.fact import Absent, Cause, Reading, Seen, Unknown
 from zkmigrate.runbook.model.look import (
     ClusterAt,

@@ -5,11 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from zkmigrate.runbook.model.change import MIRRORED, Applied, Changes, SetDirection, SetService
+from zkmigrate.runbook.model.change import Applied, Changes, SetService
 from zkmigrate.runbook.model.fact import Reading, Seen
 from zkmigrate.runbook.model.finding import Finding, claim, meanings
 from zkmigrate.runbook.model.look import Look
 from zkmigrate.runbook.model.step import Context
+from zkmigrate.topics.mirror.changes import MIRRORED, SetDirection
 from zkmigrate.topics.mirror.rules.direction import Copies, Direction
 from zkmigrate.topics.topic_move.facts import Copiers, forward
 from zkmigrate.topics.topic_move.rules import unread

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from zkmigrate.runbook.model.change import MIRRORED, Applied, Changes, CopyOffsets, SetService
+from zkmigrate.runbook.model.change import Applied, Changes, SetService
 from zkmigrate.runbook.model.fact import Reading, Seen
 from zkmigrate.runbook.model.finding import blocking, claim, few, meanings
 from zkmigrate.runbook.model.look import BothEnds, GroupPair, Look
@@ -34,6 +34,7 @@ from zkmigrate.runbook.model.step import (
     Waiting,
     Way,
 )
+from zkmigrate.topics.mirror.changes import MIRRORED, CopyOffsets
 from zkmigrate.topics.mirror.rules.direction import Direction
 from zkmigrate.topics.topic_move.direction import DIRECTION, note, noted
 from zkmigrate.topics.topic_move.facts import (

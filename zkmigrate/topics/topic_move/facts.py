@@ -11,13 +11,13 @@ from pydantic import ConfigDict, Field, StringConstraints
 from zkmigrate import json_text
 from zkmigrate.hosts.facts.status import HostStatus, parsed, runs, unit_status
 from zkmigrate.inventory.inventory import Inventory
-from zkmigrate.runbook.model.change import GatewayOrder, GatewayVerb
 from zkmigrate.runbook.model.fact import Reading, Seen
 from zkmigrate.runbook.model.finding import Finding, claim
 from zkmigrate.runbook.model.look import BothEnds, Look, MirrorLook
 from zkmigrate.runbook.model.sampling import Body
 from zkmigrate.runbook.model.step import Context
 from zkmigrate.runbook.model.step_record import Recorded
+from zkmigrate.topics.gateway.order import GatewayOrder, GatewayVerb
 from zkmigrate.topics.gateway.rules import forms
 from zkmigrate.topics.topic_move.section import (
     cluster,

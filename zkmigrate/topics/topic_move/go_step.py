@@ -18,12 +18,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from zkmigrate.runbook.model.change import Applied, Changes, GatewayOrder
+from zkmigrate.runbook.model.change import Applied, Changes
 from zkmigrate.runbook.model.fact import Reading, Seen
 from zkmigrate.runbook.model.finding import Finding, claim, meanings
 from zkmigrate.runbook.model.look import Look
 from zkmigrate.runbook.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Way
 from zkmigrate.runbook.model.step_record import needed
+from zkmigrate.topics.gateway.order import GatewayOrder
 from zkmigrate.topics.topic_move.facts import (
     AppSeen,
     Drained,

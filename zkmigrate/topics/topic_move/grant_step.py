@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from zkmigrate.kafka.rights import Acl
-from zkmigrate.runbook.model.change import MIRRORED, AlterAcls, Applied, Changes
+from zkmigrate.runbook.model.change import Applied, Changes
 from zkmigrate.runbook.model.fact import Reading, Seen
 from zkmigrate.runbook.model.finding import claim, meanings
 from zkmigrate.runbook.model.look import Granted, Look
@@ -33,6 +33,7 @@ from zkmigrate.runbook.model.step import (
     Way,
 )
 from zkmigrate.runbook.model.step_record import known, needed
+from zkmigrate.topics.mirror.changes import MIRRORED, AlterAcls
 from zkmigrate.topics.topic_move.facts import Looked, forward
 from zkmigrate.topics.topic_move.rules import unread
 from zkmigrate.topics.topic_move.section import switched

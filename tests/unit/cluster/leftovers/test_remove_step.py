@@ -13,8 +13,9 @@ from tests.unit.reassign_world import Flight
 from zkmigrate.cluster.leftovers.remove_step import Named, RemoveFacts, RemoveStep
 from zkmigrate.cluster.leftovers.rules import READ_BY_BROKERS_S
 from zkmigrate.cluster.reassign.throttle import FOLLOWER_LIST
-from zkmigrate.runbook.model.change import DeleteZnode, MoveAside
+from zkmigrate.runbook.model.change import MoveAside
 from zkmigrate.runbook.model.step import Blocked, Context, Done, Ready, Verdict, Way
+from zkmigrate.zookeeper.changes import DeleteZnode
 
 STEP = RemoveStep()
 CONFIG, GONE = "/config/topics/old", f"broker1:{DISK}/gone-0"

@@ -21,8 +21,9 @@ from zkmigrate.cluster.reassign.section import ReassignInventory
 from zkmigrate.cluster.reassign.throttle import LEADER_RATE
 from zkmigrate.errors import InventoryError
 from zkmigrate.inventory.inventory import Door, Inventory, digest, load
+from zkmigrate.kafka.changes import AlterBrokerConfig
 from zkmigrate.kafka.rates import Role
-from zkmigrate.runbook.model.change import AlterBrokerConfig, Change, ClusterChange, Outcome
+from zkmigrate.runbook.model.change import Change, ClusterChange, Outcome
 from zkmigrate.runbook.model.step import Way
 from zkmigrate.runbook.runs.run_options import RunOptions
 from zkmigrate.runbook.runs.run_verbs import rollback, run

@@ -21,8 +21,8 @@ from zkmigrate.cluster.reassign.throttle import (
 from zkmigrate.cluster.reassign.throttle_step import ThrottleFacts, ThrottleStep
 from zkmigrate.cluster.reassign.unthrottle_step import UnthrottleStep
 from zkmigrate.inventory.accept import Accept
+from zkmigrate.kafka.changes import AlterBrokerConfig, AlterTopicConfig
 from zkmigrate.kafka.rates import Rate
-from zkmigrate.runbook.model.change import AlterBrokerConfig, AlterTopicConfig
 from zkmigrate.runbook.model.fact import Reading, Seen, Unknown
 from zkmigrate.runbook.model.finding import Held
 from zkmigrate.runbook.model.look import TopicSetting

@@ -21,8 +21,9 @@ from zkmigrate.cluster.removal.rules import CORDON_ALL, CORDONED, UNREGISTER
 from zkmigrate.cluster.removal.section import Exclusion
 from zkmigrate.cluster.removal.stop_step import TRIES, StopStep
 from zkmigrate.cluster.removal.sweep_step import ROUNDS, SweepFacts
+from zkmigrate.kafka.changes import AlterAtController, AlterBrokerConfig, UnregisterBroker
 from zkmigrate.runbook.model import finding
-from zkmigrate.runbook.model.change import AlterAtController, AlterBrokerConfig, SetService, UnregisterBroker
+from zkmigrate.runbook.model.change import SetService
 from zkmigrate.runbook.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.runbook.model.look import KafkaView, Look, Pulse, TopicSetting
 from zkmigrate.runbook.model.step import Blocked, Context, Done, Ready, Verdict, Waiting, Way

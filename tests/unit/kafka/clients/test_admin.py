@@ -13,8 +13,8 @@ from kafka.structs import TopicPartition
 from tests.ports import free_port
 from tests.unit.kafka.clients.fake_cluster import CLUSTER_ID, FakeCluster
 from zkmigrate.errors import HostError
+from zkmigrate.kafka.changes import KAFKA, AlterTopicConfig, ElectLeaders
 from zkmigrate.kafka.clients import admin as kafka
-from zkmigrate.runbook.model.change import KAFKA, AlterTopicConfig, ElectLeaders
 from zkmigrate.runbook.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.runbook.model.look import KafkaView, PartitionState
 

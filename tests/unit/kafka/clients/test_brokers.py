@@ -20,9 +20,9 @@ from tests.ports import free_port
 from tests.unit.kafka.clients import wire_brokers
 from tests.unit.kafka.clients.wire_brokers import Answer, one_dir
 from zkmigrate.errors import HostError
+from zkmigrate.kafka.changes import AlterAtController
 from zkmigrate.kafka.clients import admin as kafka
 from zkmigrate.kafka.clients import each_broker, log_dirs, reassignments
-from zkmigrate.runbook.model.change import AlterAtController
 from zkmigrate.runbook.model.fact import Absent, Seen, Unknown
 
 

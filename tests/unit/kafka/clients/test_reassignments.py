@@ -25,9 +25,7 @@ from kafka.protocol.broker_version_data import BrokerVersionData
 
 from tests.ports import free_port
 from zkmigrate.errors import HostError
-from zkmigrate.kafka.clients import admin as kafka
-from zkmigrate.kafka.clients import reassignments
-from zkmigrate.runbook.model.change import (
+from zkmigrate.kafka.changes import (
     KAFKA,
     AlterBrokerConfig,
     CancelReassignment,
@@ -36,6 +34,8 @@ from zkmigrate.runbook.model.change import (
     ReassignPartition,
     UnregisterBroker,
 )
+from zkmigrate.kafka.clients import admin as kafka
+from zkmigrate.kafka.clients import reassignments
 from zkmigrate.runbook.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.runbook.model.look import InFlight, Look, TopicSetting, cost
 

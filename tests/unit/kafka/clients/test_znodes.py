@@ -9,9 +9,10 @@ from typing import Any, cast
 import pytest
 from kazoo.exceptions import BadVersionError, NoAuthError, NodeExistsError, NoNodeError, NotEmptyError
 
+from zkmigrate.kafka.changes import KAFKA, AlterTopicConfig
 from zkmigrate.kafka.clients import znodes
 from zkmigrate.kafka.rules.znodes import removable, topic_of
-from zkmigrate.runbook.model.change import KAFKA, ZNODES, AlterTopicConfig, CreateZnode, DeleteZnode
+from zkmigrate.zookeeper.changes import ZNODES, CreateZnode, DeleteZnode
 
 ANYBODY = ((31, "world", "anyone"),)
 MARK = "10 11 2"

@@ -12,7 +12,8 @@ from zkmigrate.lab.drills import topic_move
 from zkmigrate.lab.drills.topic_move import FAULTS, Fault, Switches
 from zkmigrate.lab.failure import LabError
 from zkmigrate.lab.topic_site import TopicSite, two_clusters
-from zkmigrate.runbook.model import change
+from zkmigrate.runbook.model.change import KINDS
+from zkmigrate.topics.gateway.order import GatewayOrder
 from zkmigrate.topics.topic_move.window_rules import STEPS
 
 
@@ -24,7 +25,7 @@ def test_each_case_has_a_name_of_its_own_and_a_moment() -> None:
         assert bool(one.then) is (one.kill is not None or one.harm == "operator"), one.name
         assert not one.hold or one.hold in STEPS.phases
         kind = one.kill[0] if one.kill else "GatewayOrder"
-        assert issubclass(getattr(change, kind), object)
+        assert issubclass(KINDS[kind], object)
 
 
 def test_the_operator_is_killed_at_each_phase_with_an_order_or_a_proof() -> None:
@@ -35,7 +36,7 @@ def test_the_operator_is_killed_at_each_phase_with_an_order_or_a_proof() -> None
 def test_the_operator_is_killed_before_the_order_that_the_case_names() -> None:
     told = {one.kill[1] for one in FAULTS if one.kill and one.kill[0] == "GatewayOrder"}
     for word in told:
-        order = change.GatewayOrder("gateway1", cast(Any, word), "clients")
+        order = GatewayOrder("gateway1", cast(Any, word), "clients")
         assert killing._part(order) == word
 
 

@@ -29,8 +29,8 @@ from zkmigrate.runbook.model import change
 WINDOW = tuple(
     step.id for stage in PLAYBOOK.stages if stage.window and not stage.rehearsal for step in stage.steps
 )
-KINDS = {kind.__name__ for kind in get_args(change.Change)}
-VERBS = {getattr(kind, "verb", "") for kind in get_args(change.Change)} | set(get_args(change.SimpleVerb))
+KINDS = set(change.KINDS)
+VERBS = {getattr(kind, "verb", "") for kind in change.KINDS.values()} | set(get_args(change.SimpleVerb))
 
 
 def of(harm: type) -> list[Case]:

@@ -12,9 +12,9 @@ from tests.world.returned import AGREED
 from zkmigrate.move.facts.records import Planned
 from zkmigrate.move.facts.replay import Condition
 from zkmigrate.move.steps.replay import BEGIN, ReplayFacts, ReplayStep
-from zkmigrate.runbook.model.change import SOURCE, BeginReplay, ReplayTransactions
 from zkmigrate.runbook.model.fact import Absent, Seen, Unknown
 from zkmigrate.runbook.model.step import Context, Done, Ready, Verdict, Waiting, Way
+from zkmigrate.zookeeper.changes import SOURCE, BeginReplay, ReplayTransactions
 from zkmigrate.zookeeper.data.replay import Mark
 
 CUT, MIDDLE, END = 1 << 32 | 9, 2 << 32 | 4, 2 << 32 | 8

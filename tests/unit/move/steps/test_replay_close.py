@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from tests.unit.move.steps.facts import context, well
 from zkmigrate.move.steps.replay_close import ReplayCloseStep
-from zkmigrate.runbook.model.change import SOURCE, EndReplay
 from zkmigrate.runbook.model.fact import Absent, Seen, Unknown
 from zkmigrate.runbook.model.step import Done, Ready, Waiting, Way
+from zkmigrate.zookeeper.changes import SOURCE, EndReplay
 
 
 def test_a_mark_is_removed_and_a_source_that_does_not_tell_is_waited_for() -> None:

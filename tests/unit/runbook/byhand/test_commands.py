@@ -10,8 +10,8 @@ from zkmigrate.errors import UsageError
 from zkmigrate.inventory.inventory import GatewayProgram
 from zkmigrate.runbook.byhand.commands import Position, command_line, readable, reply_pattern
 from zkmigrate.runbook.engine import plan
-from zkmigrate.runbook.model.change import GatewayOrder
 from zkmigrate.runbook.model.step import Way
+from zkmigrate.topics.gateway.order import GatewayOrder
 
 ORDERS = {
     "route orders --to new": GatewayOrder("g1", "route", "orders", to="new"),

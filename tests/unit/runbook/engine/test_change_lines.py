@@ -13,19 +13,18 @@ from hypothesis import strategies as st
 from tests.unit.engine_world import Killed, Points, back, forward, resume
 from tests.unit.reassign_world import Desk, inventory, plan, world
 from zkmigrate.errors import JournalError
+from zkmigrate.kafka.changes import (
+    KAFKA,
+    AlterTopicConfig,
+    CancelReassignment,
+    ElectPreferred,
+    ReassignPartition,
+)
 from zkmigrate.runbook.engine import chain, journal
 from zkmigrate.runbook.engine.change_lines import ChangeLines, operation_id
 from zkmigrate.runbook.engine.codec import encode_change
 from zkmigrate.runbook.engine.journal import NAME, Journal
-from zkmigrate.runbook.model.change import (
-    KAFKA,
-    AlterTopicConfig,
-    CancelReassignment,
-    Change,
-    ElectPreferred,
-    PutFile,
-    ReassignPartition,
-)
+from zkmigrate.runbook.model.change import Change, PutFile
 from zkmigrate.runbook.model.entry import Entry, Kind
 from zkmigrate.runbook.model.step import Way
 

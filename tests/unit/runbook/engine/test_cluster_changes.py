@@ -28,26 +28,28 @@ from tests.unit.engine_world import (
 from tests.world.model.look import WorldLook
 from tests.world.operator import quiet_world
 from zkmigrate.errors import HostError
+from zkmigrate.kafka.changes import (
+    KAFKA,
+    AlterBrokerConfig,
+    AlterTopicConfig,
+    CancelReassignment,
+    ElectLeaders,
+    ElectPreferred,
+    PlaceReplica,
+    ReassignPartition,
+)
 from zkmigrate.runbook.byhand import commands
 from zkmigrate.runbook.byhand.commands import Position
 from zkmigrate.runbook.engine import journal, plan
 from zkmigrate.runbook.engine.events import RunEnded
 from zkmigrate.runbook.engine.run import Walk
 from zkmigrate.runbook.model.change import (
-    KAFKA,
-    AlterBrokerConfig,
-    AlterTopicConfig,
     Applied,
-    CancelReassignment,
     Change,
     Changes,
     ClusterChange,
-    ElectLeaders,
-    ElectPreferred,
     Outcome,
-    PlaceReplica,
     PutFile,
-    ReassignPartition,
     inverses,
     undoes,
 )
@@ -66,6 +68,24 @@ CLUSTER = "s1"
 """As the source host of the inventory is called: clusters and hosts have names of their own."""
 
 
+@dataclass(frozen=True)
+class SetValue(ClusterChange):
+    """The toy's own change. The engine, the journal and the plan know it by its definition alone."""
+
+    cluster: str
+    topic: str
+    value: str | None
+    before: str | None
+    verb = "set-value"
+    expect = ""
+
+    def describe(self) -> str:
+        return f"set {self.topic} to {self.value} (found: {self.before})"
+
+    def inverse(self, _operation: str = "") -> SetValue:
+        return replace(self, value=self.before, before=self.value)
+
+
 @dataclass
 class Site(Hosts):
     """Hosts, and a store. wrong: what befalls the next changes of the store, one after the other: it is
@@ -78,7 +98,7 @@ class Site(Hosts):
     def apply(self, change: Change, operation: str, fencing: int) -> Outcome:
         if not isinstance(change, ClusterChange):
             return super().apply(change, operation, fencing)
-        assert isinstance(change, AlterTopicConfig)
+        assert isinstance(change, SetValue)
         self.points.hit("apply")
         self._intent_is_durable(operation)
         trouble = self.wrong.pop(0) if self.wrong else ""
@@ -118,7 +138,7 @@ class SettingStep:
         return Done((claim("toy.set", "every topic has its value", True),))
 
     def plan(self, c: Context, f: dict[str, str], target: str) -> Changes:
-        return (AlterTopicConfig(CLUSTER, target, "value", "new", f.get(target)),)
+        return (SetValue(CLUSTER, target, "new", f.get(target)),)
 
     def undo(self, c: Context, f: dict[str, str], target: str, applied: tuple[Applied, ...]) -> Changes:
         return inverses(applied)
@@ -150,7 +170,7 @@ def toy(tmp_path: Path) -> Toy:
 
 def test_the_inverse_of_a_setting_is_what_was_found_newest_first() -> None:
     def applied(topic: str, value: str | None, before: str | None, number: int) -> Applied:
-        change = AlterTopicConfig("store", topic, "value", value, before)
+        change = SetValue("store", topic, value, before)
         return Applied(change, f"o{number}", confirmed=number != 1)
 
     sent = (
@@ -159,11 +179,11 @@ def test_the_inverse_of_a_setting_is_what_was_found_newest_first() -> None:
         applied("a", "7", "5", 3),
         applied("a", None, "7", 4),
     )
-    assert [c.value for c in inverses(sent) if isinstance(c, AlterTopicConfig)] == ["7", "5", None]
-    assert inverses(sent)[-1] == AlterTopicConfig("store", "a", "value", None, "5")
-    assert undoes(AlterTopicConfig("store", "a", "value", "7", "by another hand"), sent[3])
-    assert not undoes(AlterTopicConfig("store", "b", "value", "7", None), sent[3])
-    assert not undoes(AlterTopicConfig("store", "a", "value", "5", None), sent[3])
+    assert [c.value for c in inverses(sent) if isinstance(c, SetValue)] == ["7", "5", None]
+    assert inverses(sent)[-1] == SetValue("store", "a", None, "5")
+    assert undoes(SetValue("store", "a", "7", "by another hand"), sent[3])
+    assert not undoes(SetValue("store", "b", "7", None), sent[3])
+    assert not undoes(SetValue("store", "a", "5", None), sent[3])
     assert not undoes(ElectLeaders("store", "x:1"), sent[3])
 
 
@@ -332,7 +352,7 @@ def test_a_second_way_forward_starts_from_what_it_finds_then(toy: Toy) -> None:
 def test_the_journal_holds_what_was_found_with_the_intent(toy: Toy) -> None:
     toy.process(forward)
     changes = [e.body["change"] for e in journal.kept_lines(toy.run_dir) if e.kind == "intent"]
-    found = {c["topic"]: c["before"] for c in changes if c["type"] == "AlterTopicConfig"}
+    found = {c["topic"]: c["before"] for c in changes if c["type"] == "SetValue"}
     assert found == {topic: BEFORE.get(topic) for topic in TOPICS}
 
 

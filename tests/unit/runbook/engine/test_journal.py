@@ -13,25 +13,27 @@ import pytest
 
 from tests.unit.engine_world import PointDisk, Points
 from zkmigrate.errors import JournalError
+from zkmigrate.kafka.changes import (
+    KAFKA,
+    AlterBrokerConfig,
+    AlterTopicConfig,
+    CancelReassignment,
+    ElectLeaders,
+    ElectPreferred,
+    PlaceReplica,
+    ReassignPartition,
+)
 from zkmigrate.runbook.engine import chain, journal
 from zkmigrate.runbook.engine.codec import decode_change, decode_finding, encode_change, encode_finding
 from zkmigrate.runbook.engine.history import History
 from zkmigrate.runbook.engine.journal import BEGUN, NAME, Journal
 from zkmigrate.runbook.model.change import (
-    KAFKA,
-    AlterBrokerConfig,
-    AlterTopicConfig,
-    CancelReassignment,
     Change,
     Cut,
-    ElectLeaders,
-    ElectPreferred,
     Go,
     HostVerb,
     MoveAside,
-    PlaceReplica,
     PutFile,
-    ReassignPartition,
     Restore,
     Seal,
     SetService,
@@ -84,11 +86,6 @@ def written(run_dir: Path, lines: int = 8) -> bytes:
 @pytest.mark.parametrize("change", CHANGES, ids=lambda c: type(c).__name__)
 def test_every_change_survives_the_journal(change: Change) -> None:
     assert decode_change(encode_change(change)) == change
-
-
-def test_an_election_of_an_earlier_version_named_a_broker() -> None:
-    earlier = {"type": "ElectLeaders", "host": "broker1", "bootstrap": "192.0.2.31:9092"}
-    assert decode_change(earlier) == ElectLeaders(KAFKA, "192.0.2.31:9092")
 
 
 def test_a_change_of_another_version_is_refused_by_name() -> None:

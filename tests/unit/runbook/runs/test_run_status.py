@@ -16,11 +16,11 @@ from tests.unit.report.test_report import Run
 from tests.world.model.look import WorldLook
 from tests.world.operator import quiet_world
 from zkmigrate.errors import UsageError
+from zkmigrate.kafka.changes import ReassignPartition
 from zkmigrate.runbook.engine import events, process, step_names
 from zkmigrate.runbook.engine.codec import encode_finding
 from zkmigrate.runbook.engine.history import History
 from zkmigrate.runbook.engine.run import Patience
-from zkmigrate.runbook.model.change import ReassignPartition
 from zkmigrate.runbook.model.fact import Reading, Seen, Unknown
 from zkmigrate.runbook.model.finding import claim
 from zkmigrate.runbook.model.step import Hazard, Waiting, Way

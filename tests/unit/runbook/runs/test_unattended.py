@@ -17,7 +17,8 @@ from tests.unit.cluster.reassign.test_command_line import asked, cluster
 from tests.unit.engine_world import Killed
 from tests.unit.reassign_world import ReassignWorld, plan
 from zkmigrate.cli.main import cli
-from zkmigrate.runbook.model.change import ClusterChange, ReassignPartition
+from zkmigrate.kafka.changes import ReassignPartition
+from zkmigrate.runbook.model.change import ClusterChange
 
 __all__ = ["asked", "cluster"]
 

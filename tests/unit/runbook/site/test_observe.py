@@ -29,19 +29,16 @@ from zkmigrate.hosts.transport.failure import TransportError
 from zkmigrate.hosts.transport.program import Program, ProgramPaths
 from zkmigrate.hosts.transport.ssh import Transport
 from zkmigrate.inventory.inventory import Inventory
+from zkmigrate.kafka.changes import KAFKA, AlterTopicConfig, ElectLeaders
 from zkmigrate.kafka.clients import admin as kafka_client
 from zkmigrate.kafka.clients import topics as topic_client
 from zkmigrate.kafka.facts.broker import BrokerProcess, WorkingDirectory, broker_process, same_file
 from zkmigrate.kafka.facts.release import release
 from zkmigrate.runbook.engine.apply import Apply, ChannelApply
 from zkmigrate.runbook.model.change import (
-    KAFKA,
-    AlterTopicConfig,
     Arm,
     ClusterChange,
-    ElectLeaders,
     Fence,
-    GatewayOrder,
     HostChange,
     HostVerb,
     InstallProgram,
@@ -54,6 +51,7 @@ from zkmigrate.runbook.model.change import (
 from zkmigrate.runbook.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.runbook.model.look import ClusterAt, DirEntry, Look, Znode
 from zkmigrate.runbook.site.observe import FILE_LIMIT, Observe, parse_listing
+from zkmigrate.topics.gateway.order import GatewayOrder
 
 T = TypeVar("T")
 
@@ -458,7 +456,7 @@ class Relays:
 
 def test_an_order_goes_to_the_gateways_relay_with_operation_and_fencing_number() -> None:
     relays, nobody = Relays(Outcome(9, "fenced: out")), cast(Any, None)
-    apply = ChannelApply(nobody, nobody, {}, cast(Channels, relays))
+    apply = ChannelApply(nobody, nobody, {}, {"gateway": cast(Channels, relays)})
     order = GatewayOrder("g1", "hold", "orders", ttl_ms=10_000)
     assert apply(order, "switch.hold.g1.7.1", 3) == Outcome(9, "fenced: out")
     words = ("order", "switch.hold.g1.7.1", "hold", "orders", "to=", "hold=", "ttl_ms=10000")

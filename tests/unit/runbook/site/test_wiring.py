@@ -23,6 +23,7 @@ from tests.world.operator import inventory
 from zkmigrate import deadline
 from zkmigrate.errors import HostError
 from zkmigrate.inventory.inventory import Inventory, Ports, Source, Ssh, ZooKeeperHost
+from zkmigrate.kafka.changes import ElectLeaders
 from zkmigrate.kafka.rules.sampling import BROKERS
 from zkmigrate.move.rules.lease import in_force
 from zkmigrate.move.rules.window_rules import WINDOW
@@ -31,7 +32,7 @@ from zkmigrate.runbook.engine.history import History
 from zkmigrate.runbook.engine.lock import HostLock
 from zkmigrate.runbook.engine.renewal_process import RenewalProcess
 from zkmigrate.runbook.engine.samples import Samples
-from zkmigrate.runbook.model.change import MIRRORED, CopyOffsets, ElectLeaders, Outcome
+from zkmigrate.runbook.model.change import Outcome
 from zkmigrate.runbook.model.fact import Unknown
 from zkmigrate.runbook.model.finding import Held
 from zkmigrate.runbook.model.look import Look
@@ -41,6 +42,7 @@ from zkmigrate.runbook.model.step import Context
 from zkmigrate.runbook.model.window import Probe, Trouble
 from zkmigrate.runbook.runs import playbook_files
 from zkmigrate.runbook.site.wiring import Site
+from zkmigrate.topics.mirror.changes import MIRRORED, CopyOffsets
 from zkmigrate.topics.topic_move.section import TopicMoveInventory
 
 
@@ -213,7 +215,7 @@ def test_orders_and_looks_reach_a_gateways_relay_on_channels_of_their_own(ssh: S
         orders, looks = site.look._gateways, site._watch_look._gateways
         assert orders is not None
         assert looks is not None
-        assert site.apply._gateways is orders
+        assert site.apply._others["gateway"] is orders
         assert looks is not orders
         for channels in (orders, looks):
             assert channels._speaker.words("run-1", 3) == (

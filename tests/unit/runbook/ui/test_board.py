@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
+from zkmigrate.kafka.changes import KAFKA, ReassignPartition
 from zkmigrate.runbook.engine import events
 from zkmigrate.runbook.engine.history import REHEARSED
-from zkmigrate.runbook.model.change import KAFKA, Fence, ReassignPartition
+from zkmigrate.runbook.model.change import Fence
 from zkmigrate.runbook.model.step import Hazard, Way
 from zkmigrate.runbook.runs import playbook_files
 from zkmigrate.runbook.ui import sentences

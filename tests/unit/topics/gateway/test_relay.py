@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from tests.unit.topics.gateway.test_server import Running, config, serve
 from zkmigrate.cli.main import cli
 from zkmigrate.runbook.engine.apply import FENCED_OFF
-from zkmigrate.runbook.model.change import GatewayOrder
+from zkmigrate.topics.gateway.order import GatewayOrder
 from zkmigrate.topics.gateway.serving.config import load
 from zkmigrate.topics.gateway.verbs import ask, relay
 from zkmigrate.topics.gateway.verbs.relay import Relay

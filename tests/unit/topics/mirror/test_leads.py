@@ -15,7 +15,7 @@ from tests.unit.topics.mirror.batches import built
 from tests.unit.topics.mirror.model_cluster import Alone, Log, ModelCluster
 from tests.unit.topics.mirror.test_groups import cluster
 from zkmigrate.errors import HostError, LockedError
-from zkmigrate.runbook.model.change import MIRRORED, SetDirection
+from zkmigrate.topics.mirror.changes import MIRRORED, SetDirection
 from zkmigrate.topics.mirror.clients import alter, copier, follow, groups, leads, listing
 from zkmigrate.topics.mirror.clients.alter import set_direction
 from zkmigrate.topics.mirror.clients.leads import GROUP, Leads

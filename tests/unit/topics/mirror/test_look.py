@@ -15,11 +15,12 @@ from tests.unit.topics.mirror.batches import built, marker
 from tests.unit.topics.mirror.model_cluster import Alone, Log, ModelCluster
 from zkmigrate import deadline
 from zkmigrate.errors import HostError, UsageError
+from zkmigrate.kafka.changes import ElectLeaders
 from zkmigrate.kafka.rights import Acl
-from zkmigrate.runbook.model.change import AlterAcls, CopyOffsets, ElectLeaders
 from zkmigrate.runbook.model.fact import Reading, Seen, Unknown
 from zkmigrate.runbook.model.finding import Held
 from zkmigrate.runbook.model.look import BothEnds, ClusterAt, Granted, GroupPair, MirrorLook, RangeCompared
+from zkmigrate.topics.mirror.changes import AlterAcls, CopyOffsets
 from zkmigrate.topics.mirror.clients import groups, pair, rights, survey
 from zkmigrate.topics.mirror.clients.alter import Alter, alterer
 from zkmigrate.topics.mirror.clients.cluster import Cluster, Latest, Part, Topic

@@ -9,8 +9,9 @@ import pytest
 
 from tests.unit.topics.topic_move.facts import UNHEARD, C, app, why
 from zkmigrate.errors import RecordError
-from zkmigrate.runbook.model.change import Changes, GatewayOrder
+from zkmigrate.runbook.model.change import Changes
 from zkmigrate.runbook.model.step import Blocked, Done, Ready, Verdict, Way
+from zkmigrate.topics.gateway.order import GatewayOrder
 from zkmigrate.topics.topic_move.facts import Gateways, Held, Opened
 from zkmigrate.topics.topic_move.go_step import GoFacts, GoStep
 from zkmigrate.topics.topic_move.hold_step import HoldStep

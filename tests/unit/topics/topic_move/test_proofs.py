@@ -34,12 +34,12 @@ from tests.world.switch.operator import inventory
 from tests.world.switch.site import WRITE, Shape, World
 from zkmigrate.errors import RecordError
 from zkmigrate.kafka.rights import Acl
-from zkmigrate.runbook.model.change import MIRRORED, SetDirection
 from zkmigrate.runbook.model.fact import Reading, Seen
 from zkmigrate.runbook.model.finding import Held
 from zkmigrate.runbook.model.look import BothEnds, Granted, GroupPair, Look, RangeCompared
 from zkmigrate.runbook.model.step import Blocked, Context, Done, Ready, Step, Verdict, Waiting, Way
 from zkmigrate.topics.gateway.rules.outcomes import DELIVERY_S
+from zkmigrate.topics.mirror.changes import MIRRORED, SetDirection
 from zkmigrate.topics.topic_move.arm_step import ArmFacts, ArmStep
 from zkmigrate.topics.topic_move.check_step import CheckFacts, CheckStep
 from zkmigrate.topics.topic_move.direction import DIRECTION

@@ -11,9 +11,10 @@ from zkmigrate import deadline
 from zkmigrate.errors import HostError, UsageError
 from zkmigrate.kafka.rights import Acl
 from zkmigrate.kafka.said import said
-from zkmigrate.runbook.model.change import AlterAcls, ClusterChange, CopyOffsets, SetDirection
+from zkmigrate.runbook.model.change import ClusterChange
 from zkmigrate.runbook.model.finding import few
 from zkmigrate.runbook.model.look import ClusterAt, Look
+from zkmigrate.topics.mirror.changes import AlterAcls, CopyOffsets, SetDirection
 from zkmigrate.topics.mirror.clients import groups, rights
 from zkmigrate.topics.mirror.clients.cluster import REQUEST_S, Cluster
 from zkmigrate.topics.mirror.clients.owners import owned

@@ -1,0 +1,61 @@
+"""The changes of two clusters whose topics are mirrored."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from zkmigrate.kafka.rights import Acl
+from zkmigrate.runbook.model.change import ClusterChange
+from zkmigrate.topics.mirror.rules.direction import Copies
+
+MIRRORED = "mirrored"
+"""The cluster to which the inventory's topics are mirrored."""
+
+
+@dataclass(frozen=True)
+class CopyOffsets(ClusterChange):
+    """Commit for these groups on target what they have committed on source for these topics. It changes no
+    group that has members on target."""
+
+    cluster: str
+    topics: tuple[str, ...]
+    groups: tuple[str, ...]
+    verb = "copy-offsets"
+    expect = ""
+
+    def describe(self) -> str:
+        return f"commit on target what {len(self.groups):,} groups have committed on source"
+
+
+@dataclass(frozen=True)
+class SetDirection(ClusterChange):
+    """Record on both clusters where copiers may write these topics.
+
+    number: the run's fencing number. Nothing is changed if a higher one is recorded.
+    """
+
+    cluster: str
+    copies: Copies
+    topics: tuple[str, ...]
+    number: int
+    verb = "set-direction"
+    expect = ""
+
+    def describe(self) -> str:
+        where = {"forward": "on target only", "none": "on neither cluster", "backward": "on source only"}
+        return f"let copiers write {where[self.copies]}, topics: {len(self.topics):,}"
+
+
+@dataclass(frozen=True)
+class AlterAcls(ClusterChange):
+    """Add these ACLs to target, or delete exactly these there. acls: the fields of each :class:`Acl`."""
+
+    cluster: str
+    action: Literal["grant", "revoke"]
+    acls: tuple[tuple[str, ...], ...]
+    verb = "alter-acls"
+    expect = ""
+
+    def describe(self) -> str:
+        return f"{self.action} on target: {'; '.join(str(Acl(*one)) for one in self.acls)}"
