@@ -694,32 +694,6 @@ def test_r11_a_broker_that_is_gone_or_left_out_is_refused(here: Path, kind: str)
     assert names(here) == set()
 
 
-DEAD = {
-    "brokers": {
-        "1": {"rack": "a", "storage_free": 100 * GB},
-        "2": {"rack": "b", "storage_free": 90 * GB},
-        "3": {"rack": "b", "storage_free": 90 * GB},
-    },
-    "partitions": [{"topic": "t", "partition": 0, "replicas": [1, 9], "size": 30 * GB}],
-}
-
-
-def test_r15_a_dead_broker_is_replaced_though_the_range_of_free_bytes_must_grow(here: Path) -> None:
-    """Whoever takes its replicas has less free. Without force nothing else moves, so that is told and not
-    refused. What moves by choice is."""
-    (here / "cluster.json").write_text(json.dumps(DEAD))
-    done = call("rebuild", "--placement", "storage", "--out", "plan.json")
-    assert done.exit_code == 0, done.output
-    assert "notice placement.worse-range: The range of free bytes grows from 10000000000 to 40" in done.stdout
-    assert "replicas of brokers that are gone" in done.stdout
-    longer, left_out = ("--replication", "2"), ("--brokers", "1,3", "--topics", "u")
-    for replicas, words in (([1], longer), ([1, 2], left_out)):
-        other = {"topic": "u", "partition": 0, "replicas": replicas, "size": 30 * GB}
-        (here / "cluster.json").write_text(json.dumps({**DEAD, "partitions": [*DEAD["partitions"], other]}))
-        done = call("rebuild", "--placement", "storage", *words)
-        assert (done.exit_code, "placement.worse-range" in done.stderr) == (3, True), done.output
-
-
 @pytest.mark.parametrize("words", [["rebalance"], ["scale"], ["rebuild", "--placement", "storage"]])
 def test_bad_input_a_size_that_is_missing(here: Path, words: list[str]) -> None:
     edited(here, f', "size": {9 * GB}', "")

@@ -331,21 +331,16 @@ def _limit(choice: Chosen, request: Rebalance, task: Task, found: Found) -> str:
     return f"no move and no exchange narrows the range within racks, free bytes, {', '.join(held)}"
 
 
-def worse(
-    cluster: Cluster, brokers: Sequence[int], moves: Sequence[Reassignment], *, forced: bool = False
-) -> tuple[Notice, ...]:
-    """A notice that refuses, where the range of free bytes grows. forced: nothing but replicas of brokers
-    that are gone moves, which is told and not refused."""
+def worse(cluster: Cluster, brokers: Sequence[int], moves: Sequence[Reassignment]) -> tuple[Notice, ...]:
+    """A notice that refuses, where the range of free bytes grows."""
     before, after = (
         max(free[broker] for broker in brokers) - min(free[broker] for broker in brokers)
         for free in (cluster.free, free_after(cluster.free, moves))
     )
     if after <= before:
         return ()
-    text = f"The range of free bytes grows from {before} to {after}. "
-    text += (
-        "Seen: only replicas of brokers that are gone move."
-        if forced
-        else f"Needed: at most {before}. Next: correct the request, or accept it with --ignore-warnings."
+    text = (
+        f"The range of free bytes grows from {before} to {after}. Needed: at most {before}. "
+        "Next: correct the request, or accept it with --ignore-warnings."
     )
-    return (Notice("placement.worse-range", text, refuses=not forced),)
+    return (Notice("placement.worse-range", text, refuses=True),)

@@ -74,11 +74,7 @@ def rebuild(cluster: Cluster, request: Rebuild) -> Plan | Refused:
     if isinstance(ordered, Refused):
         return ordered
     if request.placement is By.STORAGE:
-        forced = all(
-            len(move.added) == len(move.dropped) and cluster.brokers.keys().isdisjoint(move.dropped)
-            for move in ordered
-        )
-        notices += worse(cluster, choice.brokers, ordered, forced=forced)
+        notices += worse(cluster, choice.brokers, ordered)
     return Plan(cluster, ordered, notices=notices)
 
 
