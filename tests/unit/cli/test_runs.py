@@ -220,18 +220,18 @@ def turned(place: Place, to: str = "prepare") -> None:
 @pytest.mark.parametrize("given", ["--until install", "--pause-after 1", "--until 06:00"])
 def test_a_resume_that_goes_back_refuses_options_of_the_way_forward(place: Place, given: str) -> None:
     turned(place)
-    options = given.split()
+    options, words = given.split(), f"-i {place.file} --playbook {PLAYBOOK} --run-id lab-1"
     said = place.ends(2, "resume", "--yes", *options)
     assert (
         f"run lab-1 is on its way back to the start of prepare (asked by the operator), and {given} is for "
-        f"the way forward. Nothing was changed. Next: resume without {given} finishes the way back, then "
-        f"zkmigrate run with --run-id lab-1 {given} goes forward"
+        f"the way forward. Nothing was changed. Next: zkmigrate resume {words} finishes the way back, "
+        f"then zkmigrate run {words} {given} goes forward"
     ) in said
     assert place.files() == ALL
     assert place.call("resume", "--yes").exit_code == 0
     said = place.ends(2, "resume", "--yes", *options)
     assert "run lab-1 is back at the start of prepare, and resume does not turn it forward" in said
-    assert f"Next: zkmigrate run with --run-id lab-1 {given}" in said
+    assert f"Next: zkmigrate run {words} {given}" in said
 
 
 def test_a_resume_that_goes_back_says_so_before_it_changes_anything(place: Place) -> None:

@@ -114,10 +114,10 @@ def directories_left(told: OnDisks) -> tuple[Finding, ...]:
     return (
         claim(
             "remove.directories",
-            "no directory of a replica stays on the removed brokers' disks",
+            "no directory of a replica stays on the removed brokers' disks, but those that Kafka deletes",
             False if odd else None if silent else True,
             seen="; ".join(seen) or f"none on {few(told)}",
-            needed="none, apart from those that Kafka is deleting",
+            needed="none, apart from those that Kafka deletes at its start",
             moves=("look at them before you wipe the disks: a stray one may be the last copy",),
             severity=Severity.WARN,
         ),

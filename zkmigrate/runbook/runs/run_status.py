@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -31,6 +30,7 @@ from zkmigrate.runbook.runs.verb_context import (
     next_command,
     open_site,
     print_result,
+    remark,
 )
 from zkmigrate.runbook.ui import finding_lines, recent_events, sentences
 from zkmigrate.runbook.ui.board import Board
@@ -227,8 +227,7 @@ def lines(body: Mapping[str, Any], views: Sequence[View] = ()) -> list[str]:
         out.append("  no process on this machine works on it, and the last one left without a word")
     if (command := body.get("next")) and not left:
         out.append(f"  go on {body['heading']}: {command}")
-        if body["heading"] == "forward" and "--until" not in shlex.split(command):
-            out.append("  That command runs every stage that is left. Add --until STAGE to end before.")
+        out += [f"  {said}" for said in [remark(body["heading"], command)] if said]
     if (wanted := body["hold"]) and not body["held"]:
         out.append(
             f"  a hold is asked for, {wanted['where']} ({_who(wanted)}, {local_time(wanted['since'])})"

@@ -39,6 +39,7 @@ from zkmigrate.runbook.runs.verb_context import (
     load,
     next_command,
     open_site,
+    remark,
     run_dir_of,
 )
 from zkmigrate.runbook.ui.console import StdConsole
@@ -94,7 +95,7 @@ def resume(context: VerbContext, options: RunOptions) -> int:
         if not walk.history.lost:
             _tell_of_window(walk)
         if turn is not None and turn.then == "end":
-            _refuse_onward(walk, options, turn, left=lost is not None)
+            _refuse_onward(context, walk, options, turn, left=lost is not None)
             steps = [at.id for at in walk.history.to_undo(playbook, turn.to)]
             if steps:
                 why = f"this resume goes back to {turn.where} ({turn.why}), in {len(steps)} steps: "
@@ -119,13 +120,14 @@ def _tell_of_window(walk: Walk) -> None:
             ports.emit(events.Noted(line))
 
 
-def _refuse_onward(walk: Walk, options: RunOptions, turn: Turn, *, left: bool) -> None:
+def _refuse_onward(context: VerbContext, walk: Walk, options: RunOptions, turn: Turn, *, left: bool) -> None:
     """Raise UsageError for an option that a way back would ignore. left: the journal was lost, so every step
     counts as begun."""
     given, run = options.onward(), walk.history.run
     if not given:
         return
-    again = f"zkmigrate run with --run-id {run} {given}"
+    words = f"{inventory_options(context)} --run-id {run}"
+    again = f"zkmigrate run {words} {given}"
     if not left and isinstance(walk.history.next(walk.playbook), Arrived):
         raise UsageError(
             f"run {run} is back at {turn.where}, and resume does not turn it forward. Nothing was changed. "
@@ -133,7 +135,8 @@ def _refuse_onward(walk: Walk, options: RunOptions, turn: Turn, *, left: bool) -
         )
     raise UsageError(
         f"run {run} is on its way back to {turn.where} ({turn.why}), and {given} is for the way forward. "
-        f"Nothing was changed. Next: resume without {given} finishes the way back, then {again} goes forward"
+        f"Nothing was changed. Next: zkmigrate resume {words} finishes the way back, then {again} goes "
+        "forward"
     )
 
 
@@ -338,7 +341,9 @@ def _print_next_commands(
         return
     words = f"{inventory_options(context)} --run-id {history.run}"
     onward = heading(history, playbook)
-    commands = {f"go on {onward}": next_command(context, history, playbook, walk.inventory, options)}
+    command = next_command(context, history, playbook, walk.inventory, options)
+    said = remark(onward, command)
+    commands = {f"go on {onward}": command + (f"\n   {said}" if said else "")}
     if final := history.no_way_back(playbook):
         commands["go back"] = f"none after {final}"
     elif any(f.id == NO_WAY_BACK for f in findings):

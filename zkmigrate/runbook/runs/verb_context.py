@@ -148,6 +148,14 @@ def heading(history: History, playbook: Playbook) -> str:
     return "forward" if isinstance(history.next(playbook), Arrived) else history.heading
 
 
+def remark(onward: str, command: str) -> str:
+    """Return what to know of ``next_command`` before it is pasted; empty where it ends where it was told to.
+    onward: of ``heading``."""
+    if onward != "forward" or "--until" in shlex.split(command):
+        return ""
+    return "That command runs every stage that is left. Add --until STAGE to end before."
+
+
 def print_json(context: VerbContext, body: dict[str, Any]) -> None:
     """Print one line of JSON with sorted keys."""
     context.out.write(json.dumps(stamped(body), ensure_ascii=False, sort_keys=True) + "\n")
