@@ -234,8 +234,6 @@ class Walk:
                     failures = self._wave.run(at, plans, context.fencing, limits)
                     patience.note(failures)
                     self._window.follow(at, self._context(at))
-                    if at.stage.watched is not None:  # a step of many waves may never wait
-                        self._window.ask(at)
                     if failures or again:
                         self.ports.clock.pause(_RETRY_S)
                 case _:

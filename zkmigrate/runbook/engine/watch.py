@@ -79,11 +79,11 @@ class Watch(WatchPort):
         self._first_line: int | None = None
 
     def follow(self, stage: Stage, history: History, context: Context, /) -> None:
-        """Bring the threads in line with the journal: renewing, only probing, or stopped."""
+        """Bring the threads in line with the journal: those of a window, or none."""
         if self._first_line is None:
             self._first_line = history.entries
         if stage.window is None:
-            self._only_probe(stage, history)
+            self._stop()
             return
         steps = stage.window.steps
         fenced = history.first_sent.get(f"{stage.id}.{steps.begins}")
@@ -95,8 +95,8 @@ class Watch(WatchPort):
         if f"{stage.id}.{steps.opens}" in history.done:
             self.close()
             return
-        begun = not isinstance(self._session, _Leased)
-        session = self._leased(stage, stage.window, fenced, context)
+        begun = self._session is None
+        session = self._leased(stage.window, fenced, context)
         session.renewing = f"{stage.id}.{steps.seals}" not in history.done
         session.back = history.way is Way.BACK
         cut = f"{stage.id}.{steps.cuts}" in history.first_sent
@@ -110,22 +110,10 @@ class Watch(WatchPort):
         if renewed:
             self._order(session)
 
-    def _only_probe(self, stage: Stage, history: History) -> None:
-        """Without a lease: probe while the stage is walked forward."""
-        wanted = stage.watched is not None and history.way is Way.FORWARD
-        if self._session is not None and not (wanted and self._session.stage == stage.id):
-            self._stop()
-        if wanted and self._session is None:
-            self._answered.clear()
-            self._session = _Session(stage.id)
-            self._probe(self._session, stage)
-
-    def _leased(
-        self, stage: Stage, window: WindowSpec, fenced: tuple[int, float, float], context: Context
-    ) -> _Leased:
+    def _leased(self, window: WindowSpec, fenced: tuple[int, float, float], context: Context) -> _Session:
         """The session of this window, begun if need be. The deadline counts from the first FENCE: by this
         process's clock, else by the wall clock."""
-        if isinstance(self._session, _Leased):
+        if self._session is not None:
             return self._session
         self._stop()
         self._answered.clear()
@@ -133,14 +121,14 @@ class Watch(WatchPort):
         here = self._first_line is not None and line > self._first_line
         since = at_mono if here else self._now() - max(0.0, self._wall() - at_wall)
         deadline = since + window.deadline_s(context)
-        self._session = _Leased(stage.id, window, deadline, window.lease(context))
+        self._session = _Session(window, deadline, window.lease(context))
         return self._session
 
     def finding(self) -> Finding | None:
         """The first blocking finding that nobody has answered; the end of the lease before all others."""
         session = self._session
         with self._guard:
-            if isinstance(session, _Leased) and session.renewing and self._now() >= session.deadline:
+            if session is not None and session.renewing and self._now() >= session.deadline:
                 self._found.setdefault(("", Trouble.DEADLINE), past_deadline(session.steps))
             open_ = [
                 f
@@ -174,7 +162,7 @@ class Watch(WatchPort):
     def _stop(self) -> None:
         if self._session is not None:
             self._session.end()
-            if isinstance(self._session, _Leased) and self._session.renews:
+            if self._session.renews:
                 self._second.renew(self._session.lease, 0.0)
             self._session = None
         # What was found belongs to the window that has ended: a renewal that came after the rehearsal had
@@ -182,7 +170,7 @@ class Watch(WatchPort):
         with self._guard:
             self._found.clear()
 
-    def _renewer(self, session: _Leased, host: str) -> None:
+    def _renewer(self, session: _Session, host: str) -> None:
         delivered = self._now()
         period = session.lease.renew_every_ms / 1000
         while not session.over.wait(period):
@@ -195,7 +183,7 @@ class Watch(WatchPort):
             else:
                 self._clear(host, Trouble.HOST_UNREACHABLE)
 
-    def _order(self, session: _Leased) -> None:
+    def _order(self, session: _Session) -> None:
         """Tell the second process until when it may renew."""
         if not session.renewing:
             until = 0.0
@@ -205,7 +193,7 @@ class Watch(WatchPort):
             until = min(session.deadline, self._now() + _UNHEARD_S)
         self._second.renew(session.lease, until)
 
-    def _round(self, session: _Leased, host: str, delivered: float, least_ms: int = 0) -> float:
+    def _round(self, session: _Session, host: str, delivered: float, least_ms: int = 0) -> float:
         """Renew one host once, for at least ``least_ms``; returns when a renewal last reached it."""
         left_ms = math.inf if session.back else max(least_ms, (session.deadline - self._now()) * 1000)
         if left_ms < LEAST_MS:
@@ -256,13 +244,11 @@ class Watch(WatchPort):
 
 
 class _Session:
-    """The threads beside a stage (its id)."""
+    """The threads beside one window, from FENCE to OPEN or to the reopened door."""
 
-    renewing = False
-    deadline = math.inf
-
-    def __init__(self, stage: str) -> None:
-        self.stage = stage
+    def __init__(self, window: WindowSpec, deadline: float, lease: Lease) -> None:
+        self.steps, self.renews, self.deadline, self.lease = window.steps, window.renews, deadline, lease
+        self.renewing, self.back, self.silence_ms = True, False, 0
         self.over = threading.Event()
         self._threads: list[threading.Thread] = []
 
@@ -275,15 +261,6 @@ class _Session:
         self.over.set()
         for thread in self._threads:
             thread.join(timeout=5.0)
-
-
-class _Leased(_Session):
-    """Those of one window, from FENCE to OPEN or to the reopened door."""
-
-    def __init__(self, stage: str, window: WindowSpec, deadline: float, lease: Lease) -> None:
-        super().__init__(stage)
-        self.steps, self.renews, self.deadline, self.lease = window.steps, window.renews, deadline, lease
-        self.renewing, self.back, self.silence_ms = True, False, 0
 
 
 def _lapsed(host: str) -> Finding:

@@ -1,6 +1,6 @@
 """What a window stage adds to the walk: it asks the watch, lets the rules decide, and may hold.
 
-Outside a window every method lets the walk go on, except for what is watched beside a stage.
+Outside a window every method lets the walk go on.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from zkmigrate.runbook.engine.watch import past_deadline
 from zkmigrate.runbook.model.finding import Finding, Held
 from zkmigrate.runbook.model.playbook import Stage
 from zkmigrate.runbook.model.step import Context, Way
-from zkmigrate.runbook.model.window import Decision, Trouble, WindowSpec, Word
+from zkmigrate.runbook.model.window import Decision, Trouble, WindowSpec
 
 LEASE_ENDED = 9
 """Exit code of a window that turned back because a lease had ended."""
@@ -194,31 +194,28 @@ class Window:
         return f"{stage.id}.{_spec(stage).steps.seals}" in self._history.done
 
     def _judge(self, at: Next, finding: Finding, findings: tuple[Finding, ...]) -> None:
-        """Go on, or turn back to the start of the stage; outside a window also stop, resumable."""
-        stage, window = at.stage, at.stage.window
+        """Go on, or turn back to the start of the stage."""
+        stage, window = at.stage, _spec(at.stage)
         phase, decision = self._decided(at, finding)
-        all_sealed = window is not None and self._all_sealed(stage)
+        all_sealed = self._all_sealed(stage)
         if decision is Decision.BACK and all_sealed and self._late(at):
-            decision, finding = _at_a_cost(_spec(stage), finding)
+            decision, finding = _at_a_cost(window, finding)
         word: str = decision
         if decision is Decision.ASK:
-            unanswered: Word = window.without_operator(all_sealed) if window else "stop"
+            unanswered = window.without_operator(all_sealed)
             answer = self._ports.confirm.decide(phase, finding, unanswered, self._ports.watch.left_s())
-            question = f"go on, {'' if window else 'stop, '}or back to the start of {stage.id}?"
+            question = f"go on, or back to the start of {stage.id}?"
             self._log.answered(stage.id, at.step.id, question, answer, (finding,))
             word = answer.word
-        what = f"{finding.id}: {finding.seen or finding.verdict}"
         if word == "back":
             code = LEASE_ENDED if finding.id == Trouble.LEASE_LAPSED else 7
+            what = f"{finding.id}: {finding.seen or finding.verdict}"
             raise Leave(Turn(stage.id, what, code, findings=findings))
-        if word == "stop":
-            raise Leave(RunEnded(6, f"stopped at {at.id} by what was seen beside it: {what}", findings))
 
     def _decided(self, at: Next, finding: Finding) -> tuple[str, Decision]:
         """The phase, and what the playbook decides about a finding; journaled and told."""
-        phase, spec = self.phase(at.stage), at.stage.window or at.stage.watched
-        assert spec is not None
-        decision = spec.decide(phase, finding, self._policy)
+        phase = self.phase(at.stage)
+        decision = _spec(at.stage).decide(phase, finding, self._policy)
         body = {"stage": at.stage.id, "step": at.step.id, "finding": encode_finding(finding)}
         self._journal.append("finding", {**body, "phase": phase, "decision": decision.value})
         self._ports.emit(events.Alarm(phase, finding, decision.value))

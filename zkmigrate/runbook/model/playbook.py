@@ -11,7 +11,7 @@ from zkmigrate.runbook.model.look import Look
 from zkmigrate.runbook.model.report import Reporting
 from zkmigrate.runbook.model.sampling import Sampling, View
 from zkmigrate.runbook.model.step import AnyStep, Context, Records, Waiting
-from zkmigrate.runbook.model.window import WatchSpec, WindowSpec
+from zkmigrate.runbook.model.window import WindowSpec
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,6 @@ class Stage:
     - skip: what is missing without the stage; empty where it may not be skipped.
     - rehearsal: walk the steps forward, then back to the stage's start.
     - window: clients are shut out in these steps; the watch (lease, probes, canaries) runs beside them.
-    - watched: questions asked beside the steps of a stage without a window.
     - locked: the run holds its hosts' lock; impossible before zkm-host, which keeps it, is installed.
     - noticed: clients may notice the stage in either direction, so the produce canary runs.
     - refused: exit code when a step of the stage is blocked.
@@ -39,7 +38,6 @@ class Stage:
     consent: str = ""
     rehearsal: bool = False
     window: WindowSpec | None = None
-    watched: WatchSpec | None = None
     skip: str = ""
     locked: bool = True
     noticed: bool = False

@@ -68,8 +68,7 @@ class Trouble(StrEnum):
 
 
 class Decision(StrEnum):
-    """``ASK`` asks the operator. Without an answer ``WindowSpec.without_operator`` decides in a window;
-    beside a stage without one it means stop."""
+    """``ASK`` asks the operator. Without an answer ``WindowSpec.without_operator`` decides."""
 
     GO = "go"
     BACK = "back"
@@ -94,15 +93,6 @@ class Probe:
     ask: Callable[[], Iterable[Finding]]
     leased: bool = False
     within_s: float = math.inf
-
-
-@dataclass(frozen=True)
-class WatchSpec:
-    """What is watched beside a stage without a window, going forward. probes: from the inventory and a look.
-    decide: go on, walk back to the start of the stage, or ask."""
-
-    probes: Callable[[Inventory, Look], tuple[Probe, ...]]
-    decide: Decide
 
 
 def no_limits(_phase: str, _verb: str, _back: bool, _left_s: float | None) -> tuple[float, float]:

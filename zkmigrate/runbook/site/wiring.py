@@ -162,10 +162,9 @@ class Site:
         return self._watching.ask(host, *words, fencing=lock.number, deadline_s=limit_s)
 
     def _probes(self, stage: Stage) -> tuple[Probe, ...]:
-        look = self._watch_look
-        if stage.watched is not None:
-            return stage.watched.probes(self.inventory, look)
-        return () if stage.window is None else stage.window.probes(self.inventory, look, self._note)
+        if stage.window is None:
+            return ()
+        return stage.window.probes(self.inventory, self._watch_look, self._note)
 
     def _note(self, kind: str, body: Body) -> None:
         if self._samples is not None:
