@@ -431,9 +431,9 @@ def test_a_run_left_out_is_the_inventorys(tmp_path: Path) -> None:
     assert found.stdout.startswith("# world: run night\n"), found.output
 
 
-def refused(tmp_path: Path, *words: str) -> str:
+def refused(tmp_path: Path, *words: str, code: int = 2) -> str:
     done = call(tmp_path, *words)
-    assert done.exit_code == 2, done.output
+    assert done.exit_code == code, done.output
     assert "Traceback" not in done.output
     return done.output
 
@@ -452,7 +452,7 @@ def test_what_is_no_run_is_refused_by_what_it_lacks(tmp_path: Path) -> None:
         (os.urandom(4096), "line 1"),
     ):
         (foreign / "journal.jsonl").write_bytes(content)
-        assert why in refused(tmp_path, "--run-id", "foreign")
+        assert why in refused(tmp_path, "--run-id", "foreign", code=8)
     (foreign / "journal.jsonl").unlink()
     (foreign / "journal.jsonl").symlink_to(tmp_path / "elsewhere")
     assert "Needed: a plain file" in refused(tmp_path, "--run-id", "foreign")

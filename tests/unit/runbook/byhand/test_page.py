@@ -126,7 +126,7 @@ def test_a_report_without_a_window_tells_changes_findings_and_the_end(tmp_path: 
     assert [row[2] for row in found["findings"].rows] == ["tiny.file", "toy.set"]
     [lost] = found["changes"].rows
     assert (lost[3], lost[5]) == ("unknown", "store: the connection broke")
-    assert lost[4].startswith(f"set value=new of topic {lost[1]} (found: ")
+    assert lost[4].startswith(f"set {lost[1]} to new (found: ")
     drawn = [box.attrib["data-state"] for box in ElementTree.fromstring(timeline(report)).iter()
              if "data-state" in box.attrib]  # fmt: skip
     assert drawn == ["main"]
