@@ -87,10 +87,11 @@ def analyze(
             if not as_json:
                 say("\n".join(text(found)))
     body = {name: {"answer": one.answer, "held": one.held, **one.figures} for name, one in sections.items()}
+    at = time.time()
     if as_json:
-        say(json.dumps(stamped(body), ensure_ascii=False))
+        say(json.dumps(stamped(body, at), ensure_ascii=False))
     if out is not None:
-        written = clean(json.dumps(stamped(body), ensure_ascii=False, indent=1))
+        written = clean(json.dumps(stamped(body, at), ensure_ascii=False, indent=1))
         (out / JSON).write_text(f"{written}\n", encoding="utf-8")
         (out / PAGE).write_text(page(_title(request), _intro(request), sections), encoding="utf-8")
         hint(f"written: {out / PAGE}, {out / JSON}, and tables as Parquet beside them")

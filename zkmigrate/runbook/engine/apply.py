@@ -19,14 +19,12 @@ from zkmigrate.runbook.engine.events import ChangeEnded, ChangeSent, Emit
 from zkmigrate.runbook.engine.history import Next
 from zkmigrate.runbook.engine.journal import Journal
 from zkmigrate.runbook.model.change import (
-    Applied,
     Change,
     Changes,
     ClusterChange,
     InstallProgram,
     Outcome,
     UninstallProgram,
-    inverse,
 )
 from zkmigrate.runbook.model.playbook import Playbook
 
@@ -122,7 +120,7 @@ class Wave:
                         f"{part or 'a host that is not in the inventory'} is read-only, refused on "
                         f"{change.host}: {change.describe()}"
                     )
-            elif _has_before(change) and self._playbook.tells_all(self._inventory):
+            elif change.inverse() is not None and self._playbook.tells_all(self._inventory):
                 raise UsageError(
                     f"{self._playbook.id} does not say that it alters clusters (alters_clusters), refused on "
                     f"{change.cluster}: {change.describe()}"
@@ -178,11 +176,6 @@ class Wave:
             body = {"operation": operation, "status": status, "rc": outcome.rc, "output": output}
             self._journal.append("outcome", {**body, "mono": self._now()}, sync=False)
         self._emit(ChangeEnded(target, operation, status, outcome.rc, output))
-
-
-def _has_before(change: ClusterChange) -> bool:
-    """Whether undoing the change needs what the cluster held before."""
-    return inverse(Applied(change, "", confirmed=True)) is not None
 
 
 @dataclass

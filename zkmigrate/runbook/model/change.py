@@ -73,7 +73,10 @@ class HostChange:
 
     @property
     def command(self) -> str:
-        """The line that sends it by hand, where it is not zkm-host's own; OPID and N are the run's."""
+        """Return the command that sends the change by hand; empty where zkm-host takes it.
+
+        OPID and N stand for the run's operation id and fencing number.
+        """
         return ""
 
     def arguments(self) -> tuple[str, ...]:
@@ -107,7 +110,7 @@ class ClusterChange:
 
     @property
     def command(self) -> str:
-        """How to do it by hand; by default only zkmigrate can."""
+        """Return the command of the cluster's own tool; by default only zkmigrate can send the change."""
         return f"zkmigrate alone: {self.describe()}"
 
     def describe(self) -> str:

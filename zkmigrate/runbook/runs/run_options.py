@@ -119,7 +119,7 @@ def still_needed(
 
 
 def _is_reached(name: str, history: History, playbook: Playbook, now: float) -> bool:
-    """Return whether a walk to ``--until`` would do nothing: its place is done, its time is past."""
+    """Return whether a walk to ``--until`` has nothing left to do: its place is done, or its time is past."""
     try:
         until.parse(playbook, name, now)
     except UsageError:

@@ -149,8 +149,10 @@ def heading(history: History, playbook: Playbook) -> str:
 
 
 def remark(onward: str, command: str) -> str:
-    """Return what to know of ``next_command`` before it is pasted; empty where it ends where it was told to.
-    onward: of ``heading``."""
+    """Return a warning that a command runs every stage that is left.
+
+    It is empty for a command with ``--until`` or on the way back. onward: the direction, as ``heading`` says.
+    """
     if onward != "forward" or "--until" in shlex.split(command):
         return ""
     return "That command runs every stage that is left. Add --until STAGE to end before."
