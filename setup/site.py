@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[1]
 PROJECT = {"README.md": "project.md", "SECURITY.md": "security-policy.md"}
 """Documents outside docs/, and where they stand in the site."""
+FINDINGS = "reference/findings.md"
+"""The page that is made from the code while the site is built."""
 
 BEFORE, NIGHT, AFTER, LOOK_UP, WHY, CODE = "Before", "The night", "After", "Reference", "Why", "Code"
 FOLDERS = {"tutorial": BEFORE, "how-to": BEFORE, "reference": LOOK_UP, "explanation": WHY, "adr": WHY}
@@ -65,9 +67,9 @@ def anchor(title: str, _separator: str) -> str:
 
 def place(path: str) -> str:
     """Where a file of the repository stands in the site; empty for a folder. ValueError for neither."""
-    if not (ROOT / path).exists():
+    if not (ROOT / path).exists() and path != f"docs/{FINDINGS}":
         raise ValueError(f"a page links to {path}, which is not in the repository")
-    if path.startswith("docs/") and (ROOT / path).is_file():
+    if path == f"docs/{FINDINGS}" or (path.startswith("docs/") and (ROOT / path).is_file()):
         return path.removeprefix("docs/")
     if (ROOT / path).is_dir():
         return ""
@@ -123,14 +125,17 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
     """Anchors as the links have them, and the navigation."""
     config.mdx_configs["toc"] = {"slugify": anchor}
     pages = [path.relative_to(config.docs_dir).as_posix() for path in Path(config.docs_dir).rglob("*.md")]
-    config.nav = navigation([*pages, *PROJECT.values()])
+    config.nav = navigation([*pages, FINDINGS, *PROJECT.values()])
     return config
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add what the pages link to outside docs/: two documents, and code as text."""
+    """Add the page of all findings, and the documents and code outside docs/ that pages link to."""
     from mkdocs.structure.files import File
 
+    from zkmigrate.cli import findings
+
+    files.append(File.generated(config, FINDINGS, content=findings.page()))
     wanted: set[str] = set()
     for page in [ROOT / name for name in PROJECT] + list(Path(config.docs_dir).rglob("*.md")):
         path = page.relative_to(ROOT).as_posix()

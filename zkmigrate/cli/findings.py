@@ -1,7 +1,6 @@
-"""What each finding means: the verb ``help``, and the page docs/reference/findings.md.
+"""Explain findings: the verb ``help``, and the page *Findings* of the site that ``make docs`` builds.
 
 The words stand once, beside the check or the step: a check's docstring, and the ``MEANINGS`` of a module.
-``python -m zkmigrate.cli.findings > docs/reference/findings.md`` writes the page anew.
 """
 
 from __future__ import annotations
@@ -65,11 +64,10 @@ _SAME_AREA = {
 _HEAD = """# Findings
 
 zkmigrate names everything that it checks by an id. `zkmigrate help ID` prints the entry of an id.
-The words here come from the code: `python -m zkmigrate.cli.findings`
-prints this page.
+`zkmigrate help findings` prints all of them.
 
 A finding holds, fails or is unknown. Unknown never passes. A failed or unknown finding blocks its gate,
-unless its entry says *warns*. [Preflight](preflight.md) tells how checks and gates work together.
+unless its entry says *warns*. The page *Preflight* says how checks and gates work together.
 """
 
 
@@ -163,12 +161,12 @@ def entry(id: str) -> Entry:
         if not near and re.fullmatch(re.sub(r"[A-Z]+", r"[a-z0-9_-]+", re.escape(name)), id) and name != id:
             return replace(general, meaning=replace(general.meaning, id=id))
     near = near or difflib.get_close_matches(id, known, n=3) or [n for n in known if id and id in n][:3]
-    hint = f"; near: {', '.join(near)}" if near else "; docs/reference/findings.md lists all of them"
+    hint = f"; near: {', '.join(near)}" if near else "; `zkmigrate help findings` lists all of them"
     raise UsageError(f"{id!r} is not the id of a finding, nor a verb{hint}")
 
 
 def page() -> str:
-    """docs/reference/findings.md, whole."""
+    """Write all entries as one page of Markdown, sorted by area."""
     parts = [_HEAD]
     areas = dict.fromkeys((*_AREAS, *(one.area for one in entries().values())))
     for area in areas:
@@ -178,7 +176,3 @@ def page() -> str:
                 lines = "".join(f"- {line}\n" for line in one.lines())
                 parts.append(f"### {one.meaning.id}\n\n{lines}")
     return "\n".join(parts)
-
-
-if __name__ == "__main__":
-    print(page(), end="")

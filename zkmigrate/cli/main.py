@@ -525,9 +525,11 @@ def completion(shell: str) -> None:
 
 
 @cli.command("help")
-@click.argument("what", metavar="[FINDING-ID|VERB]", default="", shell_complete=flags.completed("findings"))
+@click.argument(
+    "what", metavar="[FINDING-ID|VERB|findings]", default="", shell_complete=flags.completed("findings")
+)
 def help_(what: str) -> None:
-    """Explain a finding by its id, or show the options of a verb."""
+    """Explain a finding by its id, print all findings, or show the options of a verb."""
     root = click.get_current_context().find_root()
     if not what:
         click.echo(root.get_help())
@@ -541,6 +543,9 @@ def help_(what: str) -> None:
 def _explain(id: str) -> int:
     from zkmigrate.cli import findings
 
+    if id == "findings":
+        click.echo_via_pager(findings.page())
+        return 0
     found = findings.entry(id)
     click.echo("\n".join((found.meaning.id, *(f"  {line}" for line in found.lines()))))
     return 0

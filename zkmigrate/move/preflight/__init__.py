@@ -1,6 +1,6 @@
 """Preflight: what could go wrong and can be seen beforehand, one function per check.
 
-docs/reference/findings.md lists all checks. Pure but for ``evidence.gather``, which looks once for
+``zkmigrate help findings`` lists all checks. Pure but for ``evidence.gather``, which looks once for
 all checks of a gate. Unknown never passes.
 """
 
