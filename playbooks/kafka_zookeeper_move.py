@@ -9,5 +9,8 @@ from zkmigrate.move.by_hand import MANUAL
 from zkmigrate.move.dependents.kafka import KAFKA
 from zkmigrate.move.move import move
 from zkmigrate.move.report import REPORTING
+from zkmigrate.move.steps.after_move import AfterMoveStep
+from zkmigrate.runbook.model.playbook import Stage
 
-PLAYBOOK = move(KAFKA, MANUAL, REPORTING)
+AFTER = Stage("after", "Look after the move", (AfterMoveStep(KAFKA),))
+PLAYBOOK = move(KAFKA, MANUAL, REPORTING, looks=(AFTER,))

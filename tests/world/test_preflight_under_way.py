@@ -68,7 +68,7 @@ def test_past_the_last_gate_it_says_so(desk: Desk) -> None:
     done = desk.call("preflight")
     assert done.exit_code == 2
     assert "has passed every gate" in done.output
-    assert "status, resume, or watch" in done.output
+    assert "status, resume, or preflight --stage after" in done.output
 
 
 def test_after_a_way_back_run_names_the_command_that_goes_forward(desk: Desk) -> None:

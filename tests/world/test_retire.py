@@ -19,7 +19,6 @@ from zkmigrate.inventory.inventory import digest
 from zkmigrate.move.facts.connections import SourceClients
 from zkmigrate.move.rules.retire import may_retire
 from zkmigrate.move.verbs.retire import retire
-from zkmigrate.move.verbs.watch import Options, watch
 from zkmigrate.report.build import build
 from zkmigrate.report.sources import read
 from zkmigrate.runbook.engine import journal as journals
@@ -32,6 +31,7 @@ from zkmigrate.runbook.model.step import Records, Retired, Way
 from zkmigrate.runbook.runs import run_status
 from zkmigrate.runbook.runs.open_run import JournalOpener
 from zkmigrate.runbook.runs.plan_verb import show_plan
+from zkmigrate.runbook.runs.preflight import preflight
 from zkmigrate.runbook.runs.run_status import status
 from zkmigrate.runbook.runs.runbook_verb import show_runbook
 from zkmigrate.runbook.runs.verb_context import VerbContext
@@ -121,7 +121,7 @@ def test_the_move_goes_on_without_a_broker_that_was_retired_in_the_roll(night: N
     assert [(d.where, d.by) for d in told] == [(GONE, by)]
     assert "its disk is broken" in told[0].what
     assert "not registered" in told[0].what
-    assert watch(night.setting(), Options(True, 30.0, 60.0, "run")) == 0, "nobody waits for its answer later"
+    assert preflight(night.setting(), "after") == 0, "nobody waits for its answer later"
 
 
 @pytest.fixture

@@ -35,7 +35,7 @@ def commands(page: Path) -> list[tuple[list[str], int]]:
 @pytest.mark.parametrize(
     ("page", "verbs"),
     [
-        ("tutorial/first-move.md", {"preflight", "plan", "run", "hold", "release", "rollback", "watch"}),
+        ("tutorial/first-move.md", {"preflight", "plan", "run", "hold", "release", "rollback"}),
         ("how-to/unattended.md", {"preflight", "plan", "run", "resume", "report"}),
     ],
 )

@@ -22,7 +22,7 @@ import click
 from click.core import ParameterSource
 
 from zkmigrate.clean import clean_streams
-from zkmigrate.cli import flags
+from zkmigrate.cli import flags, removed
 from zkmigrate.errors import LostJournalError, ZkmigrateError
 from zkmigrate.json_stamp import stamped
 from zkmigrate.runbook.engine.clock import Interrupt
@@ -42,11 +42,10 @@ _ELSEWHERE = (
 _GROUPS = {
     "Look (changes nothing)": {
         "init": "Write a first migration.yml from what the hosts show.",
-        "preflight": "Check hosts, ensembles and brokers before a move.",
+        "preflight": "Check hosts, ensembles and brokers, before or after a move.",
         "plan": "Print every change that is known now.",
         "status": "Show where a run stands and what it does now.",
         "report": "Write a page about a run: timeline, gaps, proofs.",
-        "watch": "Check dest and source for days after a move.",
         "placement": "Plan which brokers hold which replicas.",
     },
     "Move": {
@@ -130,6 +129,8 @@ class Verbs(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args:
+            removed.refuse("", args[0])
         if args and args[0] == "lab":
             group: click.Command = importlib.import_module("zkmigrate.lab.cli").lab
             return "lab", group, args[1:]
@@ -156,12 +157,19 @@ def cli() -> None:
 
 @cli.command()
 @flags.common
-def preflight(**options: Any) -> None:
-    """Check hosts, ensembles and brokers before a move. Changes nothing."""
+@click.option(
+    "--stage",
+    default="",
+    metavar="STAGE",
+    help="Run the checks of this stage instead. after: after a move, dest is whole, the brokers use it and "
+    "source has no clients.",
+)
+def preflight(stage: str, **options: Any) -> None:
+    """Check hosts, ensembles and brokers before a move, or after it. Changes nothing."""
     _say_first("preflight", options)
     from zkmigrate.runbook.runs import preflight as looks
 
-    _do(lambda: looks.preflight(_setting(options)))
+    _do(lambda: looks.preflight(_setting(options), stage))
 
 
 @cli.command()
@@ -549,37 +557,6 @@ def _explain(id: str) -> int:
     found = findings.entry(id)
     click.echo("\n".join((found.meaning.id, *(f"  {line}" for line in found.lines()))))
     return 0
-
-
-@cli.command()
-@flags.common
-@click.option("--once", is_flag=True, help="Check once and end, for cron.")
-@click.option("--every", default="30s", show_default=True, metavar="TIME", help="Time between two checks.")
-@click.option("--for", "for_", default="3d", show_default=True, metavar="TIME", help="End after this time.")
-@flags.which_run("Default: the open run of the inventory, else its newest, else none.")
-@click.option(
-    "--state",
-    type=flags.FILE,
-    help="What watch remembers between checks. Default: watch.json in the run's directory.",
-)
-@click.option("--from-now", is_flag=True, help="Forget earlier findings; read source's log from its end.")
-def watch(
-    once: bool, every: str, for_: str, run_id: str, state: Path | None, from_now: bool, **options: Any
-) -> None:
-    """Check for days after a move that dest is whole, brokers use it and source has no clients.
-
-    Changes nothing. Exit codes: 10 a claim was false at some check, 11 a claim is unknown at the last check,
-    else 0.
-    """
-    _say_first("watch", options)
-
-    def look() -> int:
-        from zkmigrate.move.verbs import watch as verb
-
-        chosen = verb.Options(once, verb.seconds(every), verb.seconds(for_), run_id, state, from_now)
-        return verb.watch(_setting(options), chosen)
-
-    _do(look)
 
 
 def _say_first(verb: str, options: dict[str, Any]) -> None:

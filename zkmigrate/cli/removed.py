@@ -13,6 +13,10 @@ _MEASURE = "Measure sizes and rates with zkmigrate placement measure, and plan w
 _REPORT = "See what a run did, with times and gaps, in zkmigrate report; --load adds recordings of clients."
 
 REMOVED: Mapping[tuple[str, str], str] = {
+    ("", "watch"): (
+        "Check once with zkmigrate preflight --stage after, from cron for instance. What watch --from-now "
+        "confirmed is now accepted in migration.yml."
+    ),
     ("--playbook", "kafka_topic_config"): (
         "Set topic configs with Kafka's kafka-configs.sh --alter --entity-type topics. "
         "Finish or roll back an open run with the version that began it."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from datetime import datetime
 from typing import Annotated, Any
@@ -18,12 +19,15 @@ ACCEPTABLE = frozenset({
     "kafka.reassignment", "kafka.admin-work", "kafka.authorizer",
     "gateway.client-stuck", "gateway.transactions", "switch.app-topics", "switch.other-apps",
     "switch.other-groups", "switch.transactions",
-    "return.source-owner", "reassign.throttle-stays", "reassign.target-down",
+    "return.source-owner", "reassign.throttle-stays", "reassign.target-down", "watch.writes",
 })  # fmt: skip
 """Checks that can be accepted: a failure costs clients something, or a later check stops the run.
 
 No other check can be: a proof, the block with its lease, or the way back depends on each.
 """
+
+WRITES = "watch.writes"
+"""The check whose target is the zxid up to which the writes on source are accepted."""
 
 Text = Annotated[str, StringConstraints(pattern=r"^[^\x00-\x1f\x7f]*[^\s\x00-\x1f\x7f][^\x00-\x1f\x7f]*$")]
 
@@ -61,6 +65,11 @@ class Accept(BaseModel):
         return f"{self.finding}{f' {inline(self.target)}' if self.target else ''}: {self.words}"
 
     @property
+    def zxid(self) -> int:
+        """``target`` of ``WRITES`` as a number."""
+        return int(self.target, 16)
+
+    @property
     def end(self) -> float:
         """``until`` as seconds since the epoch."""
         return datetime.fromisoformat(self.until).timestamp()
@@ -75,6 +84,8 @@ def wrong(top: Any) -> Iterator[tuple[Path, str]]:
         if isinstance(finding, str) and finding not in ACCEPTABLE:
             needed = ", ".join(sorted(ACCEPTABLE))
             yield ("accept", at, "finding"), f"{finding!r} cannot be accepted (needed: one of {needed})"
+        if finding == WRITES and not re.fullmatch("0x[0-9a-f]{1,16}", str(item.get("target", ""))):
+            yield ("accept", at, "target"), f"not a zxid (needed: as {WRITES} names it, such as 0x100000009)"
         until = item.get("until")
         try:
             datetime.fromisoformat(until if isinstance(until, str) else "2000-01-01")

@@ -56,8 +56,16 @@ def dependent_of(playbook: Playbook) -> AnyDependent:
     return playbook.dependent
 
 
-def move(dependent: AnyDependent, manual: Manual | None = None, report: Reporting | None = None) -> Move:
-    """The runbook of this dependent. manual, report: what is special of its page by hand and its report."""
+def move(
+    dependent: AnyDependent,
+    manual: Manual | None = None,
+    report: Reporting | None = None,
+    looks: tuple[Stage, ...] = (),
+) -> Move:
+    """Return the runbook of this dependent.
+
+    manual, report: what is special of its page by hand and its report. looks: as in ``Playbook``.
+    """
     words = dependent.words
 
     def zookeeper(inventory: Inventory) -> tuple[str, tuple[str, ...]]:
@@ -148,6 +156,7 @@ def move(dependent: AnyDependent, manual: Manual | None = None, report: Reportin
         ),
         manual=manual or Manual(),
         report=report or Reporting(),
+        looks=looks,
         foreseen=foreseen,
         sampling=(ENSEMBLES, *dependent.sampling),
         clusters=dependent.clusters,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from zkmigrate.inventory.accept import ACCEPTABLE, Accept
+from zkmigrate.inventory.accept import ACCEPTABLE, WRITES, Accept
 from zkmigrate.runbook.model.finding import Finding, Held, Severity
 
 PARTS_OF_ROLL = ("kafka.replication", "kafka.min-isr")
@@ -32,6 +32,13 @@ def given_up(exceptions: Sequence[Accept], at: float) -> frozenset[int]:
     named = (x.target for x in exceptions if x.finding == TARGET_DOWN and at < x.end)
     ids = (target.removeprefix("broker-") for target in named)
     return frozenset(int(id) for id in ids if id.isdecimal())
+
+
+def known_writes(exceptions: Sequence[Accept], at: float) -> Accept | None:
+    """Return the exception that accepts the newest writes on source, or None."""
+    return max(
+        (x for x in exceptions if x.finding == WRITES and at < x.end), key=lambda x: x.zxid, default=None
+    )
 
 
 def _judged(exceptions: Sequence[Accept], found: Finding, at: float) -> Finding:

@@ -177,10 +177,7 @@ def test_preflight_prints_findings_and_exits_3_when_one_blocks(place: Place) -> 
     assert place.call("preflight").exit_code == 0
     (place.world / "sick").touch()
     done = place.ends(3, "preflight")
-    assert (
-        "BLOCKS (1): fix these before you begin\n  disk.well: Failed: sick\n    expected  the world is well\n"
-        in done
-    )
+    assert "BLOCKS (1): fix these first\n  disk.well: Failed: sick\n    expected  the world is well\n" in done
     assert "    do        heal it\n" in done
     assert done.splitlines()[-1].startswith("fix what blocks, then look again: zkmigrate preflight")
     said = json.loads(place.call("preflight", "--json").output)

@@ -101,6 +101,7 @@ OF_STEPS = {
     "switch.other-groups",
     "reassign.throttle-stays",
     "reassign.target-down",
+    "watch.writes",
 }
 """What can be accepted and is no check's."""
 
@@ -178,6 +179,7 @@ def test_it_is_read_from_the_file_and_does_not_make_another_inventory(tmp_path: 
         ("[]", '"2026-11-22T04:00Z"', "needed the id of a check"),
         ("kafka.replication", '"2026-11-32T04:00Z"', "accept[0].until: not a valid time"),
         ("kafka.replication", '"tomorrow"', "needed date, time and zone"),
+        ("watch.writes", '"2026-11-22T04:00Z"', "accept[0].target: not a zxid"),
     ],
 )
 def test_a_mistake_is_told_with_its_line(tmp_path: Path, finding: str, until: str, told: str) -> None:

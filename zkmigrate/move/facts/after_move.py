@@ -1,15 +1,14 @@
 """What can be seen after a move, at little cost and without a session on either ensemble.
 
 Dest and source are asked four-letter words, brokers for their sockets and server.properties. Source's log is
-read from one server's disk, from where the last look ended: it shows every write under the chroot. A client
-that only reads does not show.
+read from one server's disk, from where the proof of the run ended: it shows every write under the chroot. A
+client that only reads does not show.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from zkmigrate.hosts.facts.host_names import Resolved, resolve_all
 from zkmigrate.hosts.facts.properties import properties
@@ -22,20 +21,19 @@ from zkmigrate.runbook.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.runbook.model.look import Look
 from zkmigrate.zookeeper.data.delta import DeltaFinding, delta
 from zkmigrate.zookeeper.data.four_letter_words import Mntr
-from zkmigrate.zookeeper.data.logdir import walk
 from zkmigrate.zookeeper.data.session import unsigned
-from zkmigrate.zookeeper.data.txnlog import Cursor, cursor_from_json, cursor_to_json
+from zkmigrate.zookeeper.data.txnlog import Cursor
 from zkmigrate.zookeeper.data.zxid import counter, format_zxid
 from zkmigrate.zookeeper.facts.disk import directories, read_disk
 from zkmigrate.zookeeper.facts.ensemble import EnsembleView, dest_view, leader_mntr, source_view
 
-_NEWEST = (1 << 63) - 1
 CONNECT = "zookeeper.connect"
+NOT_READ = Absent("no run that has opened dest's door says from where on")
 
 
 @dataclass(frozen=True)
 class LogPosition:
-    """How far source's log has been read: on which host, to which zxid and place."""
+    """A place in source's log: the host that keeps it, the zxid, and where in the file if known."""
 
     host: str
     zxid: int
@@ -82,12 +80,11 @@ def look_after_move(
     dependent: AnyDependent,
     look: Look,
     position: LogPosition | None,
-    read_log: bool = True,
 ) -> AfterMove:
-    """Look once.
+    """Look once at dest, source and the brokers.
 
-    position: where the last look at source's log ended; None takes its present end. read_log: whether to read
-    that log. While dest observes source it is not read: dest gets what is written there.
+    position: from where on source's log is read; None: it is not read. While dest observes source it is not
+    read either: dest gets what is written there.
     """
     source, dest = source_view(inventory, look), dest_view(inventory, look)
     chroot = inventory.kafka.chroot
@@ -112,8 +109,8 @@ def look_after_move(
         written=_written(
             inventory, look, source, position, on_dest.value.owners if isinstance(on_dest, Seen) else {}
         )
-        if read_log and reformed(dest)
-        else Absent("not looked at"),
+        if position is not None and reformed(dest)
+        else NOT_READ,
         resolved=resolve_all(look, named),
     )
 
@@ -136,22 +133,18 @@ def _written(
     inventory: Inventory,
     look: Look,
     source: EnsembleView,
-    position: LogPosition | None,
+    position: LogPosition,
     living: Mapping[int, Collection[str]],
 ) -> Reading[NewWrites]:
     """Source's log since the position, on the same host while it serves, otherwise on the leader."""
     serving = [host for host, reading in source.servers.items() if isinstance(reading, Seen)]
     if not serving:
         return Unknown("failed", "no source server tells that it serves")
-    host = position.host if position and position.host in serving else source.leader or serving[0]
+    host = position.host if position.host in serving else source.leader or serving[0]
     _, logs = directories(look, host, inventory.source)
     shown = source.zxids()[host]
 
     def read() -> NewWrites:
-        if position is None:
-            records = walk(logs, after=_NEWEST)
-            last = max((record.zxid for record in records), default=shown)
-            return NewWrites(last, (), LogPosition(host, last, records.cursor))
         cursor = position.cursor if host == position.host else None
         if cursor is not None and cursor.file not in logs.names_with_sizes():
             cursor = None
@@ -172,14 +165,3 @@ def _written(
         return NewWrites(position.zxid, changes, upto, result.unproved or (short if behind else ""))
 
     return read_disk(read, host)
-
-
-def position_to_json(position: LogPosition) -> dict[str, Any]:
-    """As JSON that is kept between looks."""
-    cursor = cursor_to_json(position.cursor)
-    return {"host": position.host, "zxid": hex(position.zxid), "cursor": cursor}
-
-
-def position_from_json(body: Mapping[str, Any]) -> LogPosition:
-    """Inverse of :func:`position_to_json`. Raises KeyError, ValueError or TypeError for anything else."""
-    return LogPosition(str(body["host"]), int(body["zxid"], 16), cursor_from_json(body["cursor"]))

@@ -6,13 +6,14 @@ connection was heard: nothing serves there.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 
 from zkmigrate.hosts.facts.host_names import resolver
+from zkmigrate.inventory.accept import WRITES, Accept
 from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.kafka.rules.connect import others_than, registration
-from zkmigrate.move.facts.after_move import AfterMove, NewWrites, reformed
+from zkmigrate.move.facts.after_move import NOT_READ, AfterMove, NewWrites, reformed
 from zkmigrate.move.facts.connections import addresses
 from zkmigrate.runbook.model.fact import Absent, Seen, Unknown
 from zkmigrate.runbook.model.finding import Finding, Severity, claim, meanings
@@ -24,18 +25,16 @@ LISTED = 5
 _POINT_TO_DEST = "restart this broker with zookeeper.connect naming dest"
 
 
-def findings(
-    inventory: Inventory, seen: AfterMove, written_before: Sequence[str] = (), read_log: bool = True
-) -> tuple[Finding, ...]:
-    """Every claim of one look. written_before: writes that earlier looks found, in words. read_log: whether
-    source's log was read."""
+def findings(inventory: Inventory, seen: AfterMove, known: Accept | None = None) -> tuple[Finding, ...]:
+    """Return every claim of one look. known: what somebody accepts of the writes; the log was read from its
+    zxid on."""
     return (
         _dest(seen),
         *_registered(inventory, seen),
         *_configured(inventory, seen),
         *_left_source(inventory, seen),
         _owners(inventory, seen),
-        _writes(seen, written_before, read_log),
+        _writes(seen, known),
     )
 
 
@@ -159,25 +158,25 @@ def _owners(inventory: Inventory, seen: AfterMove) -> Finding:
     )
 
 
-def _writes(seen: AfterMove, before: Sequence[str], read_log: bool) -> Finding:
+def _writes(seen: AfterMove, known: Accept | None) -> Finding:
     reading = seen.written
-    writes = partial(claim, "watch.writes", "nobody writes under the chroot on source")
+    writes = partial(claim, WRITES, "nobody writes under the chroot on source")
     if not reformed(seen.dest):
         text = "later: dest observes source, what is written there is written here"
         return writes(None, seen=text, severity=Severity.INFO)
-    if not read_log and not before:
-        text = "not looked at: neither a run nor --state says from where on"
-        return writes(None, seen=text, severity=Severity.INFO)
-    now = written_lines(reading.value, seen.at_source) if isinstance(reading, Seen) else ()
-    if found := (*before, *now):
-        moves = ("find the client, point it to dest, repeat there what it wrote; then watch --from-now",)
-        return writes(False, seen=_listed(found), needed="none", moves=moves)
+    if reading == NOT_READ:
+        return writes(None, seen=f"not looked at: {NOT_READ.what}", severity=Severity.INFO)
     if isinstance(reading, Seen):
-        written = reading.value
-        text = f"none from {format_zxid(written.since)} to {format_zxid(written.upto.zxid)}"
-        held, text = None if written.unproved else True, written.unproved or f"{text}, by {written.upto.host}"
-        moves = ("watch --from-now, which begins at the present end of source's log",)
-        return writes(held, seen=text, needed="none", moves=moves)
+        written, last = reading.value, format_zxid(reading.value.upto.zxid)
+        seen_to = f"accept {WRITES} with target {last} in migration.yml"
+        if found := written_lines(written, seen.at_source):
+            moves = (f"find the client, point it to dest, repeat there what it wrote; then {seen_to}",)
+            return writes(False, seen=_listed(found), needed="none", target=last, moves=moves)
+        if written.unproved:
+            moves = (f"compare source with dest under the chroot; then {seen_to}",)
+            return writes(None, seen=written.unproved, needed="none", target=last, moves=moves)
+        text = f"none from {format_zxid(written.since)} to {last}, by {written.upto.host}"
+        return writes(True, seen=f"{text}; the writes before are {known.words}" if known else text)
     gone = _nobody_serves(seen.source)
     text = "no source server serves" if gone else str(reading)
     return writes(True if gone else None, seen=text, needed="none")
@@ -219,6 +218,6 @@ MEANINGS = meanings(
 
     watch.writes: A client wrote under the chroot on source after the move, or source's log does not tell.
     Cause: A tool still has source's addresses. What it wrote is missing on dest. To do: Find the client
-    and point it to dest. Repeat there what it wrote, then run zkmigrate watch --from-now.
+    and point it to dest. Repeat there what it wrote, then accept this finding in migration.yml.
     """
 )

@@ -1,1 +1,1 @@
-"""What some verbs do for a move alone: retire a broker, watch after it, clean up, list a replay."""
+"""What some verbs do for a move alone: retire a broker, clean up, list a replay."""

@@ -112,6 +112,17 @@ def latest(runs: Path, inventory: Inventory, playbook: Playbook) -> str:
     return still[0] if still else found[-1].run
 
 
+def newest(runs: Path, inventory: Inventory, playbook: Playbook) -> KnownRun | None:
+    """Return the open run of an inventory and playbook, else its newest; None without one. Raises
+    JournalError where its journal is damaged, and UsageError for several open ones."""
+    known = {run.run: run for run in runs_of(runs, inventory) if run.is_of(playbook)}
+    if not known:
+        return None
+    run = known[latest(runs, inventory, playbook)]
+    refuse_damaged(runs, run)
+    return run
+
+
 def new_id(runs: Path, inventory: Inventory, playbook: Playbook) -> str:
     """``NAME-NUMBER`` for a new run. UsageError while an older one of this inventory and playbook is open,
     JournalError where that cannot be told."""
@@ -196,9 +207,10 @@ def gate_ahead(run: KnownRun, playbook: Playbook) -> Stage:
     for stage in playbook.gates[1:]:
         if stage.id not in run.history.stages_done:
             return stage
+    after = "".join(f", or preflight --stage {stage.id}" for stage in playbook.looks)
     raise UsageError(
         f"run {run.run} has passed every gate ({state_of(run.history, playbook).where}). Next: "
-        "zkmigrate status, resume, or watch"
+        f"zkmigrate status, resume{after}"
     )
 
 

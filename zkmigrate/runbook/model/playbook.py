@@ -109,6 +109,7 @@ class Playbook:
     - throttled: its run copies replicas at rates that ``zkmigrate throttle`` overrides.
     - files: what the run keeps in its directory, by name, from its records. Each is on disk before the step
       after that record begins.
+    - looks: stages outside the walk that only look; ``preflight --stage`` names one.
     - clusters: those that its changes name → what sends changes there, ``module:name`` of a function of
       inventory and look that gives an ``engine.apply.Alter``.
     """
@@ -129,6 +130,7 @@ class Playbook:
     sampling: tuple[Sampling, ...] = ()
     throttled: bool = False
     files: Callable[[Records], Mapping[str, KeptFile]] = lambda _records: {}
+    looks: tuple[Stage, ...] = ()
     clusters: Mapping[str, str] = field(default_factory=dict)
 
     def hosts(self, inventory: Inventory) -> dict[str, tuple[str, ...]]:

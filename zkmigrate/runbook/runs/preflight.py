@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from zkmigrate.errors import UsageError
 from zkmigrate.locations import read_locations
 from zkmigrate.runbook.engine import runs
 from zkmigrate.runbook.engine.clock import Clock, RealClock
@@ -11,6 +12,7 @@ from zkmigrate.runbook.engine.codec import encode_finding
 from zkmigrate.runbook.engine.run import Patience
 from zkmigrate.runbook.model.finding import Finding, blocking
 from zkmigrate.runbook.model.look import Look
+from zkmigrate.runbook.model.playbook import Playbook, Stage
 from zkmigrate.runbook.model.step import AnyStep, Context, Waiting
 from zkmigrate.runbook.runs.verb_context import (
     VerbContext,
@@ -24,11 +26,18 @@ from zkmigrate.runbook.runs.verb_context import (
 from zkmigrate.runbook.ui import preflight_view
 
 
-def preflight(context: VerbContext) -> int:
-    """Run every check of the first gate; once a run has outdated that gate, of the run's next one."""
+def preflight(context: VerbContext, stage: str = "") -> int:
+    """Run every check of the first gate; once a run has outdated that gate, of the run's next one.
+
+    stage: of the playbook's ``looks``, to run instead of a gate, with the records of the open or newest run.
+    """
     inventory, playbook = load(context)
-    under_way, done = runs.past_first_gate(context.runs, inventory, playbook) or (None, "")
-    gates = (runs.gate_ahead(under_way, playbook),) if under_way else playbook.gates[:1]
+    if stage:
+        gates: tuple[Stage, ...] = (_look_of(playbook, stage),)
+        under_way, done = runs.newest(context.runs, inventory, playbook), ""
+    else:
+        under_way, done = runs.past_first_gate(context.runs, inventory, playbook) or (None, "")
+        gates = (runs.gate_ahead(under_way, playbook),) if under_way else playbook.gates[:1]
     gate = gates[0].id if gates else ""
     records = under_way.history.records() if under_way else {}
     retired = under_way.history.retired if under_way else {}
@@ -39,7 +48,7 @@ def preflight(context: VerbContext) -> int:
         records=records,
         retired=tuple(retired.values()),
     )
-    if under_way and not context.as_json:
+    if done and under_way and not context.as_json:
         context.out.write(f"run {under_way.run} has {done}: judged as before its stage {gate}\n")
     if context.interactive and not context.as_json:
         hosts = len({host for names in playbook.hosts(inventory).values() for host in names})
@@ -48,7 +57,7 @@ def preflight(context: VerbContext) -> int:
     findings: list[Finding] = []
     with open_site(context, inventory, step_context.run) as site:
         looks = [step for stage in gates for step in stage.steps]
-        for step in looks[:1] if under_way else looks:
+        for step in looks[:1] if done else looks:
             findings += looked(step, step_context, site.look, RealClock(context.interrupt))
     code = 3 if blocking(findings) else 0
     if context.as_json:
@@ -56,13 +65,22 @@ def preflight(context: VerbContext) -> int:
         print_json(context, {**body, "findings": [encode_finding(f) for f in findings]})
         return code
     command = ""
-    if under_way:
+    if done and under_way:
         onward = heading(under_way.history, playbook)
         command = f"{onward}: {next_command(context, under_way.history, playbook, inventory)}"
     preflight_view.show(
-        context.out, findings, read_locations(context.inventory), inventory_options(context), command
+        context.out, findings, read_locations(context.inventory), inventory_options(context), command, stage
     )
     return code
+
+
+def _look_of(playbook: Playbook, id: str) -> Stage:
+    """Return the stage with this id of those that only look. Raises UsageError."""
+    for stage in playbook.looks:
+        if stage.id == id:
+            return stage
+    there = ", ".join(stage.id for stage in playbook.looks) or "none"
+    raise UsageError(f"{playbook.id} has no stage {id!r} for preflight (it has {there})")
 
 
 def looked(step: AnyStep, context: Context, look: Look, clock: Clock) -> tuple[Finding, ...]:

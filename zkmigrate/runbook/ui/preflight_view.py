@@ -73,7 +73,7 @@ def sections(findings: Sequence[Finding], locations: Locations) -> tuple[Section
         else "they warn, and none blocks"
     )  # fmt: skip
     made = (
-        Section("blocks", "bold red", "fix these before you begin", len(of["blocks"]),
+        Section("blocks", "bold red", "fix these first", len(of["blocks"]),
                 _items(of["blocks"], locations)),
         Section("unknown", "bold magenta", unknown, len(of["unknown"]),
                 _unknown(of["unknown"], locations, alone=finding_lines.no_host_accessible(findings))),
@@ -212,16 +212,21 @@ def lines(findings: Sequence[Finding], locations: Locations, width: int | None) 
 
 
 def show(
-    out: TextIO, findings: Sequence[Finding], locations: Locations, playbook_words: str, onward: str = ""
+    out: TextIO,
+    findings: Sequence[Finding],
+    locations: Locations,
+    playbook_words: str,
+    onward: str = "",
+    stage: str = "",
 ) -> None:
     """Write the screen: on a terminal in its width, and in colour unless NO_COLOR is set or it has none.
 
-    playbook_words, onward: as for :func:`ending`.
+    playbook_words, onward, stage: as for :func:`ending`.
     """
     terminal = out.isatty()
     width = shutil.get_terminal_size().columns if terminal else None
     screen = lines(findings, locations, width)
-    for line in ending(findings, playbook_words, onward):
+    for line in ending(findings, playbook_words, onward, stage):
         # Do not break a command: it is copied whole.
         screen += [(line, "bold")] if "zkmigrate " in line else _wrapped(line, "", width, "bold")
     if not terminal or os.environ.get("TERM", "dumb") == "dumb":
@@ -246,11 +251,11 @@ def _wrapped(text: str, head: str, width: int | None, style: str) -> list[Styled
     return [(line, style) for line in broken]
 
 
-def ending(findings: Sequence[Finding], playbook_words: str, onward: str = "") -> list[str]:
-    """The result, and the next command.
+def ending(findings: Sequence[Finding], playbook_words: str, onward: str = "", stage: str = "") -> list[str]:
+    """Return the result, and the next command.
 
     playbook_words: the options that name this inventory. onward: direction and command that continue the open
-    run, empty without one.
+    run, empty without one. stage: of ``--stage``, after which nothing follows; empty at a gate.
     """
     counts, blocking = tally(findings), sum(f.blocks for f in findings)
     besides = sum(not f.blocks for f in findings if _section(f) == "unknown")
@@ -258,8 +263,11 @@ def ending(findings: Sequence[Finding], playbook_words: str, onward: str = "") -
     rest = {more: besides, "warn": counts["warns"], "run later": counts["later"]}
     said = [f"{count} {what}" for what, count in (*rest.items(), ("hold", counts["holds"])) if count]
     head = f"{blocking or 'none'} of {len(findings)} findings block; {', '.join(said) or 'nothing else'}"
+    again = f"--stage {stage} {playbook_words}" if stage else playbook_words
     if blocking:
-        return [head, f"fix what blocks, then look again: zkmigrate preflight {playbook_words}"]
+        return [head, f"fix what blocks, then look again: zkmigrate preflight {again}"]
+    if stage:
+        return [head]
     if onward:
         return [head, f"the run can go on {onward}"]
     return [head, f"see what a run would do, which changes nothing either: zkmigrate plan {playbook_words}"]
