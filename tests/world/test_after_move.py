@@ -20,9 +20,12 @@ from zkmigrate.kafka.rules.connect import with_connect
 from zkmigrate.move.dependents.kafka import KAFKA
 from zkmigrate.move.facts.after_move import LogPosition, look_after_move
 from zkmigrate.move.rules import after_move
+from zkmigrate.move.steps.after_move import proof_end
+from zkmigrate.runbook.engine import journal
 from zkmigrate.runbook.model.fact import Reading, Seen
 from zkmigrate.runbook.model.finding import Held
 from zkmigrate.runbook.model.look import Look
+from zkmigrate.runbook.model.step import Context
 
 BACK = "10.0.0.1:2181,10.0.0.2:2181,10.0.0.3:2181/kafka"
 
@@ -144,6 +147,14 @@ def test_a_write_that_was_accepted_blocks_again_once_that_is_over(moved: AfterDe
     accept(moved, writes(moved)["target"], until="2020-01-01T00:00Z")
     assert moved.bad() == {f"watch.writes.{writes(moved)['target']}": "no", "code": "3"}
     assert "which is over" in writes(moved)["seen"]
+
+
+def test_the_log_is_read_from_a_proof_only_once_dest_has_opened(moved: AfterDesk) -> None:
+    """A rehearsal proves as well, while the brokers still write to source."""
+    records = journal.read(moved.operator.run_dir).records()
+    c = Context("run", moved.world.inventory, records=records)
+    assert proof_end(c) is not None
+    assert proof_end(replace(c, records={k: v for k, v in records.items() if k != "cutover"})) is None
 
 
 def test_without_a_run_source_s_log_is_not_read(moved: AfterDesk, tmp_path: Path) -> None:
