@@ -6,6 +6,7 @@ from zkmigrate.move.dependents.kafka import KAFKA
 from zkmigrate.move.steps.install import InstallStep
 from zkmigrate.runbook.model.playbook import Playbook, Role, Stage
 from zkmigrate.runbook.model.step import AnyStep
+from zkmigrate.topics.gateway.order import GATEWAY
 from zkmigrate.topics.mirror.changes import MIRRORED
 from zkmigrate.topics.topic_move.arm_step import ArmStep
 from zkmigrate.topics.topic_move.check_step import CheckStep
@@ -70,7 +71,7 @@ PLAYBOOK = Playbook(
     inventory=TopicMoveInventory,
     sections=("ssh", "clusters", GATEWAYS, MIRRORS, "sets", "topic_move"),
     roles=(
-        Role(GATEWAYS, "gateways", changed=True, ordered=True, told=standing),
+        Role(GATEWAYS, "gateways", changed=True, ordered=GATEWAY, told=standing),
         Role(MIRRORS, "mirror hosts", changed=True, witness=True),
     ),
     report=REPORTING,

@@ -24,6 +24,7 @@ from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse, Met
 from kafka.structs import OffsetAndMetadata
 from kazoo.client import KazooClient
 
+from tests.answers import Mirrored
 from tests.ports import free_port
 from tests.servers import kraft
 from tests.servers.brokers import ALONE, Broker, serve
@@ -32,13 +33,12 @@ from tests.servers.test_versions import zookeeper
 from zkmigrate.lab import provision
 from zkmigrate.lab.wait import wait_until
 from zkmigrate.runbook.model.fact import Reading, Seen
-from zkmigrate.runbook.model.look import BothEnds, ClusterAt, RangeCompared
 from zkmigrate.topics.gateway.order import GatewayOrder
 from zkmigrate.topics.gateway.rules.apis import PRODUCE
 from zkmigrate.topics.mirror.changes import MIRRORED, CopyOffsets
 from zkmigrate.topics.mirror.clients.alter import Alter
 from zkmigrate.topics.mirror.clients.cluster import Cluster
-from zkmigrate.topics.mirror.clients.look import ClustersLook
+from zkmigrate.topics.mirror.questions import BothEnds, ClusterAt, RangeCompared
 from zkmigrate.topics.mirror.rules.position import Ends
 
 T = TypeVar("T")
@@ -472,7 +472,7 @@ def test_h11_a_run_sees_what_is_mirrored_and_makes_commits_equal(clusters: dict[
     make(here, BILLS)
     with (
         closing(KafkaProducer(bootstrap_servers=[here], acks="all", linger_ms=0)) as producer,
-        closing(ClustersLook(ClusterAt((here,)), ClusterAt((there,)))) as look,
+        closing(Mirrored(ClusterAt((here,)), ClusterAt((there,)))) as look,
         closing(Alter(Mirroring(clusters))) as alter,
     ):
         assert acknowledged(send(producer, BILLS, range(30))) == list(range(30))

@@ -11,12 +11,12 @@ import pytest
 from kafka import KafkaProducer
 from kafka.admin import KafkaAdminClient, NewTopic
 
+from tests.answers import Mirrored
 from tests.servers.kraft import broker, two_brokers
 from tests.servers.test_mirror import ended, mirror
 from zkmigrate.lab.wait import wait_until
 from zkmigrate.runbook.model.fact import Seen
-from zkmigrate.runbook.model.look import ClusterAt
-from zkmigrate.topics.mirror.clients.look import ClustersLook
+from zkmigrate.topics.mirror.questions import ClusterAt
 from zkmigrate.topics.topic_move.rules import too_few_in_sync
 
 TOPIC, PART = "orders", ("orders", 0)
@@ -48,7 +48,7 @@ def test_records_that_nobody_can_read_are_not_called_equal(release: str, target:
         send(source, 0, 10)
         assert ended(mirror(pair, "run", [TOPIC], "--once"))[0] == 0
         assert ended(mirror(pair, "status", [TOPIC]))[0] == 0
-        with closing(ClustersLook(ClusterAt((source,)), ClusterAt((target,)))) as look:
+        with closing(Mirrored(ClusterAt((source,)), ClusterAt((target,)))) as look:
             other.kill()
 
             def in_sync() -> str | None:

@@ -33,6 +33,7 @@ from kafka.admin import (
 from kafka.errors import TopicAlreadyExistsError, TopicAuthorizationFailedError
 from kafka.structs import OffsetAndMetadata
 
+from tests.answers import Mirrored
 from tests.ports import free_port
 from tests.servers.brokers import ALONE, Broker, serve
 from tests.servers.process import ADDRESS
@@ -41,15 +42,14 @@ from tests.servers.test_versions import zookeeper
 from zkmigrate.errors import HostError
 from zkmigrate.lab.wait import wait_until
 from zkmigrate.runbook.model.fact import Seen
-from zkmigrate.runbook.model.look import ClusterAt, GroupReads
 from zkmigrate.topics.mirror.changes import MIRRORED, AlterAcls
 from zkmigrate.topics.mirror.clients import cluster, groups
 from zkmigrate.topics.mirror.clients import topics as followed
 from zkmigrate.topics.mirror.clients.alter import Alter
 from zkmigrate.topics.mirror.clients.cluster import Cluster, Part
-from zkmigrate.topics.mirror.clients.look import ClustersLook
 from zkmigrate.topics.mirror.clients.security import of, settings
 from zkmigrate.topics.mirror.clients.transactions import transactional
+from zkmigrate.topics.mirror.questions import ClusterAt, GroupReads
 from zkmigrate.topics.mirror.rules.commits import Commit
 from zkmigrate.topics.mirror.rules.position import Ends
 from zkmigrate.topics.mirror.rules.transactions import Writers
@@ -485,7 +485,7 @@ def the_switch_grants_writing(clusters: tuple[str, str], there: Side, folder: Pa
         }
     )
     switch, before = Switch(clusters), there.rights()
-    with closing(ClustersLook(*switch.ends)) as look, closing(Alter(switch)) as alter:
+    with closing(Mirrored(*switch.ends)) as look, closing(Alter(switch)) as alter:
         survey = look.survey(["grown"], ["reader"])
         assert isinstance(survey, Seen), survey
         assert survey.value.super_users == ("source", "target")

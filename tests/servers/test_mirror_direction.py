@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 import pytest
 from kafka import KafkaProducer
 
+from tests.answers import Mirrored
 from tests.servers import kraft
 from tests.servers.brokers import ALONE, Broker, serve
 from tests.servers.process import stand_still
@@ -22,10 +23,9 @@ from tests.servers.test_mirror_moves import heard
 from tests.servers.test_versions import zookeeper
 from zkmigrate.lab.wait import wait_until
 from zkmigrate.runbook.model.fact import Seen
-from zkmigrate.runbook.model.look import ClusterAt
 from zkmigrate.topics.mirror.changes import MIRRORED, SetDirection
 from zkmigrate.topics.mirror.clients.alter import Alter
-from zkmigrate.topics.mirror.clients.look import ClustersLook
+from zkmigrate.topics.mirror.questions import ClusterAt
 from zkmigrate.topics.mirror.rules.direction import Copies, Direction
 
 TOPIC = "orders"
@@ -104,7 +104,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 
 
 def direction(site: Site) -> Direction:
-    with closing(ClustersLook(*site.ends)) as look:
+    with closing(Mirrored(*site.ends)) as look:
         told = look.direction([TOPIC])
     assert isinstance(told, Seen), told
     return told.value

@@ -28,6 +28,7 @@ from kafka.admin import (
 )
 from kafka.structs import OffsetAndMetadata
 
+from tests.answers import Mirrored
 from tests.ports import free_port
 from tests.servers import kraft
 from tests.servers.brokers import ALONE, Broker, serve
@@ -36,12 +37,11 @@ from tests.servers.test_mirror import WAIT_S, ended, make, mirror, send, transac
 from tests.servers.test_versions import zookeeper
 from zkmigrate.lab.wait import wait_until
 from zkmigrate.runbook.model.fact import Seen
-from zkmigrate.runbook.model.look import ClusterAt, MirrorSurvey
 from zkmigrate.topics.mirror.changes import MIRRORED, AlterAcls, CopyOffsets, SetDirection
 from zkmigrate.topics.mirror.clients.alter import Alter
 from zkmigrate.topics.mirror.clients.cluster import Cluster
-from zkmigrate.topics.mirror.clients.look import ClustersLook
 from zkmigrate.topics.mirror.clients.transactions import transactional
+from zkmigrate.topics.mirror.questions import ClusterAt, MirrorSurvey
 from zkmigrate.topics.mirror.verbs import show
 from zkmigrate.topics.mirror.verbs.request import Request
 
@@ -185,7 +185,7 @@ class Pair:
         }
 
     def survey(self, topic: str) -> MirrorSurvey:
-        with closing(ClustersLook(*self.ends)) as look:
+        with closing(Mirrored(*self.ends)) as look:
             told = look.survey([topic], [GROUP])
         assert isinstance(told, Seen), told
         return told.value

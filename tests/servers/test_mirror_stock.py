@@ -17,15 +17,15 @@ import pytest
 from kafka import KafkaProducer
 from kafka.admin import AlterConfigOp, ConfigResource, ConfigResourceType, KafkaAdminClient
 
+from tests.answers import Mirrored
 from tests.servers import kraft
 from tests.servers.brokers import ALONE, Broker, serve
 from tests.servers.test_mirror import WAIT_S, behind, ended, make, mirror, send
 from tests.servers.test_versions import zookeeper
 from zkmigrate.lab.wait import wait_until
 from zkmigrate.runbook.model.fact import Seen
-from zkmigrate.runbook.model.look import ClusterAt, MirrorSurvey
 from zkmigrate.topics.mirror.clients.cluster import Cluster
-from zkmigrate.topics.mirror.clients.look import ClustersLook
+from zkmigrate.topics.mirror.questions import ClusterAt, MirrorSurvey
 from zkmigrate.topics.mirror.rules.batch import parse
 from zkmigrate.topics.mirror.rules.topic import AFTER, BEFORE, MIN_ISR, NO_LIMIT
 
@@ -127,7 +127,7 @@ def read_lz4(address: str, topic: str) -> list[tuple[int | None, bytes | None, b
 
 def survey(clusters: tuple[str, str], *topics: str) -> MirrorSurvey:
     """What a switch sees of them."""
-    with closing(ClustersLook(*(ClusterAt((one,)) for one in clusters))) as look:
+    with closing(Mirrored(*(ClusterAt((one,)) for one in clusters))) as look:
         told = look.survey(topics, [])
     assert isinstance(told, Seen), told
     return told.value

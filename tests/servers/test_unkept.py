@@ -14,11 +14,11 @@ from kafka.admin import KafkaAdminClient, NewTopic
 from kafka.errors import NoError
 from kafka.structs import OffsetAndMetadata
 
+from tests.answers import Mirrored
 from tests.servers.kraft import broker
 from zkmigrate.lab.wait import wait_until
 from zkmigrate.runbook.model.fact import Reading, Seen
-from zkmigrate.runbook.model.look import ClusterAt, MirrorLook, MirrorSurvey
-from zkmigrate.topics.mirror.clients.look import ClustersLook
+from zkmigrate.topics.mirror.questions import ClusterAt, MirrorSurvey
 
 SOURCE, TARGET = "4.3.1", "3.9.1"
 WAIT_S = 60
@@ -31,10 +31,10 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def look(source: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[MirrorLook]:
+def look(source: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mirrored]:
     with (
         broker(TARGET, tmp_path_factory.mktemp("target"), 2) as target,
-        closing(ClustersLook(ClusterAt((source,)), ClusterAt((target,)))) as one,
+        closing(Mirrored(ClusterAt((source,)), ClusterAt((target,)))) as one,
     ):
         yield one
 
@@ -83,7 +83,7 @@ def seen(reading: Reading[MirrorSurvey]) -> MirrorSurvey:
     return reading.value
 
 
-def test_live_groups_of_newer_types_are_refused_by_name(source: str, look: MirrorLook) -> None:
+def test_live_groups_of_newer_types_are_refused_by_name(source: str, look: Mirrored) -> None:
     topic = made(source, "orders", 5)
     common = {"bootstrap.servers": source, "enable.auto.commit": False}
     newer = Consumer({**common, "group.id": "newer", "group.protocol": "consumer"})
@@ -114,7 +114,7 @@ def test_live_groups_of_newer_types_are_refused_by_name(source: str, look: Mirro
     assert seen(look.survey([topic], ["newer"])).groups["newer"].state == "behind"
 
 
-def test_a_commit_behind_the_end_is_refused_by_name(source: str, look: MirrorLook) -> None:
+def test_a_commit_behind_the_end_is_refused_by_name(source: str, look: Mirrored) -> None:
     topic = made(source, "bills", 5)
     commit(source, "late", topic, 9)
     late = seen(look.survey([topic], ["late"])).groups["late"]
@@ -124,7 +124,7 @@ def test_a_commit_behind_the_end_is_refused_by_name(source: str, look: MirrorLoo
     )
 
 
-def test_transactional_producers_are_named_by_what_brokers_know(source: str, look: MirrorLook) -> None:
+def test_transactional_producers_are_named_by_what_brokers_know(source: str, look: Mirrored) -> None:
     topic, other = made(source, "payments", 5), made(source, "invoices", 0)
     assert seen(look.survey([topic], [])).transactional == {}, (
         "idempotent producers are no transactional ones"

@@ -5,30 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from tests.answers import Answering
 from zkmigrate.kafka.changes import AlterAtController, CreateTopic, GrowTopic
-from zkmigrate.kafka.rights import Acl
 from zkmigrate.runbook.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.runbook.model.look import (
-    BothEnds,
-    ClusterAt,
     ClusterTopics,
-    Granted,
-    GroupPair,
-    GroupReads,
     InFlight,
     LogDir,
     LogDirs,
     LogEnd,
-    MirrorLook,
-    MirrorSurvey,
     PartitionState,
-    RangeCompared,
     ReplicaLog,
     Settings,
     TopicPartitions,
     TopicSetting,
 )
-from zkmigrate.topics.mirror.rules.direction import Direction
 
 BROKERS = (1, 2, 3)
 """Ids of the cluster's brokers."""
@@ -136,38 +127,8 @@ class TopicWorld:
         return Unknown("timeout", "no broker answers") if self.silent else Seen({})
 
 
-class _NoMirror:
-    """Of a world with one cluster."""
-
-    _NOTHING = Unknown("failed", "this world has no second cluster")
-
-    def survey(self, topics: Sequence[str], groups: Sequence[str]) -> Reading[MirrorSurvey]:
-        return self._NOTHING
-
-    def ends(self, topics: Sequence[str]) -> Reading[Mapping[tuple[str, int], BothEnds]]:
-        return self._NOTHING
-
-    def direction(self, topics: Sequence[str]) -> Reading[Direction]:
-        return self._NOTHING
-
-    def commits(self, topics: Sequence[str], groups: Sequence[str]) -> Reading[Mapping[str, GroupPair]]:
-        return self._NOTHING
-
-    def granted(self, acls: Sequence[Acl]) -> Reading[Granted]:
-        return self._NOTHING
-
-    def reads(self, topics: Sequence[str], groups: Sequence[str]) -> Reading[Mapping[str, GroupReads]]:
-        return self._NOTHING
-
-    def differences(
-        self, ranges: Mapping[tuple[str, int], tuple[int, int]]
-    ) -> Reading[Mapping[tuple[str, int], Reading[RangeCompared]]]:
-        return self._NOTHING
-
-
-class TopicQuestions:
-    """The part of a ``Look`` that asks one cluster about its topics, whatever the cluster is called. Nothing
-    mirrors it, and no gateway stands before it."""
+class TopicQuestions(Answering):
+    """The part of a ``Look`` that asks one cluster about its topics, whatever the cluster is called."""
 
     @property
     def cluster(self) -> TopicWorld:
@@ -208,9 +169,3 @@ class TopicQuestions:
 
     def reassignments(self, _cluster: str) -> Reading[Mapping[tuple[str, int], InFlight]]:
         return self.cluster.reassignments()
-
-    def gateway(self, host: str) -> Reading[str]:
-        return Unknown("failed", f"this world has no gateway on {host}")
-
-    def mirror(self, source: ClusterAt, target: ClusterAt) -> MirrorLook:
-        return _NoMirror()

@@ -8,19 +8,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
+from tests.answers import answered
 from tests.world.switch.logs import Cluster, Part, differs, first_difference, standings
 from tests.world.switch.site import WRITE, World, unit_to
 from zkmigrate.hosts.zkm_host import INSTALLED_PATH, STATE_DIR
 from zkmigrate.kafka.rights import Acl
 from zkmigrate.runbook.model.fact import Absent, Reading, Seen, Unknown
-from zkmigrate.runbook.model.look import (
+from zkmigrate.runbook.model.look import DirEntry, Request
+from zkmigrate.topics.gateway.order import GATEWAY
+from zkmigrate.topics.mirror.questions import (
     BothEnds,
-    ClusterAt,
-    DirEntry,
     Granted,
     GroupPair,
     GroupReads,
-    MirrorLook,
+    MirrorRequest,
     MirrorSurvey,
     RangeCompared,
 )
@@ -80,16 +81,20 @@ class SwitchLook:
         assert path == STATE_DIR, path
         return Absent(path) if self.heard() else NOBODY
 
-    def gateway(self, host: str) -> Reading[str]:
+    def program(self, channel: str, host: str, *words: str) -> Reading[str]:
+        assert (channel, words) == (GATEWAY, ("status",))
         gateway = self.world.gateways[host]
         return Seen(gateway.status()) if self.heard() and gateway.heard else NOBODY
 
-    def mirror(self, source: ClusterAt, target: ClusterAt) -> MirrorLook:
+    def ask(self, request: Request[T]) -> T:
+        assert isinstance(request, MirrorRequest), request
         one, other = (
             next(c for c in self.world.clusters.values() if at.brokers == (brokers(c.name),))
-            for at in (source, target)
+            for at in (request.source, request.target)
         )
-        return ModelMirror(self, one, other)
+        model = ModelMirror(self, one, other)
+        answer: T = answered(model, request, skip=2)
+        return answer
 
     def each(self, hosts: Iterable[str], ask: Callable[[str], T]) -> dict[str, T]:
         return {host: ask(host) for host in hosts}

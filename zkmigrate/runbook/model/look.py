@@ -9,13 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol, TypeAlias, TypeVar
+from typing import ClassVar, Generic, Protocol, TypeAlias, TypeVar
 
 from zkmigrate.kafka.changes import AlterAtController, CreateTopic, GrowTopic
-from zkmigrate.kafka.rights import Acl
 from zkmigrate.runbook.model.fact import Reading
-from zkmigrate.topics.mirror.rules.direction import Direction
-from zkmigrate.topics.mirror.rules.needed import Lacking
 
 T = TypeVar("T")
 A = TypeVar("A", bound=Callable[..., object])
@@ -35,6 +32,18 @@ def cost(look: Callable[..., object]) -> str:
     """What a look asks of how many brokers. KeyError where it does not state that."""
     said: str = look.__dict__["costs"]
     return said
+
+
+class Request(Generic[T]):
+    """A question that a look answers with a ``T``. Its room defines it and answers it.
+
+    Each subclass is a frozen dataclass. answered_by: ``module:Class.method``. The class is made once for each
+    look, with the inventory and that look, and is closed with it. The method takes the request. costs: what
+    the question asks of how many servers, if it is repeated beside a long stage.
+    """
+
+    answered_by: ClassVar[str]
+    costs: ClassVar[str] = ""
 
 
 @dataclass(frozen=True)
@@ -224,147 +233,6 @@ LogDirs: TypeAlias = Reading[Mapping[str, Reading[LogDir]]]
 """The log directories of one broker, by path; Unknown for one that the broker cannot use."""
 
 
-@dataclass(frozen=True)
-class ClusterAt:
-    """Where a cluster is reached. brokers: ``host:port``. config: a file of client properties; None: none."""
-
-    brokers: tuple[str, ...]
-    config: str | None = None
-
-
-@dataclass(frozen=True)
-class BothEnds:
-    """Where a mirrored partition ends on both clusters. An offset is None if no leader reported it, or
-    there is no such partition.
-
-    source: the end of the log of source's leader. stable: source's last stable offset, which is lower while
-    a transaction is open or replicas lag. target: target's high watermark. held: why records of source
-    cannot be read yet; empty if all can. below, target_below: why fewer than min.insync.replicas are in
-    sync on that side; empty if enough are.
-    """
-
-    source: int | None
-    stable: int | None
-    target: int | None
-    held: str = ""
-    below: str = ""
-    target_below: str = ""
-
-    @property
-    def lag(self) -> int | None:
-        """Offsets that target lacks; None where that is not known."""
-        return None if self.source is None or self.target is None else self.source - self.target
-
-    @property
-    def equal(self) -> bool:
-        """Whether both logs end at the same offset, with no transaction open."""
-        return self.source is not None and self.source == self.stable == self.target
-
-
-@dataclass(frozen=True)
-class GroupPair:
-    """How a consumer group's commits on target compare with source's.
-
-    state: equal, behind, ahead, active, refused (the group cannot switch), or unknown. behind: how many
-    offsets target's commits are behind. why: an explanation for the operator.
-    """
-
-    state: str
-    behind: int
-    why: str
-
-
-@dataclass(frozen=True)
-class MirrorSurvey:
-    """Everything that a mirror copies, and what it cannot copy.
-
-    ids, brokers: of source and target. refused: topics that cannot be mirrored, and why. differ: settings
-    with another value on target, by ``topic: key``. partitions: state (missing, behind, equal, held,
-    failed, unknown) and why. grants: ACLs that target lacks, except those that let somebody write. later:
-    the ACLs that let somebody write. notes: what could not be read, and why. others: groups that are not
-    named but have members or commits on the topics, and which. super_users: the clusters where
-    ``super.users`` is set. left: settings that only one release has, or that the mirror does not copy, by
-    ``topic: key``, and why. transactional: the producers that write to source's topics in transactions, and
-    what is known of each. transactional_dark: why there may be more of them; empty if these are all. lacking:
-    the rights that the run lacks.
-    """
-
-    ids: tuple[str, str]
-    brokers: tuple[Sequence[int], Sequence[int]]
-    refused: Mapping[str, str]
-    differ: Mapping[str, str]
-    partitions: Mapping[tuple[str, int], tuple[str, str]]
-    groups: Mapping[str, GroupPair]
-    grants: tuple[str, ...]
-    later: tuple[Acl, ...]
-    notes: Mapping[str, str]
-    others: Mapping[str, str]
-    super_users: tuple[str, ...]
-    left: Mapping[str, str] = field(default_factory=dict)
-    transactional: Mapping[str, str] = field(default_factory=dict)
-    transactional_dark: str = ""
-    lacking: tuple[Lacking, ...] = ()
-
-
-@dataclass(frozen=True)
-class Granted:
-    """Which ACLs target has. everywhere: on each of its brokers. somewhere: on one of them at least."""
-
-    everywhere: frozenset[Acl]
-    somewhere: frozenset[Acl]
-
-
-@dataclass(frozen=True)
-class GroupReads:
-    """What the members of a group read on source. parts: the partitions that they are assigned, each with the
-    group's committed offset, None without one. why: why neither is known, else empty."""
-
-    parts: Mapping[tuple[str, int], int | None]
-    why: str = ""
-
-
-@dataclass(frozen=True)
-class RangeCompared:
-    """What a comparison of the committed records in a range of offsets showed.
-
-    first: the first difference; empty if there is none. records: how many are equal. note: which offsets
-    were not compared, and why; empty if all were.
-    """
-
-    first: str
-    records: int
-    note: str = ""
-
-
-class MirrorLook(Protocol):
-    """Two clusters, of which the second one mirrors topics of the first one. Every method but ``reads`` asks
-    both."""
-
-    def survey(self, topics: Sequence[str], groups: Sequence[str]) -> Reading[MirrorSurvey]:
-        """How topics, groups (empty: all that committed on the topics) and ACLs stand."""
-
-    def ends(self, topics: Sequence[str]) -> Reading[Mapping[tuple[str, int], BothEnds]]:
-        """Where the logs of these topics end, by source's partitions."""
-
-    def direction(self, topics: Sequence[str]) -> Reading[Direction]:
-        """Return where copiers may write these topics, as recorded on both clusters."""
-
-    def commits(self, topics: Sequence[str], groups: Sequence[str]) -> Reading[Mapping[str, GroupPair]]:
-        """How these groups' commits on these topics stand (empty: all that committed on the topics)."""
-
-    def granted(self, acls: Sequence[Acl]) -> Reading[Granted]:
-        """Which of these ACLs target has."""
-
-    def reads(self, topics: Sequence[str], groups: Sequence[str]) -> Reading[Mapping[str, GroupReads]]:
-        """What these groups (empty: all) read of these topics on source now, of those that have members."""
-
-    def differences(
-        self, ranges: Mapping[tuple[str, int], tuple[int, int]]
-    ) -> Reading[Mapping[tuple[str, int], Reading[RangeCompared]]]:
-        """Compare the committed records in each range of offsets, from one to before another, as far as both
-        logs still have them."""
-
-
 @dataclass(frozen=True, slots=True)
 class Volume:
     """mount: its mount point. total, free: bytes; free is what an ordinary account may fill."""
@@ -390,11 +258,17 @@ class Look(Protocol):
     def wall(self) -> float:
         """Seconds since the epoch, for messages and the journal."""
 
+    def ask(self, request: Request[T]) -> T:
+        """Answer a question of any room."""
+
     def word(self, host: str, word: str) -> Reading[str]:
         """A ZooKeeper host's raw answer at its client port to a four-letter word."""
 
     def zkm(self, host: str, *words: str) -> Reading[str]:
         """Output of a reading verb of zkm-host on a dest or broker host (streamed where not installed)."""
+
+    def program(self, channel: str, host: str, *words: str) -> Reading[str]:
+        """Output of a reading verb of the program that takes the changes of a host with this ``channel``."""
 
     def file(self, host: str, path: str) -> Reading[bytes]:
         """A whole small file (≤ 1 MiB) of any host."""
@@ -502,12 +376,6 @@ class Look(Protocol):
     @costs("one ListPartitionReassignments request for all partitions, to one broker, the controller")
     def reassignments(self, cluster: str) -> Reading[Mapping[tuple[str, int], InFlight]]:
         """The reassignments in flight, by topic and partition; Absent where brokers before 2.4 list none."""
-
-    def gateway(self, host: str) -> Reading[str]:
-        """The status of the gateway on a host, as the JSON of ``zkmigrate gateway status``."""
-
-    def mirror(self, source: ClusterAt, target: ClusterAt) -> MirrorLook:
-        """Two clusters, to be asked about what is mirrored."""
 
     def each(self, hosts: Iterable[str], ask: Callable[[str], T]) -> dict[str, T]:
         """Ask several hosts at once through a bounded pool; the result keeps their order."""

@@ -68,9 +68,9 @@ class Role:
     """Hosts that play one part in a runbook. part: the key of ``Inventory.hosts``. many: what such hosts are
     called. changed: a run may change them. witness: they keep the lock and the copies of the journal.
     service: unit and commands of the service whose state ``status`` asks of a witness. without: the inventory
-    without some of them; None where none can be retired. ordered: they take orders, and refuse one with a
-    lower fencing number than an earlier one, of whichever run. told: what a host that is no witness says of
-    itself, in one line of ``status``."""
+    without some of them; None where none can be retired. ordered: the channel by which they take orders.
+    They refuse an order with a lower fencing number than that of an earlier order from any run. told: what a
+    host that is no witness says of itself, in one line of ``status``."""
 
     part: str
     many: str
@@ -78,7 +78,7 @@ class Role:
     witness: bool = False
     service: Callable[[Inventory], tuple[str, tuple[str, ...]]] | None = None
     without: Callable[[Inventory, Collection[str]], Inventory] | None = None
-    ordered: bool = False
+    ordered: str = ""
     told: Callable[[Inventory, Look, str], str] | None = None
 
 
@@ -147,9 +147,10 @@ class Playbook:
         """The hosts that keep the lock and the journal's copies; without any, only this machine does."""
         return _names(inventory, (role for role in self.roles if role.witness))
 
-    def ordered(self, inventory: Inventory) -> tuple[str, ...]:
-        """The hosts that take orders."""
-        return _names(inventory, (role for role in self.roles if role.ordered))
+    def ordered(self, inventory: Inventory) -> dict[str, str]:
+        """Return the hosts that take orders, each with its channel."""
+        roles = [role for role in self.roles if role.ordered]
+        return {host: role.ordered for role in roles for host in inventory.hosts.get(role.part, ())}
 
     @property
     def many_witnesses(self) -> str:

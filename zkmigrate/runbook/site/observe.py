@@ -13,7 +13,8 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar, cast
+from pkgutil import resolve_name
+from typing import Any, TypeVar, cast
 
 from zkmigrate import deadline
 from zkmigrate.errors import UsageError
@@ -36,16 +37,15 @@ from zkmigrate.kafka.clients import topics as topic_client
 from zkmigrate.kafka.clients.canary import BrokerCanary
 from zkmigrate.runbook.model.fact import Absent, Cause, Reading, Seen, Unknown
 from zkmigrate.runbook.model.look import (
-    ClusterAt,
     ClusterTopics,
     DirEntry,
     InFlight,
     KafkaView,
     LogDirs,
     LogEnd,
-    MirrorLook,
     Pulse,
     RandomReader,
+    Request,
     Rights,
     Settings,
     TopicPartitions,
@@ -58,9 +58,6 @@ from zkmigrate.zookeeper.clients.admin import word_refused
 from zkmigrate.zookeeper.clients.four_letter_client import four_letter_word
 from zkmigrate.zookeeper.clients.zookeeper import ZnodeReader
 from zkmigrate.zookeeper.data.four_letter_words import not_allowed
-
-if TYPE_CHECKING:
-    from zkmigrate.topics.mirror.clients.look import ClustersLook
 
 T = TypeVar("T")
 
@@ -88,10 +85,10 @@ class Observe:
         transport: Transport,
         program: Program,
         channels: Channels,
-        gateways: Channels | None = None,
+        programs: Mapping[str, Channels | None] | None = None,
     ) -> None:
         self._inventory = inventory
-        self._gateways = gateways
+        self._programs = programs or {}
         self._transport = transport
         self._program = program
         self._channels = channels
@@ -100,14 +97,14 @@ class Observe:
         self._canary = BrokerCanary({b.name: (b.address, b.port) for b in inventory.brokers})
         self._brokers = kafka_client.Brokers(broker.endpoint for broker in inventory.brokers)
         self._guard = threading.Lock()
-        self._mirrors: dict[tuple[ClusterAt, ClusterAt], ClustersLook] = {}
+        self._answers: dict[str, Any] = {}
         self._silent: set[str] = set()
         self._not_allowed: set[tuple[str, str]] = set()
 
     def close(self) -> None:
-        """Close the connections to ZooKeeper and to brokers; the maker closes transport and channels."""
-        for mirror in self._mirrors.values():
-            mirror.close()
+        """Close the connections to ZooKeeper and clusters; the maker closes transport and channels."""
+        for answers in self._answers.values():
+            answers.close()
         self._znodes.close()
         self._canary.close()
         self._brokers.close()
@@ -117,6 +114,15 @@ class Observe:
 
     def wall(self) -> float:
         return time.time()
+
+    def ask(self, request: Request[T]) -> T:
+        place, _, method = request.answered_by.rpartition(".")
+        with self._guard:
+            if place not in self._answers:
+                # Only now, because clients are slow to import.
+                self._answers[place] = resolve_name(place)(self._inventory, self)
+        answer: Callable[[Request[T]], T] = getattr(self._answers[place], method)
+        return answer(request)
 
     def word(self, host: str, word: str) -> Reading[str]:
         if host not in self._doors:
@@ -165,6 +171,18 @@ class Observe:
         return _zkm_reading(
             host, words, done.rc, done.text.removesuffix("\n") if done.rc == 0 else done.last_line
         )
+
+    def program(self, channel: str, host: str, *words: str) -> Reading[str]:
+        if (channels := self._programs.get(channel)) is None:
+            return Unknown("failed", f"{host}: the inventory names no {channel}")
+        try:
+            answer = channels.ask(host, *words)
+        except (TransportError, UsageError) as error:
+            return _failed(error)
+        if answer.rc:
+            why = answer.output.strip() or "silent"
+            return Unknown("failed", f"{host}: the {channel}'s relay: {words[0]} exit {answer.rc}: {why}")
+        return Seen(answer.output)
 
     def file(self, host: str, path: str) -> Reading[bytes]:
         if self._is_read_only(host):
@@ -317,25 +335,6 @@ class Observe:
         if cluster != KAFKA:
             return Unknown("failed", f"unknown cluster {cluster}; the clusters are {KAFKA}")
         return ask(self._brokers)
-
-    def gateway(self, host: str) -> Reading[str]:
-        if self._gateways is None:
-            return Unknown("failed", f"{host}: the inventory names no gateway")
-        try:
-            answer = self._gateways.ask(host, "status")
-        except (TransportError, UsageError) as error:
-            return _failed(error)
-        if answer.rc:
-            why = answer.output.strip() or "silent"
-            return Unknown("failed", f"{host}: the gateway's relay: status exit {answer.rc}: {why}")
-        return Seen(answer.output)
-
-    def mirror(self, source: ClusterAt, target: ClusterAt) -> MirrorLook:
-        # Slow to import, and most runs mirror nothing.
-        from zkmigrate.topics.mirror.clients.look import ClustersLook
-
-        with self._guard:
-            return self._mirrors.setdefault((source, target), ClustersLook(source, target))
 
     def each(self, hosts: Iterable[str], ask: Callable[[str], T]) -> dict[str, T]:
         def given_up(host: str) -> T:

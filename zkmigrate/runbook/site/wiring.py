@@ -69,15 +69,15 @@ class Site:
         self._watching = Channels(self._transport, run, "watch")
         # Statuses are slow; a renewal must not wait for one.
         self._probing = Channels(self._transport, run, "looks")
-        orders = self._to_gateways("steps")
-        statuses = self._to_gateways("looks")
+        orders = {"gateway": self._to_gateways("steps")}
+        statuses = {"gateway": self._to_gateways("looks")}
         self.look = SampledObserve(inventory, self._transport, program, self._steps, orders)
         self._watch_look = Observe(inventory, self._transport, program, self._probing, statuses)
         self._sample_look = Observe(inventory, self._transport, program, self._probing, statuses)
         self._clusters: dict[str, Alter] = {
             name: resolve_name(plug)(inventory, self.look) for name, plug in (clusters or {}).items()
         }
-        self.apply = ChannelApply(self._steps, program, self._clusters, {"gateway": orders})
+        self.apply = ChannelApply(self._steps, program, self._clusters, orders)
         self._samples: Samples | None = None
 
     def lock(self, clock: Clock, playbook: Playbook, *, steal: bool) -> HostLock:
@@ -87,7 +87,7 @@ class Site:
         many, ordered = playbook.many_witnesses, playbook.ordered(self.inventory)
 
         def least() -> int:
-            told = self.look.each(ordered, self.look.gateway)
+            told = self.look.each(ordered, lambda host: self.look.program(ordered[host], host, "status"))
             return max((_fencing(one.value) for one in told.values() if isinstance(one, Seen)), default=0)
 
         before = playbook.unlocked

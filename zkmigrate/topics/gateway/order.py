@@ -7,6 +7,8 @@ from typing import Literal, TypeAlias
 
 from zkmigrate.runbook.model.change import HostChange
 
+GATEWAY = "gateway"
+"""The channel to the gateway on a host."""
 GatewayVerb: TypeAlias = Literal["route", "settle", "hold", "unhold", "seal", "unseal", "go"]
 
 
@@ -23,7 +25,7 @@ class GatewayOrder(HostChange):
     ttl_ms: int = 0
     verb = "order"
     expect = "^done: "
-    channel = "gateway"
+    channel = GATEWAY
 
     @property
     def command(self) -> str:

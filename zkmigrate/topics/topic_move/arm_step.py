@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from zkmigrate.runbook.model.change import Applied, Changes
 from zkmigrate.runbook.model.fact import Reading, Seen
 from zkmigrate.runbook.model.finding import claim, few, meanings
-from zkmigrate.runbook.model.look import BothEnds, Look, RangeCompared
+from zkmigrate.runbook.model.look import Look
 from zkmigrate.runbook.model.step import (
     Blocked,
     Context,
@@ -31,6 +31,7 @@ from zkmigrate.runbook.model.step import (
     Waiting,
     Way,
 )
+from zkmigrate.topics.mirror.questions import BothEnds, CompareRecords, RangeCompared
 from zkmigrate.topics.topic_move.facts import Armed, Ends, Gateways, Part, both_ends, forward, gateways
 from zkmigrate.topics.topic_move.rules import lag, part_name, too_few_in_sync, unread, unsure
 from zkmigrate.topics.topic_move.section import move_of
@@ -63,7 +64,7 @@ class ArmStep(Step[ArmFacts]):
         most = move_of(c.inventory).topic_move.proved
         close = c.way is Way.FORWARD and c.kept.get("close", 0) >= _LOOKS
         if close and isinstance(ends, Seen) and all(map(_told, ends.value.values())):
-            compared = forward(c, look).differences(uncompared({}, ends.value, most))
+            compared = look.ask(CompareRecords(*forward(c), uncompared({}, ends.value, most)))
         return ArmFacts(found, ends, look.now(), compared)
 
     def check(self, c: Context, f: ArmFacts) -> Verdict:

@@ -11,6 +11,7 @@ from zkmigrate.runbook.model.finding import Finding, claim, meanings
 from zkmigrate.runbook.model.look import Look
 from zkmigrate.runbook.model.step import Context
 from zkmigrate.topics.mirror.changes import MIRRORED, SetDirection
+from zkmigrate.topics.mirror.questions import ReadDirection
 from zkmigrate.topics.mirror.rules.direction import Copies, Direction
 from zkmigrate.topics.topic_move.facts import Copiers, forward
 from zkmigrate.topics.topic_move.rules import unread
@@ -22,7 +23,7 @@ DIRECTION = "direction"
 
 def noted(c: Context, look: Look) -> Reading[Direction]:
     """Return where copiers may write, as recorded on both clusters."""
-    return forward(c, look).direction(switched(c.inventory).topics)
+    return look.ask(ReadDirection(*forward(c), switched(c.inventory).topics))
 
 
 def note(c: Context, copies: Copies) -> Changes:

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from zkmigrate.runbook.model.change import Applied, Changes, SetService
 from zkmigrate.runbook.model.fact import Reading, Seen
 from zkmigrate.runbook.model.finding import blocking, claim, few, meanings
-from zkmigrate.runbook.model.look import BothEnds, GroupPair, Look
+from zkmigrate.runbook.model.look import Look
 from zkmigrate.runbook.model.step import (
     Blocked,
     Context,
@@ -35,6 +35,7 @@ from zkmigrate.runbook.model.step import (
     Way,
 )
 from zkmigrate.topics.mirror.changes import MIRRORED, CopyOffsets
+from zkmigrate.topics.mirror.questions import BothEnds, CompareCommits, GroupPair
 from zkmigrate.topics.mirror.rules.direction import Direction
 from zkmigrate.topics.topic_move.direction import DIRECTION, note, noted
 from zkmigrate.topics.topic_move.facts import (
@@ -97,7 +98,7 @@ class DrainStep(Step[DrainFacts]):
         if running.running or running.silent or not _nobody(way):
             return DrainFacts(found, ends, running, direction=way)
         topics = switched(c.inventory)
-        groups = forward(c, look).commits(topics.topics, topics.groups)
+        groups = look.ask(CompareCommits(*forward(c), topics.topics, topics.groups))
         return DrainFacts(found, ends, running, groups, way)
 
     def check(self, c: Context, f: DrainFacts) -> Verdict:

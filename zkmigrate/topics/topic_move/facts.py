@@ -13,12 +13,13 @@ from zkmigrate.hosts.facts.status import HostStatus, parsed, runs, unit_status
 from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.runbook.model.fact import Reading, Seen
 from zkmigrate.runbook.model.finding import Finding, claim
-from zkmigrate.runbook.model.look import BothEnds, Look, MirrorLook
+from zkmigrate.runbook.model.look import Look
 from zkmigrate.runbook.model.sampling import Body
 from zkmigrate.runbook.model.step import Context
 from zkmigrate.runbook.model.step_record import Recorded
-from zkmigrate.topics.gateway.order import GatewayOrder, GatewayVerb
+from zkmigrate.topics.gateway.order import GATEWAY, GatewayOrder, GatewayVerb
 from zkmigrate.topics.gateway.rules import forms
+from zkmigrate.topics.mirror.questions import BothEnds, ClusterAt, ReadMirrorEnds
 from zkmigrate.topics.topic_move.section import (
     cluster,
     gateway_hosts,
@@ -147,9 +148,14 @@ class Gateways:
 
 def gateways(c: Context, look: Look) -> Gateways:
     """Ask every gateway at once."""
-    found = heard(c.inventory, look.each(gateway_hosts(c.inventory), look.gateway))
+    found = heard(c.inventory, statuses(c.inventory, look))
     c.note("gateways", found.sample)
     return found
+
+
+def statuses(inventory: Inventory, look: Look) -> dict[str, Reading[str]]:
+    """Return the status of every gateway by its host, as the JSON of ``zkmigrate gateway status``."""
+    return look.each(gateway_hosts(inventory), lambda host: look.program(GATEWAY, host, "status"))
 
 
 def heard(inventory: Inventory, told: Mapping[str, Reading[str]]) -> Gateways:
@@ -178,7 +184,7 @@ def heard(inventory: Inventory, told: Mapping[str, Reading[str]]) -> Gateways:
 
 def standing(inventory: Inventory, look: Look, host: str) -> str:
     """Where each application of the set stands at a gateway, in one line."""
-    found = heard(inventory, {host: look.gateway(host)})
+    found = heard(inventory, {host: look.program(GATEWAY, host, "status")})
     apps = (f"{name} {app.words}, {app.in_flight} in flight" for (_, name), app in found.at.items())
     return "; ".join((*apps, *(one.seen for one in found.unknown)))
 
@@ -295,25 +301,25 @@ def _unheard(host: str, seen: str) -> Finding:
     )
 
 
-def forward(c: Context, look: Look) -> MirrorLook:
-    """Source and target, as this run switches."""
-    return look.mirror(*move_of(c.inventory).ends)
+def forward(c: Context) -> tuple[ClusterAt, ClusterAt]:
+    """Return source and target, as this run switches."""
+    return move_of(c.inventory).ends
 
 
-def backward(c: Context, look: Look) -> MirrorLook:
-    """The same two clusters for the copier after the switch: target mirrors to source."""
+def backward(c: Context) -> tuple[ClusterAt, ClusterAt]:
+    """Return the two clusters for the copier after the switch: target mirrors to source."""
     source, target = move_of(c.inventory).ends
-    return look.mirror(target, source)
+    return target, source
 
 
 def both_ends(c: Context, look: Look) -> Reading[Ends]:
     """Where the logs of the set's topics end on both clusters."""
-    return _noted(c, forward(c, look), *_names(c))
+    return _noted(c, look, forward(c), *_names(c))
 
 
 def ends_back(c: Context, look: Look) -> Reading[Ends]:
     """The same for the copier after the switch: target is read as source."""
-    return _noted(c, backward(c, look), *reversed(_names(c)))
+    return _noted(c, look, backward(c), *reversed(_names(c)))
 
 
 def _names(c: Context) -> tuple[str, str]:
@@ -321,8 +327,10 @@ def _names(c: Context) -> tuple[str, str]:
     return move.source, move.target
 
 
-def _noted(c: Context, mirror: MirrorLook, source: str, target: str) -> Reading[Ends]:
-    read = mirror.ends(switched(c.inventory).topics)
+def _noted(
+    c: Context, look: Look, mirrored: tuple[ClusterAt, ClusterAt], source: str, target: str
+) -> Reading[Ends]:
+    read = look.ask(ReadMirrorEnds(*mirrored, switched(c.inventory).topics))
     if isinstance(read, Seen):
         ends = read.value.values()
         body = {

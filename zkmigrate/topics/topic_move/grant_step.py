@@ -19,7 +19,7 @@ from zkmigrate.kafka.rights import Acl
 from zkmigrate.runbook.model.change import Applied, Changes
 from zkmigrate.runbook.model.fact import Reading, Seen
 from zkmigrate.runbook.model.finding import claim, meanings
-from zkmigrate.runbook.model.look import Granted, Look
+from zkmigrate.runbook.model.look import Look
 from zkmigrate.runbook.model.step import (
     Blocked,
     Context,
@@ -34,6 +34,7 @@ from zkmigrate.runbook.model.step import (
 )
 from zkmigrate.runbook.model.step_record import known, needed
 from zkmigrate.topics.mirror.changes import MIRRORED, AlterAcls
+from zkmigrate.topics.mirror.questions import FindGranted, Granted, SurveyMirror
 from zkmigrate.topics.topic_move.facts import Looked, forward
 from zkmigrate.topics.topic_move.rules import unread
 from zkmigrate.topics.topic_move.section import switched
@@ -61,7 +62,7 @@ class GrantStep(Step[GrantFacts]):
         acls = [Acl(*one) for one in looked.later] if looked else []
         if not acls:
             return GrantFacts(frozenset(), Seen(_NOWHERE))
-        return GrantFacts(frozenset(acls), forward(c, look).granted(acls))
+        return GrantFacts(frozenset(acls), look.ask(FindGranted(*forward(c), acls)))
 
     def check(self, c: Context, f: GrantFacts) -> Verdict:
         if not isinstance(f.granted, Seen):
@@ -96,7 +97,7 @@ class GrantStep(Step[GrantFacts]):
 
     def forecast(self, c: Context, look: Look) -> Forecast[GrantFacts]:
         topics = switched(c.inventory)
-        survey = forward(c, look).survey(topics.topics, topics.groups)
+        survey = look.ask(SurveyMirror(*forward(c), topics.topics, topics.groups))
         later = frozenset(survey.value.later) if isinstance(survey, Seen) else frozenset[Acl]()
         return Forecast(GrantFacts(later, Seen(_NOWHERE)))
 

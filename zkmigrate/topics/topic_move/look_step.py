@@ -20,8 +20,9 @@ from dataclasses import dataclass, field, replace
 from zkmigrate.runbook.accepted import accepted
 from zkmigrate.runbook.model.fact import Reading, Seen
 from zkmigrate.runbook.model.finding import Finding, Severity, blocking, claim, few, meanings
-from zkmigrate.runbook.model.look import GroupReads, Look, MirrorSurvey
+from zkmigrate.runbook.model.look import Look
 from zkmigrate.runbook.model.step import Blocked, Context, Done, Reads, Verdict, Waiting
+from zkmigrate.topics.mirror.questions import FindGroupReads, GroupReads, MirrorSurvey, SurveyMirror
 from zkmigrate.topics.mirror.rules.direction import Direction
 from zkmigrate.topics.topic_move.direction import begins, noted
 from zkmigrate.topics.topic_move.facts import (
@@ -92,14 +93,16 @@ class LookStep(Reads[LookFacts]):
     def observe(self, c: Context, look: Look) -> LookFacts:
         move, topics = move_of(c.inventory).topic_move, switched(c.inventory)
         delivered = Delivered(
-            both_ends(c, look), look.now(), forward(c, look).reads(topics.topics, topics.groups)
+            both_ends(c, look),
+            look.now(),
+            look.ask(FindGroupReads(*forward(c), topics.topics, topics.groups)),
         )
         first: LookFacts | None = c.kept.get("first")
         if first is not None:
             return replace(first, delivered=delivered)
         return LookFacts(
             gateways(c, look),
-            forward(c, look).survey(topics.topics, topics.groups),
+            look.ask(SurveyMirror(*forward(c), topics.topics, topics.groups)),
             copiers(c, look, move.target),
             copiers(c, look, move.source),
             look.wall(),

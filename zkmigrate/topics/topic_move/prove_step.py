@@ -18,9 +18,10 @@ from dataclasses import dataclass
 
 from zkmigrate.runbook.model.fact import Reading, Seen
 from zkmigrate.runbook.model.finding import claim, few, meanings
-from zkmigrate.runbook.model.look import GroupPair, Look
+from zkmigrate.runbook.model.look import Look
 from zkmigrate.runbook.model.step import Blocked, Context, Done, Reads, Verdict
 from zkmigrate.runbook.model.step_record import known, needed
+from zkmigrate.topics.mirror.questions import CompareCommits, CompareRecords, GroupPair
 from zkmigrate.topics.topic_move.arm_step import Compared, equal_records, uncompared
 from zkmigrate.topics.topic_move.facts import (
     Armed,
@@ -54,7 +55,7 @@ class ProveStep(Reads[ProveFacts]):
     title = "Prove that both clusters are equal"
 
     def observe(self, c: Context, look: Look) -> ProveFacts:
-        topics, pair = switched(c.inventory), forward(c, look)
+        topics, pair = switched(c.inventory), forward(c)
         ends = both_ends(c, look)
         armed = known(Armed, c)
         done = by_part(armed.compared) if armed else {}
@@ -63,8 +64,8 @@ class ProveStep(Reads[ProveFacts]):
         return ProveFacts(
             gateways(c, look),
             ends,
-            pair.differences(ranges) if ranges else Seen({}),
-            pair.commits(topics.topics, topics.groups),
+            look.ask(CompareRecords(*pair, ranges)) if ranges else Seen({}),
+            look.ask(CompareCommits(*pair, topics.topics, topics.groups)),
             copiers(c, look, move_of(c.inventory).topic_move.target),
         )
 

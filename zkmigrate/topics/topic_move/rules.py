@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 
 from zkmigrate.runbook.model.fact import Reading, Seen
 from zkmigrate.runbook.model.finding import Finding, Held, Severity, claim, few, meanings
-from zkmigrate.runbook.model.look import GroupPair, MirrorSurvey
 from zkmigrate.runbook.model.step import Waiting
 from zkmigrate.topics.gateway.rules.outcomes import DELIVERY_S
 from zkmigrate.topics.gateway.usage import usage
+from zkmigrate.topics.mirror.questions import GroupPair, MirrorSurvey
 from zkmigrate.topics.mirror.rules.needed import only_warns
 from zkmigrate.topics.topic_move.facts import Copiers, Ends, Gateways
 

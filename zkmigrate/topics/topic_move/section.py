@@ -23,7 +23,7 @@ from zkmigrate.inventory.inventory import (
     Unit,
     local_path,
 )
-from zkmigrate.runbook.model.look import ClusterAt
+from zkmigrate.topics.mirror.questions import ClusterAt
 
 GATEWAYS, MIRRORS = "gateways", "mirrors"
 SHORTER = 3

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from zkmigrate.runbook.model.change import Applied, Changes
 from zkmigrate.runbook.model.fact import Reading, Seen
 from zkmigrate.runbook.model.finding import Finding, claim, few, meanings
-from zkmigrate.runbook.model.look import BothEnds, Look
+from zkmigrate.runbook.model.look import Look
 from zkmigrate.runbook.model.step import (
     Blocked,
     Context,
@@ -32,6 +32,7 @@ from zkmigrate.runbook.model.step import (
     Waiting,
     Way,
 )
+from zkmigrate.topics.mirror.questions import BothEnds, SurveyMirror
 from zkmigrate.topics.mirror.rules.direction import Direction
 from zkmigrate.topics.topic_move.direction import DIRECTION, note, noted, start, stop
 from zkmigrate.topics.topic_move.facts import (
@@ -77,7 +78,7 @@ class TurnStep(Step[TurnFacts]):
             return TurnFacts(running, there, way, ends_back(c, look))
         # What a copier gave up will never come.
         topics = switched(c.inventory)
-        survey = backward(c, look).survey(topics.topics, topics.groups)
+        survey = look.ask(SurveyMirror(*backward(c), topics.topics, topics.groups))
         found = survey.value.partitions if isinstance(survey, Seen) else {}
         failed = [f"{part_name(part)}: {why}" for part, (state, why) in found.items() if state == "failed"]
         return TurnFacts(running, there, way, ends_back(c, look), failed)

@@ -16,8 +16,9 @@ from dataclasses import dataclass
 
 from zkmigrate.runbook.model.fact import Reading, Seen
 from zkmigrate.runbook.model.finding import Finding, Severity, claim, few, meanings
-from zkmigrate.runbook.model.look import Look, MirrorSurvey
+from zkmigrate.runbook.model.look import Look
 from zkmigrate.runbook.model.step import Context, Done, Reads, Verdict
+from zkmigrate.topics.mirror.questions import MirrorSurvey, SurveyMirror
 from zkmigrate.topics.topic_move.facts import Gateways, backward, gateways
 from zkmigrate.topics.topic_move.rules import not_mirrored, unread
 from zkmigrate.topics.topic_move.section import move_of, switched
@@ -37,7 +38,9 @@ class VerifyStep(Reads[VerifyFacts]):
 
     def observe(self, c: Context, look: Look) -> VerifyFacts:
         topics = switched(c.inventory)
-        return VerifyFacts(gateways(c, look), backward(c, look).survey(topics.topics, topics.groups))
+        return VerifyFacts(
+            gateways(c, look), look.ask(SurveyMirror(*backward(c), topics.topics, topics.groups))
+        )
 
     def check(self, c: Context, f: VerifyFacts) -> Verdict:
         return Done.unless_blocked(tuple(_findings(c, f)))

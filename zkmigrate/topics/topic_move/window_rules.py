@@ -27,7 +27,7 @@ from zkmigrate.runbook.model.window import (
     WindowSteps,
     Word,
 )
-from zkmigrate.topics.topic_move.facts import AppSeen, heard
+from zkmigrate.topics.topic_move.facts import AppSeen, heard, statuses
 from zkmigrate.topics.topic_move.section import gateway_hosts, move_of
 
 STEPS = WindowSteps(
@@ -126,7 +126,7 @@ def probes(inventory: Inventory, look: Look, note: Note) -> tuple[Probe, ...]:
     missed: Counter[str] = Counter()
 
     def findings() -> Iterator[Finding]:
-        answers = look.each(gateway_hosts(inventory), look.gateway)
+        answers = statuses(inventory, look)
         note("gateways", heard(inventory, answers).sample)
         for host, told in answers.items():
             missed[host] = 0 if isinstance(told, Seen) else missed[host] + 1
@@ -150,7 +150,7 @@ def stand(app: AppSeen, source: str) -> Stand:
 
 def _stands(inventory: Inventory, look: Look) -> dict[str, Stand]:
     """The worst stand of each gateway's applications."""
-    found = heard(inventory, look.each(gateway_hosts(inventory), look.gateway))
+    found = heard(inventory, statuses(inventory, look))
     source = move_of(inventory).topic_move.source
     of_host: dict[str, list[Stand]] = {host: [] for host in gateway_hosts(inventory)}
     for (host, _), app in found.at.items():

@@ -37,8 +37,7 @@ def settings_by_hand(*, witnesses: bool = False, locked: bool = True) -> str:
     """The page of a runbook that changes a cluster alone. witnesses: hosts keep its lock."""
     changes = [AlterTopicConfig(CLUSTER, topic, "value", "new", BEFORE.get(topic)) for topic in TOPICS]
     planned = {c.topic: (plan.PlannedChange(c, c.describe(), plan.command(c), "", ()),) for c in changes}
-    toy = Toy(Path("unused"))
-    alone = SettingStep(toy.hosts)
+    alone = SettingStep()
     step = plan.PlannedStep(alone.id, alone.title, alone.hazard, Brief("", "", "", "", ""), planned, "")
     stages = (Stage("main", "do", (cast(AnyStep, alone),), locked=locked),)
     whole = Playbook("toy", "A toy", stages, roles=ROLES if witnesses else ())

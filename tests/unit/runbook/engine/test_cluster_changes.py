@@ -1,6 +1,7 @@
-"""A toy runbook with a change on hosts and one on a cluster: run, killed anywhere, resumed, walked back.
+"""A toy runbook: run, killed anywhere, resumed, walked back.
 
-The cluster is a store of values. It remembers no operation: what came of a change is told by a look alone.
+It has a change on hosts, one on a cluster, and a question to the cluster. The cluster is a store of values,
+which remembers no operation: what came of a change is told by a look alone.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from tests.unit.engine_world import (
 from tests.world.model.look import WorldLook
 from tests.world.operator import quiet_world
 from zkmigrate.errors import HostError
+from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.kafka.changes import (
     KAFKA,
     AlterBrokerConfig,
@@ -53,11 +55,12 @@ from zkmigrate.runbook.model.change import (
     inverses,
     undoes,
 )
-from zkmigrate.runbook.model.fact import Absent, Seen
+from zkmigrate.runbook.model.fact import Absent, Reading, Seen
 from zkmigrate.runbook.model.finding import claim
-from zkmigrate.runbook.model.look import Look, TopicSetting
+from zkmigrate.runbook.model.look import Look, Request, TopicSetting
 from zkmigrate.runbook.model.playbook import Playbook, Stage
 from zkmigrate.runbook.model.step import AnyStep, Context, Done, Hazard, Ready, Verdict, Way
+from zkmigrate.runbook.site.observe import Observe
 
 TOPICS = ("a", "b", "c", "d", "e")
 BEFORE = {"a": "1", "c": "3"}
@@ -84,6 +87,34 @@ class SetValue(ClusterChange):
 
     def inverse(self, _operation: str = "") -> SetValue:
         return replace(self, value=self.before, before=self.value)
+
+
+@dataclass(frozen=True)
+class ReadValues(Request[Reading[dict[str, str]]]):
+    """The toy's own question. The look knows it by its definition alone."""
+
+    cluster: str
+    answered_by = f"{__name__}:StoreAnswers.values"
+
+
+class StoreInventory(TinyInventory):
+    """An inventory by which the store is reached."""
+
+    store: dict[str, str]
+
+
+class StoreAnswers:
+    """Answers the toy's question from the store of its inventory."""
+
+    def __init__(self, inventory: Inventory, _look: Look) -> None:
+        assert isinstance(inventory, StoreInventory)
+        self._store = inventory.store
+
+    def close(self) -> None:
+        pass
+
+    def values(self, asked: ReadValues) -> Reading[dict[str, str]]:
+        return Seen(dict(self._store)) if asked.cluster == CLUSTER else Absent(asked.cluster)
 
 
 @dataclass
@@ -120,13 +151,14 @@ class Site(Hosts):
 class SettingStep:
     """Sets one value of each topic, two topics at a time; records first what it found."""
 
-    site: Site
     id: str = "setting"
     title: str = "set"
     hazard: Hazard = Hazard.REVERSIBLE
 
     def observe(self, c: Context, look: Look) -> dict[str, str]:
-        return dict(self.site.values)
+        seen = look.ask(ReadValues(CLUSTER))
+        assert isinstance(seen, Seen)
+        return seen.value
 
     def check(self, c: Context, f: dict[str, str]) -> Verdict:
         found = {topic: f.get(topic) for topic in TOPICS}
@@ -150,9 +182,15 @@ class Toy(Tiny):
 
     @property
     def playbook(self) -> Playbook:
-        steps: tuple[Any, ...] = (WriteStep("file", self.hosts), SettingStep(self.hosts))
+        steps: tuple[Any, ...] = (WriteStep("file", self.hosts), SettingStep())
         stages = (Stage("main", "do", cast(tuple[AnyStep, ...], steps)),)
-        return Playbook("toy", "A toy", stages, inventory=TinyInventory, roles=ROLES, alters_clusters=True)
+        return Playbook("toy", "A toy", stages, inventory=StoreInventory, roles=ROLES, alters_clusters=True)
+
+    def walk(self, journal: journal.Journal) -> Walk:
+        walk, nobody = super().walk(journal), cast(Any, None)
+        known = StoreInventory.model_construct(store=self.hosts.values)
+        walk.ports = replace(walk.ports, look=Observe(known, nobody, nobody, nobody))
+        return walk
 
     @property
     def home(self) -> bool:

@@ -93,7 +93,7 @@ class Windowed(Toy):
         site: Site = self.hosts
         window: tuple[Any, ...] = (
             WriteStep("shut", site, Hazard.WINDOW),
-            SettingStep(site, hazard=Hazard.WINDOW),
+            SettingStep(hazard=Hazard.WINDOW),
             WriteStep("keep", site, Hazard.WINDOW, verdict=self.verdict),
             LookStep(),
             WriteStep("door", site, Hazard.FINAL),

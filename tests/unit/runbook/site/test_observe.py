@@ -49,9 +49,10 @@ from zkmigrate.runbook.model.change import (
     UninstallProgram,
 )
 from zkmigrate.runbook.model.fact import Absent, Reading, Seen, Unknown
-from zkmigrate.runbook.model.look import ClusterAt, DirEntry, Look, Znode
+from zkmigrate.runbook.model.look import DirEntry, Look, Znode
 from zkmigrate.runbook.site.observe import FILE_LIMIT, Observe, parse_listing
 from zkmigrate.topics.gateway.order import GatewayOrder
+from zkmigrate.topics.mirror.questions import ClusterAt, ReadMirrorEnds
 
 T = TypeVar("T")
 
@@ -467,7 +468,9 @@ def test_an_order_needs_an_inventory_with_gateways(parts: Parts) -> None:
     apply = ChannelApply(parts.channels, parts.program, {})
     told = apply(GatewayOrder("g1", "unhold", "orders"), "o.1", 3)
     assert told == Outcome(1, "nothing was sent to g1: the inventory names no gateway")
-    assert parts.look.gateway("g1") == Unknown("failed", "g1: the inventory names no gateway")
+    assert parts.look.program("gateway", "g1", "status") == Unknown(
+        "failed", "g1: the inventory names no gateway"
+    )
 
 
 @pytest.mark.parametrize(
@@ -482,8 +485,10 @@ def test_a_gateways_status_is_seen_or_unknown(
     answer: Outcome | TransportError, reading: Reading[str]
 ) -> None:
     relays, nobody = Relays(answer), cast(Any, None)
-    look = Observe(with_closed_ports(inventory()), nobody, nobody, nobody, cast(Channels, relays))
-    assert look.gateway("g1") == reading
+    look = Observe(
+        with_closed_ports(inventory()), nobody, nobody, nobody, {"gateway": cast(Channels, relays)}
+    )
+    assert look.program("gateway", "g1", "status") == reading
     assert relays.asked == [("g1", ("status",), None)]
 
 
@@ -491,11 +496,12 @@ def test_a_look_keeps_one_pair_of_connections_for_two_clusters() -> None:
     nobody = cast(Any, None)
     look = Observe(with_closed_ports(inventory()), nobody, nobody, nobody)
     one, other = ClusterAt((f"127.0.0.1:{free_port()}",)), ClusterAt(("127.0.0.1:1",))
-    mirror = look.mirror(one, other)
-    assert look.mirror(ClusterAt(one.brokers), other) is mirror
-    assert look.mirror(other, one) is not mirror
+    asked = [(one, other), (ClusterAt(one.brokers), other), (other, one)]
     with deadline.within(0.5):
-        assert cause(mirror.ends(["orders"])) == "failed"
+        for ends in asked:
+            assert cause(look.ask(ReadMirrorEnds(*ends, ["orders"]))) == "failed"
+    [answers] = look._answers.values()
+    assert list(answers._pairs) == [(one, other), (other, one)]
     look.close()
 
 

@@ -212,7 +212,7 @@ def test_orders_and_looks_reach_a_gateways_relay_on_channels_of_their_own(ssh: S
     """A look of the watch never stands before an order of a step."""
     site = Site(topic_move(ssh), "run-1", {MIRRORED: "zkmigrate.topics.mirror.clients.alter:alterer"})
     try:
-        orders, looks = site.look._gateways, site._watch_look._gateways
+        orders, looks = site.look._programs["gateway"], site._watch_look._programs["gateway"]
         assert orders is not None
         assert looks is not None
         assert site.apply._others["gateway"] is orders
@@ -222,7 +222,7 @@ def test_orders_and_looks_reach_a_gateways_relay_on_channels_of_their_own(ssh: S
                 *("/usr/bin/sudo", "-n", "-u", "gateway", "/opt/zkmigrate", "gateway", "relay"),
                 *("--config", "/etc/gw.yml", "--run", "run-1", "--as", "3"),
             )
-        told = site.look.gateway("gw1")
+        told = site.look.program("gateway", "gw1", "status")
         assert isinstance(told, Unknown)
         with deadline.within(0.3), pytest.raises(HostError, match=r"source 127\.0\.0\.1:1 did not answer"):
             site.apply(CopyOffsets(MIRRORED, ("orders",), ()), "o.1", 3)

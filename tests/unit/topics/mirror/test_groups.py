@@ -12,9 +12,9 @@ from kafka.protocol.metadata import FindCoordinatorRequest
 
 from tests.unit.topics.mirror.model_cluster import Alone
 from zkmigrate.errors import HostError
-from zkmigrate.runbook.model.look import GroupReads
 from zkmigrate.topics.mirror.clients import groups, listing
 from zkmigrate.topics.mirror.clients.cluster import Latest, Part
+from zkmigrate.topics.mirror.questions import GroupReads
 from zkmigrate.topics.mirror.rules.commits import Commit, Group, standing, to_commit
 from zkmigrate.topics.mirror.rules.position import Ends
 

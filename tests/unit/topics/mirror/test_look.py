@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import pytest
 
+from tests.answers import Mirrored
 from tests.ports import free_port
 from tests.unit.topics.mirror.batches import built, marker
 from tests.unit.topics.mirror.model_cluster import Alone, Log, ModelCluster
@@ -19,14 +20,19 @@ from zkmigrate.kafka.changes import ElectLeaders
 from zkmigrate.kafka.rights import Acl
 from zkmigrate.runbook.model.fact import Reading, Seen, Unknown
 from zkmigrate.runbook.model.finding import Held
-from zkmigrate.runbook.model.look import BothEnds, ClusterAt, Granted, GroupPair, MirrorLook, RangeCompared
 from zkmigrate.topics.mirror.changes import AlterAcls, CopyOffsets
 from zkmigrate.topics.mirror.clients import groups, pair, rights, survey
 from zkmigrate.topics.mirror.clients.alter import Alter, alterer
 from zkmigrate.topics.mirror.clients.cluster import Cluster, Latest, Part, Topic
-from zkmigrate.topics.mirror.clients.look import ClustersLook
 from zkmigrate.topics.mirror.clients.pair import Pair
 from zkmigrate.topics.mirror.clients.survey import Place
+from zkmigrate.topics.mirror.questions import (
+    BothEnds,
+    ClusterAt,
+    Granted,
+    GroupPair,
+    RangeCompared,
+)
 from zkmigrate.topics.mirror.rules.commits import Commit, Group
 from zkmigrate.topics.mirror.rules.position import Ends
 from zkmigrate.topics.mirror.rules.topic import Settings
@@ -86,12 +92,12 @@ def log(*counts: int, first: int = 0) -> Log:
 
 
 @contextmanager
-def looking(monkeypatch: pytest.MonkeyPatch, here: Side, there: Side) -> Iterator[MirrorLook]:
+def looking(monkeypatch: pytest.MonkeyPatch, here: Side, there: Side) -> Iterator[Mirrored]:
     """A look whose connections are these."""
     opened = iter((here, there))
     monkeypatch.setattr(pair, "Cluster", lambda *_: next(opened))
     monkeypatch.setattr(pair, "settings", lambda _file: {})
-    look = ClustersLook(*AT)
+    look = Mirrored(*AT)
     yield look
     look.close()
     assert (here.closed, there.closed) == (1, 1)
@@ -418,7 +424,7 @@ def test_a_look_that_fails_is_unknown_and_the_next_one_connects_anew(monkeypatch
 
     monkeypatch.setattr(pair, "Cluster", opened)
     monkeypatch.setattr(pair, "settings", lambda _file: {})
-    look = ClustersLook(*AT)
+    look = Mirrored(*AT)
     assert isinstance(look.ends(["orders"]), Seen)
     assert isinstance(look.ends(["orders"]), Seen)
     assert len(made) == 2
@@ -450,7 +456,7 @@ def test_one_cluster_does_not_mirror_itself(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(pair, "Cluster", opened)
     monkeypatch.setattr(pair, "settings", lambda _file: {})
     why = "source and target are the same cluster, id-one; needed: two"
-    assert ClustersLook(*AT).ends(["orders"]) == Unknown("failed", why)
+    assert Mirrored(*AT).ends(["orders"]) == Unknown("failed", why)
     assert [one.closed for one in made] == [1, 1]
 
 

@@ -12,8 +12,8 @@ from tests.world.switch.site import Shape, World
 from zkmigrate.runbook.model.change import Changes
 from zkmigrate.runbook.model.fact import Reading, Seen, Unknown
 from zkmigrate.runbook.model.finding import Finding, Severity, blocking, claim
-from zkmigrate.runbook.model.look import BothEnds, GroupPair, RangeCompared
 from zkmigrate.runbook.model.step import Blocked, Context, Done, Verdict
+from zkmigrate.topics.mirror.questions import BothEnds, GroupPair, RangeCompared
 from zkmigrate.topics.mirror.rules.direction import Direction
 from zkmigrate.topics.topic_move.facts import Copiers, Drained, Ends, Gateways, Part, every_app, offsets
 

@@ -26,9 +26,9 @@ from tests.unit.topics.topic_move.facts import (
 from zkmigrate.runbook.model.change import Applied
 from zkmigrate.runbook.model.fact import Seen
 from zkmigrate.runbook.model.finding import Held
-from zkmigrate.runbook.model.look import BothEnds, MirrorSurvey
 from zkmigrate.runbook.model.step import Done, Ready, Verdict, Waiting, Way
 from zkmigrate.topics.mirror.changes import MIRRORED, SetDirection
+from zkmigrate.topics.mirror.questions import BothEnds, MirrorSurvey
 from zkmigrate.topics.topic_move.direction import DIRECTION
 from zkmigrate.topics.topic_move.facts import Ends, Gateways
 from zkmigrate.topics.topic_move.finish_step import FinishFacts, FinishStep

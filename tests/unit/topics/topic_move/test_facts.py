@@ -13,13 +13,14 @@ from tests.world.switch.operator import inventory
 from tests.world.switch.site import Shape, World
 from zkmigrate.runbook.model.fact import Seen
 from zkmigrate.runbook.model.finding import Held
-from zkmigrate.runbook.model.look import BothEnds, Look
+from zkmigrate.runbook.model.look import Look
 from zkmigrate.runbook.model.sampling import Body
 from zkmigrate.runbook.model.step import Context
 from zkmigrate.topics.gateway.rules.hold import App, Gate
 from zkmigrate.topics.gateway.rules.orders import fresh
 from zkmigrate.topics.gateway.rules.plan import Plan
 from zkmigrate.topics.gateway.serving.gateway import Gateway
+from zkmigrate.topics.mirror.questions import BothEnds
 from zkmigrate.topics.topic_move.facts import (
     AppSeen,
     Brokers,

@@ -36,10 +36,10 @@ from zkmigrate.inventory.inventory import load
 from zkmigrate.lab import between
 from zkmigrate.runbook.model.fact import Absent, Reading, Seen
 from zkmigrate.runbook.model.finding import Finding, Held, Severity, blocking
-from zkmigrate.runbook.model.look import BothEnds, GroupReads, MirrorSurvey
 from zkmigrate.runbook.model.step import Blocked, Done, Verdict, Waiting
 from zkmigrate.topics.gateway.rules.outcomes import DELIVERY_S
 from zkmigrate.topics.gateway.rules.seen import Seen as SeenClients
+from zkmigrate.topics.mirror.questions import BothEnds, GroupReads, MirrorSurvey
 from zkmigrate.topics.mirror.rules.needed import Lacking
 from zkmigrate.topics.topic_move.facts import AppSeen, Copiers, Ends, Gateways
 from zkmigrate.topics.topic_move.look_step import Delivered, LookFacts, LookStep

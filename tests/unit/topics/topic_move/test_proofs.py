@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import pytest
 
+from tests.answers import answered
 from tests.unit.topics.topic_move.facts import (
     BOTH,
     DRAINED,
@@ -36,10 +37,11 @@ from zkmigrate.errors import RecordError
 from zkmigrate.kafka.rights import Acl
 from zkmigrate.runbook.model.fact import Reading, Seen
 from zkmigrate.runbook.model.finding import Held
-from zkmigrate.runbook.model.look import BothEnds, Granted, GroupPair, Look, RangeCompared
+from zkmigrate.runbook.model.look import Look
 from zkmigrate.runbook.model.step import Blocked, Context, Done, Ready, Step, Verdict, Waiting, Way
 from zkmigrate.topics.gateway.rules.outcomes import DELIVERY_S
 from zkmigrate.topics.mirror.changes import MIRRORED, SetDirection
+from zkmigrate.topics.mirror.questions import BothEnds, Granted, GroupPair, RangeCompared
 from zkmigrate.topics.topic_move.arm_step import ArmFacts, ArmStep
 from zkmigrate.topics.topic_move.check_step import CheckFacts, CheckStep
 from zkmigrate.topics.topic_move.direction import DIRECTION
@@ -153,8 +155,8 @@ class Told:
     def now(self) -> float:
         return 10.0
 
-    def mirror(self, *_: Any) -> Told:
-        return self
+    def ask(self, request: Any) -> Any:
+        return answered(self, request, skip=2)
 
     def ends(self, _topics: Any) -> Any:
         return self.told
@@ -169,7 +171,7 @@ class Told:
         self.asked = ranges
         return Seen(dict.fromkeys(ranges, SAME))
 
-    def gateway(self, _host: str) -> Any:
+    def program(self, *_: str) -> Any:
         return SILENT
 
     def zkm(self, _host: str, *_words: str) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from zkmigrate.runbook.model.fact import Seen, Unknown
-from zkmigrate.runbook.model.look import BothEnds
+from zkmigrate.topics.mirror.questions import BothEnds
 from zkmigrate.topics.topic_move.rules import Mark, lag
 
 P, Q = ("orders", 0), ("orders", 1)

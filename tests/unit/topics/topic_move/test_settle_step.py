@@ -13,8 +13,9 @@ from tests.world.switch.operator import inventory
 from tests.world.switch.site import Shape, World
 from zkmigrate.runbook.model.fact import Reading, Seen, Unknown
 from zkmigrate.runbook.model.finding import Held
-from zkmigrate.runbook.model.look import BothEnds, Look
+from zkmigrate.runbook.model.look import Look
 from zkmigrate.runbook.model.step import Blocked, Context, Done, Ready, Verdict, Waiting, Way
+from zkmigrate.topics.mirror.questions import BothEnds
 from zkmigrate.topics.topic_move.facts import Ends
 from zkmigrate.topics.topic_move.settle_step import LATE_S, LONGER_MS, SettleFacts, SettleStep
 

@@ -13,12 +13,13 @@ from zkmigrate.kafka.rights import Acl
 from zkmigrate.kafka.said import said
 from zkmigrate.runbook.model.change import ClusterChange
 from zkmigrate.runbook.model.finding import few
-from zkmigrate.runbook.model.look import ClusterAt, Look
+from zkmigrate.runbook.model.look import Look
 from zkmigrate.topics.mirror.changes import AlterAcls, CopyOffsets, SetDirection
 from zkmigrate.topics.mirror.clients import groups, rights
 from zkmigrate.topics.mirror.clients.cluster import REQUEST_S, Cluster
 from zkmigrate.topics.mirror.clients.owners import owned
 from zkmigrate.topics.mirror.clients.pair import Pair
+from zkmigrate.topics.mirror.questions import ClusterAt
 from zkmigrate.topics.mirror.rules.commits import INACTIVE, standing, to_commit
 from zkmigrate.topics.mirror.rules.direction import Lead, leaders
 from zkmigrate.topics.mirror.rules.outcome import Again, outcome

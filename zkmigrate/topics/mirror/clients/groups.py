@@ -13,9 +13,9 @@ from kafka.protocol.metadata import FindCoordinatorRequest
 
 from zkmigrate.errors import HostError
 from zkmigrate.kafka.said import said
-from zkmigrate.runbook.model.look import GroupReads
 from zkmigrate.topics.mirror.clients.cluster import Cluster, Part
 from zkmigrate.topics.mirror.clients.listing import SHARE, Listed, described, each, listed, uses, with_states
+from zkmigrate.topics.mirror.questions import GroupReads
 from zkmigrate.topics.mirror.rules.commits import INACTIVE, Commit, Commits, Group, beyond, lacking
 from zkmigrate.topics.mirror.rules.position import Ends
 

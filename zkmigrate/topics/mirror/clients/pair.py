@@ -9,9 +9,9 @@ from pathlib import Path
 
 from zkmigrate import deadline
 from zkmigrate.errors import HostError, UsageError
-from zkmigrate.runbook.model.look import ClusterAt
 from zkmigrate.topics.mirror.clients.cluster import Cluster
 from zkmigrate.topics.mirror.clients.security import settings
+from zkmigrate.topics.mirror.questions import ClusterAt
 
 
 class Pair:

@@ -7,9 +7,9 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from zkmigrate.runbook.model.look import ClusterAt
 from zkmigrate.topics.mirror.clients.cluster import Cluster
 from zkmigrate.topics.mirror.clients.pair import Pair
+from zkmigrate.topics.mirror.questions import ClusterAt
 
 
 @dataclass(frozen=True)

@@ -1,26 +1,20 @@
-"""What is mirrored, as both clusters show it now: the real ``MirrorLook``."""
+"""Answers the questions about what is mirrored from both clusters."""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import TypeVar
 
 from zkmigrate.errors import HostError, UsageError
 from zkmigrate.hosts.parallel import together
+from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.kafka.rights import Acl
 from zkmigrate.kafka.said import reason
 from zkmigrate.runbook.model.fact import Reading, Seen, Unknown
 from zkmigrate.runbook.model.finding import few
-from zkmigrate.runbook.model.look import (
-    BothEnds,
-    ClusterAt,
-    Granted,
-    GroupPair,
-    GroupReads,
-    MirrorSurvey,
-    RangeCompared,
-)
+from zkmigrate.runbook.model.look import Look
 from zkmigrate.topics.mirror.clients import groups, rights
 from zkmigrate.topics.mirror.clients.ahead import looked
 from zkmigrate.topics.mirror.clients.cluster import Cluster, Part
@@ -31,6 +25,23 @@ from zkmigrate.topics.mirror.clients.permitted import missing_rights
 from zkmigrate.topics.mirror.clients.reading import compared
 from zkmigrate.topics.mirror.clients.replicas import Reached, reached
 from zkmigrate.topics.mirror.clients.survey import Place, beside, lacks, places, standing_direction, topics
+from zkmigrate.topics.mirror.questions import (
+    BothEnds,
+    ClusterAt,
+    CompareCommits,
+    CompareRecords,
+    FindGranted,
+    FindGroupReads,
+    Granted,
+    GroupPair,
+    GroupReads,
+    MirrorRequest,
+    MirrorSurvey,
+    RangeCompared,
+    ReadDirection,
+    ReadMirrorEnds,
+    SurveyMirror,
+)
 from zkmigrate.topics.mirror.rules.batch import BatchError
 from zkmigrate.topics.mirror.rules.commits import Standing, standing
 from zkmigrate.topics.mirror.rules.direction import Direction
@@ -43,41 +54,46 @@ _GARBLED = (KeyError, ValueError, TypeError)
 Range = tuple[int, int]
 
 
-class ClustersLook:
-    """Implements :class:`zkmigrate.runbook.model.look.MirrorLook`. It keeps its connections from one question
-    to the next, and asks one question at a time."""
+class MirrorAnswers:
+    """Answers the questions about two clusters. It keeps the connections to each pair of clusters, and asks
+    each pair one question at a time."""
 
-    def __init__(self, source: ClusterAt, target: ClusterAt) -> None:
-        self._pair = Pair(source, target)
+    def __init__(self, _inventory: Inventory, _look: Look) -> None:
+        self._guard = threading.Lock()
+        self._pairs: dict[tuple[ClusterAt, ClusterAt], Pair] = {}
 
     def close(self) -> None:
         """Close the connections."""
-        self._pair.close()
+        for pair in self._pairs.values():
+            pair.close()
 
-    def survey(self, topics: Sequence[str], groups: Sequence[str]) -> Reading[MirrorSurvey]:
-        return self._ask(lambda here, there: _survey(here, there, topics, groups))
+    def survey(self, asked: SurveyMirror) -> Reading[MirrorSurvey]:
+        return self._ask(asked, lambda here, there: _survey(here, there, asked.topics, asked.groups))
 
-    def ends(self, topics: Sequence[str]) -> Reading[Mapping[Part, BothEnds]]:
-        return self._ask(lambda here, there: _ends(here, there, topics))
+    def ends(self, asked: ReadMirrorEnds) -> Reading[Mapping[Part, BothEnds]]:
+        return self._ask(asked, lambda here, there: _ends(here, there, asked.topics))
 
-    def direction(self, topics: Sequence[str]) -> Reading[Direction]:
-        return self._ask(lambda here, there: standing_direction(here, there, topics))
+    def direction(self, asked: ReadDirection) -> Reading[Direction]:
+        return self._ask(asked, lambda here, there: standing_direction(here, there, asked.topics))
 
-    def commits(self, topics: Sequence[str], groups: Sequence[str]) -> Reading[Mapping[str, GroupPair]]:
-        return self._ask(lambda here, there: _commits(here, there, topics, groups))
+    def commits(self, asked: CompareCommits) -> Reading[Mapping[str, GroupPair]]:
+        return self._ask(asked, lambda here, there: _commits(here, there, asked.topics, asked.groups))
 
-    def granted(self, acls: Sequence[Acl]) -> Reading[Granted]:
-        return self._ask(lambda _, there: _granted(there, acls))
+    def granted(self, asked: FindGranted) -> Reading[Granted]:
+        return self._ask(asked, lambda _, there: _granted(there, asked.acls))
 
-    def reads(self, topics: Sequence[str], groups: Sequence[str]) -> Reading[Mapping[str, GroupReads]]:
-        return self._ask(lambda here, _there: _reads(here, topics, groups))
+    def reads(self, asked: FindGroupReads) -> Reading[Mapping[str, GroupReads]]:
+        return self._ask(asked, lambda here, _there: _reads(here, asked.topics, asked.groups))
 
-    def differences(self, ranges: Mapping[Part, Range]) -> Reading[Mapping[Part, Reading[RangeCompared]]]:
-        return self._ask(lambda here, there: _differences(here, there, ranges))
+    def differences(self, asked: CompareRecords) -> Reading[Mapping[Part, Reading[RangeCompared]]]:
+        return self._ask(asked, lambda here, there: _differences(here, there, asked.ranges))
 
-    def _ask(self, question: Callable[[Cluster, Cluster], T]) -> Reading[T]:
+    def _ask(self, asked: MirrorRequest[Reading[T]], question: Callable[[Cluster, Cluster], T]) -> Reading[T]:
+        with self._guard:
+            ends = asked.source, asked.target
+            pair = self._pairs.setdefault(ends, Pair(*ends))
         try:
-            with self._pair.clusters() as (here, there):
+            with pair.clusters() as (here, there):
                 return Seen(question(here, there))
         except (HostError, UsageError) as error:
             return Unknown("failed", str(error))
