@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).resolve().parents[1]
-PROJECT = {"README.md": "project.md", "SECURITY.md": "security-policy.md"}
+PROJECT = {
+    "README.md": "project.md", "CONTRIBUTING.md": "contributing.md", "SECURITY.md": "security-policy.md",
+}  # fmt: skip
 """Documents outside docs/, and where they stand in the site."""
 FINDINGS = "reference/findings.md"
 """The page that is made from the code while the site is built."""
@@ -31,8 +33,8 @@ READERS = {
     LOOK_UP: ("glossary.md",),
     WHY: ("track-record.md",),
     CODE: (
-        "tour.md", "how-to/add-a-dependent.md", "how-to/lab.md", "how-to/drills.md", "how-to/mutants.md",
-        "how-to/measure.md",
+        "contributing.md", "tour.md", "how-to/add-a-dependent.md", "how-to/lab.md", "how-to/drills.md",
+        "how-to/mutants.md", "how-to/measure.md",
     ),
 }  # fmt: skip
 """Pages that belong to another reader than the rest of their folder."""

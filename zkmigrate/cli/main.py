@@ -132,7 +132,15 @@ class Verbs(click.Group):
         if args:
             removed.refuse("", args[0])
         if args and args[0] == "lab":
-            group: click.Command = importlib.import_module("zkmigrate.lab.cli").lab
+            try:
+                group: click.Command = importlib.import_module("zkmigrate.lab.cli").lab
+            except ModuleNotFoundError as error:
+                if error.name != "zkmigrate.lab":
+                    raise
+                raise click.UsageError(
+                    "The installed package does not have the lab. Run it from a checkout of the repository: "
+                    "make setup, then .venv/bin/zkmigrate lab."
+                ) from None
             return "lab", group, args[1:]
         return super().resolve_command(ctx, args)
 

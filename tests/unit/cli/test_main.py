@@ -23,6 +23,7 @@ from zkmigrate.cli.main import cli
 from zkmigrate.runbook.engine import journal
 
 HOSTS = ("dest1", "dest2", "dest3")
+DISK = Path(__file__).parents[2] / "recorded/zk/3.9.3/observer"
 PLAYBOOK = str(Path(disk_world.__file__))
 
 
@@ -86,15 +87,34 @@ def until(name: str, true: Callable[[], bool]) -> None:
         threading.Event().wait(0.02)
 
 
-def test_help_imports_nothing_heavy() -> None:
+@pytest.mark.parametrize("words", [["--help"], ["zxid", "tail", str(DISK)]], ids=["help", "tail"])
+def test_a_quick_verb_imports_nothing_heavy(words: list[str]) -> None:
     code = (
         "import sys, click.testing, zkmigrate.cli.main as c\n"
-        "assert click.testing.CliRunner().invoke(c.cli, ['--help']).exit_code == 0\n"
+        f"assert click.testing.CliRunner().invoke(c.cli, {words}).exit_code == 0\n"
         "heavy = {'paramiko', 'fabric', 'kafka', 'kazoo', 'pydantic', 'rich', 'zkmigrate.lab.cli'}\n"
         "print(sorted(heavy & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_an_installed_package_says_where_the_lab_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if f"{name}.".startswith("zkmigrate.lab.")]:
+        monkeypatch.delitem(sys.modules, name)
+
+    class Installed:
+        """Finds no lab, as where a wheel is installed."""
+
+        @staticmethod
+        def find_spec(name: str, *_: object) -> None:
+            if name == "zkmigrate.lab":
+                raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+    monkeypatch.setattr(sys, "meta_path", [Installed, *sys.meta_path])
+    done = CliRunner().invoke(cli, ["lab", "up"])
+    assert done.exit_code == 2
+    assert "Run it from a checkout of the repository: make setup" in done.stderr
 
 
 def test_run_walks_everything_and_exits_0(place: Place) -> None:

@@ -1,4 +1,7 @@
-"""A directory of ZooKeeper's files, written as ``DIR`` on this machine or ``HOST:DIR``, as for scp(1)."""
+"""A directory of ZooKeeper's files, written as ``DIR`` on this machine or ``HOST:DIR``, as for scp(1).
+
+The ssh client is imported only for another host: its modules take longer than reading a directory here.
+"""
 
 from __future__ import annotations
 
@@ -6,18 +9,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from zkmigrate.errors import UsageError, ZkmigrateError
-from zkmigrate.hosts.transport.reader import SftpReader
-from zkmigrate.hosts.transport.ssh import Transport
-from zkmigrate.inventory.discovery.hosts import DirectHosts
-from zkmigrate.inventory.inventory import Ssh
 from zkmigrate.zookeeper.data.errors import ZkDataError
 from zkmigrate.zookeeper.data.logdir import log_files
 from zkmigrate.zookeeper.data.proofs import Side
 from zkmigrate.zookeeper.data.reader import Directory, FileDirectory, Listed
 from zkmigrate.zookeeper.data.snapname import snapshot_files
+
+if TYPE_CHECKING:
+    from zkmigrate.hosts.transport.reader import SftpReader
+    from zkmigrate.hosts.transport.ssh import Transport
+    from zkmigrate.inventory.inventory import Ssh
 
 VERSION_2 = "version-2"
 
@@ -91,7 +95,9 @@ class RemoteDirectory:
         return {entry.name: entry.size if entry.kind == "f" else -1 for entry in entries}
 
     def open(self, name: str) -> SftpReader:
-        """One file."""
+        """Open one file."""
+        from zkmigrate.hosts.transport.reader import SftpReader
+
         return SftpReader(self.transport, self.place.host, f"{self.place.path.rstrip('/')}/{name}")
 
 
@@ -136,6 +142,9 @@ def open_disks(ssh: Ssh | None) -> Iterator[Disks]:
     if ssh is None:
         yield Disks(None)
         return
+    from zkmigrate.hosts.transport.ssh import Transport
+    from zkmigrate.inventory.discovery.hosts import DirectHosts
+
     transport = Transport(DirectHosts(ssh))
     try:
         yield Disks(transport)
