@@ -58,8 +58,8 @@ step() {
     "This needs root: it installs Debian packages and starts hosts in namespaces of their own. Run:" \
     "  sudo $command"
 [ -f /etc/debian_version ] || refuse \
-    "This machine is not Debian (no /etc/debian_version); the set-up knows Debian 12 only." \
-    "Run it in a Debian 12 machine or virtual machine, as root."
+    "This machine is not Debian (no /etc/debian_version); the set-up knows Debian 12 and 13." \
+    "Run it in a Debian machine or virtual machine, as root."
 
 # Debian packages, each by one program or file it brings, so that one from elsewhere counts as well.
 missing=
@@ -82,7 +82,7 @@ need openssh-server command -v sshd
 need netcat-openbsd command -v nc
 need e2fsprogs command -v mkfs.ext4
 need procps command -v sysctl
-need openjdk-17-jre-headless command -v java
+need java command -v java
 need maven command -v mvn
 need shellcheck command -v shellcheck
 need gcc command -v gcc
@@ -90,6 +90,14 @@ need libc6-dev test -f /usr/include/stdio.h
 if [ -n "$missing" ]; then
     advice="check the apt sources and the network of this machine, or install by hand:$missing"
     step "reading the package lists" "$advice" apt-get -o DPkg::Lock::Timeout=120 update
+    # Debian 13 has Java 21 and no Java 17.
+    for version in 17 21; do
+        case $missing in *" java"*)
+            [ -n "$(apt-cache show "openjdk-$version-jre-headless" 2>/dev/null)" ] || continue
+            missing=$(printf '%s' "$missing" | sed "s/ java/ openjdk-$version-jre-headless/")
+            ;;
+        esac
+    done
     # shellcheck disable=SC2086 # one word per package
     step "installing Debian packages:$missing" "$advice" \
         env DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=120 install --yes --no-install-recommends $missing
@@ -103,7 +111,7 @@ fi
 
 version='import sys; sys.exit(sys.version_info < (3, 11))'
 python3 -c "$version" || refuse \
-    "python3 is $(python3 --version 2>&1), needed is 3.11 or newer; Debian 12 has it as /usr/bin/python3."
+    "python3 is $(python3 --version 2>&1). Python 3.11 or newer is needed; Debian 12 has it as /usr/bin/python3."
 
 # The virtual environment holds absolute paths, so a moved checkout gets a new one.
 stamp=.venv/.zkmigrate-installed
@@ -132,4 +140,4 @@ if [ ! -f "$stamp" ] || [ "$(cat "$stamp")" != "$wanted" ]; then
     note "set-up is complete"
 fi
 [ -f "$archive" ] || step "making an archive of Spark's Java classes, so that analyses start sooner" \
-    "check that java is Java 17, then run again" .venv/bin/python -m zkmigrate.spark.archive
+    "check that java is Java 17 or 21, then run again" .venv/bin/python -m zkmigrate.spark.archive
