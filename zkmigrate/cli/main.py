@@ -13,7 +13,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -39,65 +39,83 @@ _ELSEWHERE = (
 )  # fmt: skip
 """Verbs and groups of verbs with a module of their own here; its ``command`` makes them."""
 
-_GROUPS = {
-    "Look (changes nothing)": {
-        "init": "Write a first migration.yml from what the hosts show.",
-        "preflight": "Check hosts, ensembles and brokers, before or after a move.",
-        "plan": "Print every change that is known now.",
-        "status": "Show where a run stands and what it does now.",
-        "report": "Write a page about a run: timeline, gaps, proofs.",
-        "placement": "Plan which brokers hold which replicas.",
-    },
-    "Move": {
-        "run": "Begin a run.",
-        "resume": "Continue an interrupted run.",
-        "rollback": "Walk a run back to the start of a step, or to its beginning.",
-        "hold": "Make a run wait at the next possible place.",
-        "release": "Continue a held run.",
-        "throttle": "Set, show or clear the rates of a run that moves partitions.",
-        "retire": "Exclude a permanently lost broker from a run.",
-        "clean-up": "After finalize: delete other tenants' znodes from dest.",
-    },
-    "Topics on a second cluster": {
+_MOVE = {
+    "init": "Write a first migration.yml from what the hosts show.",
+    "preflight": "Check hosts, ensembles and brokers, before or after a move.",
+    "plan": "Print every change that is known now.",
+    "run": "Begin a run.",
+    "status": "Show where a run stands and what it does now.",
+    "hold": "Make a run wait at the next possible place.",
+    "release": "Continue a held run.",
+    "resume": "Continue an interrupted run.",
+    "rollback": "Walk a run back to the start of a step, or to its beginning.",
+    "retire": "Exclude a permanently lost broker from a run.",
+    "throttle": "Set, show or clear the rates of a run that moves partitions.",
+    "report": "Write a page about a run: timeline, gaps, proofs.",
+    "runbook": "Write the steps as a page to follow by hand.",
+    "clean-up": "After finalize: delete other tenants' znodes from dest.",
+}
+_AREAS: Mapping[str, Mapping[str, str]] = {
+    "topics": {
         "mirror": "Copy topics to another Kafka cluster at equal offsets.",
         "gateway": "Stand between clients and two clusters: hide epochs, hold, route.",
     },
-    "By hand": {
-        "runbook": "Write the steps as a page to follow by hand.",
-        "replay": "List what dest wrote after the cut and source lacks.",
-    },
-    "Proofs": {
+    "disks": {
         "prove": "Prove from disks that dest holds what source holds.",
         "zxid": "Show the newest transaction of a disk or a subtree.",
-    },
-    "Analysis": {
-        "analyze": "Analyze logs and snapshots with Spark.",
-        "collect": "Copy logs and snapshots of servers into a folder.",
         "writers": "Show which sessions wrote under a chroot.",
-    },
-    "Lab and shell": {
-        "lab": "Start real ZooKeeper and Kafka hosts on this machine.",
-        "completion": "Print the completion script for a shell.",
-        "help": "Explain a finding by its id, or show a verb's options.",
+        "replay": "List what dest wrote after the cut and source lacks.",
+        "collect": "Copy logs and snapshots of servers into a folder.",
+        "analyze": "Analyze logs and snapshots with Spark.",
     },
 }
+"""Verbs that are listed by the help of their area. They are typed with or without its name."""
+
+_OTHER = {
+    "placement": "Plan which brokers hold which replicas.",
+    "topics": "Copy topics to a second cluster, and switch clients to it.",
+    "disks": "Prove and analyze what ZooKeeper's files hold.",
+    "lab": "Start real ZooKeeper and Kafka hosts on this machine.",
+    "completion": "Print the completion script for a shell.",
+    "help": "Explain a finding by its id, or show a verb's options.",
+}
+
+
+class Area(click.Group):
+    """Some of the verbs, with a list of their own. verbs: the group of all verbs."""
+
+    def __init__(self, name: str, verbs: click.Group) -> None:
+        super().__init__(name, help=_OTHER[name], short_help=_OTHER[name])
+        self.verbs = verbs
+
+    def list_commands(self, _ctx: click.Context) -> list[str]:
+        return list(_AREAS[self.name or ""])
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        return self.verbs.get_command(ctx, cmd_name) if cmd_name in self.list_commands(ctx) else None
+
+    def format_commands(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(_AREAS[self.name or ""].items()))
 
 
 class Verbs(click.Group):
     """The verbs. The module of ``lab`` is imported only when one of its commands runs."""
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        widest = max(map(len, self.list_commands(ctx)))
-        for group, verbs in _GROUPS.items():
-            with formatter.section(group):
+    def format_commands(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        widest = max(map(len, (*_MOVE, *_OTHER)))
+        for title, verbs in (("Move", _MOVE), ("Other areas (zkmigrate AREA --help)", _OTHER)):
+            with formatter.section(title):
                 formatter.write_dl([(verb.ljust(widest), line) for verb, line in verbs.items()])
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return [*sorted((*super().list_commands(ctx), *_ELSEWHERE)), "lab"]
+        return [*sorted((*super().list_commands(ctx), *_ELSEWHERE, *_AREAS)), "lab"]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name == "lab":  # for the list of verbs
             return click.Group("lab", help="Real ZooKeeper and Kafka hosts on this machine.")
+        if cmd_name in _AREAS:
+            return Area(cmd_name, self)
         if cmd_name in _ELSEWHERE:
             made: click.Command = importlib.import_module(f"zkmigrate.cli.{cmd_name}").command(_do)
             return made
