@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.drills.test_topic_move import FAULTS, Switches
 from tests.lab import no_trace
-from zkmigrate.lab.drills.topic_move import FAULTS, Switches
 from zkmigrate.lab.lab import Lab
 from zkmigrate.lab.topic_site import OLD, TopicSite, clients, two_clusters
 

@@ -61,9 +61,8 @@ def test_misnumbered_decisions_are_found() -> None:
 
 VERBS = [name for name in cli.list_commands(click.Context(cli)) if name != "lab"]
 PROGRAMS = (
-    "zkmigrate.lab.demo", "zkmigrate.lab.drills.__main__", "zkmigrate.lab.drills.cuts",
-    "zkmigrate.lab.drills.client_matrix", "zkmigrate.lab.drills.roll_faults",
-    "zkmigrate.lab.drills.window_faults", "bench.subtree",
+    "zkmigrate.lab.demo", "zkmigrate.lab.clients.__main__", "bench.placement_peer",
+    "bench.subtree",
 )  # fmt: skip
 """Programs with options of their own that the pages name."""
 STAGES = (*PLAYBOOK.stages, *kafka_zookeeper_return.PLAYBOOK.stages)

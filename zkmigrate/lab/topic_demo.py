@@ -9,6 +9,7 @@ The exit code is 0 only if every claim held.
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 import time
 from collections.abc import Iterator
@@ -21,14 +22,13 @@ import click
 from zkmigrate.errors import ZkmigrateError
 from zkmigrate.lab.clients.matrix import ROLES, play
 from zkmigrate.lab.demo import summary
-from zkmigrate.lab.drills import result
-from zkmigrate.lab.drills.runner import prepare
 from zkmigrate.lab.failure import LabError
 from zkmigrate.lab.judge.claims import Claim, Verdict, truth
 from zkmigrate.lab.judge.switches import client_claims, parts_claim
 from zkmigrate.lab.lab import Lab
 from zkmigrate.lab.load.json_lines import load_recording
 from zkmigrate.lab.service import log_command
+from zkmigrate.lab.shutdown import end_on_signals
 from zkmigrate.lab.spec import Role, shape_of
 from zkmigrate.lab.topic_site import BOOK, NEW, OLD, Switched, TopicSite, clients, switched, two_clusters
 from zkmigrate.lab.versions import kafka_version
@@ -140,7 +140,10 @@ class TopicDemo:
 def main(pair: str, gateways: int, directory: Path) -> None:
     """Switch clients at work to another Kafka cluster and back, in a lab on this machine, and judge it."""
     progress = TimedProgress()
-    directory = prepare(directory)
+    directory = directory.absolute()
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.mkdir(parents=True)
+    end_on_signals()
     old, new = pair.split(":")
     names = (f"java-{old}", "librdkafka-newest", "kafka-python", "librdkafka-newest-plain")
     try:
@@ -153,7 +156,7 @@ def main(pair: str, gateways: int, directory: Path) -> None:
         progress(f"failed: {error}; what was recorded is in {directory}")
         sys.exit(1)
     found["seconds"] = round(progress.seconds, 1)
-    result.write(directory, found)
+    (directory / "result.json").write_text(json.dumps(found, indent=1) + "\n")
     click.echo(summary(found, directory.name))
     sys.exit(0 if found["held"] else 1)
 
