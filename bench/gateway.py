@@ -3,7 +3,8 @@
 One broker. Each way to it gets the same requests: direct connections, ``zkmigrate gateway serve``, and with
 ``--envoy PATH`` Envoy as a plain TCP proxy on one thread. That one does not know Kafka: it hides no epochs,
 rewrites no addresses and holds nobody. Envoy's filter ``kafka_broker`` is not in its build on PyPI.
-With ``--before FOLDER`` the gateway of another checkout is one more way.
+With ``--before FOLDER`` the gateway of another checkout is one more way. The *bare pump* is ``bench.pump``,
+which passes bytes on as the gateway does and reads none of them: no proxy on this event loop costs less.
 
 - *Latency*: a producer (acks=all) that sends a request at a time, at a fixed rate. The ways take turns,
   request after request, so that other work on the machine meets all of them. From sending to the answer.
@@ -50,7 +51,7 @@ from zkmigrate.runbook.model.series import quantile
 from zkmigrate.topics.gateway.serving.record import SOCKET
 
 RELEASES = ("3.9.1", "4.3.1")
-DIRECT, OURS, BEFORE, ENVOY = "direct", "gateway", "gateway before", "Envoy"
+DIRECT, OURS, BEFORE, PUMP, ENVOY = "direct", "gateway", "gateway before", "bare pump", "Envoy"
 NODE, IN_FLIGHT, HELD = 1, 5, 8
 """The broker's number, a producer's requests in flight, and the connections of the held application."""
 BUFFER = 1 << 20
@@ -257,6 +258,15 @@ def gateway(
 
 
 @contextmanager
+def pump(folder: Path, broker: str) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
+    """The address of a bare pump to a broker, and its process."""
+    address = f"{ADDRESS}:{free_port()}"
+    words = [sys.executable, "-m", "bench.pump", address, broker]
+    with serving(words, folder / "pump.log", address) as process:
+        yield address, process
+
+
+@contextmanager
 def envoy(
     program: Path, folder: Path, brokers: Sequence[str]
 ) -> Iterator[tuple[list[str], subprocess.Popen[bytes]]]:
@@ -450,6 +460,8 @@ def main(
         if before is not None:
             [ways[BEFORE]], former, _ = stack.enter_context(gateway(folder / "before", [broker], before))
             pids[BEFORE] = former.pid
+        ways[PUMP], bare = stack.enter_context(pump(folder, broker))
+        pids[PUMP] = bare.pid
         if program is not None:
             [ways[ENVOY]], other = stack.enter_context(envoy(program, folder, [broker]))
             pids[ENVOY] = other.pid
