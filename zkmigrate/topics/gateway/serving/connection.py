@@ -72,7 +72,7 @@ class Connection(Requests, asyncio.BufferedProtocol):
         data = VIEW[:count].tobytes()
         if not self._in and count < PASSED and (self.gateway.turns.spent < TURN or _single(data)):
             at = self._like(data, 0)
-            if at == count:
+            if at == count and not self._left:
                 return
             data = data[at:]
         more = self.gateway.turns.read(self.share, count)
@@ -95,18 +95,18 @@ class Connection(Requests, asyncio.BufferedProtocol):
         self.gateway.turns.later(self.share, self._turn, passing(size))
 
     def _like(self, data: bytes, at: int) -> int:
-        """Send the whole requests from ``at`` on that are like earlier ones, all in one write. Return where
-        they end."""
+        """Send the requests from ``at`` on that are like earlier ones, all in one write. Of the last one the
+        first bytes are enough. Return where they end."""
         begun, end, link = at, len(data), self._link
         if link is None or self._left or self._request is not None or self._over or self._busy:
             return at
         while at + PREFIX <= end and len(self.waiting) < self._most_waiting:
-            after = at + PREFIX + SIZE.unpack_from(data, at)[0]
-            if after > end or after - at > PREFIX + self.most:
+            size = PREFIX + SIZE.unpack_from(data, at)[0]
+            if size > PREFIX + self.most or end - at < min(size, PREFIX + FIRST):
                 break
-            if not self.again(data if after - at == end else data[at:after]):
+            if not self.again(data if size == end else data[at : at + size], size):
                 break
-            at = after
+            at = min(at + size, end)
         if at > begun:
             if self._times.by:
                 self._times.over("frame")

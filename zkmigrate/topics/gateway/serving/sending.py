@@ -178,9 +178,10 @@ class Sending(ABC):
             fields.get("Acks") != 0,
         )
 
-    def again(self, frame: bytes) -> bool:
-        """Count a whole request as sent if it is like an earlier one, so that it need not be read, and if it
-        is served in this turn. Else return False. The caller writes it to the link."""
+    def again(self, frame: bytes, size: int) -> bool:
+        """Count a request as sent if it is like an earlier one, so that it need not be read, and if it is
+        served in this turn. Else return False. The caller writes it to the link. frame: the whole request,
+        or the first bytes of a PRODUCE of ``size`` bytes, whose rest is sent as it is read."""
         like = self._alike.get(frame[PREFIX : 2 * PREFIX])
         if (
             like is None
@@ -189,21 +190,26 @@ class Sending(ABC):
             or self.gateway.app(like.app) is not like.now
         ):
             return False
-        head, seen, kind = like.head, like.seen, like.kind
+        head, seen, kind, whole = like.head, like.seen, like.kind, len(frame) == size
         produces = head.key == PRODUCE
-        if not (produces or without_epochs(head, frame)) or not self._may():
+        if not (produces or (whole and without_epochs(head, frame))) or not self._may():
             return False
         count(like.notes)
-        if not like.answered:
-            seen.answered[kind] += 1
-            return True
         wrote = None
         if produces:
-            wrote = self.learns.kept(head, frame, len(frame), self.waiting)
-        elif len(frame) >= COST:
-            self.gateway.turns.spend(self.share, len(frame))
+            if like.answered:
+                wrote = self.learns.kept(head, frame, size, self.waiting)
+        elif size >= COST:
+            self.gateway.turns.spend(self.share, size)
+        if whole and not like.answered:
+            seen.answered[kind] += 1
+            return True
         seen.in_flight[kind] += 1
-        self.waiting.append(Waiting(head, frame[8:12], like.app, seen, kind, False, None, 0, wrote))
+        one = Waiting(head, frame[8:12], like.app, seen, kind, False, None, 0, wrote)
+        if whole:
+            self.waiting.append(one)
+        else:
+            self._left, self._sending, self._answered = size - len(frame), one, like.answered
         return True
 
     def _may(self) -> bool:
