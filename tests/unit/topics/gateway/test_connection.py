@@ -7,6 +7,7 @@ import json
 import random
 from collections import Counter
 from contextlib import suppress
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -32,6 +33,7 @@ from zkmigrate.topics.gateway.rules.hold import FLIPPED_S, LONG_S, SYNC_S, Gate
 from zkmigrate.topics.gateway.rules.messages import correlation
 from zkmigrate.topics.gateway.rules.seen import LONGEST
 from zkmigrate.topics.gateway.serving import buffer, requests
+from zkmigrate.topics.gateway.serving.connection import Connection
 from zkmigrate.topics.gateway.serving.learns import FIRST
 from zkmigrate.topics.mirror.rules.batch import parse, produced
 
@@ -84,6 +86,39 @@ def test_a_request_and_its_answer_pass_whole_also_in_pieces() -> None:
         assert at.a.got == [frame]
         assert at.seen("answered") == {"PRODUCE": 1}
         assert at.seen("acks") == {"-1": 1}
+
+    run(test)
+
+
+@pytest.mark.parametrize("pieces", [(FIRST, FIRST + 10, FIRST + 20), (FIRST + 10,)])
+@pytest.mark.parametrize("acks", [-1, 0])
+def test_a_large_request_like_an_earlier_one_is_sent_on_without_another_look(
+    acks: int, pieces: tuple[int, ...]
+) -> None:
+    """Also in pieces. Before enough of it is there nothing is sent, and its time runs until it is whole."""
+
+    async def test(at: Setting) -> None:
+        client, looks = await at.client(), list[bytes]()
+        frame = produce(acks=acks, records=bytes(2 * FIRST))
+        if not acks:
+            at.a.answering.clear()  # so it reads only the first one
+        client.send(frame)
+        await until("it arrives", lambda: at.a.got == [frame])
+        if acks:
+            assert await client.answer() == told(5)
+        [own] = at.gateway.everyone
+        assert isinstance(own, Connection)
+        own.begin = lambda frame, size: looks.append(frame)  # type: ignore[method-assign]
+        data = len(frame).to_bytes(4, "big") + frame
+        for begin, end in pairwise([0, *pieces, len(data)]):
+            buffer.VIEW[: end - begin] = data[begin:end]
+            own.buffer_updated(end - begin)
+            sent = end > FIRST and (acks or end < len(data))
+            assert at.seen("in_flight") == ({"PRODUCE": 1} if sent else {})
+            assert ("frame" in own._times.by) == (end < len(data))
+        await until("it arrives too", lambda: at.a.got == [frame] * (2 if acks else 1))
+        await until("it is answered", lambda: at.seen("answered") == {"PRODUCE": 2})
+        assert (looks, at.seen("in_flight"), at.seen("acks")) == ([], {}, {str(acks): 2})
 
     run(test)
 

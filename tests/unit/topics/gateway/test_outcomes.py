@@ -369,6 +369,28 @@ def test_no_seal_while_a_broker_ended_before_its_answer_and_the_retry_was_not_an
     run(test)
 
 
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_large_request_like_an_earlier_one_is_lost_only_if_all_of_it_was_sent(whole: bool) -> None:
+    async def test(at: Setting) -> None:
+        at.a.answers[PRODUCE] = FINE
+        client, records = await at.client(), FIRST // 8
+        first, second = (frame(("orders", 0, batch(n, records=records))) for n in (10, 10 + records))
+        assert await client.asks(first) == told(5, FINE)
+        data = len(second).to_bytes(4, "big") + second
+        at.a.answering.clear()
+        client.writer.write(data[: FIRST + 10])
+        await until("it has begun", lambda: at.gateway.in_flight("app") == 1)
+        if whole:
+            client.writer.write(data[FIRST + 10 :])
+            await until("it is sent", lambda: len(at.a.got) == 2)
+        client.writer.close()
+        lost = f"producer 5 epoch 0, orders-0, sequences {10 + records} to {9 + 2 * records}"
+        await until("it is noted", lambda: open_(at) == [lost] if whole else not at.gateway.everyone)
+        assert open_(at) == ([lost] if whole else [])
+
+    run(test)
+
+
 def test_no_seal_while_a_client_left_before_its_answer() -> None:
     async def test(at: Setting) -> None:
         at.a.answers[PRODUCE] = FINE
