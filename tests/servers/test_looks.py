@@ -15,6 +15,7 @@ import pytest
 from kafka import KafkaProducer
 from kafka.admin import KafkaAdminClient, NewTopic
 
+from tests.answers import Answering
 from tests.servers.brokers import Broker, serve
 from tests.servers.process import ADDRESS, RELEASES, START_SECONDS
 from tests.servers.test_versions import zookeeper
@@ -24,9 +25,10 @@ from zkmigrate.cluster.placement.plan import Refused
 from zkmigrate.hosts.facts import volumes
 from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.kafka.clients import admin, log_dirs, topics
+from zkmigrate.kafka.questions import KafkaView, LogDir, LogDirs, PartitionState
 from zkmigrate.lab.wait import wait_until
 from zkmigrate.runbook.model.fact import Absent, Reading, Seen
-from zkmigrate.runbook.model.look import KafkaView, LogDir, LogDirs, PartitionState, Volume
+from zkmigrate.runbook.model.look import Volume
 
 T = TypeVar("T")
 
@@ -106,7 +108,7 @@ def test_a_real_broker_tells_of_named_topics_and_of_its_disks(
         assert named == [("a", 1)]
 
 
-class OneHost:
+class OneHost(Answering):
     """A look at the broker, whose host is this machine. hosts: those that were asked for volumes."""
 
     def __init__(self, at: str) -> None:

@@ -29,10 +29,10 @@ from zkmigrate.cluster.reassign.throttle import (
 from zkmigrate.cluster.removal.rules import OWN_POLICY, POLICY
 from zkmigrate.kafka.changes import KAFKA, AlterTopicConfig, CancelReassignment, ReassignPartition
 from zkmigrate.kafka.clients import admin, log_dirs, log_ends, reassignments, topics
+from zkmigrate.kafka.questions import LogEnd, TopicSetting
 from zkmigrate.lab import provision
 from zkmigrate.lab.wait import wait_until
 from zkmigrate.runbook.model.fact import Reading, Seen
-from zkmigrate.runbook.model.look import LogEnd, TopicSetting
 
 IDS = (1, 2, 3)
 SETS = {0: (1, 2), 1: (2, 1)}

@@ -33,11 +33,11 @@ from zkmigrate.kafka.changes import (
     ReassignPartition,
 )
 from zkmigrate.kafka.clients import admin, log_dirs, reassignments, topics
+from zkmigrate.kafka.questions import InFlight, PartitionState
 from zkmigrate.lab import provision
 from zkmigrate.lab.wait import wait_until
 from zkmigrate.runbook.model.change import ClusterChange
 from zkmigrate.runbook.model.fact import Seen
-from zkmigrate.runbook.model.look import InFlight, PartitionState
 from zkmigrate.runbook.model.step import Way
 
 LATE_S = 300.0

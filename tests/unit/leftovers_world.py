@@ -18,6 +18,7 @@ from zkmigrate.cluster.reassign.throttle import FOLLOWER_LIST, LEADER_RATE
 from zkmigrate.errors import HostError
 from zkmigrate.hosts import zkm_host
 from zkmigrate.inventory.inventory import Broker, Kafka, Ssh
+from zkmigrate.kafka.questions import ClusterTopics, LogDir, LogDirs, ReplicaLog
 from zkmigrate.kafka.rules.znodes import removable
 from zkmigrate.runbook.engine import events
 from zkmigrate.runbook.engine.clock import Interrupt
@@ -35,16 +36,7 @@ from zkmigrate.runbook.model.change import (
     UninstallProgram,
 )
 from zkmigrate.runbook.model.fact import Absent, Reading, Seen, Unknown
-from zkmigrate.runbook.model.look import (
-    ClusterTopics,
-    DirEntry,
-    LogDir,
-    LogDirs,
-    Look,
-    ReplicaLog,
-    Rights,
-    Znode,
-)
+from zkmigrate.runbook.model.look import DirEntry, Look, Rights, Znode
 from zkmigrate.zookeeper.changes import CreateZnode, DeleteZnode
 
 T = TypeVar("T")

@@ -12,21 +12,12 @@ from tests.unit.zkdata_fixtures import create_payload, log_from
 from tests.world.model.topics import TopicQuestions, TopicWorld
 from zkmigrate.errors import HostError
 from zkmigrate.inventory.inventory import Broker, Dest, Inventory, Kafka, Service, Source, Ssh, ZooKeeperHost
+from zkmigrate.kafka.questions import KafkaView, PartitionState
 from zkmigrate.move import preflight
 from zkmigrate.move.dependents.kafka import KAFKA
 from zkmigrate.runbook.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.runbook.model.finding import Finding
-from zkmigrate.runbook.model.look import (
-    DirEntry,
-    KafkaView,
-    Look,
-    PartitionState,
-    Pulse,
-    RandomReader,
-    Rights,
-    Volume,
-    Znode,
-)
+from zkmigrate.runbook.model.look import DirEntry, Look, Pulse, RandomReader, Rights, Volume, Znode
 from zkmigrate.runbook.model.step import Context
 from zkmigrate.zookeeper.data.reader import BytesReader
 

@@ -34,6 +34,18 @@ from zkmigrate.kafka.changes import (
     PlaceReplica,
     ReassignPartition,
 )
+from zkmigrate.kafka.questions import (
+    ClusterTopics,
+    InFlight,
+    LogDir,
+    LogDirs,
+    LogEnd,
+    PartitionState,
+    ReplicaLog,
+    Settings,
+    TopicPartitions,
+    TopicSetting,
+)
 from zkmigrate.runbook.engine import events
 from zkmigrate.runbook.engine.clock import Interrupt
 from zkmigrate.runbook.engine.events import RunEnded
@@ -45,21 +57,7 @@ from zkmigrate.runbook.engine.run import Walk
 from zkmigrate.runbook.engine.throttle_file import ThrottleFile
 from zkmigrate.runbook.model.change import Change, ClusterChange, Outcome
 from zkmigrate.runbook.model.fact import Absent, Reading, Seen, Unknown
-from zkmigrate.runbook.model.look import (
-    ClusterTopics,
-    InFlight,
-    LogDir,
-    LogDirs,
-    LogEnd,
-    Look,
-    PartitionState,
-    Pulse,
-    ReplicaLog,
-    Settings,
-    TopicPartitions,
-    TopicSetting,
-    Znode,
-)
+from zkmigrate.runbook.model.look import Look, Pulse, Znode
 from zkmigrate.runbook.model.playbook import Playbook
 from zkmigrate.runbook.model.sampling import Body
 from zkmigrate.runbook.site.exporter import metrics_text

@@ -17,6 +17,7 @@ from zkmigrate.cluster.removal.section import Removal, RemovalInventory
 from zkmigrate.hosts import zkm_host
 from zkmigrate.inventory.inventory import Broker, Kafka, Ssh
 from zkmigrate.kafka.changes import AlterBrokerConfig, UnregisterBroker
+from zkmigrate.kafka.questions import ClusterTopics, KafkaView, LogDir, LogDirs, ReplicaLog, TopicSetting
 from zkmigrate.runbook.model.change import (
     Change,
     ClusterChange,
@@ -29,18 +30,7 @@ from zkmigrate.runbook.model.change import (
     UninstallProgram,
 )
 from zkmigrate.runbook.model.fact import Absent, Reading, Seen, Unknown
-from zkmigrate.runbook.model.look import (
-    ClusterTopics,
-    DirEntry,
-    KafkaView,
-    LogDir,
-    LogDirs,
-    Look,
-    Pulse,
-    ReplicaLog,
-    TopicSetting,
-    Volume,
-)
+from zkmigrate.runbook.model.look import DirEntry, Look, Pulse, Volume
 from zkmigrate.runbook.model.playbook import Playbook
 
 T = TypeVar("T")

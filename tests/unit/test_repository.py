@@ -273,7 +273,6 @@ ORDINARY = {
 }
 """Names of steps that are whole texts of the house as well, and what they mean there."""
 
-_LOOK = "a question of every look (runbook/model/look.py)"
 _ZKM_HOST = "zkm-host's own words"
 _ORDER = "a kind of change, and where it goes (runbook/model/change.py)"
 NAMED = {
@@ -288,12 +287,8 @@ NAMED = {
     ("runbook/runs/run_status.py", "cut"): _ZKM_HOST,
     ("runbook/runs/run_status.py", "fence"): _ZKM_HOST,
     ("report/plots.py", "broker"): "a field of Beat, which the report's JSON has",
-    ("runbook/site/observe.py", "broker"): _LOOK,
-    ("runbook/site/observe.py", "brokers"): _LOOK,
-    ("runbook/site/observe.py", "kafka"): _LOOK,
     ("runbook/site/wiring.py", "gateway"): _ORDER,
     ("runbook/site/wiring.py", "gateways"): _ORDER,
-    ("runbook/site/wiring.py", "kafka"): _LOOK,
     ("runbook/ui/recent_events.py", "brokers"): "events of before name no targets: theirs were these",
 }
 """Where a name may stand all the same, and why."""

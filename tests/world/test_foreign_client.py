@@ -12,10 +12,11 @@ from tests.world.model.world import World
 from tests.world.operator import Operator, quiet_world
 from tests.world.rolled import rolled
 from zkmigrate.inventory.accept import Accept
+from zkmigrate.kafka.questions import KafkaView, PartitionState
 from zkmigrate.move.steps.fence import FenceFacts, FenceStep
 from zkmigrate.runbook.engine.events import StepBlocked, WaveBegun
 from zkmigrate.runbook.model.fact import Reading, Seen
-from zkmigrate.runbook.model.look import KafkaView, Look, PartitionState
+from zkmigrate.runbook.model.look import Look
 from zkmigrate.runbook.model.step import Context
 
 ADDRESS, SESSION, OWNED = "10.0.0.77", 0x77, "/other/lock-0000000001"
@@ -184,7 +185,7 @@ def _one_replica(monkeypatch: pytest.MonkeyPatch) -> None:
     """A topic whose only replica is on broker 2."""
     answer = WorldLook.kafka
 
-    def kafka(look: WorldLook) -> Reading[KafkaView]:
+    def kafka(look: WorldLook, _witnesses: int | None) -> Reading[KafkaView]:
         told = answer(look)
         if not isinstance(told, Seen):
             return told

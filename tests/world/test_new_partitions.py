@@ -13,6 +13,7 @@ from typing import Self, cast
 import pytest
 
 from playbooks.kafka_new_partitions import PLAYBOOK
+from tests.answers import Answering
 from tests.unit.engine_world import (
     PointDisk,
     Points,
@@ -30,6 +31,7 @@ from zkmigrate.cluster.new_partitions.section import NewPartitions, NewPartition
 from zkmigrate.errors import HostError
 from zkmigrate.inventory.inventory import Broker, Kafka
 from zkmigrate.kafka.changes import CreateTopic, DeleteTopic, GrowTopic
+from zkmigrate.kafka.questions import LogEnd, PartitionState, TopicPartitions
 from zkmigrate.runbook.engine.clock import Interrupt
 from zkmigrate.runbook.engine.events import RunEnded
 from zkmigrate.runbook.engine.journal import NAME, Journal
@@ -37,7 +39,7 @@ from zkmigrate.runbook.engine.ports import Ports
 from zkmigrate.runbook.engine.run import Walk
 from zkmigrate.runbook.model.change import Change, Outcome
 from zkmigrate.runbook.model.fact import Absent, Reading, Seen, Unknown
-from zkmigrate.runbook.model.look import LogEnd, Look, PartitionState, TopicPartitions
+from zkmigrate.runbook.model.look import Look
 
 ID, TOPIC = "A" * 22, "t"
 SETS: Sets = ((1, 2), (2, 1))
@@ -81,7 +83,7 @@ class Cluster:
 
 
 @dataclass(frozen=True)
-class NewLook:
+class NewLook(Answering):
     cluster: Cluster
     clock: TinyClock
 

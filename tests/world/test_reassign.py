@@ -37,6 +37,7 @@ from zkmigrate.kafka.changes import (
     ElectPreferred,
     ReassignPartition,
 )
+from zkmigrate.kafka.questions import TopicSetting
 from zkmigrate.kafka.rates import Overrides
 from zkmigrate.runbook.engine import events, journal
 from zkmigrate.runbook.engine.codec import decode_finding
@@ -48,7 +49,6 @@ from zkmigrate.runbook.engine.throttle_file import ThrottleFile
 from zkmigrate.runbook.engine.until import words
 from zkmigrate.runbook.model.change import Change
 from zkmigrate.runbook.model.finding import Finding, Held, Severity
-from zkmigrate.runbook.model.look import TopicSetting
 from zkmigrate.runbook.model.step import Way
 from zkmigrate.runbook.ui.recent_events import RecentEvents
 

@@ -23,12 +23,12 @@ from zkmigrate.cluster.removal.section import Removal
 from zkmigrate.cluster.removal.validate_step import foreseen
 from zkmigrate.inventory.accept import Accept
 from zkmigrate.kafka.changes import KAFKA, AlterBrokerConfig, ElectPreferred, ReassignPartition
+from zkmigrate.kafka.questions import TopicSetting
 from zkmigrate.runbook.engine import events, journal
 from zkmigrate.runbook.engine.events import RunEnded
 from zkmigrate.runbook.model.change import InstallProgram, PutFile, SetService
 from zkmigrate.runbook.model.fact import Seen
 from zkmigrate.runbook.model.finding import Held, Severity
-from zkmigrate.runbook.model.look import TopicSetting
 from zkmigrate.runbook.model.step import Context, Waiting, Way
 
 

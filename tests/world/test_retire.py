@@ -16,6 +16,7 @@ from tests.world.site import INVENTORY
 from tests.world.test_foreign_client import accept
 from zkmigrate.errors import UsageError
 from zkmigrate.inventory.inventory import digest
+from zkmigrate.kafka.questions import KafkaView, PartitionState
 from zkmigrate.move.facts.connections import SourceClients
 from zkmigrate.move.rules.retire import may_retire
 from zkmigrate.move.verbs.retire import retire
@@ -25,7 +26,6 @@ from zkmigrate.runbook.engine import journal as journals
 from zkmigrate.runbook.engine.events import Noted, StepBlocked
 from zkmigrate.runbook.model.fact import Reading, Seen, Unknown
 from zkmigrate.runbook.model.finding import Held
-from zkmigrate.runbook.model.look import KafkaView, PartitionState
 from zkmigrate.runbook.model.playbook import Playbook
 from zkmigrate.runbook.model.step import Records, Retired, Way
 from zkmigrate.runbook.runs import run_status

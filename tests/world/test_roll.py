@@ -17,6 +17,7 @@ from tests.world.rolled import rolled
 from zkmigrate.errors import HostError, UsageError
 from zkmigrate.inventory.inventory import Window
 from zkmigrate.kafka.changes import ElectLeaders
+from zkmigrate.kafka.questions import PartitionState
 from zkmigrate.kafka.rules.connect import connect_to_dest, with_connect
 from zkmigrate.kafka.rules.leaders import not_led_by_preferred
 from zkmigrate.move.dependents.kafka import KAFKA
@@ -26,7 +27,6 @@ from zkmigrate.runbook.engine.events import StepBegun, Waits, WaveBegun
 from zkmigrate.runbook.engine.ports import Answer
 from zkmigrate.runbook.model.change import Change, SetService
 from zkmigrate.runbook.model.fact import Reading, Seen, Unknown
-from zkmigrate.runbook.model.look import PartitionState
 from zkmigrate.runbook.model.step import Blocked, Context, Done, Ready, Waiting, Way
 
 

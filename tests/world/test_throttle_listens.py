@@ -14,6 +14,7 @@ from tests.unit.reassign_world import BROKERS, RATE, Desk, inventory, plan, worl
 from tests.world.test_reassign import found, submitted
 from zkmigrate.cluster.reassign.throttle import FOLLOWER_RATE, LEADER_RATE
 from zkmigrate.kafka.changes import AlterBrokerConfig, ReassignPartition
+from zkmigrate.kafka.questions import InFlight, LogDirs
 from zkmigrate.kafka.rates import Overrides
 from zkmigrate.kafka.rules.throttle_series import KIND, curves
 from zkmigrate.runbook.engine import events, journal
@@ -21,7 +22,6 @@ from zkmigrate.runbook.engine.throttle_file import ThrottleFile
 from zkmigrate.runbook.model.change import Change
 from zkmigrate.runbook.model.fact import Reading, Seen, Unknown
 from zkmigrate.runbook.model.finding import Held
-from zkmigrate.runbook.model.look import InFlight, LogDirs
 
 M = 1_000_000
 ADAPT = {"cap_bytes_s": 4 * M, "percent": 50, "floor_bytes_s": 100_000, "tick_s": 12}

@@ -7,8 +7,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from zkmigrate.cluster.placement.cluster import Broker, Cluster, Name
+from zkmigrate.kafka.questions import InFlight, KafkaView, PartitionState
 from zkmigrate.runbook.model.fact import Absent, Reading, Seen
-from zkmigrate.runbook.model.look import InFlight, KafkaView, PartitionState
 
 STILL = InFlight((), (), ())
 """The reassignment of a partition that has none."""

@@ -12,8 +12,9 @@ from zkmigrate.cluster.placement.plan import Notice, Refused
 from zkmigrate.errors import HostError
 from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.kafka.changes import KAFKA
+from zkmigrate.kafka.questions import DescribeCluster, DescribeLogDirs, KafkaView, LogDir, LogDirs
 from zkmigrate.runbook.model.fact import Absent, Reading, Seen, Unknown
-from zkmigrate.runbook.model.look import KafkaView, LogDir, LogDirs, Volume
+from zkmigrate.runbook.model.look import Request, Volume
 
 T = TypeVar("T")
 Pause: TypeAlias = Callable[[float], None]
@@ -31,10 +32,7 @@ class Sight(Protocol):
     """What of the site's look is used; :mod:`zkmigrate.runbook.site.observe` says what each question
     means."""
 
-    def kafka(self, witnesses: int | None = None) -> Reading[KafkaView]: ...
-    def log_dirs(
-        self, cluster: str, brokers: Sequence[int], partitions: Mapping[str, Sequence[int]] | None = None
-    ) -> Reading[Mapping[int, LogDirs]]: ...
+    def ask(self, request: Request[T]) -> T: ...
     def volumes(self, host: str, paths: Sequence[str]) -> Reading[Mapping[str, Volume]]: ...
     def each(self, hosts: Iterable[str], ask: Callable[[str], T]) -> dict[str, T]: ...
 
@@ -50,7 +48,7 @@ def read(
 def seen_by_brokers(look: Sight, tell: Callable[[str], None], pause: Pause | None = None) -> KafkaView:
     """Partitions and racks. pause: as for :func:`settled`. Raises HostError when no broker answers."""
     tell("the brokers are asked for partitions and racks")
-    return _seen(settled(lambda: look.kafka(_WITNESSES), tell, pause))
+    return _seen(settled(lambda: look.ask(DescribeCluster(_WITNESSES)), tell, pause))
 
 
 def settled(ask: Callable[[], Reading[T]], tell: Callable[[str], None], pause: Pause | None) -> Reading[T]:
@@ -86,7 +84,7 @@ def measured(
     told: dict[int, LogDirs] = {}
     asked = by_topic(only) or None
     for at in range(0, len(ids), _AT_ONCE):
-        told |= _seen(look.log_dirs(KAFKA, ids[at : at + _AT_ONCE], asked))
+        told |= _seen(look.ask(DescribeLogDirs(KAFKA, ids[at : at + _AT_ONCE], asked)))
         tell(f"log directories of {len(told)} of {len(ids)} brokers")
     dirs, unseen, copying = _directories(told)
     if moving := _moving(view, copying):

@@ -13,12 +13,13 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from tests.answers import Answering
 from zkmigrate.cli.main import cli
 from zkmigrate.cluster.placed import LEAVING_S
 from zkmigrate.cluster.placing.text import SHOWN
 from zkmigrate.inventory.inventory import Inventory
+from zkmigrate.kafka.questions import InFlight, KafkaView, PartitionState
 from zkmigrate.runbook.model.fact import Absent, Reading, Seen, Unknown
-from zkmigrate.runbook.model.look import InFlight, KafkaView, PartitionState
 
 ID = "abcdefghijklmnopqrstuv"
 INVENTORY = f"""
@@ -47,7 +48,7 @@ WELL = KafkaView(
 
 
 @dataclass
-class Site:
+class Site(Answering):
     """A site whose brokers tell this."""
 
     view: Reading[KafkaView] = field(default_factory=lambda: Seen(WELL))

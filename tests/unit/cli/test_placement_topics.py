@@ -12,12 +12,13 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from tests.answers import Answering
 from tests.unit.cli.test_placement_check import INVENTORY, WELL
 from zkmigrate.cli.main import cli
 from zkmigrate.cluster.placement.check import sets_of
 from zkmigrate.inventory.inventory import Inventory
+from zkmigrate.kafka.questions import KafkaView, LogDir, LogDirs
 from zkmigrate.runbook.model.fact import Reading, Seen, Unknown
-from zkmigrate.runbook.model.look import KafkaView, LogDir, LogDirs
 
 SIX = {str(id_): {"rack": "one" if id_ < 3 else "two", "storage_free": 1} for id_ in range(6)}
 
@@ -148,7 +149,7 @@ def test_bad_options_of_a_new_topic(here: Path, words: tuple[str, ...], told: st
 
 
 @dataclass
-class Site:
+class Site(Answering):
     """A site of three brokers, of which some are cordoned and some do not tell."""
 
     view: Reading[KafkaView] = field(default_factory=lambda: Seen(WELL))

@@ -37,13 +37,13 @@ from zkmigrate.cluster.placement.cluster import Partition as Sized
 from zkmigrate.cluster.removal.section import Removal
 from zkmigrate.cluster.removal.survey import Survey
 from zkmigrate.inventory.accept import ACCEPTABLE, Accept
+from zkmigrate.kafka.questions import KafkaView
 from zkmigrate.lab.cluster_site import FOREIGN, IDS, RACKS, ClusterSite, answered, when_answered
 from zkmigrate.lab.failure import LabError, NotReady
 from zkmigrate.lab.load.samples import Partition
 from zkmigrate.lab.operator import ToolProcess
 from zkmigrate.runbook.accepted import given_up
 from zkmigrate.runbook.model.fact import Seen
-from zkmigrate.runbook.model.look import KafkaView
 
 
 def sample(second: int, rate: int | None, broker: int = 1) -> Event:

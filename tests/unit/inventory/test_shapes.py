@@ -21,6 +21,8 @@ from zkmigrate.hosts.transport.failure import TransportError
 from zkmigrate.hosts.transport.ssh import Transport
 from zkmigrate.inventory.inventory import SECTIONS, Inventory, digest, load, schema
 from zkmigrate.kafka.changes import AlterTopicConfig, ElectLeaders
+from zkmigrate.kafka.clients.answers import KafkaAnswers
+from zkmigrate.kafka.questions import DescribeCluster
 from zkmigrate.move.verbs.retire import _refuse_no_broker
 from zkmigrate.runbook.engine.history import History, NotUndone
 from zkmigrate.runbook.engine.lock import UNWITNESSED, HostLock
@@ -297,9 +299,9 @@ def test_a_look_goes_as_far_as_the_sections_do() -> None:
         assert look.word("source1", "srvr") == Unknown(
             "failed", "source1 is not a ZooKeeper host: it has no four-letter words"
         )
-        assert look._reassignments() is None
+        assert KafkaAnswers(look._inventory, look)._reassignments() is None
     assert bare.here() == Seen(())
-    assert bare.kafka() == Unknown("failed", "the inventory names no broker")
+    assert bare.ask(DescribeCluster()) == Unknown("failed", "the inventory names no broker")
 
 
 def test_a_host_that_is_only_read_is_named_by_its_part() -> None:
@@ -316,7 +318,7 @@ def test_reassignments_are_never_asked_of_a_host_that_is_only_read(monkeypatch: 
 
     monkeypatch.setattr(Observe, "znode", znode)
     known = inventory()
-    assert looking(known)._reassignments() is None
+    assert KafkaAnswers(known, looking(known))._reassignments() is None
     assert tuple(asked) == known.dest_names
 
 

@@ -12,6 +12,7 @@ from click.testing import CliRunner
 
 from playbooks import kafka_remove_brokers
 from zkmigrate.inventory.inventory import load
+from zkmigrate.kafka.questions import KafkaView, PartitionState
 from zkmigrate.lab import cli, fault, readiness, render, service, state
 from zkmigrate.lab.failure import LabError
 from zkmigrate.lab.inventory import write_cluster_inventory, write_inventory
@@ -20,7 +21,6 @@ from zkmigrate.lab.network import netns
 from zkmigrate.lab.shape import Broker, Ensemble, KafkaCluster, Shape
 from zkmigrate.lab.spec import HostPlan, LabSpec, Role, hosts_of, members, shape_of
 from zkmigrate.runbook.model.fact import Reading, Seen, Unknown
-from zkmigrate.runbook.model.look import KafkaView, PartitionState
 
 TWO = LabSpec(
     shape=Shape(

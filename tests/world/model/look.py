@@ -16,8 +16,9 @@ from tests.world.model.topics import TopicQuestions, TopicWorld
 from tests.world.model.world import LOGS, SESSION_TIMEOUT_MS, World
 from zkmigrate.errors import HostError
 from zkmigrate.hosts import zkm_host
+from zkmigrate.kafka.questions import KafkaView
 from zkmigrate.runbook.model.fact import Absent, Reading, Seen, Unknown
-from zkmigrate.runbook.model.look import DirEntry, KafkaView, Pulse, RandomReader, Rights, Volume, Znode
+from zkmigrate.runbook.model.look import DirEntry, Pulse, RandomReader, Rights, Volume, Znode
 from zkmigrate.zookeeper.data.reader import BytesReader
 
 T = TypeVar("T")

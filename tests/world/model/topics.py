@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 
 from tests.answers import Answering
 from zkmigrate.kafka.changes import AlterAtController, CreateTopic, GrowTopic
-from zkmigrate.runbook.model.fact import Absent, Reading, Seen, Unknown
-from zkmigrate.runbook.model.look import (
+from zkmigrate.kafka.questions import (
     ClusterTopics,
     InFlight,
     LogDir,
@@ -20,6 +19,7 @@ from zkmigrate.runbook.model.look import (
     TopicPartitions,
     TopicSetting,
 )
+from zkmigrate.runbook.model.fact import Absent, Reading, Seen, Unknown
 
 BROKERS = (1, 2, 3)
 """Ids of the cluster's brokers."""

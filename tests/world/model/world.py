@@ -20,9 +20,9 @@ from tests.world.model.members import KafkaKind, Kind, Process
 from zkmigrate.errors import HostError
 from zkmigrate.inventory.inventory import Inventory, Service
 from zkmigrate.kafka.changes import AlterTopicConfig, ElectLeaders
+from zkmigrate.kafka.questions import PartitionState
 from zkmigrate.move.steps.cut import RESTART_AFTER_S
 from zkmigrate.runbook.model.change import Change, ClusterChange
-from zkmigrate.runbook.model.look import PartitionState
 from zkmigrate.zookeeper.changes import BeginReplay, EndReplay, ReplayTransactions
 
 SLICE_S = 0.1

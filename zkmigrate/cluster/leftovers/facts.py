@@ -17,19 +17,21 @@ from zkmigrate.kafka.changes import KAFKA
 from zkmigrate.kafka.facts.broker import log_directory, log_places
 from zkmigrate.kafka.facts.cluster import cluster_id, controller
 from zkmigrate.kafka.facts.replica_directories import Directory, directories
+from zkmigrate.kafka.questions import (
+    ClusterTopics,
+    DescribeLogDirs,
+    DescribePartitions,
+    ListReassignments,
+    ListTopics,
+    LogDir,
+    PartitionState,
+    TopicPartitions,
+)
 from zkmigrate.kafka.rules import znodes as rules
 from zkmigrate.kafka.rules.identity import Identity, identity
 from zkmigrate.kafka.rules.stray import why_stray
 from zkmigrate.runbook.model.fact import Absent, Reading, Seen, Unknown
-from zkmigrate.runbook.model.look import (
-    ClusterTopics,
-    LogDir,
-    Look,
-    PartitionState,
-    Rights,
-    TopicPartitions,
-    Znode,
-)
+from zkmigrate.runbook.model.look import Look, Rights, Znode
 from zkmigrate.runbook.model.step import Context
 
 WITNESSES = 3
@@ -130,15 +132,15 @@ def scan(c: Context, look: Look) -> Scan:
     """Look at the cluster: at its topics last, so that one born meanwhile is no leftover."""
     wanted = section(c)
     wall_s = look.wall()
-    in_flight = look.reassignments(KAFKA)
+    in_flight = look.ask(ListReassignments(KAFKA))
     disks, unread = _disks(c, look)
-    before = look.topics(KAFKA)
+    before = look.ask(ListTopics(KAFKA))
     tree = _tree(wanted, look, before) if wanted.doors else Absent("zookeeper")
-    cluster = look.topics(KAFKA)
+    cluster = look.ask(ListTopics(KAFKA))
     named = set(cluster.value.names) if isinstance(cluster, Seen) else set()
     named |= {one.topic for disk in disks for one in disk.directories}
     named |= {topic for path in _paths(tree) if (topic := rules.topic_of(path))}
-    partitions = look.topic_partitions(KAFKA, tuple(sorted(named)), WITNESSES)
+    partitions = look.ask(DescribePartitions(KAFKA, tuple(sorted(named)), WITNESSES))
     throttles = _throttles(look, partitions)
     disks = tuple(_with_sizes(look, one, partitions) for one in disks)
     return Scan(cluster, in_flight, tree, partitions, throttles, disks, unread, wall_s)
@@ -275,7 +277,7 @@ def _disks(c: Context, look: Look) -> _Seens:
         read = look.each(by_name, lambda name: _disk_over_ssh(c, look, by_name[name]))
         found = tuple(one.value for one in read.values() if isinstance(one, Seen))
         return found, tuple(f"{name}: {one}" for name, one in read.items() if not isinstance(one, Seen))
-    told = look.log_dirs(KAFKA, tuple(broker.id for broker in brokers))
+    told = look.ask(DescribeLogDirs(KAFKA, tuple(broker.id for broker in brokers)))
     if not isinstance(told, Seen):
         return (), (str(told),)
     disks, unread = [], []

@@ -25,6 +25,7 @@ from zkmigrate.cluster.new_partitions.facts import (
 )
 from zkmigrate.cluster.new_partitions.section import wanted
 from zkmigrate.kafka.changes import KAFKA, CreateTopic, DeleteTopic
+from zkmigrate.kafka.questions import ReadLogEnds
 from zkmigrate.runbook.model.change import Applied, Changes
 from zkmigrate.runbook.model.fact import Reading, Seen, Unknown
 from zkmigrate.runbook.model.finding import Finding, claim, meanings
@@ -130,7 +131,7 @@ def _records(c: Context, found: Topic, look: Look) -> Reading[int]:
         if leader < 0:
             return Unknown("failed", f"{name}-{number} has no leader")
         asked.setdefault(leader, {}).setdefault(name, []).append(number)
-    told = look.log_ends(KAFKA, asked)
+    told = look.ask(ReadLogEnds(KAFKA, asked))
     if not isinstance(told, Seen):
         return told
     total = 0

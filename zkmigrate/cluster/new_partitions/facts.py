@@ -8,8 +8,9 @@ from typing import TypeAlias
 from zkmigrate.cluster.new_partitions.section import Sets, wanted
 from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.kafka.changes import KAFKA, CreateTopic, GrowTopic
+from zkmigrate.kafka.questions import DescribePartitions, TopicPartitions
 from zkmigrate.runbook.model.fact import Absent, Reading, Seen, Unknown
-from zkmigrate.runbook.model.look import Look, TopicPartitions
+from zkmigrate.runbook.model.look import Look
 from zkmigrate.runbook.model.step import Context, Waiting
 
 WITNESSES = 3
@@ -36,7 +37,7 @@ TopicReading: TypeAlias = Reading[Topic]
 
 def seen_by_brokers(c: Context, look: Look) -> Reading[TopicPartitions]:
     """What the brokers tell of the plan's topic."""
-    return look.topic_partitions(KAFKA, (wanted(c.inventory).topic,), WITNESSES)
+    return look.ask(DescribePartitions(KAFKA, (wanted(c.inventory).topic,), WITNESSES))
 
 
 def topic(c: Context, told: Reading[TopicPartitions]) -> TopicReading:

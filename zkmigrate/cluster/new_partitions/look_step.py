@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 from zkmigrate.cluster.new_partitions.facts import TopicReading, change, described, seen_by_brokers, topic
 from zkmigrate.cluster.new_partitions.section import wanted
+from zkmigrate.kafka.questions import ValidateTopic
 from zkmigrate.runbook.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.runbook.model.finding import Finding, Severity, claim, few, meanings
 from zkmigrate.runbook.model.look import Look
@@ -42,7 +43,7 @@ class PlanCheckStep(Reads[FirstLook]):
         found = topic(c, told)
         refused: Reading[str] = Seen("")
         if not isinstance(found, Unknown):
-            refused = look.refused_topic(change(c.inventory, found))
+            refused = look.ask(ValidateTopic(change(c.inventory, found)))
         if not isinstance(told, Seen):
             return FirstLook("", frozenset(), found, refused)
         return FirstLook(told.value.cluster_id, told.value.brokers, found, refused)

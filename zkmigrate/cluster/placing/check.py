@@ -17,8 +17,9 @@ from zkmigrate.errors import HostError
 from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.json_stamp import stamped
 from zkmigrate.kafka.changes import KAFKA
+from zkmigrate.kafka.questions import DescribeCluster, InFlight, ListReassignments
 from zkmigrate.runbook.model.fact import Absent, Reading, Seen
-from zkmigrate.runbook.model.look import InFlight, Look
+from zkmigrate.runbook.model.look import Look
 from zkmigrate.runbook.model.report import counted
 
 T = TypeVar("T")
@@ -40,10 +41,10 @@ def run(
 ) -> int:
     """Ask the brokers, print what they tell, and return the exit code. tell: takes lines of progress. Raises
     HostError when no broker answers, NoPlanError when they are of another cluster."""
-    view = _seen(settled(lambda: look.kafka(WITNESSES), tell, time.sleep))
+    view = _seen(settled(lambda: look.ask(DescribeCluster(WITNESSES)), tell, time.sleep))
     if other := other_cluster(view, inventory):
         raise NoPlanError("; ".join(f"{one.id}: {one.text}" for one in other.reasons))
-    moves = settled(lambda: look.reassignments(KAFKA), tell, time.sleep)
+    moves = settled(lambda: look.ask(ListReassignments(KAFKA)), tell, time.sleep)
     found = check(view, moves, {broker.id: broker.endpoint for broker in inventory.brokers})
     code = FOUND if found.wrong else NOT_KNOWN if found.unknown else 0
     if as_json:

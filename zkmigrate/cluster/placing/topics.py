@@ -19,6 +19,7 @@ from zkmigrate.errors import UsageError
 from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.json_stamp import stamped
 from zkmigrate.kafka.changes import KAFKA
+from zkmigrate.kafka.questions import DescribeLogDirs
 from zkmigrate.runbook.engine.files import refuse_taken, write_all
 from zkmigrate.runbook.model.fact import Seen
 from zkmigrate.runbook.model.look import Look
@@ -61,7 +62,7 @@ def from_brokers(
 
 def _cordoned(look: Look, ids: list[int], topic: str) -> tuple[list[int], list[int]]:
     """The brokers whose log directories are all cordoned, and those that do not tell."""
-    reading = look.log_dirs(KAFKA, ids, {topic: [0]})
+    reading = look.ask(DescribeLogDirs(KAFKA, ids, {topic: [0]}))
     if not isinstance(reading, Seen):
         return [], ids
     told = {id_: dirs.value for id_, dirs in reading.value.items() if isinstance(dirs, Seen)}

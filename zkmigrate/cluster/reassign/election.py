@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from zkmigrate.cluster.placement.cluster import Name
 from zkmigrate.cluster.reassign.facts import Move
 from zkmigrate.kafka.changes import KAFKA, ElectPreferred
+from zkmigrate.kafka.questions import PartitionState
 from zkmigrate.runbook.model.change import Changes
-from zkmigrate.runbook.model.look import PartitionState
 
 LEADERS = "preferred leaders"
 """What the journal calls the partitions of an election."""

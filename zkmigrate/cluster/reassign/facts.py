@@ -18,16 +18,20 @@ from zkmigrate.cluster.reassign.second_view import Ends, disputes
 from zkmigrate.cluster.reassign.section import Dirs, Pace, PacedInventory, Phases, ReassignInventory, Sets
 from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.kafka.changes import KAFKA
-from zkmigrate.runbook.model.fact import Absent, Reading, Seen, Unknown
-from zkmigrate.runbook.model.look import (
+from zkmigrate.kafka.questions import (
+    DescribeLogDirs,
+    DescribePartitions,
     InFlight,
+    ListReassignments,
     LogDir,
     LogEnd,
-    Look,
     PartitionState,
+    ReadLogEnds,
     TopicPartitions,
     TopicSetting,
 )
+from zkmigrate.runbook.model.fact import Absent, Reading, Seen, Unknown
+from zkmigrate.runbook.model.look import Look
 from zkmigrate.runbook.model.step import Context, Records, Way
 from zkmigrate.runbook.model.step_record import Recorded, known, recorded
 
@@ -281,7 +285,7 @@ class Cluster:
 def cluster(look: Look, names: Iterable[Name]) -> Cluster:
     """Look at what is in flight, then at the topics of these partitions: a move that ends in between is seen
     in flight and looked at again."""
-    return described(look, look.reassignments(KAFKA), names)
+    return described(look, look.ask(ListReassignments(KAFKA)), names)
 
 
 def described(look: Look, in_flight: Reading[Flights], names: Iterable[Name]) -> Cluster:
@@ -289,7 +293,7 @@ def described(look: Look, in_flight: Reading[Flights], names: Iterable[Name]) ->
     topics = tuple(dict.fromkeys(topic for topic, _ in names))
     if not isinstance(in_flight, Seen) or not topics:
         return Cluster(in_flight, Seen(TopicPartitions("", frozenset(), (), {})))
-    return Cluster(in_flight, look.topic_partitions(KAFKA, topics, WITNESSES))
+    return Cluster(in_flight, look.ask(DescribePartitions(KAFKA, topics, WITNESSES)))
 
 
 def goal(move: Move, way: Way) -> tuple[int, ...]:
@@ -549,7 +553,7 @@ def placed(look: Look, moves: Iterable[Move], alive: Collection[int], way: Way) 
 def disks(look: Look, brokers: Iterable[int], names: Iterable[Name]) -> Disks:
     """Look at the disks of these brokers, and there at the replicas of these partitions."""
     numbers = by_topic(names)
-    told = look.log_dirs(KAFKA, tuple(brokers), numbers) if numbers else Absent("partitions")
+    told = look.ask(DescribeLogDirs(KAFKA, tuple(brokers), numbers)) if numbers else Absent("partitions")
     if not isinstance(told, Seen):
         return Disks({}, {})
     usable = {
@@ -608,7 +612,7 @@ def log_ends(look: Look, found: Cluster, names: Iterable[Name], most: int) -> Lo
     for state, missing in islice((one for one in behind if one[1]), most):
         for broker in sorted({*missing, state.leader} & found.alive):
             replicas.setdefault(broker, {}).setdefault(state.topic, []).append(state.partition)
-    told = look.log_ends(KAFKA, replicas) if replicas else Absent("replicas behind")
+    told = look.ask(ReadLogEnds(KAFKA, replicas)) if replicas else Absent("replicas behind")
     by_broker = told.value if isinstance(told, Seen) else {}
     return LogEnds(
         {

@@ -9,9 +9,9 @@ from zkmigrate.cluster.placement.cluster import Name
 from zkmigrate.cluster.reassign.facts import Move, section
 from zkmigrate.cluster.reassign.rules import ends, next_moves
 from zkmigrate.cluster.throttle.controller import never_finishing
+from zkmigrate.kafka.questions import PartitionState
 from zkmigrate.kafka.rates import Moving, Rate
 from zkmigrate.runbook.model.finding import Finding, Held, Severity, claim, few, meanings
-from zkmigrate.runbook.model.look import PartitionState
 from zkmigrate.runbook.model.step import Context, Waiting, Way
 
 APART_S = 5.0

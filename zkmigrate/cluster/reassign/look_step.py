@@ -30,6 +30,7 @@ from zkmigrate.cluster.reassign.rate_control import unheard
 from zkmigrate.cluster.reassign.rules import COPYING, before, copied, gib, seconds
 from zkmigrate.cluster.reassign.throttle import FirstLimits, choosing, involved, listed, read, values
 from zkmigrate.kafka.changes import KAFKA
+from zkmigrate.kafka.questions import ListReassignments, ReadBrokerSettings
 from zkmigrate.runbook.model.fact import Seen
 from zkmigrate.runbook.model.finding import blocking
 from zkmigrate.runbook.model.look import Look
@@ -40,7 +41,7 @@ from zkmigrate.runbook.model.step import Context, Done, Reads, Verdict, Waiting,
 def first_look(c: Context, look: Look) -> FirstLook:
     """Look at every partition of the plan, its size, and the throttles there."""
     sets, dirs = wanted(c.inventory).sets, wanted(c.inventory).dirs
-    in_flight = look.reassignments(KAFKA)
+    in_flight = look.ask(ListReassignments(KAFKA))
     others = in_flight.value if isinstance(in_flight, Seen) else {}
     found = described(look, in_flight, (*sets, *others))
     if found.unheard is not None or not isinstance(found.seen, Seen):
@@ -59,7 +60,9 @@ def first_look(c: Context, look: Look) -> FirstLook:
     throttles = read(look, takes_part, topics, inside)
     limits = values(throttles.value) if isinstance(throttles, Seen) else {}
     words = listed(limits) if isinstance(throttles, Seen) else (str(throttles),)
-    copying = {key: look.broker_settings(KAFKA, key, takes_part) for key in COPYING} if takes_part else {}
+    copying = (
+        {key: look.ask(ReadBrokerSettings(KAFKA, key, takes_part)) for key in COPYING} if takes_part else {}
+    )
     bounds = {key: one.value for key, one in copying.items() if isinstance(one, Seen)}
     adapt = section(c.inventory).adapt
     loads = unheard(c, look, adapt, takes_part, told.paths) if adapt is not None else {}

@@ -39,6 +39,7 @@ from zkmigrate.cluster.reassign.progress import Throughput, progress, words
 from zkmigrate.cluster.reassign.rules import AGAIN, foreign, lost, next_moves
 from zkmigrate.cluster.reassign.throttle import SentRates, keeping_control, rates_in_force
 from zkmigrate.kafka.changes import KAFKA, CancelReassignment, PlaceReplica, ReassignPartition
+from zkmigrate.kafka.questions import ListReassignments
 from zkmigrate.kafka.rates import Rate
 from zkmigrate.runbook.accepted import TARGET_DOWN, accepted, given_up
 from zkmigrate.runbook.model.by_hand import Block, ByHand, Sheet
@@ -103,7 +104,7 @@ class MovesStep(Step[MovesFacts]):
         if plan is None:
             return MovesFacts()
         phase = c.kept.get("phase", resumed_phase(c, plan))
-        in_flight = look.reassignments(KAFKA)
+        in_flight = look.ask(ListReassignments(KAFKA))
         queue = queued(c, plan, phase, in_flight.value if isinstance(in_flight, Seen) else {})
         brokers, names = queue.asked
         told = facts.disks(look, brokers, names) if brokers else Disks({}, {})

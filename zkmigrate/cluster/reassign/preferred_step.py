@@ -18,10 +18,11 @@ from zkmigrate.cluster.placement.cluster import Name
 from zkmigrate.cluster.reassign.election import LEADERS, Election, elect
 from zkmigrate.cluster.reassign.facts import Cluster, Disks, Move, Originals, cluster, joined, originals
 from zkmigrate.cluster.reassign.rules import lost
+from zkmigrate.kafka.questions import PartitionState, TopicPartitions
 from zkmigrate.runbook.model.change import Applied, Changes
 from zkmigrate.runbook.model.fact import Reading, Seen
 from zkmigrate.runbook.model.finding import Finding, Severity, claim, few, meanings
-from zkmigrate.runbook.model.look import Look, PartitionState, TopicPartitions
+from zkmigrate.runbook.model.look import Look
 from zkmigrate.runbook.model.report import counted
 from zkmigrate.runbook.model.step import (
     Blocked,

@@ -22,12 +22,13 @@ from zkmigrate.hosts.facts import load as load_facts
 from zkmigrate.hosts.facts.load import Counters
 from zkmigrate.inventory.inventory import Broker
 from zkmigrate.kafka.changes import KAFKA
+from zkmigrate.kafka.questions import DescribeLogDirs, LogDirs
 from zkmigrate.kafka.rates import Decision, Moving, Overrides, Rate, Role, Sample, Settings, State, amount
 from zkmigrate.kafka.rules import throttle_series
 from zkmigrate.kafka.rules.copying import Copied, copied, sample
 from zkmigrate.runbook.model.fact import Reading, Seen, Unknown
 from zkmigrate.runbook.model.finding import Finding, Severity, claim, few, meanings
-from zkmigrate.runbook.model.look import LogDirs, Look, Pulse
+from zkmigrate.runbook.model.look import Look, Pulse
 from zkmigrate.runbook.model.report import counted
 from zkmigrate.runbook.model.step import Context
 
@@ -249,7 +250,7 @@ def _figures(
     by_topic: dict[str, list[int]] = {}
     for one in asked:
         by_topic.setdefault(one.topic, []).append(one.partition)
-    told = look.log_dirs(KAFKA, tuple(brokers), by_topic) if by_topic else Seen({})
+    told = look.ask(DescribeLogDirs(KAFKA, tuple(brokers), by_topic)) if by_topic else Seen({})
     dirs = told.value if isinstance(told, Seen) else {}
     paths = {**past.paths, **{id: tuple(own.value) for id, own in dirs.items() if isinstance(own, Seen)}}
     counters, missing = _counters(c, look, adapt, brokers, paths)

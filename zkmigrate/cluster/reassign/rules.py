@@ -13,9 +13,9 @@ from zkmigrate.cluster.placement.order import after, in_order
 from zkmigrate.cluster.placement.plan import Refused
 from zkmigrate.cluster.reassign.facts import Cluster, Disks, FirstLook, Move, joined, section, unmade, wanted
 from zkmigrate.cluster.reassign.section import Pace
+from zkmigrate.kafka.questions import InFlight, PartitionState, TopicSetting
 from zkmigrate.runbook.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.runbook.model.finding import Finding, Severity, claim, few, meanings
-from zkmigrate.runbook.model.look import InFlight, PartitionState, TopicSetting
 from zkmigrate.runbook.model.report import counted
 from zkmigrate.runbook.model.step import Context, Way
 

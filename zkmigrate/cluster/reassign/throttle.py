@@ -18,11 +18,12 @@ from zkmigrate.cluster.reassign.section import Pace
 from zkmigrate.cluster.throttle.kafka_settings import with_entries, without_entries, without_rate
 from zkmigrate.errors import HostError
 from zkmigrate.kafka.changes import KAFKA, AlterBrokerConfig
+from zkmigrate.kafka.questions import ReadBrokerSettings, ReadTopicSettings, TopicSetting
 from zkmigrate.kafka.rates import Overrides, Rate, Role
 from zkmigrate.runbook.model.change import Changes
 from zkmigrate.runbook.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.runbook.model.finding import Finding
-from zkmigrate.runbook.model.look import Look, TopicSetting
+from zkmigrate.runbook.model.look import Look
 from zkmigrate.runbook.model.step import Context, Ready, Verdict, Waiting, Way
 from zkmigrate.runbook.model.step_record import Recorded, known
 
@@ -154,13 +155,13 @@ def read(
     directories too."""
     found: dict[str, dict[str, Reading[TopicSetting]]] = {}
     for key, asked in (*((key, brokers) for key in RATES), (INSIDE_RATE, inside)):
-        of_brokers = look.broker_settings(KAFKA, key, tuple(asked)) if asked else Seen({})
+        of_brokers = look.ask(ReadBrokerSettings(KAFKA, key, tuple(asked))) if asked else Seen({})
         if not isinstance(of_brokers, Seen):
             return of_brokers
         for id, setting in of_brokers.value.items():
             found.setdefault(of_broker(id), {})[key] = setting
     for key in LISTS if topics else ():
-        of_topics = look.topic_settings(KAFKA, key, tuple(topics))
+        of_topics = look.ask(ReadTopicSettings(KAFKA, key, tuple(topics)))
         if not isinstance(of_topics, Seen):
             return of_topics
         for name, setting in of_topics.value.items():

@@ -40,11 +40,12 @@ from zkmigrate.cluster.reassign.throttle import (
 )
 from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.kafka.changes import KAFKA, AlterAtController, AlterBrokerConfig, AlterTopicConfig
+from zkmigrate.kafka.questions import DescribePartitions, TopicSetting, ValidateAtController
 from zkmigrate.runbook.accepted import accepted
 from zkmigrate.runbook.model.change import Applied, Changes
 from zkmigrate.runbook.model.fact import Absent, Reading, Seen
 from zkmigrate.runbook.model.finding import Finding, Severity, blocking, claim, few, meanings
-from zkmigrate.runbook.model.look import Look, TopicSetting
+from zkmigrate.runbook.model.look import Look
 from zkmigrate.runbook.model.step import (
     Blocked,
     Context,
@@ -124,7 +125,7 @@ class ThrottleStep(Step[ThrottleFacts]):
             return facts
         rates = {one: _at_controller(one, facts.limits) for one in self._keeping(c, facts)}
         return replace(
-            facts, refused={one: look.refused_at_controller(of[0]) for one, of in rates.items() if of}
+            facts, refused={one: look.ask(ValidateAtController(of[0])) for one, of in rates.items() if of}
         )
 
     def _observed(self, c: Context, look: Look, plan: Originals | None) -> ThrottleFacts:
@@ -135,7 +136,7 @@ class ThrottleStep(Step[ThrottleFacts]):
         if before is None or (self.id == Throttles.step and c.way is Way.FORWARD and not c.begun):
             named = topics or tuple(dict.fromkeys(move.topic for move in plan.moves))
             asked = named or self.every_broker
-            alive = look.topic_partitions(KAFKA, named[:1], WITNESSES) if asked else None
+            alive = look.ask(DescribePartitions(KAFKA, named[:1], WITNESSES)) if asked else None
             if alive is not None and not isinstance(alive, Seen):
                 return ThrottleFacts(plan, None, {}, alive)
             here = alive.value.brokers if alive is not None else frozenset()

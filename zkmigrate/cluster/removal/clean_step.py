@@ -22,10 +22,11 @@ from zkmigrate.cluster.removal.exclude_step import Excluded
 from zkmigrate.cluster.removal.rules import ANSWER_S, CORDON_ALL, CORDONED, UNREGISTER
 from zkmigrate.cluster.removal.section import removal
 from zkmigrate.kafka.changes import KAFKA, AlterAtController, UnregisterBroker
+from zkmigrate.kafka.questions import DescribeCluster, KafkaView, PingBrokers, ValidateAtController
 from zkmigrate.runbook.model.change import Applied, Changes
 from zkmigrate.runbook.model.fact import Reading, Seen
 from zkmigrate.runbook.model.finding import Finding, Severity, claim, few, meanings
-from zkmigrate.runbook.model.look import KafkaView, Look, Pulse
+from zkmigrate.runbook.model.look import Look, Pulse
 from zkmigrate.runbook.model.step import Context, Done, Forecast, Hazard, Ready, Step, Verdict, Waiting, Way
 from zkmigrate.runbook.model.step_record import Recorded, known
 
@@ -61,8 +62,13 @@ class CleanStep(Step[CleanFacts]):
     def observe(self, c: Context, look: Look) -> CleanFacts:
         if c.way is Way.BACK or not removal(c.inventory).shutdown:
             return CleanFacts()
-        refused = {id: look.refused_at_controller(_cordon(id)) for id in _cordoned(c)}
-        return CleanFacts(look.kafka(1), look.pulses(ANSWER_S), on_disks(c.inventory, look), refused)
+        refused = {id: look.ask(ValidateAtController(_cordon(id))) for id in _cordoned(c)}
+        return CleanFacts(
+            look.ask(DescribeCluster(1)),
+            look.ask(PingBrokers(ANSWER_S)),
+            on_disks(c.inventory, look),
+            refused,
+        )
 
     def check(self, c: Context, f: CleanFacts) -> Verdict:
         if f.view is None or f.pulses is None:

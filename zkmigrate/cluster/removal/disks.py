@@ -13,11 +13,12 @@ from zkmigrate.inventory.inventory import Inventory, Kafka
 from zkmigrate.kafka.changes import KAFKA
 from zkmigrate.kafka.facts.broker import log_directory, log_places
 from zkmigrate.kafka.facts.replica_directories import Directory, directories
+from zkmigrate.kafka.questions import DescribeLogDirs, PartitionState
 from zkmigrate.kafka.rules.identity import Identity, identity
 from zkmigrate.kafka.rules.stray import METADATA
 from zkmigrate.runbook.model.fact import Reading, Seen
 from zkmigrate.runbook.model.finding import Finding, Severity, claim, few, meanings
-from zkmigrate.runbook.model.look import Look, PartitionState
+from zkmigrate.runbook.model.look import Look
 
 OnDisks: TypeAlias = Mapping[str, Reading[tuple[Directory, ...]]]
 """The directories of partitions, by host."""
@@ -37,7 +38,7 @@ class Held:
 def held(look: Look, brokers: Collection[int], but: Collection[PartitionState] = ()) -> Held:
     """What the disks hold. but: partitions that are known to be there."""
     known = {(p.topic, p.partition) for p in but}
-    told = look.log_dirs(KAFKA, tuple(brokers)) if brokers else Seen({})
+    told = look.ask(DescribeLogDirs(KAFKA, tuple(brokers))) if brokers else Seen({})
     if not isinstance(told, Seen):
         return Held(silent=(str(told),))
     silent = [str(dirs) for dirs in told.value.values() if not isinstance(dirs, Seen)]

@@ -11,9 +11,9 @@ from zkmigrate.cluster.reassign.facts import section
 from zkmigrate.cluster.reassign.rules import foreign, gib, in_sync, seconds, too_old, unheard
 from zkmigrate.cluster.removal.section import Exclusion, Removal, policed, removal, stoppable
 from zkmigrate.cluster.removal.survey import Survey
+from zkmigrate.kafka.questions import TopicSetting
 from zkmigrate.runbook.model.fact import Absent, Reading, Seen
 from zkmigrate.runbook.model.finding import Finding, Severity, claim, few, meanings
-from zkmigrate.runbook.model.look import TopicSetting
 from zkmigrate.runbook.model.report import counted
 from zkmigrate.runbook.model.step import Context
 

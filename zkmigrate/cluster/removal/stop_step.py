@@ -22,10 +22,11 @@ from zkmigrate.cluster.removal.survey import naming
 from zkmigrate.cluster.removal.sweep_step import SweepFacts, SweepStep, born_late
 from zkmigrate.hosts.facts.status import runs, unit_status
 from zkmigrate.kafka.facts.broker import broker_service
+from zkmigrate.kafka.questions import DescribeCluster, KafkaView, PartitionState
 from zkmigrate.runbook.model.change import Applied, Changes
 from zkmigrate.runbook.model.fact import Seen
 from zkmigrate.runbook.model.finding import Finding, blocking, claim, few, meanings
-from zkmigrate.runbook.model.look import KafkaView, Look, PartitionState
+from zkmigrate.runbook.model.look import Look
 from zkmigrate.runbook.model.step import Blocked, Context, Done, Hazard, Ready, Verdict, Waiting, Way
 
 _STOP = ".stop"
@@ -51,7 +52,9 @@ class StopStep(SweepStep):
         asked = c.way is Way.BACK or f.every is not None
         down = [host for host in self._stopped(c) if c.way is Way.BACK and runs(services[host]) is False]
         same = identified(c.inventory, look, down)
-        return replace(f, services=services, identities=same, view=look.kafka(2) if asked else None)
+        return replace(
+            f, services=services, identities=same, view=look.ask(DescribeCluster(2)) if asked else None
+        )
 
     def check(self, c: Context, f: SweepFacts) -> Verdict:
         limit = c.inventory.policy.step_deadline_s

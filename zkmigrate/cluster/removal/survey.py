@@ -15,8 +15,9 @@ from zkmigrate.cluster.placement.request import By, Choice, LogDirs, Rebuild, Ro
 from zkmigrate.cluster.reassign.facts import Flights, Move
 from zkmigrate.cluster.removal.section import Removal, removal
 from zkmigrate.kafka.changes import KAFKA
+from zkmigrate.kafka.questions import KafkaView, ListReassignments, PartitionState
 from zkmigrate.runbook.model.fact import Reading, Seen
-from zkmigrate.runbook.model.look import KafkaView, Look, PartitionState
+from zkmigrate.runbook.model.look import Look
 from zkmigrate.runbook.model.step import Context
 
 NO_SIZE = "placement.size-missing"
@@ -108,7 +109,7 @@ def naming(partitions: Collection[PartitionState], brokers: Collection[int]) -> 
 
 def survey(c: Context, look: Look, only: Collection[Name] = ()) -> Survey:
     """Look at what is in flight, then at the cluster. HostError where no broker answers."""
-    in_flight = look.reassignments(KAFKA)
+    in_flight = look.ask(ListReassignments(KAFKA))
 
     def tell(line: str) -> None:
         c.tell("the state of the cluster", line)
@@ -117,7 +118,7 @@ def survey(c: Context, look: Look, only: Collection[Name] = ()) -> Survey:
     if isinstance(in_flight, Seen):  # ours, told apart from others by the steps
         view = replace(view, reassigning=())
     cluster = placed.measured(c.inventory, look, view, tell, only)
-    again = look.reassignments(KAFKA)
+    again = look.ask(ListReassignments(KAFKA))
     if isinstance(in_flight, Seen) and isinstance(again, Seen):
         again = Seen({**in_flight.value, **again.value})
     return Survey(removal(c.inventory), again, view, cluster, frozenset(only), look.wall())

@@ -51,11 +51,12 @@ from zkmigrate.cluster.removal.survey import Survey, naming, survey
 from zkmigrate.cluster.removal.validate_step import unsized
 from zkmigrate.hosts.facts.status import HostStatus
 from zkmigrate.kafka.changes import KAFKA, AlterTopicConfig, ReassignPartition
+from zkmigrate.kafka.questions import KafkaView, ListTopics, PartitionState
 from zkmigrate.kafka.rules.identity import Identity
 from zkmigrate.runbook.model.change import Applied, Changes
 from zkmigrate.runbook.model.fact import Reading, Seen
 from zkmigrate.runbook.model.finding import Finding, claim, few, meanings
-from zkmigrate.runbook.model.look import KafkaView, Look, PartitionState
+from zkmigrate.runbook.model.look import Look
 from zkmigrate.runbook.model.report import counted
 from zkmigrate.runbook.model.step import (
     Blocked,
@@ -166,7 +167,7 @@ class SweepStep(Step[SweepFacts]):
         if _busy(moves):
             topics = {move.topic for move in moves.plan.moves if move.target not in c.unrestored}
             return self._throttled(c, look, SweepFacts(moves), topics)
-        names = look.topics(KAFKA)
+        names = look.ask(ListTopics(KAFKA))
         if not isinstance(names, Seen):
             return SweepFacts(moves, Cluster(moves.found.in_flight, names))
         every = described(look, moves.found.in_flight, ((name, 0) for name in names.value.names))

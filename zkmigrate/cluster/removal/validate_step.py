@@ -34,6 +34,7 @@ from zkmigrate.cluster.removal.rules import (
 from zkmigrate.cluster.removal.section import removal
 from zkmigrate.cluster.removal.survey import Survey, survey
 from zkmigrate.kafka.changes import KAFKA
+from zkmigrate.kafka.questions import PingBrokers, ReadBrokerSettings
 from zkmigrate.runbook.model.fact import Seen
 from zkmigrate.runbook.model.finding import blocking
 from zkmigrate.runbook.model.look import Look
@@ -64,14 +65,14 @@ def settings(look: Look, key: str, brokers: Collection[int]) -> Settings:
     """One config of these brokers; each is the whole answer where none told."""
     if not brokers:
         return {}
-    told = look.broker_settings(KAFKA, key, tuple(brokers))
+    told = look.ask(ReadBrokerSettings(KAFKA, key, tuple(brokers)))
     return told.value if isinstance(told, Seen) else dict.fromkeys(brokers, told)
 
 
 def validated(c: Context, look: Look) -> ValidateFacts:
     """Look at the cluster and at how new replicas can be kept away."""
     found = survey(c, look)
-    pulses = look.pulses(ANSWER_S).values() if removal(c.inventory).policy_file is not None else ()
+    pulses = look.ask(PingBrokers(ANSWER_S)).values() if removal(c.inventory).policy_file is not None else ()
     return ValidateFacts(
         found,
         settings(look, CORDONED, found.leaving),

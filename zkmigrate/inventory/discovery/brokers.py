@@ -16,10 +16,10 @@ from zkmigrate.inventory.discovery.ensembles import Names
 from zkmigrate.inventory.discovery.host_survey import HostSurvey
 from zkmigrate.inventory.discovery.hosts import HostReader, absolute, config_of
 from zkmigrate.kafka.facts.broker import LogDirectory, log_directories, owner_of
+from zkmigrate.kafka.questions import KafkaView
 from zkmigrate.kafka.rules.identity import configured_id, effective_id
 from zkmigrate.kafka.rules.listeners import Listener, for_clients
 from zkmigrate.runbook.model.fact import Reading, Seen
-from zkmigrate.runbook.model.look import KafkaView
 from zkmigrate.zookeeper.data.four_letter_words import Connection, Dump
 from zkmigrate.zookeeper.data.session import unsigned
 from zkmigrate.zookeeper.facts.config import ANY_ADDRESS

@@ -29,8 +29,8 @@ from zkmigrate.inventory.discovery.init_request import InitOptions, NamedHost, n
 from zkmigrate.inventory.inventory import Ssh
 from zkmigrate.json_stamp import stamped
 from zkmigrate.kafka.clients import admin as kafka_client
+from zkmigrate.kafka.questions import KafkaView
 from zkmigrate.runbook.model.fact import Absent, Reading, Seen, Unknown
-from zkmigrate.runbook.model.look import KafkaView
 from zkmigrate.zookeeper.clients.admin import ADMIN_PORT, allowed_word
 from zkmigrate.zookeeper.data.errors import ZkDataError
 from zkmigrate.zookeeper.data.four_letter_words import Connection, Dump, parse_cons, parse_dump

@@ -59,10 +59,11 @@ from zkmigrate.kafka.changes import (
 )
 from zkmigrate.kafka.clients import controller, schemas
 from zkmigrate.kafka.clients.canary import BrokerCanary
+from zkmigrate.kafka.questions import KafkaView, PartitionState
 from zkmigrate.kafka.said import reason, said
 from zkmigrate.runbook.model.change import ClusterChange
 from zkmigrate.runbook.model.fact import Absent, Reading, Seen, Unknown
-from zkmigrate.runbook.model.look import KafkaView, Look, PartitionState, Pulse
+from zkmigrate.runbook.model.look import Look, Pulse
 
 T = TypeVar("T")
 

@@ -12,9 +12,9 @@ from typing import Any
 from kafka.protocol.admin import DescribeLogDirsRequest
 
 from zkmigrate.kafka.clients.each_broker import of_each
+from zkmigrate.kafka.questions import LogDir, LogDirs, ReplicaLog
 from zkmigrate.kafka.said import said
 from zkmigrate.runbook.model.fact import Reading, Seen, Unknown
-from zkmigrate.runbook.model.look import LogDir, LogDirs, ReplicaLog
 
 _DENIED = 31
 """CLUSTER_AUTHORIZATION_FAILED."""

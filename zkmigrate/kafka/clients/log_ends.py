@@ -12,9 +12,9 @@ from typing import Any
 from kafka.protocol.consumer import ListOffsetsRequest
 
 from zkmigrate.kafka.clients.each_broker import of_each
+from zkmigrate.kafka.questions import LogEnd
 from zkmigrate.kafka.said import said
 from zkmigrate.runbook.model.fact import Reading, Seen, Unknown
-from zkmigrate.runbook.model.look import LogEnd
 
 _CONSUMER, _DEBUGGING_CONSUMER = -1, -2
 _LATEST = -1

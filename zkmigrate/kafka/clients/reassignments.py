@@ -13,9 +13,9 @@ from zkmigrate.kafka.changes import AlterAtController
 from zkmigrate.kafka.clients import admin as kafka
 from zkmigrate.kafka.clients import controller
 from zkmigrate.kafka.clients.each_broker import of_each
+from zkmigrate.kafka.questions import InFlight, TopicSetting
 from zkmigrate.kafka.said import said
 from zkmigrate.runbook.model.fact import Absent, Reading, Seen, Unknown
-from zkmigrate.runbook.model.look import InFlight, TopicSetting
 
 _OWN = 2
 """DescribeConfigs: config_source of a broker's own dynamic value (DYNAMIC_BROKER_CONFIG)."""

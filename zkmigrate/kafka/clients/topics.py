@@ -16,15 +16,9 @@ from kafka.protocol.admin import DescribeConfigsRequest
 
 from zkmigrate.kafka.changes import CreateTopic, GrowTopic
 from zkmigrate.kafka.clients import admin as kafka
+from zkmigrate.kafka.questions import ClusterTopics, PartitionState, Settings, TopicPartitions, TopicSetting
 from zkmigrate.kafka.said import reason, said
 from zkmigrate.runbook.model.fact import Absent, Reading, Seen, Unknown
-from zkmigrate.runbook.model.look import (
-    ClusterTopics,
-    PartitionState,
-    Settings,
-    TopicPartitions,
-    TopicSetting,
-)
 
 BATCH = 500
 """The most topics in one request: a broker reads each topic's config from ZooKeeper."""

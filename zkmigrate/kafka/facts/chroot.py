@@ -9,8 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from zkmigrate.kafka.facts.cluster import Controller, controller
+from zkmigrate.kafka.questions import KafkaView
 from zkmigrate.runbook.model.fact import Absent, Reading, Seen, Unknown
-from zkmigrate.runbook.model.look import KafkaView, Look
+from zkmigrate.runbook.model.look import Look
 
 _OWN_NODES = frozenset(
     {

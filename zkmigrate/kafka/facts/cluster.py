@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from zkmigrate import json_text
+from zkmigrate.kafka.questions import DescribeCluster, KafkaView
 from zkmigrate.runbook.model.fact import Reading, Seen, Unknown
-from zkmigrate.runbook.model.look import KafkaView, Look, Znode
+from zkmigrate.runbook.model.look import Look, Znode
 from zkmigrate.runbook.model.step import Context
 
 
@@ -28,7 +29,7 @@ class Controller:
 
 def kafka_view(c: Context, look: Look) -> Reading[KafkaView]:
     """The cluster as its brokers tell it, without retired brokers."""
-    reading = look.kafka()
+    reading = look.ask(DescribeCluster())
     return Seen(reading.value.without([r.id for r in c.retired])) if isinstance(reading, Seen) else reading
 
 

@@ -7,9 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from zkmigrate.hosts.facts.load import Load
+from zkmigrate.kafka.questions import LogDirs, ReplicaLog
 from zkmigrate.kafka.rates import Moving, Rate, Sample
 from zkmigrate.runbook.model.fact import Seen
-from zkmigrate.runbook.model.look import LogDirs, Pulse, ReplicaLog
+from zkmigrate.runbook.model.look import Pulse
 from zkmigrate.runbook.model.series import quantile
 
 

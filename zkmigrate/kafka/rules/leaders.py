@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from zkmigrate.runbook.model.look import KafkaView, PartitionState
+from zkmigrate.kafka.questions import KafkaView, PartitionState
 
 
 def not_led_by_preferred(view: KafkaView) -> tuple[PartitionState, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from zkmigrate.runbook.model.look import KafkaView, PartitionState
+from zkmigrate.kafka.questions import KafkaView, PartitionState
 
 
 @dataclass(frozen=True)

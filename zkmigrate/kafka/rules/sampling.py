@@ -12,8 +12,9 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from zkmigrate.inventory.inventory import Inventory
+from zkmigrate.kafka.questions import DescribeCluster, KafkaView, PingBrokers
 from zkmigrate.kafka.rules.report import SAMPLE_REPORT
-from zkmigrate.runbook.model.look import KafkaView, Look
+from zkmigrate.runbook.model.look import Look
 from zkmigrate.runbook.model.sampling import Body, Question, Sampling, age, span
 
 PULSE_S = 1.0
@@ -30,7 +31,7 @@ def questions(inventory: Inventory, look: Look) -> tuple[Question, ...]:
     count = len(inventory.brokers)
 
     def ask() -> Body:
-        pulses = look.pulses(PULSE_S)
+        pulses = look.ask(PingBrokers(PULSE_S))
         return {
             "ms": {name: round(p.took_s * 1000, 2) for name, p in pulses.items() if not p.why},
             "silent": {name: p.why[:_WHY] for name, p in pulses.items() if p.why},
@@ -104,6 +105,6 @@ BROKERS = Sampling(
     questions,
     BrokersView,
     ("produce", "zkmigrate.kafka.clients.produce:canary"),
-    ("kafka", heard),
+    ("kafka", DescribeCluster, heard),
     SAMPLE_REPORT,
 )

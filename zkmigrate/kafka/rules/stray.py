@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from zkmigrate.kafka.questions import PartitionState
 from zkmigrate.runbook.model.fact import Absent, Reading, Seen
-from zkmigrate.runbook.model.look import PartitionState
 
 METADATA = "__cluster_metadata"
 """KRaft's own log, which no broker names as a topic."""

@@ -16,6 +16,7 @@ from zkmigrate.inventory.inventory import Broker, Inventory, Service, without_br
 from zkmigrate.kafka import changes
 from zkmigrate.kafka.facts.cluster import cluster_id, kafka_view
 from zkmigrate.kafka.facts.recovery import Recovery, recovery
+from zkmigrate.kafka.questions import KafkaView, PingBrokers
 from zkmigrate.kafka.rules import connect as kafka
 from zkmigrate.kafka.rules import next_wave
 from zkmigrate.kafka.rules.leaders import not_led_by_preferred
@@ -33,7 +34,7 @@ from zkmigrate.runbook.accepted import spared_topics
 from zkmigrate.runbook.model.change import Changes, SetService
 from zkmigrate.runbook.model.fact import Reading, Seen, Unknown
 from zkmigrate.runbook.model.finding import Finding, claim, meanings
-from zkmigrate.runbook.model.look import KafkaView, Look
+from zkmigrate.runbook.model.look import Look
 from zkmigrate.runbook.model.sampling import Sampling
 from zkmigrate.runbook.model.step import Context
 from zkmigrate.runbook.model.window import Probe
@@ -212,7 +213,11 @@ class KafkaDependent:
         )
 
     def probes(self, _inventory: Inventory, look: Look) -> tuple[Probe, ...]:
-        return (probes.brokers(lambda: {name: pulse.wrong for name, pulse in look.pulses(PULSE_S).items()}),)
+        return (
+            probes.brokers(
+                lambda: {name: pulse.wrong for name, pulse in look.ask(PingBrokers(PULSE_S)).items()}
+            ),
+        )
 
     @property
     def checks(self) -> tuple[Check, ...]:

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 
 from zkmigrate.hosts.facts.host_names import resolver, same_host, unresolved
+from zkmigrate.kafka.questions import KafkaView, PartitionState
 from zkmigrate.kafka.rules.listeners import for_clients
 from zkmigrate.move.preflight import members
 from zkmigrate.move.preflight.check import ALWAYS, Gate, Judged, Scope, check, unseen
@@ -14,7 +15,6 @@ from zkmigrate.move.preflight.kafka_evidence import of_kafka, properties_at, to_
 from zkmigrate.move.rules.retire import NOT_ON_SOURCE, on_source
 from zkmigrate.runbook.model.fact import Absent, Reading, Seen
 from zkmigrate.runbook.model.finding import Severity
-from zkmigrate.runbook.model.look import KafkaView, PartitionState
 from zkmigrate.runbook.model.step import Context
 
 LISTED = 5

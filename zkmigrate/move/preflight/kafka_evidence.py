@@ -12,11 +12,12 @@ from zkmigrate.hosts.facts.status import unit_status
 from zkmigrate.kafka.facts.broker import BrokerHost, broker_host
 from zkmigrate.kafka.facts.chroot import Chroot, chroot_seen
 from zkmigrate.kafka.facts.cluster import kafka_view
+from zkmigrate.kafka.questions import KafkaView
 from zkmigrate.kafka.rules.connect import hosts_in
 from zkmigrate.move.facts.chroot_writers import RecentWrites, recent_writes
 from zkmigrate.move.preflight.evidence import NOT_ASKED, Evidence, leader_of
 from zkmigrate.runbook.model.fact import Absent, Reading, Seen
-from zkmigrate.runbook.model.look import KafkaView, Look
+from zkmigrate.runbook.model.look import Look
 from zkmigrate.runbook.model.step import Context
 
 

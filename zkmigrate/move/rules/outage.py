@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from zkmigrate.inventory.inventory import Broker, Inventory
+from zkmigrate.kafka.questions import KafkaView
 from zkmigrate.runbook.accepted import accepted
 from zkmigrate.runbook.model.finding import Finding, claim, meanings
-from zkmigrate.runbook.model.look import KafkaView
 
 OWNER = "return.source-owner"
 """Only a person can say so: it holds where ``accept`` of migration.yml names who did."""

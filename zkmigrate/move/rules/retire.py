@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from zkmigrate.kafka.questions import KafkaView
 from zkmigrate.move.facts.connections import SourceClients
 from zkmigrate.runbook.model.fact import Reading, Seen
 from zkmigrate.runbook.model.finding import Finding, claim, meanings
-from zkmigrate.runbook.model.look import KafkaView
 from zkmigrate.runbook.model.step import Retired
 
 NOT_ON_SOURCE = "none of its addresses among source's clients"

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from zkmigrate.errors import UsageError
 from zkmigrate.kafka.facts.broker import broker_service
 from zkmigrate.kafka.facts.cluster import kafka_view
+from zkmigrate.kafka.questions import KafkaView
 from zkmigrate.kafka.rules.connect import connect_to_source, with_connect
 from zkmigrate.move.facts.dest_status import unanswered, unknown
 from zkmigrate.move.facts.outage import BrokerState, Registered, brokers, registered
@@ -29,7 +30,7 @@ from zkmigrate.move.steps.brokers_down import STILL_S, coming_back, registered_o
 from zkmigrate.runbook.model.change import Applied, Changes, PutFile, inverses
 from zkmigrate.runbook.model.fact import Absent, Reading, Seen
 from zkmigrate.runbook.model.finding import Finding, claim, meanings
-from zkmigrate.runbook.model.look import KafkaView, Look
+from zkmigrate.runbook.model.look import Look
 from zkmigrate.runbook.model.step import (
     Blocked,
     Context,

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 from zkmigrate.kafka.facts.broker import broker_service
 from zkmigrate.kafka.facts.cluster import kafka_view
+from zkmigrate.kafka.questions import KafkaView
 from zkmigrate.kafka.rules.next_wave import out_of_sync
 from zkmigrate.move.facts.dest_status import unknown
 from zkmigrate.move.facts.outage import BrokerState, Registered, brokers, loaded, registered
@@ -25,7 +26,7 @@ from zkmigrate.move.rules.outage import next_to_start, next_to_stop
 from zkmigrate.runbook.model.change import Applied, Changes
 from zkmigrate.runbook.model.fact import Reading, Seen
 from zkmigrate.runbook.model.finding import Finding, claim, meanings
-from zkmigrate.runbook.model.look import KafkaView, Look
+from zkmigrate.runbook.model.look import Look
 from zkmigrate.runbook.model.step import (
     Blocked,
     Context,

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from zkmigrate.errors import ZkmigrateError
 from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.kafka.facts.cluster import kafka_view
+from zkmigrate.kafka.questions import KafkaView
 from zkmigrate.kafka.rules.next_wave import out_of_sync
 from zkmigrate.move.facts.outage import BrokerState, brokers
 from zkmigrate.move.facts.replay import ReplayScope
@@ -26,7 +27,7 @@ from zkmigrate.move.preflight.kafka import registered_moves
 from zkmigrate.move.rules.outage import owner_consent
 from zkmigrate.runbook.model.fact import Reading, Seen, Unknown
 from zkmigrate.runbook.model.finding import Finding, Severity, claim, each, meanings
-from zkmigrate.runbook.model.look import KafkaView, Look
+from zkmigrate.runbook.model.look import Look
 from zkmigrate.runbook.model.step import Context, Done, Reads, Verdict
 from zkmigrate.zookeeper.data.errors import ZkDataError
 from zkmigrate.zookeeper.data.replay import Mark

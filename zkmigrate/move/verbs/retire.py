@@ -7,6 +7,7 @@ import getpass
 
 from zkmigrate.errors import UsageError
 from zkmigrate.inventory.inventory import Inventory
+from zkmigrate.kafka.questions import DescribeCluster
 from zkmigrate.move.facts.connections import addresses, connections, source_clients
 from zkmigrate.move.move import dependent_of
 from zkmigrate.move.rules.retire import may_retire
@@ -53,7 +54,7 @@ def retire(setting: VerbContext, run_id: str, host: str, reason: str) -> int:
         )
         cons = site.look.each(inventory.source_names, lambda name: connections(site.look, name))
         clients = source_clients(inventory, dependent_of(playbook), site.look, cons)
-        findings = may_retire(gone, site.look.kafka(), clients, inventory.source_names)
+        findings = may_retire(gone, site.look.ask(DescribeCluster()), clients, inventory.source_names)
         refused = bool(blocking(findings))
         encoded = [encode_finding(f) for f in findings]
         if not refused:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-from zkmigrate.runbook.model.look import KafkaView, Look
+from zkmigrate.runbook.model.look import Look, Request
 from zkmigrate.runbook.model.report import SampleReport
 
 if TYPE_CHECKING:
@@ -61,13 +61,13 @@ class Sampling:
     """What is sampled of one system. view: one for each screen. canary: the kind of its samples, and what
     writes into the system while clients may notice the run: ``module:name`` of a function of the inventory
     that gives ``site.sampler.Canary`` or None; ``Look.produced`` tells its records to steps. heard: the kind
-    of sample, and what is noted of Kafka as steps see it. report: what a report says of it; one sampling of a
-    playbook at most has it."""
+    of sample, the request of the steps whose answers are sampled, and the body of an answer. report: what a
+    report says of it; one sampling of a playbook at most has it."""
 
     questions: Callable[[Inventory, Look], tuple[Question, ...]]
     view: Callable[[], View]
     canary: tuple[str, str] | None = None
-    heard: tuple[str, Callable[[KafkaView], Body]] | None = None
+    heard: tuple[str, type[Request[Any]], Callable[[Any], Body]] | None = None
     report: SampleReport | None = None
 
 

@@ -28,31 +28,8 @@ from zkmigrate.hosts.transport.program import Program, failure_cause
 from zkmigrate.hosts.transport.reader import SftpReader
 from zkmigrate.hosts.transport.ssh import Transport
 from zkmigrate.inventory.inventory import Inventory
-from zkmigrate.kafka.changes import KAFKA, AlterAtController, CreateTopic, GrowTopic
-from zkmigrate.kafka.clients import admin as kafka_client
-from zkmigrate.kafka.clients import log_dirs as log_dir_client
-from zkmigrate.kafka.clients import log_ends as log_end_client
-from zkmigrate.kafka.clients import reassignments as reassignment_client
-from zkmigrate.kafka.clients import topics as topic_client
-from zkmigrate.kafka.clients.canary import BrokerCanary
 from zkmigrate.runbook.model.fact import Absent, Cause, Reading, Seen, Unknown
-from zkmigrate.runbook.model.look import (
-    ClusterTopics,
-    DirEntry,
-    InFlight,
-    KafkaView,
-    LogDirs,
-    LogEnd,
-    Pulse,
-    RandomReader,
-    Request,
-    Rights,
-    Settings,
-    TopicPartitions,
-    TopicSetting,
-    Volume,
-    Znode,
-)
+from zkmigrate.runbook.model.look import DirEntry, Pulse, RandomReader, Request, Rights, Volume, Znode
 from zkmigrate.runbook.site import exporter
 from zkmigrate.zookeeper.clients.admin import word_refused
 from zkmigrate.zookeeper.clients.four_letter_client import four_letter_word
@@ -94,8 +71,6 @@ class Observe:
         self._channels = channels
         self._doors = inventory.doors
         self._znodes = ZnodeReader({host: (door.address, door.port) for host, door in self._doors.items()})
-        self._canary = BrokerCanary({b.name: (b.address, b.port) for b in inventory.brokers})
-        self._brokers = kafka_client.Brokers(broker.endpoint for broker in inventory.brokers)
         self._guard = threading.Lock()
         self._answers: dict[str, Any] = {}
         self._silent: set[str] = set()
@@ -106,8 +81,6 @@ class Observe:
         for answers in self._answers.values():
             answers.close()
         self._znodes.close()
-        self._canary.close()
-        self._brokers.close()
 
     def now(self) -> float:
         return time.monotonic()
@@ -282,59 +255,8 @@ class Observe:
     def acls(self, host: str, paths: Sequence[str]) -> Reading[Mapping[str, Rights]]:
         return self._znodes.acls(host, paths) if host in self._doors else _no_znodes(host)
 
-    def kafka(self, witnesses: int | None = None) -> Reading[KafkaView]:
-        """The Kafka cluster. witnesses: how many brokers tell of its partitions; None: all."""
-        if not self._brokers:
-            return Unknown("failed", "the inventory names no broker")
-        return kafka_client.view(self._brokers, self._reassignments, witnesses=witnesses)
-
-    def pulses(self, within_s: float) -> Mapping[str, Pulse]:
-        return self._canary.ask_all(within_s)
-
     def produced(self) -> Mapping[str, Sequence[Pulse]]:
         return {}
-
-    def topics(self, cluster: str) -> Reading[ClusterTopics]:
-        return self._ask_brokers(cluster, topic_client.names)
-
-    def topic_partitions(
-        self, cluster: str, topics: Sequence[str], witnesses: int
-    ) -> Reading[TopicPartitions]:
-        return self._ask_brokers(cluster, lambda brokers: topic_client.partitions(brokers, topics, witnesses))
-
-    def log_dirs(
-        self, cluster: str, brokers: Sequence[int], partitions: Mapping[str, Sequence[int]] | None = None
-    ) -> Reading[Mapping[int, LogDirs]]:
-        return self._ask_brokers(cluster, lambda at: log_dir_client.log_dirs(at, brokers, partitions))
-
-    def log_ends(
-        self, cluster: str, replicas: Mapping[int, Mapping[str, Sequence[int]]]
-    ) -> Reading[Mapping[int, Reading[Mapping[tuple[str, int], Reading[LogEnd]]]]]:
-        return self._ask_brokers(cluster, lambda at: log_end_client.log_ends(at, replicas))
-
-    def topic_settings(self, cluster: str, key: str, topics: Sequence[str]) -> Settings:
-        return self._ask_brokers(cluster, lambda brokers: topic_client.settings(brokers, key, topics))
-
-    def refused_topic(self, change: CreateTopic | GrowTopic) -> Reading[str]:
-        return self._ask_brokers(change.cluster, lambda at: topic_client.refused_topic(at, change))
-
-    def refused_at_controller(self, change: AlterAtController) -> Reading[str]:
-        return self._ask_brokers(
-            change.cluster, lambda at: reassignment_client.refused_at_controller(at, change)
-        )
-
-    def broker_settings(
-        self, cluster: str, key: str, brokers: Sequence[int]
-    ) -> Reading[Mapping[int, Reading[TopicSetting]]]:
-        return self._ask_brokers(cluster, lambda at: reassignment_client.broker_settings(at, key, brokers))
-
-    def reassignments(self, cluster: str) -> Reading[Mapping[tuple[str, int], InFlight]]:
-        return self._ask_brokers(cluster, reassignment_client.in_flight)
-
-    def _ask_brokers(self, cluster: str, ask: Callable[[Sequence[str]], Reading[T]]) -> Reading[T]:
-        if cluster != KAFKA:
-            return Unknown("failed", f"unknown cluster {cluster}; the clusters are {KAFKA}")
-        return ask(self._brokers)
 
     def each(self, hosts: Iterable[str], ask: Callable[[str], T]) -> dict[str, T]:
         def given_up(host: str) -> T:
@@ -376,22 +298,6 @@ class Observe:
         if done.rc:
             return done.failed(host, argv[0])
         return Seen(done.text)
-
-    def _reassignments(self) -> Reading[bytes] | None:
-        """The reassignment znode through the first ZooKeeper host that serves; None while none does.
-
-        Never through a read-only host: a client session there is a transaction, and before the
-        join none may be ours.
-        """
-        for host in (host for host in self._doors if not self._is_read_only(host)):
-            path = self._inventory.kafka.chroot + kafka_client.REASSIGNMENTS
-            reading = self.znode(host, path)
-            if isinstance(reading, Seen):
-                return Seen(reading.value.data)
-            if isinstance(reading, Absent):
-                there = self.znode(host, self._inventory.kafka.chroot)
-                return reading if isinstance(there, Seen) else Unknown("failed", f"{host} has no such chroot")
-        return None
 
 
 class ProgramReader:

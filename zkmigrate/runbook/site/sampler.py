@@ -10,11 +10,11 @@ import threading
 from collections.abc import Callable, Container
 from contextlib import suppress
 from functools import partial
-from typing import Protocol
+from typing import Any, Protocol
 
 from zkmigrate.runbook.engine.samples import Samples
-from zkmigrate.runbook.model.fact import Reading, Seen
-from zkmigrate.runbook.model.look import KafkaView
+from zkmigrate.runbook.model.fact import Seen
+from zkmigrate.runbook.model.look import Request
 from zkmigrate.runbook.model.sampling import Body, Question
 
 CANARY_S = 1.0
@@ -93,16 +93,22 @@ class CanarySampler:
 
 
 class ClusterSampler:
-    """Records the cluster as the steps see it, at each change and every 5 s, as samples of this ``kind``."""
+    """Records the cluster as the steps see it, at each change and every 5 s, as samples of this ``kind``.
 
-    def __init__(self, kind: str, to_body: Callable[[KafkaView], Body], samples: Samples) -> None:
+    asked: the request whose answers are recorded.
+    """
+
+    def __init__(
+        self, kind: str, asked: type[Request[Any]], to_body: Callable[[Any], Body], samples: Samples
+    ) -> None:
+        self._asked = asked
         self._kind = kind
         self._to_body = to_body
         self._samples = samples
         self._last: tuple[float, Body] | None = None
 
-    def __call__(self, reading: Reading[KafkaView]) -> None:
-        if not isinstance(reading, Seen):
+    def __call__(self, request: object, reading: object) -> None:
+        if not isinstance(request, self._asked) or not isinstance(reading, Seen):
             return
         body, now = self._to_body(reading.value), self._samples.now()
         if self._last is None or self._last[1] != body or now - self._last[0] >= _REPEAT_S:

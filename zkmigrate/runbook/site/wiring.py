@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pkgutil import resolve_name
+from typing import TypeVar
 
 from zkmigrate import json_text
 from zkmigrate.hosts import zkm_host
@@ -27,8 +28,8 @@ from zkmigrate.runbook.engine.samples import Samples
 from zkmigrate.runbook.engine.watch import Watch
 from zkmigrate.runbook.model import change
 from zkmigrate.runbook.model.change import Outcome
-from zkmigrate.runbook.model.fact import Reading, Seen
-from zkmigrate.runbook.model.look import KafkaView, Pulse
+from zkmigrate.runbook.model.fact import Seen
+from zkmigrate.runbook.model.look import Pulse, Request
 from zkmigrate.runbook.model.playbook import Playbook, Stage
 from zkmigrate.runbook.model.sampling import Body
 from zkmigrate.runbook.model.step import Context, Records
@@ -36,11 +37,12 @@ from zkmigrate.runbook.model.window import Probe
 from zkmigrate.runbook.site.observe import Observe
 from zkmigrate.runbook.site.sampler import CanarySampler, ClusterSampler, Sampler
 
+T = TypeVar("T")
 _LOCK_CALL_S = 10.0
 
 
 class SampledObserve(Observe):
-    """A look that passes every reading of the Kafka cluster to ``note``, and hears what the canary does."""
+    """A look that passes every answer to ``note``, and hears what the canary does."""
 
     note: ClusterSampler | None = None
     heard: Callable[[], Mapping[str, Sequence[Pulse]]] = dict
@@ -48,11 +50,11 @@ class SampledObserve(Observe):
     def produced(self) -> Mapping[str, Sequence[Pulse]]:
         return self.heard()
 
-    def kafka(self, witnesses: int | None = None) -> Reading[KafkaView]:
-        reading = super().kafka(witnesses)
+    def ask(self, request: Request[T]) -> T:
+        answer = super().ask(request)
         if self.note is not None:
-            self.note(reading)
-        return reading
+            self.note(request, answer)
+        return answer
 
 
 class Site:

@@ -9,14 +9,16 @@ from typing import Any, cast
 
 import pytest
 
+from tests.answers import Answering
 from tests.unit.leftovers_world import ALL, DISK, Desk, inventory
 from zkmigrate.cluster.leftovers import facts
 from zkmigrate.cluster.leftovers.facts import Scan
 from zkmigrate.cluster.leftovers.rules import leftovers
 from zkmigrate.cluster.leftovers.section import Leftovers
 from zkmigrate.inventory.inventory import Inventory
+from zkmigrate.kafka.questions import ClusterTopics, LogDir, ReplicaLog
 from zkmigrate.runbook.model.fact import Absent, Reading, Seen, Unknown
-from zkmigrate.runbook.model.look import ClusterTopics, LogDir, Look, ReplicaLog
+from zkmigrate.runbook.model.look import Look
 from zkmigrate.runbook.model.step import Context
 
 SILENT = Unknown("timeout", "nobody answers")
@@ -24,7 +26,7 @@ Answer = Callable[..., Any]
 """Takes the real question and its words."""
 
 
-class Heard:
+class Heard(Answering):
     """A look of which some answers are others. asked: the questions with their words."""
 
     def __init__(self, look: Look, answers: Mapping[str, Answer]) -> None:

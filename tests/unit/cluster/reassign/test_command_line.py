@@ -252,10 +252,8 @@ def site_of(world: ReassignWorld) -> Callable[[Inventory, str], Site]:
         def __init__(self, inventory: Inventory, run: str) -> None:
             super().__init__(inventory, run)
             answers = ReassignLook(world, TinyClock())
-            questions = ("topics", "topic_partitions", "topic_settings", "log_dirs")
-            for question in (*questions, "broker_settings", "reassignments"):
-                for look in (self.look, self._watch_look):
-                    setattr(look, question, getattr(answers, question))
+            for look in (self.look, self._watch_look):
+                setattr(look, "ask", answers.ask)  # noqa: B010
             self.apply: Any = self._sent
 
         def _sent(self, change: Change, _operation: str, _fencing: int) -> Outcome:

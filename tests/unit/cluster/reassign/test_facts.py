@@ -7,6 +7,7 @@ from typing import cast
 
 import pytest
 
+from tests.answers import Answering
 from zkmigrate.cluster.reassign.facts import Cluster, Disks, LogEnds, Move, Stand, disks, log_ends, stands
 from zkmigrate.cluster.reassign.rules import next_moves, seconds
 from zkmigrate.cluster.reassign.section import Reassign
@@ -19,9 +20,10 @@ from zkmigrate.cluster.reassign.throttle import (
     Throttles,
     Values,
 )
+from zkmigrate.kafka.questions import InFlight, LogDir, LogEnd, PartitionState, TopicPartitions
 from zkmigrate.kafka.rates import Rate
 from zkmigrate.runbook.model.fact import Seen
-from zkmigrate.runbook.model.look import InFlight, LogDir, LogEnd, Look, PartitionState, TopicPartitions
+from zkmigrate.runbook.model.look import Look
 from zkmigrate.runbook.model.step import Way
 from zkmigrate.runbook.model.step_record import recorded
 
@@ -175,7 +177,7 @@ def test_no_more_partitions_are_asked_about_than_may_be_in_flight() -> None:
     seen = TopicPartitions("i", frozenset({1, 2, 3}), (1, 2), {"a": Seen(states)})
     asked: list[object] = []
 
-    class Questions:
+    class Questions(Answering):
         def log_ends(self, cluster: str, replicas: object) -> Seen[dict[int, object]]:
             asked.append((cluster, replicas))
             return Seen({})
@@ -193,7 +195,7 @@ def test_no_more_partitions_are_asked_about_than_may_be_in_flight() -> None:
 )
 def test_a_cordoned_directory_has_no_room_unless_all_are_cordoned(shut: tuple[bool, bool], room: int) -> None:
     dirs = {path: Seen(LogDir((), 9 + n, 3 - n, shut[n])) for n, path in enumerate(("/a", "/b"))}
-    told = SimpleNamespace(log_dirs=lambda *_: Seen({4: Seen(dirs)}))
+    told = SimpleNamespace(ask=lambda _request: Seen({4: Seen(dirs)}))
     found = disks(cast(Look, told), [4], [("t", 0)])
     assert (found.room, found.shut(4), found.shut(5)) == ({4: room}, all(shut), False)
     assert found.cordoned == {4: {path for path, one in dirs.items() if one.value.cordoned}}

@@ -22,10 +22,10 @@ from zkmigrate.cluster.reassign.throttle_step import ThrottleFacts, ThrottleStep
 from zkmigrate.cluster.reassign.unthrottle_step import UnthrottleStep
 from zkmigrate.inventory.accept import Accept
 from zkmigrate.kafka.changes import AlterBrokerConfig, AlterTopicConfig
+from zkmigrate.kafka.questions import TopicSetting
 from zkmigrate.kafka.rates import Rate
 from zkmigrate.runbook.model.fact import Reading, Seen, Unknown
 from zkmigrate.runbook.model.finding import Held
-from zkmigrate.runbook.model.look import TopicSetting
 from zkmigrate.runbook.model.step import Blocked, Context, Done, Ready, Verdict, Waiting, Way
 
 MOVE = Move("a", 0, (1, 2), (3, 2), 100, 1)

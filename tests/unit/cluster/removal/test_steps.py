@@ -22,10 +22,11 @@ from zkmigrate.cluster.removal.section import Exclusion
 from zkmigrate.cluster.removal.stop_step import TRIES, StopStep
 from zkmigrate.cluster.removal.sweep_step import ROUNDS, SweepFacts
 from zkmigrate.kafka.changes import AlterAtController, AlterBrokerConfig, UnregisterBroker
+from zkmigrate.kafka.questions import KafkaView, TopicSetting
 from zkmigrate.runbook.model import finding
 from zkmigrate.runbook.model.change import SetService
 from zkmigrate.runbook.model.fact import Absent, Reading, Seen, Unknown
-from zkmigrate.runbook.model.look import KafkaView, Look, Pulse, TopicSetting
+from zkmigrate.runbook.model.look import Look, Pulse
 from zkmigrate.runbook.model.step import Blocked, Context, Done, Ready, Verdict, Waiting, Way
 
 UP = Pulse(0.0, apis={UNREGISTER: (0, 0)})

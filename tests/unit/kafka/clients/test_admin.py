@@ -15,8 +15,8 @@ from tests.unit.kafka.clients.fake_cluster import CLUSTER_ID, FakeCluster
 from zkmigrate.errors import HostError
 from zkmigrate.kafka.changes import KAFKA, AlterTopicConfig, ElectLeaders
 from zkmigrate.kafka.clients import admin as kafka
+from zkmigrate.kafka.questions import KafkaView, PartitionState
 from zkmigrate.runbook.model.fact import Absent, Reading, Seen, Unknown
-from zkmigrate.runbook.model.look import KafkaView, PartitionState
 
 
 def answer(error: int = 0, version: int = 2, **partitions: int) -> Response:

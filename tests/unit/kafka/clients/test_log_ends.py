@@ -10,8 +10,8 @@ from kafka.protocol.consumer import ListOffsetsRequest, ListOffsetsResponse
 
 from tests.unit.kafka.clients import wire_brokers
 from zkmigrate.kafka.clients import log_ends
+from zkmigrate.kafka.questions import LogEnd, ReadLogEnds
 from zkmigrate.runbook.model.fact import Seen, Unknown
-from zkmigrate.runbook.model.look import LogEnd, Look, cost
 
 Topic = ListOffsetsResponse.ListOffsetsTopicResponse
 END, MARK = -2, -1
@@ -74,4 +74,4 @@ def test_an_impossible_offset_is_no_offset(wrong: Offsets) -> None:
 
 
 def test_the_look_states_what_it_asks_of_whom() -> None:
-    assert "two ListOffsets requests" in cost(Look.log_ends)
+    assert "two ListOffsets requests" in ReadLogEnds.costs

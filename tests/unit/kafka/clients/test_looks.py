@@ -15,8 +15,18 @@ from tests.unit.kafka.clients.test_topics import cause
 from tests.world.model.topics import TopicQuestions, TopicWorld
 from zkmigrate.inventory.inventory import Broker, Inventory, Kafka
 from zkmigrate.kafka.clients import log_dirs, topics
+from zkmigrate.kafka.questions import (
+    DescribeCluster,
+    DescribeLogDirs,
+    DescribePartitions,
+    ListTopics,
+    LogDir,
+    PartitionState,
+    ReadTopicSettings,
+    ReplicaLog,
+    TopicPartitions,
+)
 from zkmigrate.runbook.model.fact import Absent, Seen
-from zkmigrate.runbook.model.look import LogDir, Look, PartitionState, ReplicaLog, TopicPartitions, cost
 from zkmigrate.runbook.site.observe import Observe
 
 BROKERS = ("10.0.0.1:9092", "10.0.0.2:9092", "10.0.0.3:9092")
@@ -242,18 +252,16 @@ def test_the_real_look_asks_the_inventorys_brokers_and_no_other_cluster(cluster:
     nothing: Any = None
     look = Observe(inventory, nothing, nothing, nothing)
     cluster.of_topics, cluster.of_disks = {1: [told("a", 1)]}, {1: answer(directory("/d"))}
-    assert isinstance(look.topic_partitions("kafka", ("a",), 1), Seen)
-    assert isinstance(look.log_dirs("kafka", (1,)), Seen)
-    assert cause(look.topic_partitions("other", ("a",), 1))[0] == "failed"
-    assert cause(look.log_dirs("other", (1,)))[0] == "failed"
+    assert isinstance(look.ask(DescribePartitions("kafka", ("a",), 1)), Seen)
+    assert isinstance(look.ask(DescribeLogDirs("kafka", (1,))), Seen)
+    assert cause(look.ask(DescribePartitions("other", ("a",), 1)))[0] == "failed"
+    assert cause(look.ask(DescribeLogDirs("other", (1,))))[0] == "failed"
 
 
 def test_each_look_at_topics_and_disks_states_what_it_asks_of_whom() -> None:
-    looks = (Look.topics, Look.topic_partitions, Look.log_dirs, Look.topic_settings)
-    assert all("request" in cost(look) and ("to one broker" in cost(look) or "each" in cost(look))
-               for look in looks)  # fmt: skip
-    with pytest.raises(KeyError):
-        cost(Look.kafka)
+    costs = [one.costs for one in (ListTopics, DescribePartitions, DescribeLogDirs, ReadTopicSettings)]
+    assert all("request" in cost and ("to one broker" in cost or "each" in cost) for cost in costs)
+    assert DescribeCluster.costs == "", "it is not repeated beside a long stage"
 
 
 def test_the_model_world_tells_the_same(cluster: FakeCluster) -> None:

@@ -36,8 +36,8 @@ from zkmigrate.kafka.changes import (
 )
 from zkmigrate.kafka.clients import admin as kafka
 from zkmigrate.kafka.clients import reassignments
+from zkmigrate.kafka.questions import InFlight, ListReassignments, ReadBrokerSettings, TopicSetting
 from zkmigrate.runbook.model.fact import Absent, Reading, Seen, Unknown
-from zkmigrate.runbook.model.look import InFlight, Look, TopicSetting, cost
 
 BROKERS = ("10.0.0.1:9092", "10.0.0.2:9092")
 RATE = "leader.replication.throttled.rate"
@@ -340,5 +340,5 @@ def test_no_broker_at_all_is_a_timeout() -> None:
 
 
 def test_each_look_states_what_it_asks_of_whom() -> None:
-    assert "each of these brokers" in cost(Look.broker_settings)
-    assert "to one broker" in cost(Look.reassignments)
+    assert "each of these brokers" in ReadBrokerSettings.costs
+    assert "to one broker" in ListReassignments.costs

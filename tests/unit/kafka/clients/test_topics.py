@@ -12,8 +12,8 @@ from kafka.protocol.admin import DescribeConfigsResponse
 from tests.ports import free_port
 from tests.unit.kafka.clients.fake_cluster import CLUSTER_ID, KEY, FakeCluster
 from zkmigrate.kafka.clients import topics
+from zkmigrate.kafka.questions import ClusterTopics, TopicSetting
 from zkmigrate.runbook.model.fact import Absent, Reading, Seen, Unknown
-from zkmigrate.runbook.model.look import ClusterTopics, TopicSetting
 
 BROKERS = ("10.0.0.1:9092",)
 DEFAULT, OWN = 5, 1

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import pytest
 from kafka.protocol.admin import DescribeLogDirsResponse
 
+from tests.answers import Answering
 from tests.unit.kafka.clients.test_looks import answer, directory, held
 from zkmigrate.cluster.placed import read
 from zkmigrate.cluster.placement.cluster import Broker, Cluster, LogDir, Partition
@@ -16,8 +17,9 @@ from zkmigrate.cluster.placement.plan import Refused
 from zkmigrate.errors import HostError
 from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.kafka.clients.log_dirs import _directories
+from zkmigrate.kafka.questions import KafkaView, LogDirs, PartitionState
 from zkmigrate.runbook.model.fact import Absent, Reading, Seen, Unknown
-from zkmigrate.runbook.model.look import KafkaView, LogDirs, PartitionState, Volume
+from zkmigrate.runbook.model.look import Volume
 
 T = TypeVar("T")
 GB = 1 << 30
@@ -42,7 +44,7 @@ def inventory(*brokers: int, also: Mapping[str, object] = SSH) -> Inventory:
     )
 
 
-class Site:
+class Site(Answering):
     """A look over answers. asked: the hosts that were asked for volumes, with the paths."""
 
     def __init__(self, disks: Mapping[int, DescribeLogDirsResponse]) -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from zkmigrate.hosts.facts.load import Load
+from zkmigrate.kafka.questions import LogDir, LogDirs, ReplicaLog
 from zkmigrate.kafka.rates import Moving, Rate, Sample
 from zkmigrate.kafka.rules.copying import Copied, copied, sample
 from zkmigrate.runbook.model.fact import Seen, Unknown
-from zkmigrate.runbook.model.look import LogDir, LogDirs, Pulse, ReplicaLog
+from zkmigrate.runbook.model.look import Pulse
 
 SILENT = Unknown("timeout", "broker 2 does not answer")
 

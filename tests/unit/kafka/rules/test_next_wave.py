@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from zkmigrate.kafka.questions import KafkaView, PartitionState
 from zkmigrate.kafka.rules.next_wave import BrokerPosition, next_wave, out_of_sync, unsafe_to_stop
-from zkmigrate.runbook.model.look import KafkaView, PartitionState
 
 
 def partition(

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from tests.unit.preflight_world import context, healthy, run_preflight, view
+from zkmigrate.kafka.questions import KafkaView, PartitionState
 from zkmigrate.runbook.model.fact import Reading, Seen, Unknown
 from zkmigrate.runbook.model.finding import Finding, Held, Severity
-from zkmigrate.runbook.model.look import KafkaView, PartitionState
 from zkmigrate.runbook.model.step import Context
 
 ID = "kafka.canary-topic"

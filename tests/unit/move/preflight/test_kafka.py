@@ -44,12 +44,13 @@ from tests.unit.preflight_world import (
 )
 from tests.unit.zkdata_fixtures import create_payload
 from zkmigrate.inventory.inventory import Service
+from zkmigrate.kafka.questions import KafkaView
 from zkmigrate.move.dependents.kafka import KAFKA
 from zkmigrate.move.preflight.evidence import gather
 from zkmigrate.move.preflight.kafka_evidence import of_kafka
 from zkmigrate.runbook.model.fact import Absent, Seen, Unknown
 from zkmigrate.runbook.model.finding import Finding, Held, Severity, blocking
-from zkmigrate.runbook.model.look import DirEntry, KafkaView, Znode
+from zkmigrate.runbook.model.look import DirEntry, Znode
 from zkmigrate.runbook.model.step import Context
 
 CMD, ENVIRON, META = "/proc/311/cmdline", "/proc/311/environ", "/var/lib/kafka/meta.properties"

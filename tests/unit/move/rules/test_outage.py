@@ -5,8 +5,8 @@ from __future__ import annotations
 from tests.world.operator import inventory
 from tests.world.returned import AGREED
 from zkmigrate.inventory.inventory import Broker
+from zkmigrate.kafka.questions import KafkaView, PartitionState
 from zkmigrate.move.rules.outage import consenting_owner, next_to_stop
-from zkmigrate.runbook.model.look import KafkaView, PartitionState
 
 FOUR = tuple(Broker(name=f"b{n}", address=f"10.0.0.{n}", id=n) for n in (1, 2, 3, 4))
 

@@ -8,11 +8,12 @@ from tests.unit.move.steps import facts
 from tests.unit.move.steps.facts import ARMED, DEST
 from tests.world.operator import PROPERTIES, inventory
 from zkmigrate.hosts.facts.status import HostStatus
+from zkmigrate.kafka.questions import KafkaView, PartitionState
 from zkmigrate.kafka.rules.connect import connect_to_dest, with_connect
 from zkmigrate.move.facts.outage import BrokerState, Registered
 from zkmigrate.move.facts.replay import Batch, Condition, ReplayScope
 from zkmigrate.runbook.model.fact import Reading, Seen, Unknown
-from zkmigrate.runbook.model.look import DirEntry, KafkaView, PartitionState
+from zkmigrate.runbook.model.look import DirEntry
 from zkmigrate.zookeeper.data.four_letter_words import Srvr
 from zkmigrate.zookeeper.facts.ensemble import EnsembleView
 

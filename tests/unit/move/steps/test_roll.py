@@ -14,13 +14,14 @@ from zkmigrate.inventory.inventory import Window
 from zkmigrate.kafka.changes import KAFKA as CLUSTER
 from zkmigrate.kafka.changes import ElectLeaders
 from zkmigrate.kafka.facts.recovery import Recovery
+from zkmigrate.kafka.questions import KafkaView, PartitionState
 from zkmigrate.kafka.rules.connect import connect_to_dest
 from zkmigrate.kafka.rules.leaders import not_led_by_preferred
 from zkmigrate.move.dependent import MemberFacts
 from zkmigrate.move.dependents.kafka import KAFKA, Brokers
 from zkmigrate.move.steps.roll import WAVE_DEADLINE_S, RollFacts, RollStep
 from zkmigrate.runbook.model.fact import Absent, Reading, Seen
-from zkmigrate.runbook.model.look import DirEntry, KafkaView, Look, PartitionState
+from zkmigrate.runbook.model.look import DirEntry, Look
 from zkmigrate.runbook.model.step import Blocked, Context, Done, Ready, Verdict, Waiting, Way
 from zkmigrate.zookeeper.data.four_letter_words import Connection
 

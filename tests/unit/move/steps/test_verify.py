@@ -22,13 +22,13 @@ from tests.unit.move.steps.facts import (
     well,
 )
 from tests.unit.move.steps.test_check import BASELINE, OWNERS, ZNODES, Z, znode
+from zkmigrate.kafka.questions import KafkaView, PartitionState
 from zkmigrate.move.dependents.kafka import KAFKA, Brokers
 from zkmigrate.move.facts.records import Drained
 from zkmigrate.move.facts.sessions import Sessions
 from zkmigrate.move.facts.subtree import Digests
 from zkmigrate.move.steps.verify import VerifyFacts, VerifyStep
 from zkmigrate.runbook.model.fact import Absent, Seen
-from zkmigrate.runbook.model.look import KafkaView, PartitionState
 from zkmigrate.runbook.model.step import Done, Verdict, Waiting
 from zkmigrate.zookeeper.data.delta import DeltaFinding, DeltaResult
 from zkmigrate.zookeeper.data.sums import Sums

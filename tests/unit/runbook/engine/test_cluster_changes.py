@@ -40,6 +40,7 @@ from zkmigrate.kafka.changes import (
     PlaceReplica,
     ReassignPartition,
 )
+from zkmigrate.kafka.questions import TopicSetting
 from zkmigrate.runbook.byhand import commands
 from zkmigrate.runbook.byhand.commands import Position
 from zkmigrate.runbook.engine import journal, plan
@@ -57,7 +58,7 @@ from zkmigrate.runbook.model.change import (
 )
 from zkmigrate.runbook.model.fact import Absent, Reading, Seen
 from zkmigrate.runbook.model.finding import claim
-from zkmigrate.runbook.model.look import Look, Request, TopicSetting
+from zkmigrate.runbook.model.look import Look, Request
 from zkmigrate.runbook.model.playbook import Playbook, Stage
 from zkmigrate.runbook.model.step import AnyStep, Context, Done, Hazard, Ready, Verdict, Way
 from zkmigrate.runbook.site.observe import Observe

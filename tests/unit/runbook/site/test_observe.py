@@ -34,6 +34,7 @@ from zkmigrate.kafka.clients import admin as kafka_client
 from zkmigrate.kafka.clients import topics as topic_client
 from zkmigrate.kafka.facts.broker import BrokerProcess, WorkingDirectory, broker_process, same_file
 from zkmigrate.kafka.facts.release import release
+from zkmigrate.kafka.questions import DescribeCluster, ListTopics, ReadTopicSettings
 from zkmigrate.runbook.engine.apply import Apply, ChannelApply
 from zkmigrate.runbook.model.change import (
     Arm,
@@ -296,7 +297,7 @@ def test_a_missing_command_is_a_missing_tool(parts: Parts, sshd: Sshd) -> None:
 def test_services_that_are_not_there_are_unknown_with_a_cause(parts: Parts) -> None:
     assert cause(parts.look.word("s1", "srvr")) == "refused"
     assert cause(parts.look.znode("s1", "/")) == "refused"
-    assert cause(parts.look.kafka()) == "timeout"
+    assert cause(parts.look.ask(DescribeCluster())) == "timeout"
     assert cause(parts.look.word("b1", "srvr")) == "failed"
     assert cause(parts.look.znode("b1", "/")) == "failed"
 
@@ -344,15 +345,15 @@ def test_source_is_never_asked_for_a_znode_on_the_brokers_behalf(
     monkeypatch.setattr(parts.look, "znode", znode)
     monkeypatch.setattr(kafka_client, "view", lambda _brokers, reassignments, witnesses: reassignments())
     dests, chroot = parts.look._inventory.dest_names, parts.look._inventory.kafka.chroot
-    assert parts.look.kafka() is None
+    assert parts.look.ask(DescribeCluster()) is None
     assert asked == list(dests)
     path = f"{chroot}{kafka_client.REASSIGNMENTS}"
     answer[path] = Absent(path)
-    assert cause(parts.look.kafka()) == "failed", "no such chroot"
+    assert cause(parts.look.ask(DescribeCluster())) == "failed", "no such chroot"
     answer[chroot] = Seen(Znode(b"", 1, 1, 1, 0, 0, ()))
-    assert parts.look.kafka() == Absent(path)
+    assert parts.look.ask(DescribeCluster()) == Absent(path)
     answer[path] = Seen(Znode(b"{}", 1, 1, 1, 0, 0, ()))
-    assert str(parts.look.kafka()) == str(Seen(b"{}"))
+    assert str(parts.look.ask(DescribeCluster())) == str(Seen(b"{}"))
     assert set(asked) == set(dests)
 
 
@@ -360,16 +361,17 @@ def test_a_cluster_is_asked_for_its_topics_through_its_brokers(
     sshd: Sshd, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     look = Parts(sshd, daemon.inventory(sshd)).look
-    brokers = look._brokers
-    assert list(brokers) == [broker.endpoint for broker in look._inventory.brokers]
     asked: list[tuple[object, ...]] = []
     for question in ("names", "settings"):
         monkeypatch.setattr(topic_client, question, lambda *what: asked.append(what))
     for cluster in (KAFKA, "another"):
         readings = (
-            look.topics(cluster),
-            look.topic_settings(cluster, "k", ("a",)),
+            look.ask(ListTopics(cluster)),
+            look.ask(ReadTopicSettings(cluster, "k", ("a",))),
         )
+    [brokers] = {id(what[0]): what[0] for what in asked}.values()
+    assert isinstance(brokers, kafka_client.Brokers), "which keep their connections"
+    assert list(brokers) == [broker.endpoint for broker in look._inventory.brokers]
     assert asked == [(brokers,), (brokers, "k", ("a",))]
     assert {cause(reading) for reading in readings} == {"failed"}
 

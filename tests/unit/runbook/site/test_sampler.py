@@ -10,13 +10,15 @@ from typing import Any, cast
 
 import pytest
 
+from tests.answers import Answering
 from tests.world.operator import inventory
 from zkmigrate.kafka.clients.produce import Ack, Late, sample
+from zkmigrate.kafka.questions import DescribeCluster, KafkaView, ListTopics, PartitionState
 from zkmigrate.kafka.rules.sampling import heard, questions
 from zkmigrate.runbook.engine import events
 from zkmigrate.runbook.engine.samples import NAME, Samples
 from zkmigrate.runbook.model.fact import Seen, Unknown
-from zkmigrate.runbook.model.look import KafkaView, Look, PartitionState, Pulse
+from zkmigrate.runbook.model.look import Look, Pulse
 from zkmigrate.runbook.model.sampling import Body, Question
 from zkmigrate.runbook.model.step import Way
 from zkmigrate.runbook.site.sampler import CanarySampler, ClusterSampler, Sampler, ask
@@ -117,7 +119,7 @@ def test_a_question_that_fails_is_asked_again_and_holds_no_other_up(tmp_path: Pa
             again.set()
         raise RuntimeError("unforeseen")
 
-    class Answers:
+    class Answers(Answering):
         def pulses(self, within_s: float) -> dict[str, Pulse]:
             assert within_s == 1.0
             other.set()
@@ -137,7 +139,9 @@ def test_a_question_that_fails_is_asked_again_and_holds_no_other_up(tmp_path: Pa
 
 def test_the_cluster_is_noted_when_it_has_changed_and_now_and_then(tmp_path: Path) -> None:
     fixture = Fixture(tmp_path)
-    note = ClusterSampler("kafka", heard, fixture.samples)
+    note = ClusterSampler("kafka", DescribeCluster, heard, fixture.samples)
+
+    asked = DescribeCluster()
 
     def view(isr: tuple[int, ...], leader: int = 1) -> Seen[KafkaView]:
         states = (PartitionState("t", 0, leader, (1, 2), isr),)
@@ -145,10 +149,11 @@ def test_the_cluster_is_noted_when_it_has_changed_and_now_and_then(tmp_path: Pat
 
     for seconds, reading in ((0.0, view((1, 2))), (0.2, view((1, 2))), (0.4, view((2,), -1))):
         fixture.time = 50.0 + seconds
-        note(reading)
-    note(Unknown("timeout", "no answer"))
+        note(asked, reading)
+    note(asked, Unknown("timeout", "no answer"))
+    note(ListTopics("kafka"), view((1,)))
     fixture.time = 55.5
-    note(view((2,), -1))
+    note(asked, view((2,), -1))
     told = [(x["mono"], x["under"], x["offline"]) for x in fixture.lines() if x["kind"] == "kafka"]
     assert told == [(50.0, 0, 0), (50.4, 1, 1), (55.5, 1, 1)]
 
