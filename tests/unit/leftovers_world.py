@@ -36,8 +36,9 @@ from zkmigrate.runbook.model.change import (
     UninstallProgram,
 )
 from zkmigrate.runbook.model.fact import Absent, Reading, Seen, Unknown
-from zkmigrate.runbook.model.look import DirEntry, Look, Rights, Znode
+from zkmigrate.runbook.model.look import DirEntry, Look
 from zkmigrate.zookeeper.changes import CreateZnode, DeleteZnode
+from zkmigrate.zookeeper.questions import Rights, Znode
 
 T = TypeVar("T")
 

@@ -17,9 +17,10 @@ from zkmigrate.move import preflight
 from zkmigrate.move.dependents.kafka import KAFKA
 from zkmigrate.runbook.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.runbook.model.finding import Finding
-from zkmigrate.runbook.model.look import DirEntry, Look, Pulse, RandomReader, Rights, Volume, Znode
+from zkmigrate.runbook.model.look import DirEntry, Look, Pulse, RandomReader, Volume
 from zkmigrate.runbook.model.step import Context
 from zkmigrate.zookeeper.data.reader import BytesReader
+from zkmigrate.zookeeper.questions import Rights, Znode
 
 T = TypeVar("T")
 

@@ -57,10 +57,11 @@ from zkmigrate.runbook.engine.run import Walk
 from zkmigrate.runbook.engine.throttle_file import ThrottleFile
 from zkmigrate.runbook.model.change import Change, ClusterChange, Outcome
 from zkmigrate.runbook.model.fact import Absent, Reading, Seen, Unknown
-from zkmigrate.runbook.model.look import Look, Pulse, Znode
+from zkmigrate.runbook.model.look import Look, Pulse
 from zkmigrate.runbook.model.playbook import Playbook
 from zkmigrate.runbook.model.sampling import Body
 from zkmigrate.runbook.site.exporter import metrics_text
+from zkmigrate.zookeeper.questions import Znode
 
 T = TypeVar("T")
 

@@ -30,6 +30,9 @@ from zkmigrate.runbook.model.fact import Reading, Seen, Unknown
 from zkmigrate.runbook.model.step import Context, Hazard
 from zkmigrate.runbook.site import observe
 from zkmigrate.runbook.site.observe import Observe
+from zkmigrate.zookeeper.clients import answers
+from zkmigrate.zookeeper.clients.zookeeper import ZnodeReader
+from zkmigrate.zookeeper.questions import ReadZnode, SendWord
 
 SHUT = ("fence", "drain", "cut", "stop", "prove", "seal", "go", "serve", "check")
 QUICK = ("fence", "cut", "stopped", "seal", "unseal", "uncut", "reopen", "go", "checked", "open")
@@ -231,28 +234,28 @@ def test_in_a_hurry_a_server_that_was_silent_gets_less_time_until_it_answers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     given: list[float] = []
-    answers: list[Reading[str]] = [Unknown("timeout", "s1"), Unknown("timeout", "s1"), Seen("x"), Seen("x")]
+    said: list[Reading[str]] = [Unknown("timeout", "s1"), Unknown("timeout", "s1"), Seen("x"), Seen("x")]
 
     def word(_address: str, _port: int, _word: str, deadline_s: float) -> Reading[str]:
         given.append(deadline_s)
-        return answers.pop(0)
+        return said.pop(0)
 
-    monkeypatch.setattr(observe, "four_letter_word", word)
+    monkeypatch.setattr(answers, "four_letter_word", word)
     look = looking()
     with deadline.within(2.0):
         for _ in range(4):
-            look.word("s1", "srvr")
+            look.ask(SendWord("s1", "srvr"))
     assert given == [2.0, 0.3, 0.3, 2.0]
 
 
 def test_in_a_hurry_no_znode_is_read_from_a_server_that_was_silent(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(observe, "four_letter_word", lambda *_: Unknown("timeout", "d1"))
+    monkeypatch.setattr(answers, "four_letter_word", lambda *_: Unknown("timeout", "d1"))
     look = looking()
     read: list[str] = []
-    monkeypatch.setattr(look._znodes, "read", lambda host, _path: read.append(host))
+    monkeypatch.setattr(ZnodeReader, "read", lambda _self, host, _path: read.append(host))
     with deadline.within(2.0):
-        look.word("d1", "srvr")
-        assert isinstance(look.znode("d1", "/a"), Unknown)
+        look.ask(SendWord("d1", "srvr"))
+        assert isinstance(look.ask(ReadZnode("d1", "/a")), Unknown)
     assert read == []
 
 

@@ -34,6 +34,7 @@ from zkmigrate.runbook.model.look import Look
 from zkmigrate.runbook.model.sampling import Sampling
 from zkmigrate.runbook.model.step import Context
 from zkmigrate.runbook.model.window import Probe
+from zkmigrate.zookeeper.questions import ReadZnode
 
 CONFIG = "/etc/keeper/keeper.json"
 STATE = "/run/keeper/state.json"
@@ -164,7 +165,7 @@ class KeeperDependent:
         return section(inventory).realm
 
     def identity_seen(self, inventory: Inventory, look: Look, via: str) -> Reading[str]:
-        node = look.znode(via, f"{self.chroot(inventory)}/realm")
+        node = look.ask(ReadZnode(via, f"{self.chroot(inventory)}/realm"))
         return Seen(node.value.data.decode()) if isinstance(node, Seen) else node
 
     def service(self, inventory: Inventory) -> Service:

@@ -36,6 +36,8 @@ from zkmigrate.runbook.model.step import Way
 from zkmigrate.runbook.runs import run_status
 from zkmigrate.runbook.runs.open_run import JournalOpener
 from zkmigrate.runbook.site.observe import Observe
+from zkmigrate.zookeeper.clients.answers import ZooKeeperAnswers
+from zkmigrate.zookeeper.questions import ReadZnode, SendWord
 
 REFERENCE = Path(__file__).parents[3] / "docs" / "reference" / "migration-yml.md"
 KAFKA = "version: 1\nname: lab\n" + GOOD[GOOD.index("kafka:\n") :]
@@ -296,7 +298,7 @@ def looking(known: Inventory) -> Observe:
 def test_a_look_goes_as_far_as_the_sections_do() -> None:
     bare, kafka = looking(Inventory(version=1, name="k")), looking(load_kafka(inventory()))
     for look in (bare, kafka):
-        assert look.word("source1", "srvr") == Unknown(
+        assert look.ask(SendWord("source1", "srvr")) == Unknown(
             "failed", "source1 is not a ZooKeeper host: it has no four-letter words"
         )
         assert KafkaAnswers(look._inventory, look)._reassignments() is None
@@ -312,11 +314,11 @@ def test_a_host_that_is_only_read_is_named_by_its_part() -> None:
 def test_reassignments_are_never_asked_of_a_host_that_is_only_read(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
 
-    def znode(self: Observe, host: str, path: str) -> Unknown:
-        asked.append(host)
-        return Unknown("timeout", path)
+    def znode(_self: ZooKeeperAnswers, request: ReadZnode) -> Unknown:
+        asked.append(request.host)
+        return Unknown("timeout", request.path)
 
-    monkeypatch.setattr(Observe, "znode", znode)
+    monkeypatch.setattr(ZooKeeperAnswers, "znode", znode)
     known = inventory()
     assert KafkaAnswers(known, looking(known))._reassignments() is None
     assert tuple(asked) == known.dest_names

@@ -18,8 +18,9 @@ from zkmigrate.errors import HostError
 from zkmigrate.hosts import zkm_host
 from zkmigrate.kafka.questions import KafkaView
 from zkmigrate.runbook.model.fact import Absent, Reading, Seen, Unknown
-from zkmigrate.runbook.model.look import DirEntry, Pulse, RandomReader, Rights, Volume, Znode
+from zkmigrate.runbook.model.look import DirEntry, Pulse, RandomReader, Volume
 from zkmigrate.zookeeper.data.reader import BytesReader
+from zkmigrate.zookeeper.questions import Rights, Znode
 
 T = TypeVar("T")
 

@@ -31,8 +31,9 @@ from zkmigrate.kafka.rules import znodes as rules
 from zkmigrate.kafka.rules.identity import Identity, identity
 from zkmigrate.kafka.rules.stray import why_stray
 from zkmigrate.runbook.model.fact import Absent, Reading, Seen, Unknown
-from zkmigrate.runbook.model.look import Look, Rights, Znode
+from zkmigrate.runbook.model.look import Look
 from zkmigrate.runbook.model.step import Context
+from zkmigrate.zookeeper.questions import ReadAcls, ReadZnode, Rights, Znode
 
 WITNESSES = 3
 """Brokers that each look at partitions asks."""
@@ -187,7 +188,7 @@ class _Reader:
 
     def node(self, path: str) -> Znode | None:
         """None where it does not exist."""
-        told = self.look.znode(self.door, self.chroot + path)
+        told = self.look.ask(ReadZnode(self.door, self.chroot + path))
         if isinstance(told, Unknown):
             raise _UnreadError(told)
         return told.value if isinstance(told, Seen) else None
@@ -208,7 +209,7 @@ class _Reader:
     def kept(self, paths: Iterable[str]) -> dict[str, tuple[Kept, ...]]:
         found = {path: tuple(self.below(path)) for path in paths}
         every = [self.chroot + path for nodes in found.values() for path, _ in nodes]
-        acls = self.look.acls(self.door, every) if every else Seen({})
+        acls = self.look.ask(ReadAcls(self.door, every)) if every else Seen({})
         if isinstance(acls, Unknown):
             raise _UnreadError(acls)
         rights = acls.value if isinstance(acls, Seen) else {}

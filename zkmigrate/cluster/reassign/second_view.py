@@ -13,6 +13,7 @@ from zkmigrate import json_text
 from zkmigrate.cluster.placement.cluster import Name
 from zkmigrate.runbook.model.fact import Reading, Seen, Unknown
 from zkmigrate.runbook.model.look import Look
+from zkmigrate.zookeeper.questions import ReadZnode
 
 Ends = Mapping[Name, tuple[tuple[int, ...], Collection[int]]]
 """The sets that brokers show as whole, and which of each must be in sync, by topic and partition."""
@@ -39,7 +40,7 @@ def _read(look: Look, hosts: Sequence[str], path: str) -> Reading[Any]:
     """A znode's JSON, from the first host that answers."""
     answer: Reading[Any] = Unknown("timeout", path)
     for host in hosts:
-        node = look.znode(host, path)
+        node = look.ask(ReadZnode(host, path))
         if isinstance(node, Seen):
             try:
                 return Seen(json_text.loads(node.value.data))

@@ -32,6 +32,7 @@ from zkmigrate.kafka.questions import (
 )
 from zkmigrate.runbook.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.runbook.model.look import Look, Pulse
+from zkmigrate.zookeeper.questions import ReadZnode
 
 T = TypeVar("T")
 
@@ -103,10 +104,10 @@ class KafkaAnswers:
         """
         for host in (host for host in self._inventory.doors if host not in self._inventory.read_only):
             chroot = self._inventory.kafka.chroot
-            reading = self._look.znode(host, chroot + admin.REASSIGNMENTS)
+            reading = self._look.ask(ReadZnode(host, chroot + admin.REASSIGNMENTS))
             if isinstance(reading, Seen):
                 return Seen(reading.value.data)
             if isinstance(reading, Absent):
-                there = self._look.znode(host, chroot)
+                there = self._look.ask(ReadZnode(host, chroot))
                 return reading if isinstance(there, Seen) else Unknown("failed", f"{host} has no such chroot")
         return None

@@ -12,6 +12,7 @@ from zkmigrate.kafka.facts.cluster import Controller, controller
 from zkmigrate.kafka.questions import KafkaView
 from zkmigrate.runbook.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.runbook.model.look import Look
+from zkmigrate.zookeeper.questions import ReadModified, ReadZnode
 
 _OWN_NODES = frozenset(
     {
@@ -44,7 +45,7 @@ class Chroot:
 
 def chroot_seen(look: Look, via: str, chroot: str, kafka: Reading[KafkaView] | None) -> Chroot:
     """Read through one dest host. kafka: the partitions for ``changed``; None leaves it unknown."""
-    ordered = look.znode(via, f"{chroot}/admin/preferred_replica_election")
+    ordered = look.ask(ReadZnode(via, f"{chroot}/admin/preferred_replica_election"))
     return Chroot(
         controller(look, via, chroot),
         _children(look, via, f"{chroot}/admin/delete_topics"),
@@ -59,14 +60,14 @@ def chroot_seen(look: Look, via: str, chroot: str, kafka: Reading[KafkaView] | N
 
 def _children(look: Look, via: str, path: str) -> Reading[tuple[str, ...]]:
     """The names below a path; empty when the path does not exist."""
-    node = look.znode(via, path)
+    node = look.ask(ReadZnode(via, path))
     if isinstance(node, Absent):
         return Seen(())
     return Seen(node.value.children) if isinstance(node, Seen) else node
 
 
 def _strangers(look: Look, via: str, chroot: str) -> Reading[tuple[str, ...]]:
-    own, root = look.znode(via, chroot), look.znode(via, "/")
+    own, root = look.ask(ReadZnode(via, chroot)), look.ask(ReadZnode(via, "/"))
     if not isinstance(own, Seen) or not isinstance(root, Seen):
         unread = own if not isinstance(own, Seen) else root
         return unread if isinstance(unread, Unknown) else Unknown("failed", f"{chroot} is not there")
@@ -87,7 +88,7 @@ def _changed(look: Look, via: str, chroot: str, kafka: Reading[KafkaView]) -> Re
         f"{chroot}/brokers/topics/{p.topic}/partitions/{p.partition}/state": f"{p.topic}-{p.partition}"
         for p in kafka.value.partitions
     }
-    reading = look.modified(via, tuple(paths))
+    reading = look.ask(ReadModified(via, tuple(paths)))
     if not isinstance(reading, Seen):
         return reading
     return Seen({paths[path]: at for path, at in reading.value.items()})

@@ -13,8 +13,9 @@ from typing import Any
 from zkmigrate import json_text
 from zkmigrate.kafka.questions import DescribeCluster, KafkaView
 from zkmigrate.runbook.model.fact import Reading, Seen, Unknown
-from zkmigrate.runbook.model.look import Look, Znode
+from zkmigrate.runbook.model.look import Look
 from zkmigrate.runbook.model.step import Context
+from zkmigrate.zookeeper.questions import ReadZnode, Znode
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ def kafka_view(c: Context, look: Look) -> Reading[KafkaView]:
 
 def cluster_id(look: Look, via: str, chroot: str) -> Reading[str]:
     """The cluster id under the chroot; Absent without the chroot or the znode."""
-    node = look.znode(via, f"{chroot}/cluster/id")
+    node = look.ask(ReadZnode(via, f"{chroot}/cluster/id"))
     if not isinstance(node, Seen):
         return node
     value = _json(node.value).get("id")
@@ -44,7 +45,10 @@ def cluster_id(look: Look, via: str, chroot: str) -> Reading[str]:
 
 def controller(look: Look, via: str, chroot: str) -> Reading[Controller]:
     """The registered controller; Absent without one."""
-    node, epoch = look.znode(via, f"{chroot}/controller"), look.znode(via, f"{chroot}/controller_epoch")
+    node, epoch = (
+        look.ask(ReadZnode(via, f"{chroot}/controller")),
+        look.ask(ReadZnode(via, f"{chroot}/controller_epoch")),
+    )
     if not isinstance(node, Seen):
         return node
     if not isinstance(epoch, Seen):

@@ -17,6 +17,7 @@ from zkmigrate.move.facts.connections import addresses
 from zkmigrate.runbook.model.change import ServiceAction, SetService
 from zkmigrate.runbook.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.runbook.model.look import DirEntry, Look
+from zkmigrate.zookeeper.questions import ReadZnode
 
 
 @dataclass(frozen=True)
@@ -143,7 +144,10 @@ def registered(look: Look, hosts: Iterable[str], chroot: str) -> Reading[Registe
 
 
 def _registered(look: Look, host: str, chroot: str) -> Reading[Registered]:
-    ids, epoch = look.znode(host, f"{chroot}/brokers/ids"), look.znode(host, f"{chroot}/controller_epoch")
+    ids, epoch = (
+        look.ask(ReadZnode(host, f"{chroot}/brokers/ids")),
+        look.ask(ReadZnode(host, f"{chroot}/controller_epoch")),
+    )
     if not isinstance(ids, Seen):
         return ids
     if not isinstance(epoch, Seen):

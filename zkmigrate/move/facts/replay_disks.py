@@ -15,6 +15,7 @@ from zkmigrate.zookeeper.data.reader import Directory
 from zkmigrate.zookeeper.data.replay import Again, Mark, Replay, marker_of, needed
 from zkmigrate.zookeeper.data.sums import read_sums, whole, znodes
 from zkmigrate.zookeeper.facts.disk import listed
+from zkmigrate.zookeeper.questions import ReadZnode
 
 
 def host_disks(
@@ -31,7 +32,7 @@ def host_disks(
 
 def mark_on(look: Look, host: str, chroot: str) -> Reading[tuple[Mark, int]]:
     """The mark of a replay as this host of an ensemble shows it, and its mzxid. Absent: there is none."""
-    node = look.znode(host, marker_of(chroot))
+    node = look.ask(ReadZnode(host, marker_of(chroot)))
     if isinstance(node, Absent | Unknown):
         return node
     try:

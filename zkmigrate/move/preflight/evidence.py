@@ -40,6 +40,7 @@ from zkmigrate.zookeeper.data.reader import Listed
 from zkmigrate.zookeeper.facts.config import ZooConfig, zoo_config
 from zkmigrate.zookeeper.facts.disk import Largest, largest_znode, listed, read_disk
 from zkmigrate.zookeeper.facts.ensemble import EnsembleView, answer, dest_view, source_view
+from zkmigrate.zookeeper.questions import SendWord
 
 NOT_ASKED = Unknown("failed", "not looked at for this gate")
 NO_ENSEMBLE = EnsembleView({}, None)
@@ -320,7 +321,7 @@ def _before_anything(c: Context, look: Look, common: Evidence) -> Evidence:
         common,
         source_myid=look.each(sources, lambda host: _myid(look, host, source.data_dir)),
         largest=largest_znode(look, leader_of(c, common), source, common.leader, enough),
-        knocks=look.each(dests, lambda host: look.word(host, "srvr")),
+        knocks=look.each(dests, lambda host: look.ask(SendWord(host, "srvr"))),
         dest_data=look.each(dests, lambda host: data_state(look, dest, host)),
     )
 

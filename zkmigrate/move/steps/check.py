@@ -24,7 +24,7 @@ from zkmigrate.runbook.model.by_hand import WALK_BACK, Block, ByHand, Sheet
 from zkmigrate.runbook.model.change import Applied, Changes, HostVerb
 from zkmigrate.runbook.model.fact import Absent, Reading, Seen
 from zkmigrate.runbook.model.finding import Finding, Severity, blocking, claim, each, meanings
-from zkmigrate.runbook.model.look import Look, Znode
+from zkmigrate.runbook.model.look import Look
 from zkmigrate.runbook.model.step import (
     Blocked,
     Context,
@@ -43,6 +43,7 @@ from zkmigrate.zookeeper.data.session import format_session, unsigned
 from zkmigrate.zookeeper.data.zxid import epoch, format_zxid
 from zkmigrate.zookeeper.facts.ensemble import EnsembleView, dest_view, leader_mntr
 from zkmigrate.zookeeper.facts.ownership import Ownership
+from zkmigrate.zookeeper.questions import ReadZnode, Znode
 
 SYNCED_DEADLINE_S = 10.0
 MOVES = ("roll back: zkmigrate rollback",)
@@ -97,7 +98,7 @@ class CheckStep(OfDependent, Step[CheckFacts]):
         mntr = leader_mntr(look, leader)
         synced = (mntr.value.synced_followers or 0) if isinstance(mntr, Seen) else 0
         paths = tuple(baseline(c).ephemerals) if has_baseline(c) else ()
-        znodes = look.each(paths, lambda path: look.znode(leader, path))
+        znodes = look.each(paths, lambda path: look.ask(ReadZnode(leader, path)))
         owners = owning_sessions(look, (leader,), self.dependent.chroot(c.inventory))
         return CheckFacts(hosts, servers, synced, owners, znodes)
 

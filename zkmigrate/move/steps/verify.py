@@ -40,7 +40,7 @@ from zkmigrate.runbook.model.by_hand import Block, ByHand, Sheet
 from zkmigrate.runbook.model.change import Applied, Changes
 from zkmigrate.runbook.model.fact import Absent, Reading, Seen
 from zkmigrate.runbook.model.finding import Finding, Held, Severity, claim, meanings
-from zkmigrate.runbook.model.look import Look, Znode
+from zkmigrate.runbook.model.look import Look
 from zkmigrate.runbook.model.step import Blocked, Context, Done, Hazard, Ready, Step, Verdict, Waiting
 from zkmigrate.runbook.model.step_record import known, needed
 from zkmigrate.runbook.model.window import IDLE, Phase
@@ -50,6 +50,7 @@ from zkmigrate.zookeeper.data.sums import Sums
 from zkmigrate.zookeeper.data.zxid import format_zxid
 from zkmigrate.zookeeper.facts.disk import directories, read_disk
 from zkmigrate.zookeeper.facts.ensemble import EnsembleView, dest_view
+from zkmigrate.zookeeper.questions import ReadZnode, Znode
 
 TIMEOUTS = 2
 LATE_HOST_S = 60.0
@@ -118,7 +119,7 @@ class VerifyStep(OfDependent, Step[VerifyFacts]):
         if leader is None or settled < self._needed_s(c) or not has_baseline(c):
             own = self.dependent.cluster(c, look)
             return VerifyFacts(hosts, settled, servers, NOT_YET, {}, own, since=since, waited=now - since)
-        znodes = look.each(tuple(baseline(c).ephemerals), lambda path: look.znode(leader, path))
+        znodes = look.each(tuple(baseline(c).ephemerals), lambda path: look.ask(ReadZnode(leader, path)))
         own = self.dependent.cluster(c, look)
         return VerifyFacts(
             hosts,

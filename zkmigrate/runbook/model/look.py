@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, Generic, Protocol, TypeAlias, TypeVar
+from typing import ClassVar, Generic, Protocol, TypeVar
 
 from zkmigrate.runbook.model.fact import Reading
 
@@ -41,25 +41,6 @@ class DirEntry:
     mode: str = ""
     owner: str = ""
     group: str = ""
-
-
-@dataclass(frozen=True)
-class Znode:
-    """A znode as a client sees it. modified_ms: mtime, milliseconds since the epoch on the clock of the
-    leader that took the write."""
-
-    data: bytes
-    czxid: int
-    mzxid: int
-    pzxid: int
-    ephemeral_owner: int
-    version: int
-    children: tuple[str, ...]
-    modified_ms: int = 0
-
-
-Rights: TypeAlias = tuple[tuple[int, str, str], ...]
-"""The ACL of a znode: of each entry permissions, scheme and id."""
 
 
 @dataclass(frozen=True)
@@ -110,9 +91,6 @@ class Look(Protocol):
     def ask(self, request: Request[T]) -> T:
         """Answer a question of any room."""
 
-    def word(self, host: str, word: str) -> Reading[str]:
-        """A ZooKeeper host's raw answer at its client port to a four-letter word."""
-
     def zkm(self, host: str, *words: str) -> Reading[str]:
         """Output of a reading verb of zkm-host on a dest or broker host (streamed where not installed)."""
 
@@ -152,16 +130,6 @@ class Look(Protocol):
     def here(self) -> Reading[tuple[str, ...]]:
         """The operator's machine: the inventory's ``operator`` addresses that it has, then those it sends
         from towards the hosts."""
-
-    def znode(self, host: str, path: str) -> Reading[Znode]:
-        """One znode with its children, through a client session with one ZooKeeper host."""
-
-    def modified(self, host: str, paths: Sequence[str]) -> Reading[Mapping[str, int]]:
-        """``Znode.modified_ms`` of these znodes through one ZooKeeper host; a missing path is left out. One
-        read for each, many in flight at once."""
-
-    def acls(self, host: str, paths: Sequence[str]) -> Reading[Mapping[str, Rights]]:
-        """The ACL of these znodes through one ZooKeeper host; a missing path is left out."""
 
     def volumes(self, host: str, paths: Sequence[str]) -> Reading[Mapping[str, Volume]]:
         """The volume of each of these directories of a host, by ``df``."""

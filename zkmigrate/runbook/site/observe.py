@@ -1,4 +1,4 @@
-"""The real ``Look``: answers every question of a step by ssh, four-letter words and clients.
+"""The real ``Look``: answers questions about hosts by ssh, and lets rooms answer their requests.
 
 Read-only hosts are asked by SFTP and plain commands of an ordinary account: no sudo, nothing installed. On
 the others zkm-host answers what needs root: over the held-open channel once installed, streamed before. A
@@ -29,12 +29,8 @@ from zkmigrate.hosts.transport.reader import SftpReader
 from zkmigrate.hosts.transport.ssh import Transport
 from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.runbook.model.fact import Absent, Cause, Reading, Seen, Unknown
-from zkmigrate.runbook.model.look import DirEntry, Pulse, RandomReader, Request, Rights, Volume, Znode
+from zkmigrate.runbook.model.look import DirEntry, Pulse, RandomReader, Request, Volume
 from zkmigrate.runbook.site import exporter
-from zkmigrate.zookeeper.clients.admin import word_refused
-from zkmigrate.zookeeper.clients.four_letter_client import four_letter_word
-from zkmigrate.zookeeper.clients.zookeeper import ZnodeReader
-from zkmigrate.zookeeper.data.four_letter_words import not_allowed
 
 T = TypeVar("T")
 
@@ -42,10 +38,6 @@ FILE_LIMIT = 1 << 20
 """Bytes: the largest file that ``file`` reads, and the most of one zkm-host read."""
 
 _METRICS_S = 5.0
-_WORD_S = 3.0
-_SILENT_WORD_S = 0.3
-"""Within a deadline, for a server that did not answer its last four-letter word; a healthy one takes
-milliseconds."""
 _LATE_S = 4.0
 """Within a deadline, a host is given up this long after most others answered."""
 _ABSENT = "absent"
@@ -69,18 +61,13 @@ class Observe:
         self._transport = transport
         self._program = program
         self._channels = channels
-        self._doors = inventory.doors
-        self._znodes = ZnodeReader({host: (door.address, door.port) for host, door in self._doors.items()})
         self._guard = threading.Lock()
         self._answers: dict[str, Any] = {}
-        self._silent: set[str] = set()
-        self._not_allowed: set[tuple[str, str]] = set()
 
     def close(self) -> None:
-        """Close the connections to ZooKeeper and clusters; the maker closes transport and channels."""
+        """Close the connections that answers keep; the maker closes transport and channels."""
         for answers in self._answers.values():
             answers.close()
-        self._znodes.close()
 
     def now(self) -> float:
         return time.monotonic()
@@ -96,31 +83,6 @@ class Observe:
                 self._answers[place] = resolve_name(place)(self._inventory, self)
         answer: Callable[[Request[T]], T] = getattr(self._answers[place], method)
         return answer(request)
-
-    def word(self, host: str, word: str) -> Reading[str]:
-        if host not in self._doors:
-            return Unknown("failed", f"{host} is not a ZooKeeper host: it has no four-letter words")
-        most_s = _SILENT_WORD_S if deadline.bounded() and host in self._silent else _WORD_S
-        answer = self._word(host, word, most_s)
-        if isinstance(answer, Unknown) and answer.cause == "timeout":
-            self._silent.add(host)
-        else:
-            self._silent.discard(host)
-        return answer
-
-    def _word(self, host: str, word: str, most_s: float) -> Reading[str]:
-        """Ask the AdminServer, where known, for a word that the server does not allow; next time at once."""
-        door = self._doors[host]
-        if door.admin_port is None or (host, word) not in self._not_allowed:
-            answer = four_letter_word(door.address, door.port, word, deadline.remaining(most_s))
-            if door.admin_port is None or not isinstance(answer, Seen) or not not_allowed(answer.value):
-                return answer
-            self._not_allowed.add((host, word))
-        answer = word_refused(door.address, door.admin_port, word, deadline.remaining(most_s))
-        if isinstance(answer, Unknown):
-            # The server may have been restarted with another whitelist: ask it again next time.
-            self._not_allowed.discard((host, word))
-        return answer
 
     def zkm(self, host: str, *words: str) -> Reading[str]:
         if self._is_read_only(host):
@@ -239,22 +201,6 @@ class Observe:
         outgoing = own_addresses.sent_from(inventory.address(host) for host in hosts)
         return Seen(tuple(dict.fromkeys((*own_addresses.owned(operator), *outgoing))))
 
-    def znode(self, host: str, path: str) -> Reading[Znode]:
-        if host not in self._doors:
-            return _no_znodes(host)
-        if deadline.bounded() and host in self._silent:
-            return Unknown("timeout", f"{host} has not answered for a while")
-        answer = self._znodes.read(host, path)
-        if isinstance(answer, Unknown) and answer.cause == "timeout":
-            self._silent.add(host)
-        return answer
-
-    def modified(self, host: str, paths: Sequence[str]) -> Reading[Mapping[str, int]]:
-        return self._znodes.modified(host, paths) if host in self._doors else _no_znodes(host)
-
-    def acls(self, host: str, paths: Sequence[str]) -> Reading[Mapping[str, Rights]]:
-        return self._znodes.acls(host, paths) if host in self._doors else _no_znodes(host)
-
     def produced(self) -> Mapping[str, Sequence[Pulse]]:
         return {}
 
@@ -345,10 +291,6 @@ def parse_listing(path: str, text: str) -> Reading[tuple[DirEntry, ...]]:
         kind = kind if kind in "fd" else "o"
         entries.append(DirEntry(name, kind, int(size), int(changed), mode.zfill(4), owner, group))
     return Seen(tuple(sorted(entries, key=lambda entry: entry.name)))
-
-
-def _no_znodes(host: str) -> Unknown:
-    return Unknown("failed", f"{host} is not a ZooKeeper host: it has no znodes")
 
 
 def _zkm_reading(host: str, words: tuple[str, ...], rc: int, text: str) -> Reading[str]:

@@ -22,9 +22,9 @@ from kazoo.protocol.states import KazooState
 from zkmigrate import deadline
 from zkmigrate.hosts.transport.failure import socket_cause, socket_text
 from zkmigrate.runbook.model.fact import Absent, Reading, Seen, Unknown
-from zkmigrate.runbook.model.look import Rights, Znode
 from zkmigrate.zookeeper.clients.ensemble import closed, from_kazoo, unconnected
 from zkmigrate.zookeeper.clients.subtree import Server
+from zkmigrate.zookeeper.questions import Rights, Znode
 
 _SESSION_S = 10.0
 _TRIES = 5

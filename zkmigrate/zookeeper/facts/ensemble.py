@@ -18,6 +18,7 @@ from zkmigrate.zookeeper.data.four_letter_words import (
     parse_mntr,
     parse_srvr,
 )
+from zkmigrate.zookeeper.questions import SendWord
 
 T = TypeVar("T")
 
@@ -27,7 +28,7 @@ NOT_SERVING = "the server runs but does not serve: no quorum, or still syncing"
 def answer(look: Look, host: str, word: str, parse: Callable[[str], T]) -> Reading[T]:
     """The parsed answer. Absent: the server is up but does not serve. Unknown: ``denied`` for a word that is
     not in ``4lw.commands.whitelist``, ``garbled`` for an answer that does not parse."""
-    reading = look.word(host, word)
+    reading = look.ask(SendWord(host, word))
     if not isinstance(reading, Seen):
         return reading
     try:

@@ -32,9 +32,10 @@ from zkmigrate.locations import Locations
 from zkmigrate.move.preflight import Gate
 from zkmigrate.runbook.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.runbook.model.finding import Finding, Held, Severity, blocking
-from zkmigrate.runbook.model.look import DirEntry, Znode
+from zkmigrate.runbook.model.look import DirEntry
 from zkmigrate.runbook.model.step import Context
 from zkmigrate.runbook.ui import finding_lines, preflight_view
+from zkmigrate.zookeeper.questions import Znode
 
 T = TypeVar("T")
 Break = Callable[[PreflightWorld], None]

@@ -50,8 +50,9 @@ from zkmigrate.move.preflight.evidence import gather
 from zkmigrate.move.preflight.kafka_evidence import of_kafka
 from zkmigrate.runbook.model.fact import Absent, Seen, Unknown
 from zkmigrate.runbook.model.finding import Finding, Held, Severity, blocking
-from zkmigrate.runbook.model.look import DirEntry, Znode
+from zkmigrate.runbook.model.look import DirEntry
 from zkmigrate.runbook.model.step import Context
+from zkmigrate.zookeeper.questions import Znode
 
 CMD, ENVIRON, META = "/proc/311/cmdline", "/proc/311/environ", "/var/lib/kafka/meta.properties"
 START = "/opt/kafka/service"

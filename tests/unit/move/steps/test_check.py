@@ -27,10 +27,11 @@ from zkmigrate.move.facts.sessions import Sessions
 from zkmigrate.move.steps.check import NOT_ASKED, CheckFacts, CheckStep, quorum, same_ownership
 from zkmigrate.runbook.model.fact import Absent, Reading, Seen
 from zkmigrate.runbook.model.finding import Finding, Severity
-from zkmigrate.runbook.model.look import Look, Znode
+from zkmigrate.runbook.model.look import Look
 from zkmigrate.runbook.model.step import Done, Ready, Verdict, Waiting, Way
 from zkmigrate.zookeeper.facts.ensemble import EnsembleView
 from zkmigrate.zookeeper.facts.ownership import Ephemeral, Ownership
+from zkmigrate.zookeeper.questions import Znode
 
 Z = 0x1000000EC
 FIRST, SECOND = 0x1000021C3000000, 0x9000021C3000001

@@ -7,6 +7,7 @@ from typing import Any, TypeVar, cast
 
 import pytest
 
+from tests.answers import Answering
 from tests.unit.move.steps.facts import DEST, SILENT, context, stopped_by, well
 from zkmigrate.hosts.facts.status import Drain
 from zkmigrate.move.steps.drain import DrainFacts, DrainStep
@@ -78,7 +79,7 @@ def test_a_host_that_does_not_answer_blocks(f: DrainFacts) -> None:
     assert stopped_by(verdict(f)) == [("drain.answer", "dest2")]
 
 
-class Asked:
+class Asked(Answering):
     """A look that notes the order of its questions. outstanding: what dest2 has."""
 
     def __init__(self, outstanding: int) -> None:

@@ -8,6 +8,7 @@ from typing import Any, TypeVar, cast
 
 import pytest
 
+from tests.answers import Answering
 from tests.unit.move.steps.facts import DEST, HIGH, HIGH_TEXT, SILENT, context, stopped_by, surveyed, well
 from tests.unit.zkdata_fixtures import create_payload, log_from, record
 from zkmigrate.move.dependents.kafka import KAFKA
@@ -132,7 +133,7 @@ def test_a_rehearsal_needs_the_same_leader_and_tails() -> None:
 # --- what is read ------------------------------------------------------------------------------------------
 
 
-class Source:
+class Source(Answering):
     """Source's leader at a zxid, with this log on its disk."""
 
     def __init__(self, at: int, *zxids: int) -> None:

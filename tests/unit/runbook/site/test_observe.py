@@ -50,10 +50,12 @@ from zkmigrate.runbook.model.change import (
     UninstallProgram,
 )
 from zkmigrate.runbook.model.fact import Absent, Reading, Seen, Unknown
-from zkmigrate.runbook.model.look import DirEntry, Look, Znode
+from zkmigrate.runbook.model.look import DirEntry, Look
 from zkmigrate.runbook.site.observe import FILE_LIMIT, Observe, parse_listing
 from zkmigrate.topics.gateway.order import GatewayOrder
 from zkmigrate.topics.mirror.questions import ClusterAt, ReadMirrorEnds
+from zkmigrate.zookeeper.clients.answers import ZooKeeperAnswers
+from zkmigrate.zookeeper.questions import ReadZnode, SendWord, Znode
 
 T = TypeVar("T")
 
@@ -295,11 +297,11 @@ def test_a_missing_command_is_a_missing_tool(parts: Parts, sshd: Sshd) -> None:
 
 
 def test_services_that_are_not_there_are_unknown_with_a_cause(parts: Parts) -> None:
-    assert cause(parts.look.word("s1", "srvr")) == "refused"
-    assert cause(parts.look.znode("s1", "/")) == "refused"
+    assert cause(parts.look.ask(SendWord("s1", "srvr"))) == "refused"
+    assert cause(parts.look.ask(ReadZnode("s1", "/"))) == "refused"
     assert cause(parts.look.ask(DescribeCluster())) == "timeout"
-    assert cause(parts.look.word("b1", "srvr")) == "failed"
-    assert cause(parts.look.znode("b1", "/")) == "failed"
+    assert cause(parts.look.ask(SendWord("b1", "srvr"))) == "failed"
+    assert cause(parts.look.ask(ReadZnode("b1", "/"))) == "failed"
 
 
 def test_a_running_broker_is_seen_through_proc(parts: Parts, tmp_path: Path) -> None:
@@ -338,11 +340,11 @@ def test_source_is_never_asked_for_a_znode_on_the_brokers_behalf(
     asked: list[str] = []
     answer: dict[str, Reading[Znode]] = {}
 
-    def znode(host: str, path: str) -> Reading[Znode]:
-        asked.append(host)
-        return answer.get(path, Unknown("refused", f"{host} does not serve"))
+    def znode(_self: ZooKeeperAnswers, request: ReadZnode) -> Reading[Znode]:
+        asked.append(request.host)
+        return answer.get(request.path, Unknown("refused", f"{request.host} does not serve"))
 
-    monkeypatch.setattr(parts.look, "znode", znode)
+    monkeypatch.setattr(ZooKeeperAnswers, "znode", znode)
     monkeypatch.setattr(kafka_client, "view", lambda _brokers, reassignments, witnesses: reassignments())
     dests, chroot = parts.look._inventory.dest_names, parts.look._inventory.kafka.chroot
     assert parts.look.ask(DescribeCluster()) is None

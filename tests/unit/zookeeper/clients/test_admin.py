@@ -24,6 +24,7 @@ from zkmigrate.zookeeper.data.four_letter_words import (
     parse_mntr,
     parse_works_in,
 )
+from zkmigrate.zookeeper.questions import SendWord
 
 RECORDED = Path(__file__).parents[3] / "recorded/zk/admin"
 SERVERS = [f"{version}.{role}" for version in ("3.5.8", "3.9.5") for role in ("leader", "observer")]
@@ -140,7 +141,7 @@ def asked(client: int, admin: int, times: int = 1, host: str = "source1") -> lis
     dest = known.dest.model_copy(update={"hosts": here, "ports": ports})
     nobody = cast(Any, None)
     look = Observe(known.model_copy(update={"source": source, "dest": dest}), nobody, nobody, nobody)
-    return [look.word(host, "mntr") for _ in range(times)]
+    return [look.ask(SendWord(host, "mntr")) for _ in range(times)]
 
 
 def test_a_word_that_source_does_not_allow_is_asked_from_its_admin_server_and_not_again() -> None:

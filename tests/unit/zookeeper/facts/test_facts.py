@@ -51,11 +51,11 @@ from zkmigrate.move.facts.connections import connections, source_clients
 from zkmigrate.move.facts.dest import DataState, data_state
 from zkmigrate.move.facts.sessions import owning_sessions
 from zkmigrate.runbook.model.fact import Absent, Reading, Seen, Unknown
-from zkmigrate.runbook.model.look import Znode
 from zkmigrate.zookeeper.data.zxid import Zxid
 from zkmigrate.zookeeper.facts.config import parse, zoo_config
 from zkmigrate.zookeeper.facts.ensemble import leader_mntr, source_view
 from zkmigrate.zookeeper.facts.members import Members, source_members
+from zkmigrate.zookeeper.questions import Znode
 
 VERSIONS = ("3.4.14", "3.5.8", "3.6.4", "3.8.4", "3.9.3")
 

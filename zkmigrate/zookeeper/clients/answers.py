@@ -1,0 +1,85 @@
+"""Answers the questions to the ZooKeeper hosts of the inventory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from zkmigrate import deadline
+from zkmigrate.inventory.inventory import Inventory
+from zkmigrate.runbook.model.fact import Reading, Seen, Unknown
+from zkmigrate.runbook.model.look import Look
+from zkmigrate.zookeeper.clients.admin import word_refused
+from zkmigrate.zookeeper.clients.four_letter_client import four_letter_word
+from zkmigrate.zookeeper.clients.zookeeper import ZnodeReader
+from zkmigrate.zookeeper.data.four_letter_words import not_allowed
+from zkmigrate.zookeeper.questions import ReadAcls, ReadModified, ReadZnode, Rights, SendWord, Znode
+
+_WORD_S = 3.0
+_SILENT_WORD_S = 0.3
+"""Within a deadline, for a server that did not answer its last four-letter word; a healthy one takes
+milliseconds."""
+
+
+class ZooKeeperAnswers:
+    """Asks each ZooKeeper host at its client port, and keeps the sessions."""
+
+    def __init__(self, inventory: Inventory, _look: Look) -> None:
+        self._doors = inventory.doors
+        self._znodes = ZnodeReader({host: (door.address, door.port) for host, door in self._doors.items()})
+        self._silent: set[str] = set()
+        self._not_allowed: set[tuple[str, str]] = set()
+
+    def close(self) -> None:
+        """Close the sessions."""
+        self._znodes.close()
+
+    def word(self, asked: SendWord) -> Reading[str]:
+        host = asked.host
+        if host not in self._doors:
+            return Unknown("failed", f"{host} is not a ZooKeeper host: it has no four-letter words")
+        most_s = _SILENT_WORD_S if deadline.bounded() and host in self._silent else _WORD_S
+        answer = self._word(host, asked.word, most_s)
+        if isinstance(answer, Unknown) and answer.cause == "timeout":
+            self._silent.add(host)
+        else:
+            self._silent.discard(host)
+        return answer
+
+    def _word(self, host: str, word: str, most_s: float) -> Reading[str]:
+        """Ask the AdminServer, where known, for a word that the server does not allow; next time at once."""
+        door = self._doors[host]
+        if door.admin_port is None or (host, word) not in self._not_allowed:
+            answer = four_letter_word(door.address, door.port, word, deadline.remaining(most_s))
+            if door.admin_port is None or not isinstance(answer, Seen) or not not_allowed(answer.value):
+                return answer
+            self._not_allowed.add((host, word))
+        answer = word_refused(door.address, door.admin_port, word, deadline.remaining(most_s))
+        if isinstance(answer, Unknown):
+            # The server may have been restarted with another whitelist: ask it again next time.
+            self._not_allowed.discard((host, word))
+        return answer
+
+    def znode(self, asked: ReadZnode) -> Reading[Znode]:
+        host = asked.host
+        if host not in self._doors:
+            return _no_znodes(host)
+        if deadline.bounded() and host in self._silent:
+            return Unknown("timeout", f"{host} has not answered for a while")
+        answer = self._znodes.read(host, asked.path)
+        if isinstance(answer, Unknown) and answer.cause == "timeout":
+            self._silent.add(host)
+        return answer
+
+    def modified(self, asked: ReadModified) -> Reading[Mapping[str, int]]:
+        if asked.host not in self._doors:
+            return _no_znodes(asked.host)
+        return self._znodes.modified(asked.host, asked.paths)
+
+    def acls(self, asked: ReadAcls) -> Reading[Mapping[str, Rights]]:
+        if asked.host not in self._doors:
+            return _no_znodes(asked.host)
+        return self._znodes.acls(asked.host, asked.paths)
+
+
+def _no_znodes(host: str) -> Unknown:
+    return Unknown("failed", f"{host} is not a ZooKeeper host: it has no znodes")
