@@ -249,13 +249,13 @@ def test_in_a_hurry_a_server_that_was_silent_gets_less_time_until_it_answers(
 
 
 def test_in_a_hurry_no_znode_is_read_from_a_server_that_was_silent(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(answers, "four_letter_word", lambda *_: Unknown("timeout", "d1"))
+    monkeypatch.setattr(answers, "four_letter_word", lambda *_: Unknown("timeout", "s1"))
     look = looking()
     read: list[str] = []
     monkeypatch.setattr(ZnodeReader, "read", lambda _self, host, _path: read.append(host))
     with deadline.within(2.0):
-        look.ask(SendWord("d1", "srvr"))
-        assert isinstance(look.ask(ReadZnode("d1", "/a")), Unknown)
+        look.ask(SendWord("s1", "srvr"))
+        assert isinstance(look.ask(ReadZnode("s1", "/a")), Unknown)
     assert read == []
 
 

@@ -274,7 +274,6 @@ ORDINARY = {
 """Names of steps that are whole texts of the house as well, and what they mean there."""
 
 _ZKM_HOST = "zkm-host's own words"
-_ORDER = "a kind of change, and where it goes (runbook/model/change.py)"
 NAMED = {
     ("runbook/engine/history.py", "dest"): "the journal's events of the verb clean-up, in words",
     ("runbook/engine/plan.py", "DRAIN"): _ZKM_HOST,
@@ -287,8 +286,6 @@ NAMED = {
     ("runbook/runs/run_status.py", "cut"): _ZKM_HOST,
     ("runbook/runs/run_status.py", "fence"): _ZKM_HOST,
     ("report/plots.py", "broker"): "a field of Beat, which the report's JSON has",
-    ("runbook/site/wiring.py", "gateway"): _ORDER,
-    ("runbook/site/wiring.py", "gateways"): _ORDER,
     ("runbook/ui/recent_events.py", "brokers"): "events of before name no targets: theirs were these",
 }
 """Where a name may stand all the same, and why."""

@@ -29,8 +29,7 @@ _AT_ONCE = 20
 
 
 class Sight(Protocol):
-    """What of the site's look is used; :mod:`zkmigrate.runbook.site.observe` says what each question
-    means."""
+    """The part of the site's look that is used."""
 
     def ask(self, request: Request[T]) -> T: ...
     def volumes(self, host: str, paths: Sequence[str]) -> Reading[Mapping[str, Volume]]: ...

@@ -396,9 +396,9 @@ class Inventory(_Partial):
         return doors
 
     @property
-    def gateway(self) -> GatewayProgram | None:
-        """How the gateways are reached; None without gateways."""
-        return None
+    def programs(self) -> Mapping[str, GatewayProgram]:
+        """Return the programs beside zkm-host that take changes, by the channel that a change names."""
+        return {}
 
     @property
     def brokers(self) -> tuple[Broker, ...]:

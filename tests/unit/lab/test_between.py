@@ -23,6 +23,7 @@ from zkmigrate.lab.shape import Shape
 from zkmigrate.lab.spec import HostPlan, LabSpec, Role, hosts_of
 from zkmigrate.lab.topic_site import two_clusters
 from zkmigrate.lab.wait import silent
+from zkmigrate.topics.gateway.order import GATEWAY
 from zkmigrate.topics.gateway.rules.plan import Port
 from zkmigrate.topics.gateway.serving import config
 from zkmigrate.topics.topic_move.section import TopicMoveInventory
@@ -173,7 +174,7 @@ def test_the_inventory_of_a_switch_is_one_that_its_playbook_takes(
         assert found.hosts == {"gateways": ("gateway1", "gateway2"), "mirrors": ("mirror1", "mirror2")}
         assert found.address("mirror2") == "10.71.0.52"
         program = GatewayProgram(tuple(between.GATEWAY_PROGRAM.split()), between.GATEWAY_FILE)
-        assert found.gateway == program
+        assert found.programs == {GATEWAY: program}
         assert [(one.topics, one.apps, one.groups) for one in found.sets] == [
             (("a",), (between.APP,), ("g",))
         ]

@@ -44,13 +44,13 @@ class TopicWorld:
     denied: frozenset[str] = frozenset()
 
     def names(self) -> Reading[ClusterTopics]:
-        """As ``Look.topics``."""
+        """Answer ``ListTopics``."""
         if self.silent:
             return Unknown("timeout", "no broker answers")
         return Seen(ClusterTopics(self.cluster_id, tuple(sorted(self.topics))))
 
     def partitions(self, topics: Sequence[str], witnesses: int) -> Reading[TopicPartitions]:
-        """As ``Look.topic_partitions``."""
+        """Answer ``DescribePartitions``."""
         if self.silent:
             return Unknown("timeout", "no broker answers")
         up = [id for id in BROKERS if id not in self.down]
@@ -72,7 +72,7 @@ class TopicWorld:
     def log_dirs(
         self, brokers: Sequence[int], partitions: Mapping[str, Sequence[int]] | None
     ) -> Reading[Mapping[int, LogDirs]]:
-        """As ``Look.log_dirs``: each broker has one directory, each replica in it is empty."""
+        """Answer ``DescribeLogDirs``: each broker has one directory, each replica in it is empty."""
         if self.silent:
             return Unknown("timeout", "no broker answers")
         held = [s for s in self._states() if partitions is None or s.partition in partitions.get(s.topic, ())]
@@ -87,7 +87,7 @@ class TopicWorld:
     def log_ends(
         self, replicas: Mapping[int, Mapping[str, Sequence[int]]]
     ) -> Reading[Mapping[int, Reading[Mapping[tuple[str, int], Reading[LogEnd]]]]]:
-        """As ``Look.log_ends``: every log is empty."""
+        """Answer ``ReadLogEnds``: every log is empty."""
         if self.silent:
             return Unknown("timeout", "no broker answers")
         return Seen(
@@ -98,7 +98,7 @@ class TopicWorld:
         )
 
     def settings(self, key: str, topics: Sequence[str]) -> Settings:
-        """As ``Look.topic_settings``."""
+        """Answer ``ReadTopicSettings``."""
         if self.silent:
             return Unknown("timeout", "no broker answers")
         if key not in KEYS and any(topic in self.topics for topic in topics):
@@ -115,7 +115,7 @@ class TopicWorld:
     def broker_settings(
         self, key: str, brokers: Sequence[int]
     ) -> Reading[Mapping[int, Reading[TopicSetting]]]:
-        """As ``Look.broker_settings``: no broker sets anything."""
+        """Answer ``ReadBrokerSettings``: no broker sets anything."""
         return (
             Unknown("timeout", "no broker answers")
             if self.silent
@@ -123,7 +123,7 @@ class TopicWorld:
         )
 
     def reassignments(self) -> Reading[Mapping[tuple[str, int], InFlight]]:
-        """As ``Look.reassignments``: none is in flight."""
+        """Answer ``ListReassignments``: none is in flight."""
         return Unknown("timeout", "no broker answers") if self.silent else Seen({})
 
 

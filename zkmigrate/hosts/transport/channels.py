@@ -51,7 +51,7 @@ def zkm_host(program: str = INSTALLED_PATH) -> Speaker:
     )
 
 
-def gateway_relay(program: GatewayProgram) -> Speaker:
+def relay(program: GatewayProgram) -> Speaker:
     """The relay to a host's gateway, as the ssh account."""
     verb = program.verb("relay")
     return Speaker("the gateway's relay", lambda run, fencing: (*verb, "--run", run, "--as", str(fencing)))

@@ -55,7 +55,7 @@ class Sheet:
         return {host: tuple(c.change for c in planned) for host, planned in self.step.targets.items()}
 
     def position(self, way: Way, host: str = "") -> Position:
-        return Position(self.run, self.id, way, host, self.inventory.gateway)
+        return Position(self.run, self.id, way, host, self.inventory.programs.get("gateway"))
 
     def hosts(self, way: Way) -> tuple[str, ...]:
         names = tuple(name for name, changes in self._changes(way).items() if any(map(_on_host, changes)))

@@ -213,7 +213,7 @@ class ChannelApply:
     Installing and uninstalling zkm-host go another way. A change is sent once. Without a reply the outcome is
     unknown: the host's own record, or a look at the cluster, tells it. clusters: senders by the name that a
     change has for its cluster. others: channels to other programs on hosts, by the name that a change has
-    for its channel; None where the inventory names no such host.
+    for its channel.
     """
 
     def __init__(
@@ -221,7 +221,7 @@ class ChannelApply:
         channels: Channels,
         program: Program,
         clusters: Mapping[str, Send],
-        others: Mapping[str, Channels | None] | None = None,
+        others: Mapping[str, Channels] | None = None,
     ) -> None:
         self._channels = channels
         self._others = others or {}

@@ -1,8 +1,8 @@
 """Look: the only way in which a step, fact or check sees the world.
 
-``runbook/site/observe.py`` uses four-letter words, ssh and clients. ``tests/world/model/world.py`` answers
-with the same wire text, so that every parser runs in both. Hosts are named as in the inventory. All looks are
-read-only and have a deadline of their own.
+Its methods ask hosts, and ``ask`` sends the requests that other rooms define. ``runbook/site/observe.py`` is
+the real one. ``tests/world/model/look.py`` answers with the same wire text, so that every parser runs in
+both. Hosts are named as in the inventory. All looks are read-only and have a deadline of their own.
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ class Observe:
         transport: Transport,
         program: Program,
         channels: Channels,
-        programs: Mapping[str, Channels | None] | None = None,
+        programs: Mapping[str, Channels] | None = None,
     ) -> None:
         self._inventory = inventory
         self._programs = programs or {}

@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from zkmigrate import json_text
 from zkmigrate.hosts import zkm_host
-from zkmigrate.hosts.transport.channels import Channels, gateway_relay
+from zkmigrate.hosts.transport.channels import Channels, relay
 from zkmigrate.hosts.transport.program import Program
 from zkmigrate.hosts.transport.ssh import Purpose, Transport
 from zkmigrate.inventory.inventory import Inventory
@@ -65,14 +65,13 @@ class Site:
         self.inventory = inventory
         self._run = run
         self._transport = Transport(inventory)
-        self._gateways: list[Channels] = []
         program = Program(self._transport, run, zkm_host.program(), zkm_host.sudoers)
         self._steps = Channels(self._transport, run, "steps")
         self._watching = Channels(self._transport, run, "watch")
         # Statuses are slow; a renewal must not wait for one.
         self._probing = Channels(self._transport, run, "looks")
-        orders = {"gateway": self._to_gateways("steps")}
-        statuses = {"gateway": self._to_gateways("looks")}
+        orders, statuses = self._to_programs("steps"), self._to_programs("looks")
+        self._relays = (*orders.values(), *statuses.values())
         self.look = SampledObserve(inventory, self._transport, program, self._steps, orders)
         self._watch_look = Observe(inventory, self._transport, program, self._probing, statuses)
         self._sample_look = Observe(inventory, self._transport, program, self._probing, statuses)
@@ -143,17 +142,16 @@ class Site:
         looks = (self.look, self._watch_look, self._sample_look)
         for part in (*looks, self._steps, self._watching, self._probing):
             part.close()
-        for channels in self._gateways:
+        for channels in self._relays:
             channels.close()
         self._transport.close()
 
-    def _to_gateways(self, purpose: Purpose) -> Channels | None:
-        """Channels to the relays of the gateways; None where the inventory has none."""
-        if (program := self.inventory.gateway) is None:
-            return None
-        made = Channels(self._transport, self._run, purpose, gateway_relay(program))
-        self._gateways.append(made)
-        return made
+    def _to_programs(self, purpose: Purpose) -> dict[str, Channels]:
+        """Open channels to the programs that the inventory names, by the channel that a change names."""
+        return {
+            name: Channels(self._transport, self._run, purpose, relay(program))
+            for name, program in self.inventory.programs.items()
+        }
 
     def _ask(self, host: str, words: tuple[str, ...], fencing: int) -> Outcome:
         return self._watching.ask(host, *words, fencing=fencing, deadline_s=_LOCK_CALL_S)

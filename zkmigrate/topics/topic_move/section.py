@@ -23,6 +23,7 @@ from zkmigrate.inventory.inventory import (
     Unit,
     local_path,
 )
+from zkmigrate.topics.gateway.order import GATEWAY
 from zkmigrate.topics.mirror.questions import ClusterAt
 
 GATEWAYS, MIRRORS = "gateways", "mirrors"
@@ -173,8 +174,8 @@ class TopicMoveInventory(Inventory):
         return super().address(name)
 
     @property
-    def gateway(self) -> GatewayProgram:
-        return GatewayProgram(tuple(self.gateways.program.split()), self.gateways.config)
+    def programs(self) -> Mapping[str, GatewayProgram]:
+        return {GATEWAY: GatewayProgram(tuple(self.gateways.program.split()), self.gateways.config)}
 
     @property
     def ends(self) -> tuple[ClusterAt, ClusterAt]:

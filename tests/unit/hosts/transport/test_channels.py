@@ -13,7 +13,7 @@ from tests.unit import sshd as daemon
 from tests.unit.sshd import Sshd
 from zkmigrate import deadline
 from zkmigrate.errors import UsageError
-from zkmigrate.hosts.transport.channels import Channels, gateway_relay, zkm_host
+from zkmigrate.hosts.transport.channels import Channels, relay, zkm_host
 from zkmigrate.hosts.transport.failure import TransportError
 from zkmigrate.hosts.transport.ssh import Transport
 from zkmigrate.inventory.inventory import GatewayProgram
@@ -159,7 +159,7 @@ def test_a_gateways_relay_is_started_by_its_own_words_without_root(sshd: Sshd) -
     sshd.refuse_sudo()
     program = GatewayProgram((str(sshd.programs / "speaker"), "-v"), "/etc/gw.yml")
     with Transport(daemon.inventory(sshd)) as transport:
-        channels = Channels(transport, "r1", "steps", gateway_relay(program))
+        channels = Channels(transport, "r1", "steps", relay(program))
         started = channels.ask("d1", "started", fencing=4).output
         channels.close()
     assert started.startswith("-v gateway relay --config /etc/gw.yml --run r1 --as 4 pid ")
@@ -175,7 +175,7 @@ def test_a_gateways_relay_is_started_by_its_own_words_without_root(sshd: Sshd) -
 def test_an_error_names_the_program_that_was_to_speak(sshd: Sshd, name: str, verb: str, said: str) -> None:
     program = GatewayProgram((str(sshd.programs / name),), "/etc/gw.yml")
     with Transport(daemon.inventory(sshd)) as transport, pytest.raises(TransportError) as caught:
-        Channels(transport, "r1", "steps", gateway_relay(program)).ask("d1", verb, "late")
+        Channels(transport, "r1", "steps", relay(program)).ask("d1", verb, "late")
     assert said in str(caught.value)
     assert "zkm-host" not in str(caught.value)
 

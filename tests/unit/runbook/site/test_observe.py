@@ -53,6 +53,7 @@ from zkmigrate.runbook.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.runbook.model.look import DirEntry, Look
 from zkmigrate.runbook.site.observe import FILE_LIMIT, Observe, parse_listing
 from zkmigrate.topics.gateway.order import GatewayOrder
+from zkmigrate.topics.mirror.clients.answers import MirrorAnswers
 from zkmigrate.topics.mirror.questions import ClusterAt, ReadMirrorEnds
 from zkmigrate.zookeeper.clients.answers import ZooKeeperAnswers
 from zkmigrate.zookeeper.questions import ReadZnode, SendWord, Znode
@@ -496,7 +497,7 @@ def test_a_gateways_status_is_seen_or_unknown(
     assert relays.asked == [("g1", ("status",), None)]
 
 
-def test_a_look_keeps_one_pair_of_connections_for_two_clusters() -> None:
+def test_a_look_keeps_one_pair_of_connections_for_two_clusters(monkeypatch: pytest.MonkeyPatch) -> None:
     nobody = cast(Any, None)
     look = Observe(with_closed_ports(inventory()), nobody, nobody, nobody)
     one, other = ClusterAt((f"127.0.0.1:{free_port()}",)), ClusterAt(("127.0.0.1:1",))
@@ -506,7 +507,10 @@ def test_a_look_keeps_one_pair_of_connections_for_two_clusters() -> None:
             assert cause(look.ask(ReadMirrorEnds(*ends, ["orders"]))) == "failed"
     [answers] = look._answers.values()
     assert list(answers._pairs) == [(one, other), (other, one)]
+    closed: list[object] = []
+    monkeypatch.setattr(MirrorAnswers, "close", lambda one: closed.append(one))
     look.close()
+    assert closed == [answers]
 
 
 def no_cluster(change: ClusterChange) -> tuple[int, str]:
