@@ -8,11 +8,13 @@ import re
 import secrets
 import signal
 import subprocess
+import time
 from pathlib import Path
 
 from zkmigrate.lab.processes import ProcessId
 
 KNOWN = Path("/run/netns")
+LIMIT_S = 60.0
 OWNER = re.compile(r"zkmu([0-9]+)\.([0-9]+)-")
 
 
@@ -43,7 +45,11 @@ def remove(namespace: str) -> None:
 
 
 def kill_all(namespace: str) -> None:
-    """Kill what runs in a namespace; some of it may end by itself meanwhile."""
-    for pid in ip("netns", "pids", namespace).split():
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(int(pid), signal.SIGKILL)
+    """Kill what runs in a namespace, and what that started meanwhile, until nothing runs there."""
+    end = time.monotonic() + LIMIT_S
+    while pids := ip("netns", "pids", namespace).split():
+        if time.monotonic() > end:
+            raise TimeoutError(f"still running in {namespace} after {LIMIT_S} s: {', '.join(pids)}")
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(pid), signal.SIGKILL)

@@ -95,6 +95,15 @@ def test_what_a_killed_run_left_is_swept_as_the_next_one_begins(tmp_path: Path, 
     eventually("what ran there is killed", lambda: not inside.alive())
 
 
+def test_what_a_killed_process_started_a_moment_before_is_killed_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A shell that starts a server while the list is read leaves it in the next list."""
+    lists, killed = [["11", "12"], ["13"], []], list[int]()
+    monkeypatch.setattr(namespaces, "ip", lambda *_: " ".join(lists.pop(0)))
+    monkeypatch.setattr(os, "kill", lambda pid, _signal: killed.append(pid))
+    namespaces.kill_all("zkmu1.1-dest")
+    assert killed == [11, 12, 13]
+
+
 def test_a_living_run_keeps_its_own_and_a_pid_that_came_again_is_no_owner(apart: Apart) -> None:
     living = f"{namespaces.own()}-dest"
     other = f"zkmu{os.getpid()}.{ProcessId.mine().start - 1}-0000-dest"
