@@ -20,6 +20,7 @@ from zkmigrate.move.rules.window_rules import STEPS
 from zkmigrate.runbook.engine import journal
 from zkmigrate.runbook.engine.events import Holding
 from zkmigrate.runbook.engine.journal import Journal
+from zkmigrate.runbook.engine.runs import mark_begun
 from zkmigrate.runbook.model.step import Context
 from zkmigrate.runbook.model.window import Kept, Word
 from zkmigrate.runbook.runs.left_window import SHUT_OUT
@@ -42,6 +43,7 @@ class Night:
         body = {"run": RUN, "playbook": PLAYBOOK.id, "inventory": digest(inventory), "plan": "", "hosts": {}}
         journal.append("begin", {**body, "name": inventory.name})
         journal.close()
+        mark_begun(run_dir)
         operator = Operator(self.desk.world, run_dir)
         operator.kill_after_verb = (stage, verb, count)
         operator.answers = {"check": answer} if answer else {}
@@ -188,3 +190,33 @@ def test_the_hold_after_check_says_that_it_is_too_late(tmp_path: Path) -> None:
     [held] = [e for e in operator.events if isinstance(e, Holding) and e.phase == "check"]
     assert held.late
     assert "too late to keep the clients' sessions" in sentences.holding(held)
+
+
+@pytest.mark.parametrize(
+    ("verb", "count", "stand", "code"),
+    [
+        ("seal", 3, "dest1, dest2, dest3: sealed: shut until it gets an order", SHUT_OUT),
+        ("fence", 3, "dest1, dest2, dest3: shut until its lease ends", SHUT_OUT),
+        ("arm", 3, "  dest1: phase armed", 8),
+    ],
+)
+@pytest.mark.parametrize("kept", [0, 3], ids=["emptied", "shortened"])
+def test_the_hosts_tell_of_a_run_whose_journal_cannot_be_read(
+    tmp_path: Path, verb: str, count: int, stand: str, code: int, kept: int
+) -> None:
+    """``status`` said only that the journal was damaged, and nothing of clients that were shut out."""
+    night = Night(tmp_path, verb, count)
+    file = night.desk.runs / RUN / journal.NAME
+    file.write_bytes(b"".join(file.read_bytes().splitlines(keepends=True)[:kept]))
+    said, left, text = night.status()
+    first, *rest = text.splitlines()
+    assert (said, left is None) == (code, code != SHUT_OUT)
+    assert first.startswith("DANGER: the journal of this run cannot be read; ") is (code == SHUT_OUT)
+    assert any(line.startswith(stand) for line in rest)
+    assert f"journal line {kept + 1} is missing" in text
+    assert f"--run-id {RUN} --journal-lost back" in text
+    assert "do now" not in text
+    offline = night.desk.call("status", "--run-id", RUN, "--offline")
+    assert offline.exit_code == 8
+    unheard = night.desk.call("status", "--run-id", RUN, unreachable=frozenset({"dest2"}))
+    assert "  dest2: unknown" in unheard.output

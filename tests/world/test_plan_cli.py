@@ -56,6 +56,22 @@ def test_the_plan_of_a_rehearsed_run_tells_its_window(desk: Desk) -> None:
     assert desk.call("plan", "--run-id", "world-1").exit_code == 4
 
 
+def test_a_plan_names_the_runs_whose_journals_cannot_be_read(desk: Desk) -> None:
+    """It ended with 0 and without a word, and ``run`` then refused. The plan holds, so it still ends with
+    0."""
+    assert desk.call("run", "--yes", "--until", "preflight").exit_code == 0
+    assert "cannot be read" not in desk.call("plan").output
+    (desk.runs / "world-1" / "journal.jsonl").write_bytes(b"")
+    said = "warning: run world-1 may have changed hosts, and its journal cannot be read: journal line 1 is "
+    done = desk.call("plan")
+    assert (done.exit_code, said in done.stdout) == (0, True)
+    assert said not in desk.call("plan", "--run-id", "world-1").stdout, "it refuses"
+    done = desk.call("plan", "--json")
+    assert said in done.stderr
+    assert json.loads(done.stdout)["unknown"] == {}
+    assert desk.call("run", "--yes").exit_code == 8
+
+
 def test_the_plan_of_the_move_is_applied_as_it_was_written_and_names_what_has_changed(desk: Desk) -> None:
     file = desk.file.with_name("move.plan")
     partly = desk.call("plan", "--out", str(file), unreachable=frozenset({"broker2"}))

@@ -20,6 +20,7 @@ from rich.console import Console
 from rich.live import Live
 
 from tests.unit.cli.test_main import Place
+from tests.unit.disk_world import DiskSite
 from tests.unit.runbook.ui.test_views import read_until
 from zkmigrate.cli.command_log import verbose
 from zkmigrate.hosts.transport import command_log
@@ -62,6 +63,30 @@ def test_what_v_prints_goes_through_the_live_view(monkeypatch: pytest.MonkeyPatc
             command_log.sent("broker1", ("sudo", "cat", "\x1b[2Jx"))
     assert "broker1 <- sudo cat \\u001b[2Jx" in screen.file.getvalue()  # type: ignore[attr-defined]
     assert below.buffer.getvalue() == b""
+
+
+def test_the_closing_commands_stand_below_all_that_v_prints(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """About nine lines of the log came below them, as the lock was given back and connections closed."""
+    close = DiskSite.close
+
+    def closes(site: DiskSite) -> None:
+        command_log.sent("broker1", ("closing", "connections"))
+        close(site)
+
+    monkeypatch.setattr(DiskSite, "close", closes)
+    done = Place(tmp_path).call("run", "--yes", "--until", "install", "-v")
+    assert done.exit_code == 0, done.output
+    lines = done.output.splitlines()
+    assert any("broker1 <- closing connections" in line for line in lines)
+    said = [line.strip().partition(":")[0] for line in lines[-4:]]
+    assert said == [
+        "go on forward",
+        "That command runs every stage that is left. Add --until STAGE to end before.",
+        "go back to the beginning",
+        "look",
+    ]
 
 
 def test_json_has_a_schema_and_an_iso_time_beside_its_keys(tmp_path: Path) -> None:

@@ -55,6 +55,15 @@ class KnownRun:
     begun_at: float
     damaged: JournalError | None
 
+    @property
+    def unreadable(self) -> str:
+        """Why the run's journal cannot be read, as a clause; empty where it can."""
+        lost = self.damaged
+        if lost is None:
+            return ""
+        why = lost.seen if isinstance(lost, LostJournalError) else str(lost)
+        return f"run {self.run} may have changed hosts, and its journal cannot be read: {why}"
+
     def is_open(self, playbook: Playbook) -> bool:
         """Whether anything is left to do; True where unknown."""
         if self.damaged or self.is_of(playbook):
@@ -149,11 +158,10 @@ def refuse_damaged(runs: Path, run: KnownRun) -> None:
     lost = run.damaged
     if lost is None:
         return
-    seen = f"run {run.run} may have changed hosts, and its journal cannot be read: "
     away = f"Or look at what this run has changed, then move {runs / run.run} out of {runs}."
     if isinstance(lost, LostJournalError):
-        raise LostJournalError(seen + lost.seen, lost.run, lost.place, away)
-    raise JournalError(f"{seen}{lost}. {away}")
+        raise LostJournalError(run.unreadable, lost.run, lost.place, away)
+    raise JournalError(f"{run.unreadable}. {away}")
 
 
 def other_open_runs(runs: Path, inventory: Inventory, playbook: Playbook) -> tuple[str, ...]:

@@ -3,6 +3,7 @@ stand, and the time. Only :func:`asked` looks."""
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -40,16 +41,16 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True)
 class LeftWindow:
-    """A window in which clients were shut out when its process died. since: from when on, and at: now, both
-    in seconds since the epoch. stands: where each host stands, None where no host was asked. alone_s, toll:
-    None where the run's records do not tell. heading: where ``resume`` leads by the journal. left: how the
-    process went."""
+    """A window in which clients were shut out when its process died. since: from when on, None where the
+    journal does not tell. at: now. Both are seconds since the epoch. stands: where each host stands, None
+    where no host was asked. alone_s, toll: None where the run's records do not tell. heading: where
+    ``resume`` leads by the journal. left: how the process went."""
 
     kind: Kind
     stage: Stage
     window: WindowSpec
     plight: Plight
-    since: float
+    since: float | None
     at: float
     stands: Stands | None
     alone_s: float | None
@@ -63,14 +64,16 @@ class LeftWindow:
         return 0 if self.kind in (Kind.REOPENED, Kind.OPENED) else SHUT_OUT
 
     def body(self, command: str) -> dict[str, Any]:
-        """Return it as JSON, with its lines. command: what continues the run."""
+        """Return it as JSON, with its lines. command: what continues the run; empty where unknown."""
+        runs_out = None if self.toll is None or self.since is None else self.since + self.toll.from_s
+        do_now = [f"do now: {command} ({self.follows()})"] if command else []
         return {
             "kind": self.kind.value,
             "code": self.code,
             "since": self.since,
-            "runs_out": None if self.toll is None else self.since + self.toll.from_s,
+            "runs_out": runs_out,
             "stands": None if self.stands is None else {h: s.name.lower() for h, s in self.stands.items()},
-            "lines": [*self.lines(), f"do now: {command} ({self.follows()})"],
+            "lines": [*self.lines(), *do_now],
         }
 
     def lines(self) -> list[str]:
@@ -103,10 +106,12 @@ class LeftWindow:
             many = f"{stands.count(Stand.AFTER)} of {len(stands)} {plight.many}"
             return f"{died}; {many} went forward and opened by themselves: {plight.opened}"
         may = "it may be that " if self.stands is None and self.kind in (Kind.LEASED, Kind.GOING) else ""
-        since = f"since {sentences.local_time(self.since)}, for {_span(self.at - self.since)}"
+        since = ""
+        if self.since is not None:
+            since = f" since {sentences.local_time(self.since)}, for {_span(self.at - self.since)}"
         hosts = len(self.stands or ())
         still = f"{plight.still} {hosts - len(self._open())} of {hosts} {plight.many}"
-        return f"DANGER: {died}; {may}{still if self._open() else plight.shut} {since}"
+        return f"DANGER: {died}; {may}{still if self._open() else plight.shut}{since}"
 
     def _alone(self) -> list[str]:
         """Say what the hosts do without an operator."""
@@ -129,7 +134,7 @@ class LeftWindow:
         )
 
     def _toll(self) -> list[str]:
-        if self.kind is Kind.OPENED or self.toll is None:
+        if self.kind is Kind.OPENED or self.toll is None or self.since is None:
             return []
         runs_out = self.since + self.toll.from_s
         if self.kind is Kind.REOPENED:
@@ -183,18 +188,40 @@ def judged(
     """Judge the window that a dead process left; None where no client is, or was, shut out by it. stands:
     None where no host was asked. now: seconds since the epoch."""
     stage = shut_stage(history, playbook, inventory)
+    left = "the operator's process died" if history.ended is None else "nobody works on this run"
+    return None if stage is None else _judged(history, stage, inventory, stands, now, left)
+
+
+def by_hosts(
+    history: History, playbook: Playbook, inventory: Inventory, look: Look, now: float
+) -> LeftWindow | None:
+    """Judge by what the hosts say of a run whose journal cannot be read; None where they shut nobody out.
+    history: of the lines that are left. now: seconds since the epoch."""
+    windows = (stage for stage in playbook.stages if stage.window is not None and not stage.rehearsal)
+    stage = shut_stage(history, playbook, inventory) or next(windows, None)
     if stage is None or stage.window is None or stage.window.plight is None:
         return None
-    window, plight = stage.window, stage.window.plight
-    context = _context(history, stage, inventory)
-    try:
-        alone_s, toll = plight.alone_s(context), plight.toll(context)
-    except RecordError:
-        alone_s, toll = None, None
-    since = history.first_sent[f"{stage.id}.{window.steps.begins}"][1]
+    stands = stage.window.plight.stands(inventory, look)
+    if not {Stand.LEASED, Stand.SEALED, Stand.FINISHING}.intersection(stands.values()):
+        return None
+    return _judged(history, stage, inventory, stands, now, "the journal of this run cannot be read")
+
+
+def _judged(
+    history: History, stage: Stage, inventory: Inventory, stands: Stands | None, now: float, left: str
+) -> LeftWindow | None:
+    window = stage.window
+    if window is None or window.plight is None:
+        return None
+    since, alone_s, toll = None, None, None
+    if sent := history.first_sent.get(f"{stage.id}.{window.steps.begins}"):
+        since, context = sent[1], _context(history, stage, inventory)
+        with contextlib.suppress(RecordError):
+            alone_s, toll = window.plight.alone_s(context), window.plight.toll(context)
     kind = _kind(history, stage, window, stands or {})
-    left = "the operator's process died" if history.ended is None else "nobody works on this run"
-    return LeftWindow(kind, stage, window, plight, since, now, stands, alone_s, toll, history.heading, left)
+    return LeftWindow(
+        kind, stage, window, window.plight, since, now, stands, alone_s, toll, history.heading, left
+    )
 
 
 def _kind(history: History, stage: Stage, window: WindowSpec, stands: Stands) -> Kind:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,8 @@ from zkmigrate.runbook.ui import plan_text
 
 def show_plan(context: VerbContext, run_id: str, out: Path | None = None, *, force: bool = False) -> int:
     """Print the plan; reads only. run_id: its rehearsal tells how long the window will be. out: also write it
-    there, over another file only with ``force``."""
+    there, over another file only with ``force``. A journal that cannot be read is named: ``run`` refuses to
+    begin beside it, and the plan holds."""
     inventory, playbook = load(context)
     if out is not None:
         files.refuse_taken(out, force=force)
@@ -42,10 +44,13 @@ def show_plan(context: VerbContext, run_id: str, out: Path | None = None, *, for
     if out is not None:
         command = f"zkmigrate run {inventory_options(context)} --plan {shlex.quote(str(out))}"
         lines += [f"written to {out}: plan {plan_file.digest}", f"   apply it: {command}"]
+    unreadable = filter(None, (run.unreadable for run in runs.runs_of(context.runs, inventory)))
+    warnings = [f"warning: {why}. Next: zkmigrate status, before any run begins" for why in unreadable]
     if context.as_json:
+        sys.stderr.write("".join(f"{warning}\n" for warning in warnings))
         context.out.write(plan_file.text())  # with its own format and checksum, and no time: as in the file
     else:
-        print_result(context, {}, lines)
+        print_result(context, {}, [*lines, *warnings])
     return 8 if plan_file.unknown else 0
 
 

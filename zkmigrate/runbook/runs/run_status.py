@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, get_args
 
-from zkmigrate.errors import UsageError
+from zkmigrate.errors import JournalError, LostJournalError, UsageError
 from zkmigrate.hosts.facts.lock import Lock, host_lock
 from zkmigrate.hosts.facts.status import HostStatus, host_status, unit_status
 from zkmigrate.inventory.inventory import Inventory
@@ -26,6 +27,7 @@ from zkmigrate.runbook.runs.verb_context import (
     VerbContext,
     existing_run_dir,
     heading,
+    inventory_options,
     load,
     next_command,
     open_site,
@@ -57,7 +59,8 @@ def status(
 
     wait: first wait, at most ``timeout_s``, until this stage or step is done or the process has ended
     (``END``); the exit code tells which (``waited``). findings: print all of this stage or step, whole. With
-    clients shut out by a window that nobody works on, the exit code is ``left_window.SHUT_OUT``.
+    clients shut out by a window that nobody works on, the exit code is ``left_window.SHUT_OUT``. Of a run
+    whose journal cannot be read the hosts still tell.
     """
     inventory, playbook = load(context)
     if wait != END:
@@ -67,7 +70,12 @@ def status(
     run_dir = existing_run_dir(context, run_id, inventory, playbook)
     code = _wait(context, run_dir, wait, timeout_s) if wait else 0
     goes_on = partial(next_command, context, playbook=playbook, inventory=inventory)
-    working, history = known = read(run_dir)
+    try:
+        working, history = known = read(run_dir)
+    except JournalError as lost:
+        if offline:
+            raise
+        return _by_hosts(context, inventory, playbook, run_dir, lost)
     body = of_run(run_dir, playbook, playbook.changed(inventory), time.time, goes_on, known)
     body["accepted"] = [x.line for x in inventory.accept]
     stands = None
@@ -77,9 +85,7 @@ def status(
         body["findings"] = last_findings(run_dir, findings)
     if not offline:
         with open_site(context, inventory, run_dir.name) as site:
-            body["hosts"] = of_hosts(site.look, playbook, inventory)
-            body["told"] = told_by(site.look, playbook, inventory)
-            body["operator"] = wrong_machine(site.look, playbook, inventory, body["hosts"])
+            body |= _asked(site.look, playbook, inventory)
             if working is None:
                 stands = left_window.asked(history, playbook, inventory, site.look)
     left = None
@@ -88,6 +94,46 @@ def status(
     body["left"] = None if left is None else left.body(goes_on(history))
     print_result(context, body, lines(body, playbook.views()))
     return code or (0 if left is None else left.code)
+
+
+def _asked(look: Look, playbook: Playbook, inventory: Inventory) -> dict[str, Any]:
+    """Return what the hosts say, as JSON."""
+    hosts = of_hosts(look, playbook, inventory)
+    return {
+        "hosts": hosts,
+        "told": told_by(look, playbook, inventory),
+        "operator": wrong_machine(look, playbook, inventory, hosts),
+    }
+
+
+def _by_hosts(
+    context: VerbContext, inventory: Inventory, playbook: Playbook, run_dir: Path, lost: JournalError
+) -> int:
+    """Print what the hosts say of a run whose journal cannot be read, and why it cannot."""
+    working, history, left = process.at_work(run_dir), History(), None
+    with contextlib.suppress(JournalError):
+        history = journal.folded(journal.kept_lines(run_dir))
+    why = str(lost)
+    if isinstance(lost, LostJournalError):
+        why = lost.told(inventory_options(context))
+    with open_site(context, inventory, run_dir.name) as site:
+        asked = _asked(site.look, playbook, inventory)
+        if working is None:
+            left = left_window.by_hosts(history, playbook, inventory, site.look, time.time())
+    body = {
+        "run": run_dir.name,
+        "state": "unknown",
+        "process": None if working is None else working.body(),
+        "left": None if left is None else left.body(""),
+        "error": why,
+        "code": lost.exit_code if left is None else left.code,
+        **asked,
+    }
+    by = "" if working is None else f"; process {working.pid} works on it"
+    first = [] if left is None else left.lines()
+    unknown = f"run {run_dir.name}: where it stands is not known{by}"
+    print_result(context, body, [*first, unknown, *why.splitlines(), *_host_lines(body)])
+    return int(body["code"])
 
 
 def _wait(context: VerbContext, run_dir: Path, wait: str, timeout_s: float | None) -> int:
@@ -249,8 +295,12 @@ def lines(body: Mapping[str, Any], views: Sequence[View] = ()) -> list[str]:
     for step, found in body.get("findings", {}).items():
         out.append(f"  found by {step}:")
         out += [f"    {line}" for line in finding_lines.whole([decode_finding(f) for f in found])]
-    if warning := body.get("operator"):
-        out.append(f"  {warning}")
+    return [*out, *_host_lines(body)]
+
+
+def _host_lines(body: Mapping[str, Any]) -> list[str]:
+    """Return what the hosts say, as text."""
+    out = [f"  {warning}"] if (warning := body.get("operator")) else []
     for host, state in body.get("hosts", {}).items():
         shown = {**state, "lapsed": {True: "yes", False: "no"}.get(state.get("lapsed"), "not known")}
         text = state.get("unknown") or ", ".join(f"{key} {value}" for key, value in shown.items())

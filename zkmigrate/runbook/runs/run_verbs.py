@@ -234,7 +234,7 @@ def _walk(
     """
     clock = RealClock(context.interrupt)
     programs = hooks.HookProcesses(run_dir, context.inventory.resolve().parent, context.interrupt)
-    with contextlib.ExitStack() as stack:
+    with contextlib.ExitStack() as last, contextlib.ExitStack() as stack:
         stack.callback(programs.settle)  # last of all: a resume need not wait for them
         local = LocalLock(run_dir, context.verb)
         stack.callback(local.close)
@@ -302,7 +302,7 @@ def _walk(
             stack.pop_all()  # nothing here may wait for a host now; the process ends
             raise
         views.close()
-        _print_next_commands(context, options, walk, ended.findings)
+        last.callback(_print_next_commands, context, options, walk, ended.findings)  # below all of -v
         return ended.code
 
 
