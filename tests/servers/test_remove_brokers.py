@@ -27,11 +27,8 @@ from zkmigrate.runbook.model.fact import Seen
 RACKS = {1: "a", 2: "b", 3: "c", 4: "a", 5: "b", 6: "c"}
 LEAVES = 2
 Events = list[dict[str, Any]]
-RATE, RECORDS, RECORD = 150_000, 300, 10_000
-"""Three megabytes at this many bytes per second take 20 s."""
-QUICK = "replica.fetch.max.bytes=50000\nreplication.quota.window.num=6\n"
-"""By default a throttle lets ten seconds' bytes pass at once, and each fetch a megabyte. Copies of minutes do
-not feel that; these are shorter."""
+RATE, RECORDS, RECORD = 1_000_000, 240, 100_000
+"""Of 24 megabytes the throttle holds up 23."""
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +37,7 @@ def six(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Racks]:
     folder = tmp_path_factory.mktemp("six")
     at = {id: f"{ADDRESS.replace('127.1.', f'127.{20 + id}.', 1)}:{free_port()}" for id in RACKS}
     made = [
-        Broker("2.8.2", f"broker.rack={rack}\n{QUICK}", id=id, address=at[id], session_ms=6000)
+        Broker("2.8.2", f"broker.rack={rack}\n", id=id, address=at[id], session_ms=6000)
         for id, rack in RACKS.items()
     ]
     with zookeeper("3.5.8", folder) as port, serve(folder, port, *made) as processes:
@@ -83,17 +80,24 @@ def emptied(made: Racks, sets: Sequence[Sequence[int]], records: int, more: str 
 
 
 def as_foretold(planned: str, told: Events) -> None:
-    """``plan`` tells the least time, by the throttle. Each look of the second half tells when the copies end,
-    and is wrong by a quarter of the whole time at most."""
-    found = re.search(r"([0-9,]+) s or more at 150,000 bytes/s", planned)
+    """``plan`` tells how long the copies take. Each look tells when they end, and is wrong by a quarter of
+    the whole time at most.
+
+    The copies never take less: the throttle holds them up, not the machine. A slow machine may add to that,
+    so only the looks, which see it, are held against a longer time.
+    """
+    found = re.search(r"about ([0-9,]+) s at 1,000,000 bytes/s", planned)
     assert found, planned
-    least_s = float(found[1].replace(",", ""))
     at = [(one["at"], one["event"], one.get("left_s")) for one in told if one.get("step") == "replicas"]
     began, ended = at[0][0], at[-1][0]
-    assert 0.75 * least_s <= ended - began
-    late = [(when, left) for when, event, left in at if event == "Progressed" and when > (began + ended) / 2]
-    assert late
-    assert all(abs(when + left - ended) <= 0.25 * (ended - began) for when, left in late if left is not None)
+    took_s, told_s = ended - began, float(found[1].replace(",", ""))
+    print(f"told {told_s:.0f} s, took {took_s:.1f} s: {told_s / took_s:.2f}")
+    assert took_s >= 0.75 * told_s
+    ends = [when + left for when, event, left in at if event == "Progressed" and left is not None]
+    assert len(ends) > 5
+    late = ends[len(ends) // 2 :] if took_s > 1.25 * told_s else ends
+    print("the looks told", [round((end - began) / took_s, 2) for end in ends])
+    assert all(abs(end - ended) <= 0.25 * took_s for end in late)
 
 
 def test_x11_x15_a_broker_is_emptied_and_goes_on_running(six: Racks) -> None:

@@ -901,7 +901,7 @@ def test_x15_the_plan_tells_bytes_time_exclusion_and_how_it_ends(tmp_path: Path)
     c = Context("plan", made.inventory)
     told = "\n".join(foreseen(c, made.look()))
     assert "  broker 5: 0 bytes in, 12,029,000 bytes out" in told
-    assert "  5 partitions, 18,034,000 bytes, 12 s or more at 1,000,000 bytes/s" in told
+    assert "  5 partitions, 18,034,000 bytes, about 13 s at 1,000,000 bytes/s" in told
     assert "exclusion: by watch: Kafka before 4.3 has no cordoned.log.dirs" in told
     assert told.endswith("then they stop")
     steps = {step.id: step for stage in made.playbook.stages for step in stage.steps}

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from zkmigrate.cluster.placement.cluster import Name
+from zkmigrate.cluster.reassign.estimate import Copies, ends
 from zkmigrate.cluster.reassign.facts import Move, section
-from zkmigrate.cluster.reassign.rules import ends, next_moves
+from zkmigrate.cluster.reassign.rules import next_moves
 from zkmigrate.cluster.throttle.controller import never_finishing
 from zkmigrate.kafka.questions import PartitionState
-from zkmigrate.kafka.rates import Moving, Rate
+from zkmigrate.kafka.rates import Moving, Rate, Role
 from zkmigrate.runbook.model.finding import Finding, Held, Severity, claim, few, meanings
 from zkmigrate.runbook.model.step import Context, Waiting, Way
 
@@ -55,6 +57,14 @@ def endless(
     way: Way,
 ) -> tuple[str, ...]:
     """Return a clause for each rate that can never finish these moves, if they copy at the same time."""
+    some = _moving(moves, partitions, produced, way)
+    return tuple(one.words() for one in never_finishing(some, rates, _END_WITHIN_S))
+
+
+def _moving(
+    moves: Iterable[Move], partitions: Mapping[Name, PartitionState], produced: Mapping[Name, float], way: Way
+) -> list[Moving]:
+    """The moves that copy from broker to broker, with what clients write to them."""
 
     def moving(move: Move) -> Moving:
         sender, receivers = ends(move, way)
@@ -63,8 +73,17 @@ def endless(
         in_sync = 0 if state is None else len({*state.isr} - {leader, *receivers})
         return Moving(*move.name, leader, receivers, move.size, produced[move.name], followers=in_sync)
 
-    some = [moving(move) for move in moves if move.name in produced and ends(move, way)[1]]
-    return tuple(one.words() for one in never_finishing(some, rates, _END_WITHIN_S))
+    return [moving(move) for move in moves if move.name in produced and ends(move, way)[1]]
+
+
+def _written(moves: Iterable[Moving]) -> float:
+    """The most bytes per second of clients' writes that one rate carries beside the copies."""
+    by_rate = defaultdict[tuple[int, Role], float](float)
+    for one in moves:
+        by_rate[one.leader, Role.LEADER] += one.produced * (len(one.adding) + one.followers)
+        for broker in one.adding:
+            by_rate[broker, Role.FOLLOWER] += one.produced
+    return max(by_rate.values(), default=0.0)
 
 
 def first_reading(c: Context, moves: Iterable[Move], at: float) -> Waiting | None:
@@ -99,12 +118,15 @@ def enough(
         for wave in _waves(c, moves)
         for clause in endless(wave, partitions, produced, rates, Way.FORWARD)
     ]
+    seen = f"{sum(produced.values()):,.0f} bytes/s are written"
+    if written_s := _written(_moving(moves, partitions, produced, Way.FORWARD)):
+        seen += f"; with them the copies take {Copies.before(moves, pace, written_s=written_s).words}"
     return (
         claim(
             "reassign.endless",
             "the throttle is above what clients write to the moving partitions",
             not told,
-            seen=few(dict.fromkeys(told)) if told else f"{sum(produced.values()):,.0f} bytes/s are written",
+            seen=few(dict.fromkeys(told)) if told else seen,
             needed="a rate above it for each broker, else its moves never end",
             moves=("raise throttle_bytes_s", "move at a quieter hour", "set adapt with raise_to_end: true"),
             severity=Severity.WARN,

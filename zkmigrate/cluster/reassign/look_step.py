@@ -13,6 +13,7 @@ which the plan rests are there.
 from __future__ import annotations
 
 from zkmigrate.cluster.placement.cluster import Name
+from zkmigrate.cluster.reassign.estimate import Copies, copied
 from zkmigrate.cluster.reassign.facts import (
     Disks,
     FirstLook,
@@ -27,7 +28,7 @@ from zkmigrate.cluster.reassign.facts import (
 )
 from zkmigrate.cluster.reassign.inflow import enough, first_reading, measured
 from zkmigrate.cluster.reassign.rate_control import unheard
-from zkmigrate.cluster.reassign.rules import COPYING, before, copied, gib, seconds
+from zkmigrate.cluster.reassign.rules import COPYING, before, gib
 from zkmigrate.cluster.reassign.throttle import FirstLimits, choosing, involved, listed, read, values
 from zkmigrate.kafka.changes import KAFKA
 from zkmigrate.kafka.questions import ListReassignments, ReadBrokerSettings
@@ -75,16 +76,15 @@ def of_plan(c: Context, look: Look) -> tuple[Move, ...]:
 
 
 def foreseen(c: Context, look: Look) -> tuple[str, ...]:
-    """What ``plan`` says of the whole run: what each broker copies, and how long that takes at least."""
+    """What ``plan`` says of the whole run: what each broker copies, and how long that takes."""
     moves = joined(of_plan(c, look))
-    rate = section(c.inventory).throttle_bytes_s
     brokers = tuple(
         f"  broker {broker}: {gib(to)} in, {gib(of)} out"
         for broker, (to, of) in copied(moves).items()
         if to or of
     )
     takes = f"  {counted(len(moves), 'partition')}, {gib(sum(move.bytes for move in moves))}, "
-    return (*brokers, f"{takes}{seconds(moves, rate):,.0f} s or more at {rate:,} bytes/s")
+    return (*brokers, f"{takes}{Copies.before(moves, section(c.inventory)).words}")
 
 
 def measured_writes(c: Context, look: Look) -> tuple[str, ...] | Waiting:
@@ -97,9 +97,9 @@ def foreseen_back(c: Context) -> tuple[str, ...]:
     """What ``rollback`` says of the moves that are not undone. One still in flight copies nothing back."""
     record = originals(c)
     sent = [move for move in record.moves if move.target in c.unrestored] if record else []
-    moves, rate = joined(sent), section(c.inventory).throttle_bytes_s
+    moves = joined(sent)
     whole = sum(move.size * len(move.dropped) for move in moves)
-    takes = f"{gib(whole)}, {seconds(moves, rate, Way.BACK):,.0f} s or more at {rate:,} bytes/s"
+    takes = f"{gib(whole)}, {Copies.before(moves, section(c.inventory), Way.BACK).words}"
     return (
         (f"  {counted(len(moves), 'partition')} to move back, if all were moved: {takes}",) if moves else ()
     )

@@ -8,9 +8,10 @@ from functools import cached_property
 
 from zkmigrate.cluster.placement.cluster import Name
 from zkmigrate.cluster.reassign import facts
+from zkmigrate.cluster.reassign.estimate import ends
 from zkmigrate.cluster.reassign.facts import Cluster, Disks, Flights, LogEnds, Move, Originals, Stands, goal
 from zkmigrate.cluster.reassign.rate_control import Copying
-from zkmigrate.cluster.reassign.rules import ends, fitting, next_moves
+from zkmigrate.cluster.reassign.rules import fitting, next_moves
 from zkmigrate.cluster.reassign.section import Pace
 from zkmigrate.cluster.reassign.throttle import RatesInForce
 from zkmigrate.runbook.model.step import Context, Way

@@ -19,6 +19,7 @@ from dataclasses import replace
 
 from zkmigrate.cluster.placement.cluster import Name
 from zkmigrate.cluster.reassign import facts
+from zkmigrate.cluster.reassign.estimate import POLL_S, Throughput
 from zkmigrate.cluster.reassign.facts import (
     LOOKS,
     Disks,
@@ -35,7 +36,7 @@ from zkmigrate.cluster.reassign.hours import Closed, closed
 from zkmigrate.cluster.reassign.inflow import Inflow
 from zkmigrate.cluster.reassign.look_step import of_plan
 from zkmigrate.cluster.reassign.moves_facts import MovesFacts, pending, queued, resumed_phase, sent_back
-from zkmigrate.cluster.reassign.progress import Throughput, progress, words
+from zkmigrate.cluster.reassign.progress import progress, words
 from zkmigrate.cluster.reassign.rules import AGAIN, foreign, lost, next_moves
 from zkmigrate.cluster.reassign.throttle import SentRates, keeping_control, rates_in_force
 from zkmigrate.kafka.changes import KAFKA, CancelReassignment, PlaceReplica, ReassignPartition
@@ -61,7 +62,6 @@ from zkmigrate.runbook.model.step import (
     Way,
 )
 
-POLL_S = 2.0
 _CLOSED_POLL_S = 30.0
 _RATE = "rate:"
 """Before a broker's id, in targets: no topic's name has a colon."""
@@ -270,7 +270,7 @@ def _wait(c: Context, f: MovesFacts, stands: Stands, looks: int, *, at_end: bool
             "down": down,
             "phase": f.phase,
             "inflow": inflow,
-            "throughput": Throughput() if still else far.throughput.seen(f.wall, far.busiest),
+            "throughput": Throughput() if still else far.throughput,
             **_rates_kept(c, f),
         },
         mark=(f.phase, len(finished), looks, tuple(sorted(f.copied.items())), f.wall if still else 0.0),

@@ -7,57 +7,36 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 
 from zkmigrate.cluster.placement.cluster import Name
+from zkmigrate.cluster.reassign.estimate import Copies, Throughput, busiest, ends
 from zkmigrate.cluster.reassign.facts import Move, Stand, section
 from zkmigrate.cluster.reassign.hours import Closed, after_open
 from zkmigrate.cluster.reassign.inflow import Inflow, endless
 from zkmigrate.cluster.reassign.moves_facts import MovesFacts
-from zkmigrate.cluster.reassign.rules import ends, gib, seconds
+from zkmigrate.cluster.reassign.rules import gib
 from zkmigrate.runbook.model.finding import few
 from zkmigrate.runbook.model.report import counted
 from zkmigrate.runbook.model.step import Context, Far, Way
 
-SPAN_S, APART_S, LEAST_S = 1800.0, 10.0, 60.0
-"""The minutes that count, the time between two looks that are kept, and how long copies must have gone on."""
-
-
-@dataclass(frozen=True)
-class Throughput:
-    """The bytes that were copied in the last minutes. looks: when it was, and how many bytes were left then,
-    oldest first."""
-
-    looks: tuple[tuple[float, int], ...] = ()
-
-    def seen(self, at: float, left: int) -> Throughput:
-        """With one more look. Bytes that became more, as after a cancelled move, begin it anew."""
-        kept = tuple(look for look in self.looks if at - SPAN_S <= look[0] <= at and look[1] >= left)
-        if kept and at - kept[-1][0] < APART_S:
-            return Throughput(kept)
-        return Throughput((*kept, (at, left)))
-
-    def seconds(self, at: float, left: int) -> float | None:
-        """Seconds for so many bytes; None while the throughput is not known."""
-        if not self.looks:
-            return None
-        took, copied = at - self.looks[0][0], self.looks[0][1] - left
-        return left * took / copied if took >= LEAST_S and copied > 0 else None
+LEAST_S = 60.0
+"""Seconds for which clients' writes are looked at, before rates that never finish are named."""
 
 
 @dataclass(frozen=True)
 class Progress:
-    """far: of the phase. busiest: bytes left of the broker that has most to do: its throughput is that of the
-    run. throughput: before this look. copying_s: what the rest takes while moves may begin; ``far`` has the
-    time with the hours when none may. measured: both are by the throughput, not yet by the throttle."""
+    """far: of the phase. throughput: of the broker that has most to do, with this look: it is that of the
+    run. copying_s: what the rest takes while moves may begin; ``far`` has the time with the hours when none
+    may."""
 
     far: Far
-    busiest: int
     throughput: Throughput
     copying_s: float
-    measured: bool
 
     @property
     def time_left(self) -> str:
         """In words."""
-        told = f"about {self.copying_s:,.0f} s at {'this pace' if self.measured else 'the throttle'}"
+        told = (
+            f"about {self.copying_s:,.0f} s at {'this pace' if self.throughput.measured else 'the throttle'}"
+        )
         if self.far.left_s is None:
             return f"{told}, more than the time in which moves may begin"
         closed_s = round(self.far.left_s - self.copying_s)
@@ -72,14 +51,15 @@ def progress(c: Context, f: MovesFacts, finished: Collection[Name]) -> Progress:
     copied = sum(size for (_, name), size in f.copied.items() if name not in taken)
     in_all = sum(f.size(move) * len((*ends(move, c.way)[1], *move.inside)) for move in left)
     bytes_left = max(0, in_all - copied)
-    busiest = round(seconds(left, 1, c.way) * bytes_left / max(1, in_all))
-    throughput: Throughput = c.kept.get("throughput", Throughput())
-    measured = throughput.seconds(f.wall, busiest)
-    copying_s = busiest / _throttle(c, f) if measured is None else measured
+    most = round(busiest(left, c.way) * bytes_left / max(1, in_all))
+    done = max(0, busiest(f.plan.moves, c.way) - most)
+    expected = Copies(tuple(left), section(c.inventory), c.way, _throttle(c, f), most, done)
+    throughput: Throughput = c.kept.get("throughput", Throughput()).seen(f.wall, most)
+    copying_s = throughput.seconds(f.wall, most, expected.seconds)
     end = _ends_at(c, f.wall, copying_s)
     left_s = None if end is None else end - f.wall
     far = Far(len(f.plan.moves) - len(left), len(f.plan.moves), bytes_left, left_s)
-    return Progress(far, busiest, throughput, copying_s, measured is not None)
+    return Progress(far, throughput, copying_s)
 
 
 def _ends_at(c: Context, wall: float, copying_s: float) -> float | None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 from zkmigrate.cluster.placement.cluster import Broker, Name
 from zkmigrate.cluster.placement.cluster import Cluster as Placed
 from zkmigrate.cluster.placement.log_dirs import nameable
 from zkmigrate.cluster.placement.order import after, in_order
 from zkmigrate.cluster.placement.plan import Refused
+from zkmigrate.cluster.reassign.estimate import Copies, ends, load
 from zkmigrate.cluster.reassign.facts import Cluster, Disks, FirstLook, Move, joined, section, unmade, wanted
 from zkmigrate.cluster.reassign.section import Pace
 from zkmigrate.kafka.questions import InFlight, PartitionState, TopicSetting
@@ -28,31 +28,6 @@ COPYING = (
 )
 """Settings of brokers that bound a copy, and when a replica leaves the ISR."""
 GIB = 1 << 30
-
-
-@dataclass(frozen=True)
-class Load:
-    """Moves in flight, towards the sets that they are to have. total: how many. to, of: how many bring a
-    copy to a broker, and how many copy from a leader, by broker id."""
-
-    total: int
-    to: Mapping[int, int]
-    of: Mapping[int, int]
-
-
-def ends(move: Move, way: Way) -> tuple[int, tuple[int, ...]]:
-    """Who sends a move's copies, and who receives them. Back, the plan's preferred leader sends."""
-    if way is Way.FORWARD:
-        return move.leader, move.added
-    return move.after[0], move.dropped
-
-
-def load(moves: Iterable[Move], way: Way) -> Load:
-    """The load of moves in flight. A copy inside a broker comes to it as well."""
-    flying = tuple(moves)
-    to = Counter(broker for move in flying for broker in (*ends(move, way)[1], *move.inside))
-    of = Counter(ends(move, way)[0] for move in flying if ends(move, way)[1])
-    return Load(len(flying), to, of)
 
 
 def next_moves(wanted: Pace, flying: Iterable[Move], todo: Iterable[Move], way: Way) -> tuple[Move, ...]:
@@ -114,28 +89,6 @@ def in_room(moves: Sequence[Move], room: Mapping[int, int]) -> tuple[Move, ...] 
         free = after(free, ordered)
         found += (by_name[move.name] for move in ordered)
     return tuple(found)
-
-
-def copied(moves: Iterable[Move], way: Way = Way.FORWARD) -> dict[int, tuple[int, int]]:
-    """Bytes that each broker receives, and that it sends, in the order of the ids."""
-    received: Counter[int] = Counter()
-    sent: Counter[int] = Counter()
-    for move in moves:
-        sender, receivers = ends(move, way)
-        sent[sender] += move.size * len(receivers)
-        received.update(dict.fromkeys(receivers, move.size))
-    return {broker: (received[broker], sent[broker]) for broker in sorted({*received, *sent})}
-
-
-def seconds(moves: Iterable[Move], bytes_s: int, way: Way = Way.FORWARD) -> float:
-    """How long the moves take at least: the busiest broker sends, receives, or copies from directory to
-    directory, all of its bytes at its rate."""
-    some = tuple(moves)
-    inside: Counter[int] = Counter()
-    for move in some:
-        inside.update(dict.fromkeys(move.inside, move.size))
-    busiest = max((max(both) for both in copied(some, way).values()), default=0)
-    return max(busiest, *inside.values(), 0) / bytes_s
 
 
 def gib(count: int) -> str:
@@ -396,9 +349,8 @@ def _remarks(c: Context, f: FirstLook, moves: Sequence[Move]) -> tuple[Finding, 
     how = section(c.inventory)
     whole = sum(move.bytes for move in moves)
     unsized = [move.target for move in moves if move.name not in f.sizes]
-    takes = seconds(moves, how.throttle_bytes_s)
-    seen = f"{gib(whole)} for {counted(len(moves), 'partition')}, {takes:,.0f} s or more"
-    seen += f" at {how.throttle_bytes_s:,} bytes/s"
+    takes = Copies.before(moves, how).words
+    seen = f"{gib(whole)} for {counted(len(moves), 'partition')}, {takes}"
     if inside := sum(move.size * len(move.inside) for move in moves):
         seen += f"; and {gib(inside)} between directories of brokers"
     if unsized:

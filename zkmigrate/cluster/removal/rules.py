@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from zkmigrate.cluster.placement.plan import Plan, Refused
 from zkmigrate.cluster.placement.statistics import statistics
+from zkmigrate.cluster.reassign.estimate import Copies
 from zkmigrate.cluster.reassign.facts import section
-from zkmigrate.cluster.reassign.rules import foreign, gib, in_sync, seconds, too_old, unheard
+from zkmigrate.cluster.reassign.rules import foreign, gib, in_sync, too_old, unheard
 from zkmigrate.cluster.removal.section import Exclusion, Removal, policed, removal, stoppable
 from zkmigrate.cluster.removal.survey import Survey
 from zkmigrate.kafka.questions import TopicSetting
@@ -145,11 +146,10 @@ def words(c: Context, f: Survey) -> str:
     """What the plan does, in one line."""
     if not isinstance(f.plan, Plan):
         return f"no plan: {_why(f.plan)}"
-    rate = section(c.inventory).throttle_bytes_s
     told = statistics(f.plan.cluster, f.plan.moves, f.staying)
     return (
         f"{counted(len(f.moves), 'partition')}, {gib(f.plan.bytes)}, "
-        f"{seconds(f.moves, rate):,.0f} s or more at {rate:,} bytes/s; free bytes of the others "
+        f"{Copies.before(f.moves, section(c.inventory)).words}; free bytes of the others "
         f"range over {gib(told.before.range)} before and {gib(told.after.range)} after"
     )
 

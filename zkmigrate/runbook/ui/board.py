@@ -226,7 +226,9 @@ class Board:
             bytes_left = wave.bytes_left if isinstance(wave, events.Progressed) else None
             lines.append((sentences.progress(wave.done, wave.of, wave.many, left_s, bytes_left), ""))
         if self._wait is not None and self._hold is None and self._asks is None:
-            lines += [(line, "") for line in _waiting(self._wait, self._pace, now)]
+            told = self._wave is not None and isinstance(self._wave[1], events.Progressed)
+            eta_s = None if told else self._pace.eta_s(now)  # a step that tells its time left knows better
+            lines += [(line, "") for line in _waiting(self._wait, now - self._pace.since, eta_s)]
             lines += [(f"  {self._keys}", "dim")] if self._keys and not self._in_window else []
         if self._request is not None:
             lines.append((f"a hold is asked for, {self._request.where} ({self._request.who})", "warn"))
@@ -288,13 +290,11 @@ def _arrow(way: Way) -> str:
     return "<- " if way is Way.BACK else ""
 
 
-def _waiting(wait: events.Waits, pace: Pace, now: float) -> list[str]:
-    eta = pace.eta_s(now)
-    about = f", about {span(eta)} to go" if eta is not None else ""
+def _waiting(wait: events.Waits, for_s: float, eta_s: float | None) -> list[str]:
+    about = f", about {span(eta_s)} to go" if eta_s is not None else ""
     until = "" if wait.left_s is None else f"; gives up in {span(wait.left_s)}"
-    for_s = span(now - pace.since)
     return [
-        f"{sentences.waits_for(wait.what, wait.left_s)}, {for_s} so far{about}{until}",
+        f"{sentences.waits_for(wait.what, wait.left_s)}, {span(for_s)} so far{about}{until}",
         f"  {wait.progress}",
     ]
 

@@ -298,7 +298,7 @@ def test_from_plan_to_rollback(asked: Callable[..., Result], cluster: ReassignWo
         "  broker 2: 0 bytes in, 1,000 bytes out",
         "  broker 4: 3,000 bytes in, 0 bytes out",
         "  broker 5: 3,000 bytes in, 0 bytes out",
-        "  7 partitions, 6,000 bytes, 0 s or more at 1,000,000 bytes/s",
+        "  7 partitions, 6,000 bytes, about 3 s at 1,000,000 bytes/s",
         "  the throttle is above what clients write to the moving partitions: 0 bytes/s are written",
     ]
     assert "4 of 7 steps change something" in lines[-1]
@@ -347,7 +347,7 @@ def test_the_question_tells_how_much_is_copied_and_how_long_that_takes(
         "  broker 2: 0 bytes in, 1,000 bytes out",
         "  broker 4: 3,000 bytes in, 0 bytes out",
         "  broker 5: 3,000 bytes in, 0 bytes out",
-        "  7 partitions, 6,000 bytes, 0 s or more at 1,000,000 bytes/s",
+        "  7 partitions, 6,000 bytes, about 3 s at 1,000,000 bytes/s",
     ]
 
 
@@ -358,7 +358,7 @@ def test_a_rollback_asks_with_what_it_copies_at_most(
     state = cluster.copy().state
     before = world(8)
     dropped = sum(b not in ids for name, ids in plan(before).items() for b in before.held[name].replicas)
-    takes = f"{dropped},000 bytes, 0 s or more at 1,000,000 bytes/s"
+    takes = f"{dropped},000 bytes, about 3 s at 1,000,000 bytes/s"
     told = f"  7 partitions to move back, if all were moved: {takes}"
     assert told in typed(rollback)
     assert cluster.state == state
@@ -443,7 +443,7 @@ def test_the_phases_of_a_plan_from_plan_to_rollback(
     assert planned.exit_code == 0, planned.output
     assert "reassign t0-0 to brokers 1,4,2 (before: 1,2)" in planned.output
     assert "reassign t0-0 to brokers 4,2 (before: 1,4,2)" in planned.output
-    assert "  1 partition, 1,000 bytes, 0 s or more at 1,000,000 bytes/s" in planned.output
+    assert "  1 partition, 1,000 bytes, about 3 s at 1,000,000 bytes/s" in planned.output
     done = asked("run", "--yes")
     assert done.exit_code == 0, done.output
     assert cluster.held["t0", 0].replicas == (4, 2)

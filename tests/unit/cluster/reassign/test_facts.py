@@ -9,7 +9,7 @@ import pytest
 
 from tests.answers import Answering
 from zkmigrate.cluster.reassign.facts import Cluster, Disks, LogEnds, Move, Stand, disks, log_ends, stands
-from zkmigrate.cluster.reassign.rules import next_moves, seconds
+from zkmigrate.cluster.reassign.rules import next_moves
 from zkmigrate.cluster.reassign.section import Reassign
 from zkmigrate.cluster.reassign.throttle import (
     FOLLOWER_LIST,
@@ -93,15 +93,6 @@ def test_a_full_broker_lets_those_behind_pass() -> None:
     assert next_moves(caps(per_broker=1), (), moves, Way.FORWARD) == (moves[0], moves[2])
     assert next_moves(caps(per_broker=1), moves[:1], moves[1:], Way.FORWARD) == (moves[2],)
     assert next_moves(caps(in_flight=1), moves[:1], moves[1:], Way.FORWARD) == ()
-
-
-def test_the_time_is_that_of_the_busiest_broker_and_role() -> None:
-    moves = (Move("a", 0, (1,), (3, 4), 5000, 1), Move("a", 1, (2,), (3,), 4000, 2))
-    assert seconds(moves, 1000) == 10, "broker 1 sends two copies of 5,000 bytes"
-    assert seconds((), 1000) == 0
-    apart = (Move("a", 0, (1, 2), (3, 2), 5000, 1), Move("a", 1, (1, 4), (5, 4), 5000, 4))
-    assert seconds(apart, 1000) == 5, "brokers 3 and 5 receive one copy each"
-    assert seconds(apart, 1000, Way.BACK) == 10, "broker 1 receives both"
 
 
 FOUND: Values = {"topic-a": {LEADER_LIST: "7:1, 0:1", FOLLOWER_LIST: None}, "broker-1": {LEADER_RATE: None}}

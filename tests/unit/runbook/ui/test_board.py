@@ -138,6 +138,20 @@ def test_a_wait_tells_how_long_it_lasts_and_may_last(wall: Wall) -> None:
     assert "waits" not in "".join(wall.text())
 
 
+def test_a_step_that_tells_its_time_left_is_not_guessed_at(wall: Wall) -> None:
+    """Beside "about 2 min left" stood "about 25 s to go", from the numbers in its progress."""
+    wall.step("move", "replicas")
+    for seconds in range(0, 11, 5):
+        wall.tell(events.Waits("move", "replicas", "it", f"{seconds} of 40 partitions", 50.0))
+        wall.tell(events.Progressed("move", "replicas", Way.FORWARD, seconds, 40, "partitions", 900, 120.0))
+        wall.now += 5
+    assert wall.text()[-3:] == [
+        "10 of 40 partitions done, 900 bytes left, about 2 min",
+        "waits until it, 15 s so far; gives up in 50 s",
+        "  10 of 40 partitions",
+    ]
+
+
 def test_a_long_look_is_a_wait_that_nobody_gives_up(wall: Wall) -> None:
     wall.step("cutover", "survey")
     for done in (500, 1000, 1500):
