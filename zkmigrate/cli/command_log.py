@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import sys
@@ -19,7 +20,8 @@ class _ToStderr(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         # Not click.echo: it writes below the stream that the live view puts in the place of standard error.
-        print(clean(self.format(record)), file=sys.stderr, flush=True)
+        with contextlib.suppress(OSError):  # a closed terminal must not fail what is logged
+            print(clean(self.format(record)), file=sys.stderr, flush=True)
 
 
 class _ToFile(logging.FileHandler):

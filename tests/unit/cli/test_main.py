@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import re
 import signal
 import subprocess
@@ -354,6 +355,39 @@ def test_one_signal_finishes_what_is_in_flight_and_stops_resumable(
     assert "interrupted; run lab-1 stands at prepare.slow, forward; resume goes on" in out
     assert journal.read(place.runs / "lab-1").unconfirmed() == ()
     assert place.files() == {f for f in ALL if not f.endswith("two")}
+    assert place.call("resume", "--yes").exit_code == 0
+    assert place.files() == ALL
+
+
+@pytest.mark.parametrize("term", ["dumb", "xterm"])
+@pytest.mark.parametrize("more", ["--yes", "-v"])
+def test_a_terminal_that_is_closed_stops_the_run_as_a_signal_does(place: Place, term: str, more: str) -> None:
+    """Each line that could not be written was an error: it could end the walk in the middle of a window."""
+    (place.world / "release").unlink()
+    ours, theirs = pty.openpty()
+    words = [sys.executable, "-m", "tests.unit.disk_world", *place.words("run", "--yes", more)]
+    process = subprocess.Popen(
+        ["setsid", "--ctty", *words],
+        env={**os.environ, **place.environ, "TERM": term},
+        cwd=Path(__file__).parents[3],
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+    )
+    try:
+        os.close(theirs)
+        until("all hosts are busy", lambda: all((place.world / h / "slow.begun").exists() for h in HOSTS))
+        os.close(ours)
+        time.sleep(0.5)  # it now tells that it was asked to stop
+        (place.world / "release").touch()
+        assert process.wait(120) == 130
+    finally:
+        (place.world / "release").touch()
+        process.kill()
+        process.wait()
+    history = journal.read(place.runs / "lab-1")
+    assert history.unconfirmed() == ()
+    assert history.ended == (130, "interrupted; run lab-1 stands at prepare.slow, forward; resume goes on")
     assert place.call("resume", "--yes").exit_code == 0
     assert place.files() == ALL
 
