@@ -95,6 +95,25 @@ def test_the_report_names_partitions_without_a_rate(tmp_path: Path, monkeypatch:
     )
 
 
+@pytest.mark.parametrize("force", [True, False])
+def test_a_file_that_appears_while_it_measures_is_kept_without_force(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, force: bool
+) -> None:
+    out = tmp_path / "cluster.json"
+    brokers = Brokers(monkeypatch, cluster(a=1), cluster(a=1))
+    pause = brokers.pause
+
+    def appears(seconds: float) -> None:
+        out.write_text("theirs")
+        pause(seconds)
+
+    monkeypatch.setattr(brokers, "pause", appears)
+    done = call(tmp_path, brokers, *(["--force"] if force else []))
+    assert done.exit_code == (0 if force else 2), done.output
+    assert (out.read_text() == "theirs") is not force
+    assert (f"{out} exists already and stays as it is" in done.output) is not force
+
+
 @pytest.mark.parametrize("first", [True, False])
 @pytest.mark.parametrize(
     ("answer", "code"), [(Refused((Notice("placement.reassigning", "one"),)), 3), (HostError("no broker"), 8)]

@@ -69,7 +69,8 @@ def announce(run_dir: Path, process: Process) -> int:
     try:
         _lock(fd, run_dir)
         os.ftruncate(fd, 0)
-        os.write(fd, json.dumps(process.body(), ensure_ascii=False).encode())
+        with run_file.named(run_dir / NAME):
+            os.write(fd, json.dumps(process.body(), ensure_ascii=False).encode())
     except BaseException:
         os.close(fd)
         raise

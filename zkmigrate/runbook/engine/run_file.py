@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -52,12 +52,22 @@ def moment(value: object) -> float:
     return float(value)
 
 
+@contextlib.contextmanager
+def named(path: Path) -> Iterator[None]:
+    """Name the file in an error of the block that names none, as on a full disk."""
+    try:
+        yield
+    except OSError as error:
+        error.filename = error.filename or str(path)
+        raise
+
+
 def write(path: Path, body: Mapping[str, Any]) -> None:
-    """Whole or not at all, private."""
+    """Whole or not at all, private. Raises OSError."""
     new = path.with_name(f"{path.name}.part-{os.getpid()}")
     fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
     try:
-        with os.fdopen(fd, "w", encoding="utf-8") as file:
+        with named(path), os.fdopen(fd, "w", encoding="utf-8") as file:
             file.write(json.dumps(body, ensure_ascii=False, sort_keys=True) + "\n")
         new.replace(path)
     except BaseException:
