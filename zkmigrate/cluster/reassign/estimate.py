@@ -151,13 +151,14 @@ class Throughput:
         return len(self.looks) > 1
 
     def seconds(self, at: float, left: int, expected_s: float) -> float:
-        """Seconds for so many bytes. expected_s: the same without a look. It counts as much as the looks of
-        one window of Kafka's. Until that has passed without a byte, the time only runs down."""
+        """Seconds for so many bytes. expected_s: the same without a look. It counts as much as one window of
+        Kafka's, and less and less. Until that has passed without a byte, the time only runs down."""
         if not self.looks or left <= 0 or expected_s <= POLL_S:
             return expected_s
         (since, most), (last, least) = self.looks[0], self.looks[-1]
         idle_s = max(0.0, at - last)
-        looked_s = QUOTA_WINDOW_S + last - since + max(0.0, idle_s - QUOTA_WINDOW_S)
-        expected = QUOTA_WINDOW_S * left / (expected_s - POLL_S)
+        weight_s = QUOTA_WINDOW_S**2 / (QUOTA_WINDOW_S + last - since)
+        looked_s = weight_s + last - since + max(0.0, idle_s - QUOTA_WINDOW_S)
+        expected = weight_s * left / (expected_s - POLL_S)
         copying_s = left * looked_s / (expected + most - least)
         return max(0.0, copying_s - min(idle_s, QUOTA_WINDOW_S)) + POLL_S
