@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TextIO, cast
 
 from zkmigrate.errors import UsageError
 from zkmigrate.inventory import inventory as inventories
@@ -45,7 +44,7 @@ from zkmigrate.runbook.runs.verb_context import (
     run_dir_of,
 )
 from zkmigrate.runbook.ui.console import StdConsole
-from zkmigrate.runbook.ui.outlet import Outlet
+from zkmigrate.runbook.ui.outlet import outlet
 from zkmigrate.runbook.ui.run_files import recorded
 
 _ASKED_TO_STOP = (
@@ -236,7 +235,7 @@ def _walk(
     the run's own.
     """
     clock = RealClock(context.interrupt)
-    context = replace(context, out=cast(TextIO, Outlet(context.out, context.interrupt.ask)))
+    context = replace(context, out=outlet(context.out, context.interrupt.ask))
     programs = hooks.HookProcesses(run_dir, context.inventory.resolve().parent, context.interrupt)
     with contextlib.ExitStack() as last, contextlib.ExitStack() as stack:
         stack.callback(programs.settle)  # last of all: a resume need not wait for them

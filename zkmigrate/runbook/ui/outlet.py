@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import contextlib
-import io
 import os
 from collections.abc import Callable
-from typing import Any, TextIO
+from typing import Any, TextIO, cast
+
+from zkmigrate.clean import Clean
 
 
-class Outlet(io.TextIOBase):
-    """Writes to a stream until that fails, as at a closed terminal; then to nothing.
+def outlet(out: TextIO, lost: Callable[[], None]) -> TextIO:
+    """The stream, which a closed terminal does not fail. lost: called once, when it is closed."""
+    if isinstance(out, Clean):
+        return cast(TextIO, Clean(outlet(out.raw, lost)))
+    return cast(TextIO, _Outlet(out, lost))
 
-    A line that cannot be shown must not end a walk where it stands. lost: called once, when it fails.
-    """
+
+class _Outlet:
+    """Writes to a stream until that fails; then to nothing. A line that cannot be shown must not end a walk
+    where it stands."""
 
     def __init__(self, out: TextIO, lost: Callable[[], None]) -> None:
         self._out = out
@@ -22,16 +28,7 @@ class Outlet(io.TextIOBase):
     def __getattr__(self, name: str) -> Any:
         return getattr(self._out, name)
 
-    def isatty(self) -> bool:
-        """Whether it is a terminal."""
-        return self._out.isatty()
-
-    def fileno(self) -> int:
-        """The descriptor of the stream."""
-        return self._out.fileno()
-
     def write(self, text: str) -> int:
-        """Write, or lose the text."""
         try:
             return self._out.write(text)
         except OSError:
@@ -39,7 +36,6 @@ class Outlet(io.TextIOBase):
             return len(text)
 
     def flush(self) -> None:
-        """Flush, or lose what is buffered."""
         try:
             self._out.flush()
         except OSError:

@@ -20,7 +20,7 @@ def test_on_a_full_disk_the_file_is_named(tmp_path: Path, monkeypatch: pytest.Mo
         os.dup2(full, fd)
         return io.TextIOWrapper(io.FileIO(fd, "w"))
 
-    monkeypatch.setattr(run_file.os, "fdopen", opened)
+    monkeypatch.setattr(os, "fdopen", opened)
     with pytest.raises(OSError, match=f"No space left on device: '{tmp_path}/options.json'"):
         run_file.write(tmp_path / "options.json", {})
     assert list(tmp_path.iterdir()) == [], "whole or not at all"
