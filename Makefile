@@ -94,7 +94,6 @@ lint-rest:
 	.venv/bin/lint-imports
 	.venv/bin/mkdocs build
 	shellcheck $$(grep -rlI '^#!/bin/sh' --exclude='*.py' .ci setup zkmigrate)
-	shellcheck --shell=bash --exclude=SC2086,SC2013,SC2015,SC2016,SC2153 zkmigrate/runbook/byhand/hand.sh zkmigrate/move/by_hand.sh
 
 setup:
 	@setup/install.sh "make $(MAKECMDGOALS)"

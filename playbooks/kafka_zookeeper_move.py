@@ -5,12 +5,12 @@ The table of contents is the same for every dependent: ``zkmigrate/move/move.py`
 
 from __future__ import annotations
 
-from zkmigrate.move.by_hand import MANUAL
 from zkmigrate.move.dependents.kafka import KAFKA
+from zkmigrate.move.go_no_go import page
 from zkmigrate.move.move import move
 from zkmigrate.move.report import REPORTING
 from zkmigrate.move.steps.after_move import AfterMoveStep
 from zkmigrate.runbook.model.playbook import Stage
 
 AFTER = Stage("after", "Look after the move", (AfterMoveStep(KAFKA),))
-PLAYBOOK = move(KAFKA, MANUAL, REPORTING, looks=(AFTER,))
+PLAYBOOK = move(KAFKA, page, REPORTING, looks=(AFTER,))

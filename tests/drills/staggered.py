@@ -16,8 +16,8 @@ from pathlib import Path
 
 from tests.drills.acknowledged import Missing, Promised, missing_in, promised
 from zkmigrate.lab import fault
-from zkmigrate.lab.by_hand import SERVES_S, UNIT, observer_config, reformed_config, write
 from zkmigrate.lab.commands import run
+from zkmigrate.lab.dest_hosts import SERVES_S, UNIT, observer_config, reformed_config, write
 from zkmigrate.lab.failure import LabError
 from zkmigrate.lab.footprint import VERSION_2
 from zkmigrate.lab.lab import Lab

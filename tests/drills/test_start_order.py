@@ -42,7 +42,7 @@ from tests.drills.staggered import (
     wait_until_serving,
 )
 from zkmigrate.lab import fault
-from zkmigrate.lab.by_hand import SERVES_S, DestHosts, joined
+from zkmigrate.lab.dest_hosts import SERVES_S, DestHosts, joined
 from zkmigrate.lab.failure import LabError, NotReady
 from zkmigrate.lab.footprint import VERSION_2
 from zkmigrate.lab.lab import Lab

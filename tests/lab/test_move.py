@@ -349,6 +349,13 @@ def test_after_open_the_rollback_is_refused_by_name(night: Night) -> None:
     assert night.tool("rollback", "--to", "cutover") == 6
 
 
+def test_after_open_the_look_after_a_move_finds_nothing(night: Night) -> None:
+    words = ("preflight", "--stage", "after", "--json")
+    done = tool.asked(night.lab, night.directory / "migration.yml", *words, timeout_s=400)
+    body = json.loads(done.stdout)
+    assert (done.returncode, body["counts"]["holds"]) == (0, len(body["findings"])), done.stdout
+
+
 def test_nobody_was_hurt(night: Night) -> None:
     night.same_sessions()
     assert source_state(night.lab) == night.source

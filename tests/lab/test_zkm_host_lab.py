@@ -10,7 +10,7 @@ import pytest
 
 from tests.drills.test_start_order import danger, staggered_orders
 from zkmigrate.hosts import zkm_host
-from zkmigrate.lab.by_hand import UNIT, DestHosts, joined
+from zkmigrate.lab.dest_hosts import UNIT, DestHosts, joined
 from zkmigrate.lab.lab import Lab
 from zkmigrate.lab.render import ZOO_CFG, ZOOKEEPER_DATA
 from zkmigrate.lab.spec import LabSpec, Role

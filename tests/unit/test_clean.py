@@ -31,15 +31,16 @@ from zkmigrate.cli.main import cli
 from zkmigrate.errors import HostError
 from zkmigrate.inventory.inventory import load
 from zkmigrate.locations import read_locations
+from zkmigrate.move import go_no_go
 from zkmigrate.report.verb import FORMATS
-from zkmigrate.runbook.byhand import export
 from zkmigrate.runbook.engine import events, plan, planfile
 from zkmigrate.runbook.model.change import Change
 from zkmigrate.runbook.model.fact import Unknown
 from zkmigrate.runbook.model.finding import claim
-from zkmigrate.runbook.model.step import Way
-from zkmigrate.runbook.ui import preflight_view, sentences
+from zkmigrate.runbook.model.step import Context, Way
+from zkmigrate.runbook.ui import preflight_view, runbook_page, sentences
 from zkmigrate.runbook.ui.live import LiveView
+from zkmigrate.runbook.ui.runbook_page import Runbook
 from zkmigrate.spark import verb
 from zkmigrate.spark.input import Input
 from zkmigrate.spark.request import Place as Disk
@@ -217,7 +218,7 @@ def test_what_a_host_says_stands_in_a_file_as_words_only(
     assert out.exists(), done.output
     text = out.read_text()
     assert_harmless(text)
-    assert "touch canary" not in "".join(box["text"] for box in export.blocks(text))
+    assert "touch canary" not in "".join(re.findall(r"(?ms)^```sh .*?^```$", text))
     rows = [line for line in text.splitlines() if line.startswith("|") and "canary" in line]
     assert not [row for row in rows if row.count("|") != row.count("\\|") + 3], "a cell is one cell"
     if words == ("plan",):
@@ -229,9 +230,10 @@ def test_a_remark_of_a_plan_is_one_line_on_both_pages(tmp_path: Path) -> None:
     world = new_world(load(Desk(tmp_path).file), PROPERTIES, SOURCE_CONFIG)
     made = replace(plan.make(PLAYBOOK, world.inventory, WorldLook(world), ()), window=(FENCE,))
     look = WorldLook(world)
+    c = Context("r-1", world.inventory)
     for text in (
-        export.runbook(PLAYBOOK, made, world.inventory, look, "", None, None),
-        export.go_no_go(PLAYBOOK, made, world.inventory, look, None),
+        runbook_page.text(Runbook(PLAYBOOK, made, world.inventory, "r-1", 1).parts()),
+        clean(go_no_go.page(c, look, "d" * 64, "", made.window)),
     ):
         assert_harmless(text)
         assert "\ntouch canary" not in text

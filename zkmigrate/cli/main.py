@@ -52,7 +52,7 @@ _MOVE = {
     "retire": "Exclude a permanently lost broker from a run.",
     "throttle": "Set, show or clear the rates of a run that moves partitions.",
     "report": "Write a page about a run: timeline, gaps, proofs.",
-    "runbook": "Write the steps as a page to follow by hand.",
+    "runbook": "Write the steps as a page of commands.",
     "clean-up": "After finalize: delete other tenants' znodes from dest.",
 }
 _AREAS: Mapping[str, Mapping[str, str]] = {
@@ -247,7 +247,7 @@ def plan(
 )
 @click.option("--go-no-go", is_flag=True, help="Write only the page to sign before the cut-over.")
 def runbook(run_id: str, out: Path | None, go_no_go: bool, **options: Any) -> None:
-    """Write the steps as a page to follow by hand when the tool is down. Changes nothing."""
+    """Write every change and its undo as a page of commands, for when the tool is down. Changes nothing."""
     _say_first("runbook", options)
     from zkmigrate.runbook.runs import runbook_verb
 

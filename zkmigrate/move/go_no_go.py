@@ -1,17 +1,14 @@
-"""The go/no-go page of the move: what must be true, what the rehearsal measured, the points of no return.
-
-It is the same for a move by the tool and by hand.
-"""
+"""The go/no-go page of the move: what must be true, what the rehearsal measured, the points of no return."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
+from zkmigrate.clean import inline
 from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.move.facts.sessions import owning_sessions
 from zkmigrate.move.rules.window_estimate import rehearsed
 from zkmigrate.move.rules.window_rules import FIND_DOOR_S, deadlines, expected_way_back_s
-from zkmigrate.runbook.model.by_hand import GoNoGo, Rows
 from zkmigrate.runbook.model.fact import Seen
 from zkmigrate.runbook.model.look import Look
 from zkmigrate.runbook.model.step import Context
@@ -29,16 +26,26 @@ MUST = (
     ("nobody else works on ZooKeeper, no purge of its logs, no deploy on these hosts", "source owner"),
     ("producers and consumers are watched, from before FENCE to after VERIFY", "Kafka owner"),
     ("link and machine of the operator are near the hosts and quiet; a second one stands by", "operator"),
-    ("the page by hand (`zkmigrate runbook`) is exported, printed, and has been read", "second operator"),
+    ("the runbook (`zkmigrate runbook`) is written, printed, and has been read", "second operator"),
     ("who may say *back* and who may say *open* is in the room", "everybody"),
 )
+
+
+_PEOPLE = (
+    ("operator", "source owner"),
+    ("second operator", "Kafka owner"),
+    ("network / firewall", "hosts / on call"),
+)
+_SIGNED = ("Operator", "Kafka owner", "source owner")
+LINES_OF_A_PAGE = 60
+_BLANK = "________"
 
 
 def _title(inventory: Inventory) -> str:
     return f"{inventory.name}, {len(inventory.kafka.brokers)} brokers to {', '.join(inventory.dest_names)}"
 
 
-def _no_return(inventory: Inventory) -> Rows:
+def _no_return(inventory: Inventory) -> tuple[tuple[str, str], ...]:
     limit = inventory.policy.open_limit_s
     return (
         ("SEAL done on all", "the hosts no longer go back alone; a way back still costs nothing but time"),
@@ -76,16 +83,42 @@ def _figures(c: Context, look: Look) -> Iterator[tuple[str, str]]:
     yield "forward: door open, after dest has a leader", f"{limits.forward:g}"
 
 
-GO_NO_GO = GoNoGo(
-    title=_title,
-    before="FENCE",
-    must=MUST,
-    figures=lambda c, look: tuple(_figures(c, look)),
-    no_return=_no_return,
-    people=(
-        ("operator", "source owner"),
-        ("second operator", "Kafka owner"),
-        ("network / firewall", "hosts / on call"),
-    ),
-    signed=("Operator", "Kafka owner", "source owner"),
-)
+def page(c: Context, look: Look, plan_digest: str, rehearsed_run: str, remarks: Sequence[str] = ()) -> str:
+    """Return the page as Markdown, to print and sign. Parameters: as in ``runbook.model.playbook.GoNoGo``."""
+    inventory = c.inventory
+    plan = f"Plan of what is left now `{plan_digest[:16]}`, run `{rehearsed_run or 'none yet'}`."
+    lines = [
+        f"# Go / no-go: {_title(inventory)}",
+        "",
+        f"{plan} Date {_BLANK} window from {_BLANK} to {_BLANK}",
+        "",
+        *_table(("must be true before FENCE", "says", "yes"), [(*row, "[ ]") for row in MUST]),
+        "",
+        *(f"Accepted: {x.line}." for x in inventory.accept),
+        *([""] if inventory.accept else []),
+        *(f"{inline(text.strip())}." for text in remarks),
+        *([""] if remarks else []),
+        *_table(("measured and reckoned", "seconds"), tuple(_figures(c, look))),
+        "",
+        *_table(("no return", "from then on"), _no_return(inventory)),
+        "",
+        *_table(
+            ("role", "name", "phone", "", "role", "name", "phone"),
+            [(one, _BLANK, _BLANK, "", other, _BLANK, _BLANK) for one, other in _PEOPLE],
+        ),
+        "",
+        f"**GO / NO-GO** at {_BLANK}. {' '.join(f'{who} {_BLANK}' for who in _SIGNED)}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    return [_row(head), f"|{'---|' * len(head)}", *(_row([_cell(text) for text in row]) for row in rows)]
+
+
+def _row(cells: Sequence[str]) -> str:
+    return "|" + "".join(f" {text} |" if text else " |" for text in cells)
+
+
+def _cell(text: str) -> str:
+    return inline(text).replace("|", "\\|")

@@ -35,9 +35,8 @@ from zkmigrate.move.steps.serve import ServeStep
 from zkmigrate.move.steps.stop import StopStep
 from zkmigrate.move.steps.survey import SurveyStep
 from zkmigrate.move.steps.verify import VerifyStep
-from zkmigrate.runbook.model.by_hand import Manual
 from zkmigrate.runbook.model.look import Look
-from zkmigrate.runbook.model.playbook import Counted, Playbook, Role, Stage
+from zkmigrate.runbook.model.playbook import Counted, GoNoGo, Playbook, Role, Stage
 from zkmigrate.runbook.model.report import Reporting
 from zkmigrate.runbook.model.step import AnyStep, Context
 
@@ -58,13 +57,13 @@ def dependent_of(playbook: Playbook) -> AnyDependent:
 
 def move(
     dependent: AnyDependent,
-    manual: Manual | None = None,
+    go_no_go: GoNoGo | None = None,
     report: Reporting | None = None,
     looks: tuple[Stage, ...] = (),
 ) -> Move:
     """Return the runbook of this dependent.
 
-    manual, report: what is special of its page by hand and its report. looks: as in ``Playbook``.
+    go_no_go, report, looks: as in ``Playbook``.
     """
     words = dependent.words
 
@@ -154,7 +153,7 @@ def move(
             Role("dest", "dest hosts", changed=True, witness=True, service=zookeeper),
             Role(words.many, words.many, changed=True, without=dependent.without),
         ),
-        manual=manual or Manual(),
+        go_no_go=go_no_go,
         report=report or Reporting(),
         looks=looks,
         foreseen=foreseen,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import cast
@@ -16,13 +15,12 @@ from tests.unit.report.test_report import Run
 from zkmigrate.errors import InventoryError
 from zkmigrate.inventory.accept import ACCEPTABLE, Accept
 from zkmigrate.inventory.inventory import digest, load
+from zkmigrate.move import go_no_go
 from zkmigrate.move.dependents.kafka import KAFKA
-from zkmigrate.move.go_no_go import GO_NO_GO
 from zkmigrate.move.rules.outage import OWNER
 from zkmigrate.move.rules.window_estimate import cutover_lines, plan_lines
 from zkmigrate.report.page import page as html
 from zkmigrate.runbook.accepted import accepted, spared_topics
-from zkmigrate.runbook.byhand.go_no_go import page
 from zkmigrate.runbook.engine.codec import decode_finding, encode_finding
 from zkmigrate.runbook.model.fact import Seen, Unknown
 from zkmigrate.runbook.model.finding import Finding, Severity, blocking, claim, doubts
@@ -195,8 +193,7 @@ def test_plan_the_question_before_the_cut_over_and_the_go_no_go_page_show_it() -
     entry = exception()
     accepting = inventory().model_copy(update={"accept": (entry,)})
     c, unseen = Context("r1", accepting), Unknown("failed", "not asked")
-    said = replace(GO_NO_GO, figures=lambda _c, _look: ())
-    sheet = page(said, c, cast(Look, None), "d" * 64, "r1").splitlines()
+    sheet = go_no_go.page(c, cast(Look, healthy()), "d" * 64, "r1").splitlines()
     shown = (plan_lines(KAFKA, c, unseen), cutover_lines(c), sheet)
     for lines in shown:
         assert any(entry.line in line for line in lines), lines

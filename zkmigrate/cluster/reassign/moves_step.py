@@ -43,7 +43,6 @@ from zkmigrate.kafka.changes import KAFKA, CancelReassignment, PlaceReplica, Rea
 from zkmigrate.kafka.questions import ListReassignments
 from zkmigrate.kafka.rates import Rate
 from zkmigrate.runbook.accepted import TARGET_DOWN, accepted, given_up
-from zkmigrate.runbook.model.by_hand import Block, ByHand, Sheet
 from zkmigrate.runbook.model.change import Applied, Changes
 from zkmigrate.runbook.model.fact import Seen
 from zkmigrate.runbook.model.finding import Finding, Severity, claim, few, meanings
@@ -75,13 +74,6 @@ class MovesStep(Step[MovesFacts]):
     id = SentRates.step
     title = "Move the partitions"
     hazard = Hazard.REVERSIBLE
-    by_hand = ByHand(
-        needs="the throttle is set: look at it by `kafka-configs.sh --describe`.",
-        weaker="All moves begin together: no cap holds, and nobody looks for free bytes or for others. With "
-        "more than you want at once, paste the lines in parts, and wait in between.",
-        forward=lambda s: (*s.waves(Way.FORWARD), _moved_by_hand(s, Way.FORWARD)),
-        back=lambda s: (*s.waves(Way.BACK), _moved_by_hand(s, Way.BACK)),
-    )
 
     def __init__(
         self,
@@ -311,17 +303,6 @@ def _next_phase(c: Context, f: MovesFacts, phase: int) -> Waiting:
     what, mark = "the moves in flight are over", (phase, 0)
     told = f"phase {f.phase} is complete"
     return Waiting(what, told, math.inf, 0.0, keep, mark, section(c.inventory).stalled_s)
-
-
-def _moved_by_hand(s: Sheet, way: Way) -> Block:
-    kafka = f"--bootstrap-server {s.inventory.brokers[0].endpoint}"
-    text = (
-        f"until kafka-reassign-partitions.sh {kafka} --list | grep -q '^No partition'; do sleep 10; done; "
-        f"kafka-topics.sh {kafka} --describe --under-replicated-partitions && echo OK moved",
-    )
-    return Block(
-        (KAFKA,), text, "only `OK moved`; this takes as long as the copies", "wait and look again", way
-    )
 
 
 def _new_rates(c: Context, f: MovesFacts) -> Ready | None:

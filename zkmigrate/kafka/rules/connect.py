@@ -15,7 +15,7 @@ from zkmigrate.java_properties import ENCODING, Entry, PropertiesError
 _CONNECT = re.compile(
     r"^(?P<head>[ \t\f]*zookeeper\.connect[ \t\f]*[=: \t][ \t]*)(?P<value>[^\r\n]*)", re.MULTILINE
 )
-"""The lines that ``connect_sed`` changes."""
+"""The lines that ``with_connect`` changes."""
 
 
 def connect_to_dest(inventory: Inventory) -> str:
@@ -46,11 +46,6 @@ def with_connect(properties: bytes, connect: str) -> bytes:
     text = _text(properties)
     found, _ = _the_line(text)
     return (text[: found.start("value")] + connect + text[found.end("value") :]).encode(ENCODING)
-
-
-def connect_sed(connect: str) -> str:
-    """The program for ``sed -E`` (GNU) that does to a file what ``with_connect`` does to its bytes."""
-    return rf"s|^([ \t\f]*zookeeper\.connect[ \t\f]*[=: \t][ \t]*)[^\r]*|\1{connect}|"
 
 
 def hosts_in(connect: str) -> set[str]:

@@ -21,7 +21,6 @@ from zkmigrate.inventory.inventory import Inventory, ZooKeeperHost
 from zkmigrate.move.facts.connections import numeric
 from zkmigrate.move.facts.dest_status import DestStates, every_host_in, statuses, unanswered, unknown
 from zkmigrate.move.rules.reform import observer_config, reformed_config
-from zkmigrate.runbook.model.by_hand import Block, ByHand, Sheet
 from zkmigrate.runbook.model.change import Applied, Arm, Changes, HostVerb, PutFile, command_words, inverses
 from zkmigrate.runbook.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.runbook.model.finding import Finding, claim, meanings
@@ -46,21 +45,10 @@ class ArmFacts:
     configs: Mapping[str, Reading[ZooConfig]] = field(default_factory=dict)
 
 
-def _by_hand(s: Sheet) -> tuple[Block, ...]:
-    rules = "in4=top out4=top 'in6=(top|noipv6)' 'out6=(top|noipv6)'"
-    wants = f"phase=armed {rules} fence_entries=0 cut_entries=0 'image=(begun|complete)' unit_state=active"
-    check = (f'until_like 10 "$DEST" {wants}',)
-    return (*s.waves(Way.FORWARD), Block(s.inventory.dest_names, check, "`OK` with all these words"))
-
-
 class ArmStep(Step[ArmFacts]):
     id = "arm"
     title = "Arm dest"
     hazard = Hazard.REVERSIBLE
-    by_hand = ByHand(
-        needs="every dest host observes source, `stand` shows `phase=idle` on all.",
-        forward=_by_hand,
-    )
 
     def observe(self, c: Context, look: Look) -> ArmFacts:
         hosts = statuses(c, look)

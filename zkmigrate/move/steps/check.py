@@ -20,7 +20,6 @@ from zkmigrate.move.facts.dest_status import SERVING, H, Statuses, phases
 from zkmigrate.move.facts.records import Checked, Drained, Proved
 from zkmigrate.move.facts.sessions import Sessions, owning_sessions
 from zkmigrate.move.steps.serve import go_on_without
-from zkmigrate.runbook.model.by_hand import WALK_BACK, Block, ByHand, Sheet
 from zkmigrate.runbook.model.change import Applied, Changes, HostVerb
 from zkmigrate.runbook.model.fact import Absent, Reading, Seen
 from zkmigrate.runbook.model.finding import Finding, Severity, blocking, claim, each, meanings
@@ -64,28 +63,10 @@ NOT_ASKED = CheckFacts(Statuses({}, ()), EnsembleView({}, None), 0, Absent("not 
 """For the way back and the forecast."""
 
 
-def _by_hand(s: Sheet) -> tuple[Block, ...]:
-    look = Block(
-        s.inventory.dest_names,
-        ("reformed",),
-        "mode and zxid of every host, then `OK … leads …` with the ephemerals of before",
-        f"behind the closed door nothing is lost yet: {WALK_BACK}",
-    )
-    return (look, *s.waves(Way.FORWARD))
-
-
 class CheckStep(OfDependent, Step[CheckFacts]):
     id = "check"
     title = "Check dest behind the closed door"
     hazard = Hazard.WINDOW
-    by_hand = ByHand(
-        needs="`phase=started` on all. Finish before the hosts open by themselves; `stand` shows `served_s`.",
-        weaker="`dump` shows who owns which ephemeral, but no czxid. A follower shows that the disks held Z. "
-        "Until dest makes its first transaction, the hosts that formed the quorum show the last one from the "
-        "disks. One that joined later shows dest's own epoch, which proves nothing. If none does, see `New "
-        "election` in ZooKeeper's log on each host: the zxid that it proposes must be at least Z.",
-        forward=_by_hand,
-    )
 
     def observe(self, c: Context, look: Look) -> CheckFacts:
         if c.way is Way.BACK:

@@ -22,7 +22,6 @@ from zkmigrate.move.facts.dest_status import DestStates, dest_states, every_host
 from zkmigrate.move.facts.outage import dest_service
 from zkmigrate.move.facts.records import Surveyed
 from zkmigrate.move.rules.lease import in_force
-from zkmigrate.runbook.model.by_hand import WALK_BACK, Block, ByHand, Sheet
 from zkmigrate.runbook.model.change import Applied, Changes, Cut, HostVerb
 from zkmigrate.runbook.model.fact import Reading, Seen
 from zkmigrate.runbook.model.finding import Finding, blocking, claim, each, meanings
@@ -60,54 +59,10 @@ class CutFacts:
     following: dict[str, Reading[Drain]]
 
 
-def _by_hand(s: Sheet) -> tuple[Block, ...]:
-    (sent,) = s.waves(Way.FORWARD)
-    first = (
-        'in_time 5 && keep "CUT_MS=$(left_ms)" && [ "$CUT_MS" ] && keep STARTED=no &&',
-        "{",
-        *sent.text,
-        "}",
-    )
-    open_ = "^probe .* (open|timeout|unreachable)$"
-    closed = (f"never '{open_}' {' '.join(s.inventory.dest_names)} && until_dropped 5",)
-    return (
-        Block(
-            s.inventory.dest_names,
-            first,
-            f"{sent.expect}; before it a line `probe … refused` for every port of source",
-        ),
-        Block(
-            s.inventory.dest_names,
-            closed,
-            "`OK` with how many learners source's leader counts now",
-            f"{WALK_BACK} at once",
-        ),
-    )
-
-
-def _back_by_hand(s: Sheet) -> tuple[Block, ...]:
-    """Unblock; restart an observer that was cut off for long, but not one that was just started."""
-    uncut, restart = s.waves(Way.BACK)
-    again = ('[ "$STARTED" = yes ] && echo "OK started at STOP" || {', *restart.text, "}")
-    quicker = "`OK`. ZooKeeper is restarted, unless it was just started: quicker than its election back-off"
-    look = "look at ZooKeeper's log there; reopen only hosts that observe"
-    return (
-        uncut,
-        Block(s.inventory.dest_names, again, quicker, way=Way.BACK),
-        Block(s.inventory.dest_names, ("until_mode 60 observer $DEST",), "`OK … observer`", look, Way.BACK),
-    )
-
-
 class CutStep(Step[CutFacts]):
     id = "cut"
     title = "Cut dest off from source"
     hazard = Hazard.WINDOW
-    by_hand = ByHand(
-        needs="DRAIN has said OK a moment ago.",
-        weaker="nobody looks at the rules again and again until SEAL, which does so once more.",
-        forward=_by_hand,
-        back=_back_by_hand,
-    )
 
     def observe(self, c: Context, look: Look) -> CutFacts:
         states = dest_states(c, look, Phase.FENCED)

@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from zkmigrate.hosts.facts.status import Drain, drain
 from zkmigrate.move.facts.dest_status import unanswered
 from zkmigrate.move.facts.records import Drained
-from zkmigrate.runbook.model.by_hand import WALK_BACK, Block, ByHand, Sheet
 from zkmigrate.runbook.model.fact import Reading, Seen
 from zkmigrate.runbook.model.finding import claim, each, meanings
 from zkmigrate.runbook.model.look import Look
@@ -41,25 +40,9 @@ class DrainFacts:
     after: dict[str, Reading[Drain]]
 
 
-def _by_hand(s: Sheet) -> tuple[Block, ...]:
-    text = (
-        "until_drained 3 &&",
-        'keep "RECORDS=$(records)" && [ "$RECORDS" ] &&',
-        'keep "Z=$(source_zxid)" && [ "$Z" ] &&',
-        'until_zxid 3 "$Z" $DEST && echo "Z is $Z; source\'s log: $RECORDS"',
-    )
-    expect = "`OK nothing outstanding`, then `OK … at least` Z"
-    return (Block(s.inventory.dest_names, text, expect, f"try later, and now {WALK_BACK}"),)
-
-
 class DrainStep(Reads[DrainFacts]):
     id = "drain"
     title = "Drain what was sent"
-    by_hand = ByHand(
-        needs="`phase=fenced` on all.",
-        weaker="the tool also sees Z on the *disks*, at STOP. By hand that is seen only at CHECK.",
-        forward=_by_hand,
-    )
 
     def observe(self, c: Context, look: Look) -> DrainFacts:
         hosts = c.inventory.dest_names

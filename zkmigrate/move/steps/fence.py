@@ -22,7 +22,6 @@ from zkmigrate.move.facts.connections import connections_of
 from zkmigrate.move.facts.dest_status import DestStates, Statuses, dest_states, every_host_in
 from zkmigrate.move.rules.foreign_clients import foreign_findings
 from zkmigrate.move.rules.lease import in_force
-from zkmigrate.runbook.model.by_hand import WALK_BACK, Block, ByHand, Sheet
 from zkmigrate.runbook.model.change import Applied, Changes, Fence, HostVerb
 from zkmigrate.runbook.model.finding import Finding, blocking, meanings
 from zkmigrate.runbook.model.look import Look
@@ -38,30 +37,10 @@ class FenceFacts:
     foreign: tuple[Finding, ...] = ()
 
 
-def _by_hand(s: Sheet) -> tuple[Block, ...]:
-    rules = "in4=top 'in6=(top|noipv6)' 'fence_entries=[2-9]'"
-    check = f'until_like 2 "$DEST" phase=fenced {rules} client_sockets=0'
-    look = Block(s.inventory.dest_names, (check,), "`OK` with all these words; the clock runs", WALK_BACK)
-    return (*s.waves(Way.FORWARD), look)
-
-
-def _back_by_hand(s: Sheet) -> tuple[Block, ...]:
-    check = ('until_like 2 "$DEST" phase=armed fence_entries=0',)
-    return (
-        *s.waves(Way.BACK),
-        Block(s.inventory.dest_names, check, "`OK`: clients reach dest again", way=Way.BACK),
-    )
-
-
 class FenceStep(OfDependent, Step[FenceFacts]):
     id = "fence"
     title = "Fence clients off"
     hazard = Hazard.WINDOW
-    by_hand = ByHand(
-        needs="the go/no-go page is signed, `survey` has just said OK, and you have read on to OPEN.",
-        forward=_by_hand,
-        back=_back_by_hand,
-    )
 
     def observe(self, c: Context, look: Look) -> FenceFacts:
         states = dest_states(c, look, Phase.ARMED)

@@ -22,7 +22,6 @@ from zkmigrate.move.facts.dest_status import Statuses, every_host_in, statuses, 
 from zkmigrate.move.facts.records import Verified
 from zkmigrate.move.steps.go import GoFacts, GoStep, door_is_open
 from zkmigrate.move.steps.verify import LATE_HOST_S
-from zkmigrate.runbook.model.by_hand import ByHand
 from zkmigrate.runbook.model.change import Applied, Changes, HostVerb, UninstallProgram
 from zkmigrate.runbook.model.fact import Reading, Seen, Unknown
 from zkmigrate.runbook.model.finding import Finding, Severity, claim, meanings
@@ -67,9 +66,6 @@ class FinalizeStep(OfDependent, Step[FinalizeFacts]):
     id = "finalize"
     title = "Remove what the move left"
     hazard = Hazard.FINAL
-    by_hand = ByHand(
-        needs="days later, when nobody needs the images any more.",
-    )
 
     def observe(self, c: Context, look: Look) -> FinalizeFacts:
         hosts, dest = program_hosts(self.dependent, c.inventory), c.inventory.dest

@@ -22,8 +22,6 @@ from zkmigrate.move.facts.dest_status import SERVING, Statuses, every_host_in, p
 from zkmigrate.move.facts.records import Freshest, Proved
 from zkmigrate.move.rules.start_order import forms_quorum, places
 from zkmigrate.move.steps.arm import endpoint
-from zkmigrate.move.steps.seal import none_open_first
-from zkmigrate.runbook.model.by_hand import WALK_BACK, Block, ByHand, Sheet
 from zkmigrate.runbook.model.change import Applied, Changes, Go, HostVerb
 from zkmigrate.runbook.model.finding import NO_WAY_BACK, Finding, Severity, claim, meanings
 from zkmigrate.runbook.model.look import Look
@@ -55,26 +53,10 @@ class GoFacts:
     alive: tuple[str, ...]
 
 
-def _by_hand(s: Sheet) -> tuple[Block, ...]:
-    (sent,) = s.waves(Way.FORWARD)
-    moves = (
-        "a host without GO stays shut, which is safe; the others finish alone. Send its line again; only "
-        f"while **every** host answers you can {WALK_BACK}"
-    )
-    return (Block(s.inventory.dest_names, sent.text, sent.expect, moves),)
-
-
 class GoStep(OfDependent, Step[GoFacts]):
     id = "go"
     title = "Let dest reform"
     hazard = Hazard.WINDOW
-    by_hand = ByHand(
-        needs="**every** host said `sealed`. If one did not, walk all back.",
-        weaker="every host gets the place `first`: nobody has read whose disk is the newest, and after DRAIN "
-        "all of them are.",
-        forward=_by_hand,
-        back=none_open_first,
-    )
 
     def observe(self, c: Context, look: Look) -> GoFacts:
         if c.way is Way.FORWARD:

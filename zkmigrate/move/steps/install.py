@@ -23,7 +23,6 @@ from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.move.dependent import AnyDependent, OfDependent, program_hosts
 from zkmigrate.move.facts.dest_status import unanswered
 from zkmigrate.move.facts.records import Installed
-from zkmigrate.runbook.model.by_hand import ByHand
 from zkmigrate.runbook.model.change import Applied, Changes, InstallProgram, UninstallProgram
 from zkmigrate.runbook.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.runbook.model.finding import claim, meanings
@@ -42,9 +41,6 @@ class InstallStep(OfDependent, Step[Programs]):
     id = "install"
     title = "Install zkm-host"
     hazard = Hazard.REVERSIBLE
-    by_hand = ByHand(
-        needs="full sudo on these hosts, once.",
-    )
 
     def __init__(
         self,

@@ -21,7 +21,6 @@ from zkmigrate.move.facts.dest import written_by_zookeeper
 from zkmigrate.move.facts.dest_status import unanswered, unknown
 from zkmigrate.move.facts.outage import dest_service
 from zkmigrate.move.rules.reform import observer_config
-from zkmigrate.runbook.model.by_hand import Block, ByHand, Sheet
 from zkmigrate.runbook.model.change import Applied, Changes, Discard, MoveAside, PutFile, inverses
 from zkmigrate.runbook.model.fact import Absent, Reading, Seen
 from zkmigrate.runbook.model.finding import claim, each, meanings
@@ -67,38 +66,10 @@ class JoinFacts:
     hosts: dict[str, JoinHost]
 
 
-def _by_hand(s: Sheet) -> tuple[Block, ...]:
-    return tuple(
-        block for host in s.hosts(Way.FORWARD) for block in (*s.alone(host, Way.FORWARD), _joined(host))
-    )
-
-
-def _joined(host: str) -> Block:
-    wait = (
-        "leader=$(source_leader); LEADER_AT=${leader#*=}; wanted=$(source_zxid)",
-        f'until_mode 300 observer {host} && until_zxid 300 "$wanted" {host}',
-    )
-    expect = (
-        f"`OK {host}: observer`, `OK {host}: at least 0x…`. Look at source's latency before the next host"
-    )
-    return Block((host,), wait, expect, f"look at ZooKeeper's log on {host}; its way back is below")
-
-
-def _back_by_hand(s: Sheet) -> tuple[Block, ...]:
-    return tuple(block for host in s.hosts(Way.BACK) for block in s.alone(host, Way.BACK))
-
-
 class JoinStep(Step[JoinFacts]):
     id = "join"
     title = "Join dest as observers"
     hazard = Hazard.REVERSIBLE
-    by_hand = ByHand(
-        needs="dest's data directories are empty and ZooKeeper is stopped there; source has a quorum.",
-        weaker="check yourself that source is not busy (`Outstanding` in `srvr`) before the next host joins.",
-        forward=_by_hand,
-        back=_back_by_hand,
-        alone=True,
-    )
 
     def observe(self, c: Context, look: Look) -> JoinFacts:
         dest = c.inventory.dest

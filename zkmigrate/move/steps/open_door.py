@@ -15,7 +15,6 @@ from zkmigrate.move.dependent import OfDependent
 from zkmigrate.move.facts.dest_status import SERVING, DestStates, Statuses, dest_states, every_host_in
 from zkmigrate.move.steps.go import door_is_open
 from zkmigrate.move.steps.serve import go_on_without, late
-from zkmigrate.runbook.model.by_hand import Block, ByHand, Sheet
 from zkmigrate.runbook.model.change import Applied, Changes, HostVerb
 from zkmigrate.runbook.model.finding import meanings
 from zkmigrate.runbook.model.look import Look
@@ -23,20 +22,10 @@ from zkmigrate.runbook.model.step import Blocked, Context, Done, Forecast, Hazar
 from zkmigrate.runbook.model.window import Phase
 
 
-def _by_hand(s: Sheet) -> tuple[Block, ...]:
-    (sent,) = s.waves(Way.FORWARD)
-    moves = "open the others all the same; a host that did not open is mended afterwards, **never** restored"
-    return (Block(s.inventory.dest_names, sent.text, sent.expect, moves),)
-
-
 class OpenStep(OfDependent, Step[DestStates]):
     id = "open"
     title = "Open the door"
     hazard = Hazard.FINAL
-    by_hand = ByHand(
-        needs="CHECK has said OK on all.",
-        forward=_by_hand,
-    )
 
     def observe(self, c: Context, look: Look) -> DestStates:
         return dest_states(c, look, Phase.STARTED, Phase.CHECKED)

@@ -21,7 +21,6 @@ from zkmigrate.errors import HostError
 from zkmigrate.move.dependent import OfDependent, Words
 from zkmigrate.move.facts.records import Drained, Proved, ReadDelta, Stopped, Surveyed
 from zkmigrate.move.rules.start_order import freshest
-from zkmigrate.runbook.model.by_hand import WALK_BACK, Block, ByHand, Sheet
 from zkmigrate.runbook.model.fact import Reading, Seen, Unknown
 from zkmigrate.runbook.model.finding import Finding, Severity, blocking, claim, meanings
 from zkmigrate.runbook.model.look import Look
@@ -51,25 +50,9 @@ class ProveFacts:
     delta: Reading[DeltaResult]
 
 
-def _by_hand(s: Sheet) -> tuple[Block, ...]:
-    moves = f"somebody writes under the chroot on source, or source has had an election: {WALK_BACK} at once"
-    return (
-        Block(
-            s.inventory.dest_names, ("in_time 2 && same_source",), "`OK source has written nothing …`", moves
-        ),
-    )
-
-
 class ProveStep(OfDependent, Reads[ProveFacts]):
     id = "prove"
     title = "Prove that nothing is missing"
-    by_hand = ByHand(
-        needs="`OK stamps`.",
-        weaker="the tool decodes the log of source's leader, sessions included. Here its text is searched: a "
-        "path under the chroot is seen, the opening or expiry of a session is not. A payload, or another "
-        "tenant, that names the chroot gives a false STOP; there is no false OK for a path.",
-        forward=_by_hand,
-    )
 
     def observe(self, c: Context, look: Look) -> ProveFacts:
         before = _leader(c, look)

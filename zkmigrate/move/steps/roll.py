@@ -31,7 +31,6 @@ from zkmigrate.move.facts.connections import addresses, connections_of
 from zkmigrate.move.facts.dest_status import unanswered
 from zkmigrate.move.rules.maintenance_window import maintenance_window
 from zkmigrate.move.rules.soak import soaked
-from zkmigrate.move.steps.roll_by_hand import BY_HAND
 from zkmigrate.runbook.model.change import Applied, Changes, PutFile, inverses
 from zkmigrate.runbook.model.fact import Absent, NotHeard, Reading, Seen, Unknown
 from zkmigrate.runbook.model.finding import Finding, blocking, claim, each, meanings
@@ -76,7 +75,6 @@ class RollFacts:
 class RollStep(OfDependent, Step[RollFacts]):
     id = "roll"
     hazard = Hazard.REVERSIBLE
-    by_hand = BY_HAND
 
     def __init__(self, dependent: AnyDependent) -> None:
         super().__init__(dependent)

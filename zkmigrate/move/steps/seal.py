@@ -15,7 +15,6 @@ from __future__ import annotations
 from zkmigrate.move.facts.dest_status import DestStates, dest_states, every_host_in
 from zkmigrate.move.facts.records import Stopped
 from zkmigrate.move.rules.lease import in_force
-from zkmigrate.runbook.model.by_hand import WALK_BACK, Block, ByHand, Sheet
 from zkmigrate.runbook.model.change import Applied, Changes, RestoreImage, Seal, Unseal
 from zkmigrate.runbook.model.finding import meanings
 from zkmigrate.runbook.model.look import Look
@@ -24,32 +23,10 @@ from zkmigrate.runbook.model.step_record import needed
 from zkmigrate.runbook.model.window import Phase
 
 
-def _by_hand(s: Sheet) -> tuple[Block, ...]:
-    (sent,) = s.waves(Way.FORWARD)
-    moves = f"**all** hosts walk back, those that are sealed too; {WALK_BACK}"
-    return (Block(s.inventory.dest_names, sent.text, sent.expect, moves),)
-
-
-def none_open_first(s: Sheet) -> tuple[Block, ...]:
-    """A way back while a host is open, or about to open, makes two ensembles."""
-    moves = (
-        "**do not go on with this way back.** Open anywhere: forward only. Not answering: bring it back first"
-    )
-    look = Block(
-        s.inventory.dest_names, ("none_open",), "`OK none is open`, from every host", moves, Way.BACK
-    )
-    return (look, *s.waves(Way.BACK))
-
-
 class SealStep(Step[DestStates]):
     id = "seal"
     title = "Seal the block"
     hazard = Hazard.WINDOW
-    by_hand = ByHand(
-        needs="PROVE has said OK a moment ago.",
-        forward=_by_hand,
-        back=none_open_first,
-    )
 
     def observe(self, c: Context, look: Look) -> DestStates:
         return dest_states(c, look, Phase.STOPPED)

@@ -15,7 +15,6 @@ from __future__ import annotations
 from zkmigrate.hosts.facts.status import HostPhase
 from zkmigrate.move.facts.dest_status import SERVING, Statuses, phases
 from zkmigrate.move.rules.window_rules import rehearsed_s
-from zkmigrate.runbook.model.by_hand import WALK_BACK, Block, ByHand, Sheet
 from zkmigrate.runbook.model.finding import Finding, Severity, claim, each, meanings
 from zkmigrate.runbook.model.look import Look
 from zkmigrate.runbook.model.step import Blocked, Context, Done, Reads, Verdict, Waiting
@@ -25,21 +24,9 @@ SERVING_S = 30.0
 """The least time that the hosts get to serve."""
 
 
-def _by_hand(s: Sheet) -> tuple[Block, ...]:
-    text = ("until_like 60 \"$DEST\" 'phase=(started|checked|open)'",)
-    moves = (
-        f"read `finisher=` of the host that stays in `go`; while **every** host answers you can {WALK_BACK}"
-    )
-    return (Block(s.inventory.dest_names, text, "`OK` within seconds", moves),)
-
-
 class ServeStep(Reads[Statuses[HostPhase]]):
     id = "serve"
     title = "Wait for dest's own quorum"
-    by_hand = ByHand(
-        needs="every host has its GO.",
-        forward=_by_hand,
-    )
 
     def observe(self, c: Context, look: Look) -> Statuses[HostPhase]:
         return phases(c, look)

@@ -19,7 +19,6 @@ from zkmigrate.move.facts.dest_status import DestStates, dest_states, every_host
 from zkmigrate.move.facts.outage import dest_service
 from zkmigrate.move.facts.records import Drained, Stopped, Surveyed
 from zkmigrate.runbook.model import step_record
-from zkmigrate.runbook.model.by_hand import Block, ByHand, Sheet
 from zkmigrate.runbook.model.change import Applied, Changes, HostVerb
 from zkmigrate.runbook.model.fact import Reading, Seen, Unknown
 from zkmigrate.runbook.model.finding import Finding, blocking, claim, meanings
@@ -40,33 +39,10 @@ class StopFacts:
     stamps: dict[str, Reading[str]]
 
 
-def _by_hand(s: Sheet) -> tuple[Block, ...]:
-    stamps = (
-        *(f"zkm {host} stamp >{host}.stamp" for host in s.inventory.dest_names),
-        " && ".join(f"grep -q '^stamp=.' {host}.stamp" for host in s.inventory.dest_names)
-        + ' && echo "OK stamps"',
-    )
-    expect = "`OK stamps`: what each disk holds now, for SEAL to compare with"
-    return (*s.waves(Way.FORWARD), Block(s.inventory.dest_names, stamps, expect))
-
-
-def _back_by_hand(s: Sheet) -> tuple[Block, ...]:
-    (sent,) = s.waves(Way.BACK)
-    text = (*sent.text[:-1], f"{sent.text[-1]} && keep STARTED=yes")
-    return (Block(s.inventory.dest_names, text, sent.expect, way=Way.BACK),)
-
-
 class StopStep(Step[StopFacts]):
     id = "stop"
     title = "Stop dest and read its disks"
     hazard = Hazard.WINDOW
-    by_hand = ByHand(
-        needs="`phase=cut` on all, every probe refused, source's leader counts no dest host any more.",
-        weaker="here the tool reads the newest transaction on each disk and turns back if it is below Z. By "
-        "hand only CHECK shows that, behind the closed door.",
-        forward=_by_hand,
-        back=_back_by_hand,
-    )
 
     def observe(self, c: Context, look: Look) -> StopFacts:
         states = dest_states(c, look, Phase.CUT)

@@ -40,7 +40,6 @@ from zkmigrate.move.rules.window_rules import (
     rehearsed_s,
     to_seal_s,
 )
-from zkmigrate.runbook.model.by_hand import Block, ByHand, Sheet
 from zkmigrate.runbook.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.runbook.model.finding import Finding, blocking, claim, each, meanings
 from zkmigrate.runbook.model.look import Look
@@ -81,25 +80,9 @@ class SurveyFacts:
     renewals: Mapping[str, Reading[float]] = field(default_factory=dict)
 
 
-def _by_hand(s: Sheet) -> tuple[Block, ...]:
-    text = ("survey rehearsal" if s.rehearsal else "survey",)
-    expect = "session and path of every ephemeral under the chroot, then `OK survey`"
-    if not s.rehearsal:
-        expect += ". **Write down** T and the seconds that it says you have: ______ s"
-    moves = (
-        "it names the session or the setting; with too few seconds do not begin: raise the session timeout"
-    )
-    return (Block(s.inventory.dest_names, text, expect, moves),)
-
-
 class SurveyStep(OfDependent, Reads[SurveyFacts]):
     id = "survey"
     title = "Read the subtree and the disks"
-    by_hand = ByHand(
-        needs="`phase=armed` on all.",
-        weaker="the tool also compares the trees on the disks of source and dest, znode by znode.",
-        forward=_by_hand,
-    )
 
     def observe(self, c: Context, look: Look) -> SurveyFacts:
         view = source_view(c.inventory, look)

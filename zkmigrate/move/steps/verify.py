@@ -36,7 +36,6 @@ from zkmigrate.move.steps.check import (
     serving_only,
 )
 from zkmigrate.move.steps.go import GoFacts, GoStep
-from zkmigrate.runbook.model.by_hand import Block, ByHand, Sheet
 from zkmigrate.runbook.model.change import Applied, Changes
 from zkmigrate.runbook.model.fact import Absent, Reading, Seen
 from zkmigrate.runbook.model.finding import Finding, Held, Severity, claim, meanings
@@ -81,33 +80,10 @@ class VerifyFacts:
     waited: float = 0.0
 
 
-def _by_hand(s: Sheet) -> tuple[Block, ...]:
-    first = s.inventory.kafka.brokers[0]
-    text = (
-        "sleep $((${T_MS:-40000} * 2 / 1000)) && still_owned &&",
-        f"until_in_sync 120 {first.name} {first.endpoint}",
-    )
-    moves = "brokers that are missing: look at their logs; there is no way back, mend forward"
-    return (
-        Block(
-            s.inventory.dest_names,
-            text,
-            "after twice T: `OK … every owner of before is there`, `OK in sync`",
-            moves,
-        ),
-    )
-
-
 class VerifyStep(OfDependent, Step[VerifyFacts]):
     id = "verify"
     title = "Verify on dest"
     hazard = Hazard.LATE
-    by_hand = ByHand(
-        needs="`phase=open` on all.",
-        weaker="source's log is not read once more for writers that were forgotten: look at `cons` of source "
-        "yourself.",
-        forward=_by_hand,
-    )
 
     def observe(self, c: Context, look: Look) -> VerifyFacts:
         hosts = statuses(c, look)

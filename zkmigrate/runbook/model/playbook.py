@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from zkmigrate.inventory.inventory import Inventory
-from zkmigrate.runbook.model.by_hand import Manual
 from zkmigrate.runbook.model.look import Look
 from zkmigrate.runbook.model.report import Reporting
 from zkmigrate.runbook.model.sampling import Sampling, View
@@ -82,6 +82,11 @@ class Role:
     told: Callable[[Inventory, Look, str], str] | None = None
 
 
+GoNoGo: TypeAlias = Callable[[Context, Look, str, str, Sequence[str]], str]
+"""Returns the page as Markdown. Takes the context with the records of the rehearsed run, what looks, the
+digest of the plan, the id of that run (empty without one), and the plan's remarks."""
+
+
 @dataclass(frozen=True)
 class KeptFile:
     """A file in a run's directory for somebody without zkmigrate. words: what it is for."""
@@ -100,7 +105,7 @@ class Playbook:
     - roles: the hosts it works with, in the order shown; without any, all of the inventory, none of which it
       changes.
     - alters_clusters: only the journal knows what a cluster held before a change.
-    - manual: what the page by hand says around the steps.
+    - go_no_go: makes the page that is signed before the point of no return, where there is one.
     - report: what is special about its report.
     - foreseen: what ``plan`` says of the whole run, such as the length of its window.
     - measured: what ``plan`` adds to it after two looks; Waiting until it is time for the second.
@@ -122,7 +127,7 @@ class Playbook:
     sections: tuple[str, ...] = ()
     roles: tuple[Role, ...] = ()
     alters_clusters: bool = False
-    manual: Manual = field(default_factory=Manual)
+    go_no_go: GoNoGo | None = None
     report: Reporting = field(default_factory=Reporting)
     foreseen: Callable[[Context, Look], tuple[str, ...]] = lambda _context, _look: ()
     measured: Callable[[Context, Look], tuple[str, ...] | Waiting] = lambda _context, _look: ()

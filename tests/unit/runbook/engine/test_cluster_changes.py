@@ -41,8 +41,6 @@ from zkmigrate.kafka.changes import (
     ReassignPartition,
 )
 from zkmigrate.kafka.questions import TopicSetting
-from zkmigrate.runbook.byhand import commands
-from zkmigrate.runbook.byhand.commands import Position
 from zkmigrate.runbook.engine import journal, plan
 from zkmigrate.runbook.engine.events import RunEnded
 from zkmigrate.runbook.engine.run import Walk
@@ -240,9 +238,8 @@ def test_a_change_of_either_kind_tells_what_it_touches() -> None:
 )  # fmt: skip
 def test_a_setting_by_hand_is_a_line_for_kafkas_own_tool(value: str | None, by_hand: str) -> None:
     change = AlterTopicConfig("kafka", "t", "retention.ms", value, None)
-    place = Position("r-1", STEP, Way.FORWARD)
     tool = "kafka-configs.sh --bootstrap-server BOOTSTRAP --alter --entity-type topics --entity-name t"
-    assert commands.command_line(place, change, "o.1") == plan.command(change) == f"{tool} {by_hand}"
+    assert plan.command(change) == f"{tool} {by_hand}"
 
 
 def test_the_model_of_a_move_keeps_what_a_topic_sets() -> None:
