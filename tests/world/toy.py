@@ -133,14 +133,8 @@ class KeeperDependent:
         many="keepers",
         system="the keepers",
         key="coordination",
-        settled="every keeper is registered",
-        all_settled="every keeper is registered",
-        changes="keepers reload",
         identity="realm",
         session_key="nothing",
-        left_behind="two keepers of one lease",
-        tools="own tools",
-        own_sessions="A session from a keeper's host is the keeper's if it registered it.",
         again="reload",
     )
     checks: tuple[Check, ...] = (release,)

@@ -87,12 +87,9 @@ class Words:
     """The words for it in messages.
 
     kind: its section of the inventory, and the first word of its checks. one, many: its members. system: its
-    name. key: what in its file names ZooKeeper. settled: the state that the roll waits for. all_settled: the
-    same with every member registered, for VERIFY. changes: what the roll does to members, as subject and
-    verb. identity: the key of its section that names the cluster. session_key: what in its file bounds a
-    session's timeout; unused where it keeps nothing. left_behind: what happens if a member stays on source.
-    tools: its clients of ZooKeeper beside the members. own_sessions: how a member's sessions are recognized,
-    as a sentence. again: the imperative of what makes a member read its file.
+    name. key: what in its file names ZooKeeper. identity: the key of its section that names the cluster.
+    session_key: what in its file bounds a session's timeout; unused where it keeps nothing. again: the
+    imperative of what makes a member read its file.
     """
 
     kind: str
@@ -100,14 +97,8 @@ class Words:
     many: str
     system: str
     key: str
-    settled: str
-    all_settled: str
-    changes: str
     identity: str
     session_key: str
-    left_behind: str
-    tools: str
-    own_sessions: str
     again: str = "restart"
 
     @property

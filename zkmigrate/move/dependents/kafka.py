@@ -70,15 +70,8 @@ class KafkaDependent:
         many="brokers",
         system="Kafka",
         key="zookeeper.connect",
-        settled="every partition is fully in sync",
-        all_settled="every broker is registered, every partition in sync",
-        changes="brokers restart, and leaders are elected,",
         identity="cluster_id",
         session_key="zookeeper.session.timeout.ms",
-        left_behind="two controllers and two leaders per partition within a minute",
-        tools="admin tools (--zookeeper), old consumers and monitors",
-        own_sessions="A session from a broker's host is the broker's if it registered the broker; one more "
-        "that owns nothing may be its authorizer's, where server.properties names one.",
     )
 
     shape: type[Inventory] = Inventory

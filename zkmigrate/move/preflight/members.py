@@ -19,8 +19,8 @@ LISTED = 5
 
 @check("{kind}.left-source", "the {one} is no client of source any more", Scope.BROKERS, (Gate.CUTOVER,))
 def left_source(c: Context, e: Evidence) -> Iterator[Judged]:
-    """One {one} left on source means {left_behind}. The check reads source's cons, else the socket lists
-    of source and {many}. Where neither can be read, the result is unknown and blocks.
+    """One {one} left on source splits {system} between two ensembles. The check reads source's cons, else
+    the socket lists of source and {many}. Where neither can be read, the result is unknown and blocks.
 
     To do: Restart the {one} with {key} naming dest. Allow cons on source where the result is unknown.
     """
@@ -111,7 +111,7 @@ def session_timeout(c: Context, e: Evidence) -> Iterator[Judged]:
 )  # fmt: skip
 def other_clients(c: Context, e: Evidence) -> Iterator[Judged]:
     """P06, P35. Each address is a tenant that stays on source. That is right where it has nothing to do
-    with {system}, and wrong for {system}'s {tools}: they would go on writing to source. A client that
+    with {system}, and wrong for {system}'s own tools: they would go on writing to source. A client that
     owns a part of the chroot is a part of {system} that the inventory does not know. The check reads cons
     and dump; it cannot see who only reads.
 
@@ -142,8 +142,9 @@ def other_clients(c: Context, e: Evidence) -> Iterator[Judged]:
 def foreign_client(_c: Context, e: Evidence) -> Iterator[Judged]:
     """P06, P35. A session on dest is no {one}'s, no operator's and no canary's. After OPEN it would write
     to dest while others of its kind write to source. The check reads cons and dump of dest's servers;
-    SURVEY looks once more before FENCE. {own_sessions} A session from the operator's machine is the
-    operator's.
+    SURVEY looks once more before FENCE. A session from a {one}'s host is the {one}'s if it registered
+    the {one}, or owns nothing and is one that the {one} is known to have. A session from the operator's
+    machine is the operator's.
 
     To do: Stop this client, or give it source's addresses. If somebody answers for it, name it under
     accept in migration.yml.

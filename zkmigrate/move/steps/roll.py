@@ -144,7 +144,7 @@ class RollStep(OfDependent, Step[RollFacts]):
         if silent:
             return _wait_for_silent(c, silent, reason)
         if reason := reason or d.why_unsettled(f.own):
-            return Waiting(d.words.settled, reason, WAVE_DEADLINE_S)
+            return Waiting(f"every {d.words.one} has settled", reason, WAVE_DEADLINE_S)
         if (ending := d.ending(inventory)) and ending.asked and d.ending_due(f.own):
             closed = self._out_of_hours(inventory, f, positions) if c.way is Way.FORWARD else ()
             return Blocked(closed) if closed else Ready((ending.target,))
@@ -299,7 +299,7 @@ class RollStep(OfDependent, Step[RollFacts]):
         return (
             claim(
                 "roll.hour",
-                f"{words.changes} inside the maintenance window only",
+                f"{words.many} {words.again} inside the maintenance window only",
                 False,
                 seen=f"{now.seen}; {moved} of {len(f.members)} {words.many} have moved",
                 needed=now.needed,

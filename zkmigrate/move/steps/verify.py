@@ -135,7 +135,7 @@ class VerifyStep(OfDependent, Step[VerifyFacts]):
                 1.0,
             )
         if behind := d.who_is_behind(c.inventory, f.own):
-            return Waiting(d.words.all_settled, behind, IN_SYNC_S, 0.5)
+            return Waiting(f"every {d.words.one} is registered and has settled", behind, IN_SYNC_S, 0.5)
         if has_baseline(c):
             compared = same_ownership(d, baseline(c), f.owners, f.znodes, exact=False)
             same = tuple(_only_warns(d, x) for x in compared)

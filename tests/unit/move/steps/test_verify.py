@@ -124,15 +124,15 @@ WAITS: dict[str, tuple[Mapping[str, Any], str]] = {
     ),
     "a broker is not registered": (
         {"own": Brokers(Seen(replace(VIEW, brokers={1: ("", 0, ""), 2: ("", 0, "")})))},
-        "every broker is registered, every partition in sync",
+        "every broker is registered and has settled",
     ),
     "a replica is behind": (
         {"own": Brokers(Seen(replace(VIEW, partitions=(replace(WHOLE, isr=(1, 2)),))))},
-        "every broker is registered, every partition in sync",
+        "every broker is registered and has settled",
     ),
     "the brokers do not answer": (
         {"own": Brokers(SILENT)},
-        "every broker is registered, every partition in sync",
+        "every broker is registered and has settled",
     ),
 }
 
