@@ -392,6 +392,26 @@ def test_a_terminal_that_is_closed_stops_the_run_as_a_signal_does(place: Place, 
     assert place.files() == ALL
 
 
+@pytest.mark.parametrize("more", [(), ("--json",)], ids=["lines", "json"])
+def test_a_pipe_that_nobody_reads_any_more_stops_the_run_too(place: Place, more: tuple[str, ...]) -> None:
+    (place.world / "release").unlink()
+    process = place.process("run", "--yes", *more)
+    try:
+        until("all hosts are busy", lambda: all((place.world / h / "slow.begun").exists() for h in HOSTS))
+        assert process.stdout is not None
+        process.stdout.close()
+        (place.world / "release").touch()
+        assert process.wait(120) == 130
+    finally:
+        (place.world / "release").touch()
+        process.kill()
+        process.wait()
+    history = journal.read(place.runs / "lab-1")
+    assert (history.unconfirmed(), (history.ended or (0, ""))[0]) == ((), 130)
+    assert place.call("resume", "--yes").exit_code == 0
+    assert place.files() == ALL
+
+
 def test_the_second_signal_stops_at_once_and_says_in_what_state(
     busy: tuple[Place, subprocess.Popen[str]],
 ) -> None:

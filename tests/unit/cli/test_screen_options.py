@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import logging
@@ -63,6 +64,17 @@ def test_what_v_prints_goes_through_the_live_view(monkeypatch: pytest.MonkeyPatc
             command_log.sent("broker1", ("sudo", "cat", "\x1b[2Jx"))
     assert "broker1 <- sudo cat \\u001b[2Jx" in screen.file.getvalue()  # type: ignore[attr-defined]
     assert below.buffer.getvalue() == b""
+
+
+def test_a_closed_terminal_does_not_fail_what_v_logs(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Closed(io.StringIO):
+        def write(self, _text: str) -> int:
+            raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(sys, "stderr", Closed())
+    with click.Context(click.Command("x")) as context:
+        verbose(context, click.Option(["-v"]), True)
+        command_log.sent("broker1", ("true",))
 
 
 def test_the_closing_commands_stand_below_all_that_v_prints(

@@ -83,10 +83,7 @@ class StdConsole:
             ready.register(self._fd, select.POLLIN)
             if not ready.poll(max(0.0, seconds * 1000)):
                 return ""
-            try:
-                data = os.read(self._fd, 4096)
-            except OSError:  # the terminal is closed
-                data = b""
+            data = os.read(self._fd, 4096)
             self._ended = not data
             self._buffer += data
             if len(self._buffer) > _LINE_LIMIT and b"\n" not in self._buffer:
