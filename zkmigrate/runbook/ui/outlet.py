@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 from collections.abc import Callable
 from typing import Any, TextIO, cast
 
@@ -18,7 +16,7 @@ def outlet(out: TextIO, lost: Callable[[], None]) -> TextIO:
 
 
 class _Outlet:
-    """Writes to a stream until that fails; then to nothing. A line that cannot be shown must not end a walk
+    """Writes to a stream, and loses what that does not take. A line that cannot be shown must not end a walk
     where it stands."""
 
     def __init__(self, out: TextIO, lost: Callable[[], None]) -> None:
@@ -42,10 +40,5 @@ class _Outlet:
             self._fail()
 
     def _fail(self) -> None:
-        """Send what is buffered, and all that follows, to nothing."""
         lost, self._lost = self._lost, lambda: None
-        with contextlib.suppress(OSError, ValueError):  # a stream without a descriptor
-            nothing = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(nothing, self._out.fileno())
-            os.close(nothing)
         lost()
