@@ -52,7 +52,8 @@ def write(run_dir: Path) -> Journal:
     book = Journal.create(run_dir, time.time)
     digest = hashlib.sha256(b"").hexdigest()
     book.append(
-        "begin", {"run": RUN, "playbook": playbook_files.DEFAULT, "inventory": digest, "plan": digest}
+        "begin",
+        {"run": RUN, "name": "", "playbook": playbook_files.DEFAULT, "inventory": digest, "plan": digest},
     )
     at = {"stage": "roll", "step": "roll"}
     book.append("record", {**at, "record": plan()}, sync=False)

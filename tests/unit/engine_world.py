@@ -418,7 +418,7 @@ class Tiny:
         else:
             journal = Journal.create(self.run_dir, self.clock.wall, disk)
         if not journal.history.run:
-            body = {"run": "tiny-1", "playbook": "tiny", "inventory": "0", "plan": "0"}
+            body = {"run": "tiny-1", "name": "", "playbook": "tiny", "inventory": "0", "plan": "0"}
             journal.append("begin", body)
         return journal
 

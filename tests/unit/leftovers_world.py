@@ -353,7 +353,7 @@ class Desk:
         there = (self.run_dir / NAME).exists()
         journal = (Journal.open if there else Journal.create)(self.run_dir, self.clock.wall, disk)
         if not journal.history.run:
-            body = {"run": "r-1", "playbook": PLAYBOOK.id, "inventory": "0", "plan": "0"}
+            body = {"run": "r-1", "name": "", "playbook": PLAYBOOK.id, "inventory": "0", "plan": "0"}
             journal.append("begin", body)
         ports = Ports(
             look=self.look,

@@ -171,7 +171,14 @@ class Operator:
             journal = Journal.create(self.run_dir, lambda: self.world.wall, NoSync())
             names = self.world.inventory
             hosts = {"source": names.source_names, "dest": names.dest_names, "brokers": names.broker_names}
-            body = {"run": "run", "playbook": self.playbook.id, "inventory": "", "plan": "", "hosts": hosts}
+            body = {
+                "run": "run",
+                "name": "",
+                "playbook": self.playbook.id,
+                "inventory": "",
+                "plan": "",
+                "hosts": hosts,
+            }
             journal.append("begin", body)
         ports = Ports(
             look=WorldLook(self.world, self.unreachable),

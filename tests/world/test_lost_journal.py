@@ -53,7 +53,13 @@ def started(directory: Path) -> Operator:
     """An operator whose journal names the inventory as the command line does."""
     operator = Operator(quiet_world(), directory / "run")
     book = journals.Journal.create(operator.run_dir, lambda: operator.world.wall)
-    names = {"run": "run", "playbook": operator.playbook.id, "inventory": digest(inventory()), "plan": ""}
+    names = {
+        "run": "run",
+        "name": "",
+        "playbook": operator.playbook.id,
+        "inventory": digest(inventory()),
+        "plan": "",
+    }
     book.append("begin", names)
     book.close()
     return operator

@@ -340,8 +340,7 @@ def test_a_damaged_journal_is_told_up_to_the_damage_and_a_torn_one_to_its_last_l
     assert "line 61 does not match its sum" in markdown(damaged).replace("\n", " ").replace("  ", " ")
 
 
-def test_without_samples_events_or_names_the_rest_is_still_told(tmp_path: Path) -> None:
-    """As the run of an earlier version, and one whose other files are gone."""
+def test_without_samples_or_events_the_rest_is_still_told(tmp_path: Path) -> None:
     operator = operator_in(tmp_path)
     assert operator.forward().code == 0
     full = report_of(operator)

@@ -146,7 +146,7 @@ class RunbookDesk(Desk):
         runs.make(run_dir)
         journal = Journal.create(run_dir, lambda: self.world.wall)
         of = {"playbook": PLAYBOOK.id, "inventory": digest(self.world.inventory), "plan": ""}
-        journal.append("begin", {"run": "world-1", **of})
+        journal.append("begin", {"run": "world-1", "name": "", **of})
         journal.close()
         assert Operator(self.world, run_dir).forward(until=until).code == 0
 

@@ -210,10 +210,6 @@ def _remarks(sources: Sources, times: Timebase, story: Story, reporting: Reporti
         out.append("lines of the journal are lost: this report lacks their content")
     if not sources.samples and reporting.unsampled:
         out.append(reporting.unsampled)
-    if not story.hosts:
-        out.append(
-            "the journal names no hosts: an earlier version wrote it. The report shows the changed hosts"
-        )
     return tuple(out)
 
 

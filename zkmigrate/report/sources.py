@@ -55,6 +55,7 @@ def read(run_dir: Path, load: Path | None = None) -> Sources:
             "Next: give --run-id of a run, or restore a copy from a host that keeps the lock"
         )
     parsed = chain.parse(content)
+    parsed.refuse_earlier(run_dir.name)
     if (
         not parsed.entries
         or parsed.entries[0].kind != "begin"

@@ -175,11 +175,11 @@ class _Teller:
             self._decide(at, "hold", where, "the run continues", str(body["how"]), str(body.get("by", "")))
 
     def _answer(self, at: float, body: Mapping[str, Any]) -> None:
-        """An answered question. Earlier versions recorded only consents to stages, without findings."""
-        stage, step, answer = str(body["stage"]), str(body.get("step", "")), str(body["answer"])
+        """An answered question."""
+        stage, step, answer = str(body["stage"]), str(body["step"]), str(body["answer"])
         kind = "consent" if not step and answer in ("go", "skip") else "answer"
-        to = f" to {body['to']}" if body.get("to") else ""
-        found = tuple(decode_finding(f) for f in body.get("findings", ()))
+        to = f" to {body['to']}" if body["to"] else ""
+        found = tuple(decode_finding(f) for f in body["findings"])
         where = f"{stage}.{step}" if step else stage
         self._decisions.append(
             Decision(at, kind, where, str(body["question"]), answer + to, str(body["by"]), found)

@@ -273,7 +273,7 @@ def _digests(report: Report) -> Table:
     state = f"{chain.state}, {counted(chain.lines, 'line')}" + (f": {chain.why}" if chain.why else "")
     rows = [
         ("hash chain of the journal, each line checked", state),
-        ("head of the chain (SHA-256 of the last line)", chain.head or "-"),
+        ("head of the chain (sum of the last line)", chain.head or "-"),
         ("SHA-256 of journal.jsonl", chain.file),
         ("plan", report.plan_digest or "-"),
         ("plan.json", report.plan_matches),

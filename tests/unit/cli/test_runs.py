@@ -310,13 +310,11 @@ def test_status_and_preflight_name_the_direction_in_which_a_run_goes_on(place: P
 @pytest.mark.parametrize("verb", ["resume", "rollback", "status"])
 @pytest.mark.parametrize("left", [0, 2, -1], ids=["emptied", "two lines left", "the last line gone"])
 def test_a_journal_that_was_shortened_is_a_damaged_one(place: Place, verb: str, left: int) -> None:
-    """Cut between two lines its chain is whole. Without ``begun`` an earlier version began the run."""
+    """Cut between two lines its chain is whole."""
     assert place.call("run", "--yes", "--until", "install").exit_code == 0
     there, file = place.files(), place.runs / "lab-1" / journal.NAME
     lines = file.read_bytes().splitlines(keepends=True)
     file.write_bytes(b"".join(lines[:left]))
-    if left == 0:
-        (file.parent / journal.BEGUN).unlink()
     words = () if verb == "status" else ("--yes",)
     said = place.ends(8, verb, *words, "--run-id", "lab-1")
     kept = left % len(lines)
@@ -326,6 +324,21 @@ def test_a_journal_that_was_shortened_is_a_damaged_one(place: Place, verb: str, 
     place.ends(0, "resume", "--yes", "--run-id", "lab-1", "--journal-lost", "back")
     assert place.files() == set()
     assert "back at the beginning" in place.ends(0, "status", "--offline", "--run-id", "lab-1")
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["resume --yes", "resume --yes --journal-lost back", "rollback --yes", "status", "report"],
+)
+def test_a_journal_of_an_earlier_version_is_refused(place: Place, words: str) -> None:
+    assert place.call("run", "--yes", "--until", "install").exit_code == 0
+    there, file = place.files(), place.runs / "lab-1" / journal.NAME
+    file.write_bytes(earlier := Path("tests/recorded/journal/short-lines.jsonl").read_bytes())
+    said = place.ends(8, *words.split(), "--run-id", "lab-1")
+    assert "was written by an earlier version, and this version does not read it" in said
+    assert "finish such a run with the version that began it" in said
+    assert (place.files(), file.read_bytes()) == (there, earlier)
+    assert f"then move {place.runs / 'lab-1'} out of {place.runs}" in place.ends(8, "run", "--yes")
 
 
 def test_a_torn_last_line_is_no_shortened_journal(place: Place) -> None:

@@ -201,7 +201,14 @@ class Operator:
         kept = (Journal.open if self.begun else Journal.create)(self.run_dir, world.wall, NoSync())
         if not kept.history.run:
             run = self.run_dir.name
-            body = {"run": run, "playbook": self.playbook.id, "inventory": "", "plan": "", "hosts": {}}
+            body = {
+                "run": run,
+                "name": "",
+                "playbook": self.playbook.id,
+                "inventory": "",
+                "plan": "",
+                "hosts": {},
+            }
             kept.append("begin", body)
         note = Samples(self.run_dir, world.now, world.wall, broken).note if self.samples else note_nothing
         ports = Ports(

@@ -23,7 +23,7 @@ _ID_END = re.compile(r"\.(back)?([0-9]{1,15})\.([0-9]{1,6})$")
 class Operation:
     """One operation of a step on one host.
 
-    id: from ``engine.change_lines.operation_id``. step: ``stage.step``. leg, number: the wave and the change
+    id: from ``engine.step_names.operation_id``. step: ``stage.step``. leg, number: the wave and the change
     in it. done: the host finished it. path: of a ``put`` or ``move-aside``. undoes: the id that a ``restore``
     or ``discard`` names.
     """

@@ -29,7 +29,7 @@ class ChosenLease:
 class Surveyed(Recorded):
     """SURVEY. leader: source's, with its epoch and learners. cursors: host → the place in its log up to which
     SURVEY read. smallest_timeout_ms: T. on_dest: the sessions that own a part of the chroot and are clients
-    of dest; none in a rehearsal. lease: None in journals of versions that chose none."""
+    of dest; none in a rehearsal. lease: None where no round trip was measured."""
 
     step: ClassVar[str] = "survey"
 

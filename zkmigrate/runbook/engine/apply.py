@@ -13,11 +13,11 @@ from zkmigrate import deadline
 from zkmigrate.errors import HostError, LockedError, UsageError
 from zkmigrate.hosts.parallel import GiveUp, together
 from zkmigrate.inventory.inventory import Inventory
-from zkmigrate.runbook.engine.change_lines import operation_id
 from zkmigrate.runbook.engine.codec import encode_change
 from zkmigrate.runbook.engine.events import ChangeEnded, ChangeSent, Emit
 from zkmigrate.runbook.engine.history import Next
 from zkmigrate.runbook.engine.journal import Journal
+from zkmigrate.runbook.engine.step_names import operation_id
 from zkmigrate.runbook.model.change import (
     Change,
     Changes,

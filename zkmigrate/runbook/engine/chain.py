@@ -1,17 +1,14 @@
 """The journal's lines: one JSON object each, chained by hash.
 
 A line is ``{"at":…,"body":{…},"kind":…,"seq":…,"sum":"…"}`` in ASCII with a newline. ``sum`` is the SHA-256
-of two parts: the SHA-256 of the line before without its newline, as hexadecimal text (none on the first
-line), and this line up to the comma before ``sum``. So damage to the last line is seen too. A proper prefix
-of a line, left by a tool that died, is *torn* and is cut off. Anything else that does not read is *damage*:
-nothing after it can be trusted.
+of two parts: the ``sum`` of the line before (``START`` on the first line), and this line up to the comma
+before ``sum``. A proper prefix of a line, left by a tool that died, is *torn* and is cut off. Anything else
+that does not read is *damage*: nothing after it can be trusted.
 
-In lines of earlier versions the first part stands as ``previous``, and ``sum`` covers the line alone.
+Earlier versions began their first line's sum with nothing. Their journals are refused.
 
 A part of a body larger than ``LARGE`` stands once, in a ``content`` line. That body and later ones name it as
-``{"content-sha256":"…"}``; parsed entries have it in place. Journals of earlier versions have no such lines.
-Changes on clusters have short lines (``runbook/engine/change_lines.py``); parsed entries have all of them in
-place.
+``{"content-sha256":"…"}``; parsed entries have it in place.
 """
 
 from __future__ import annotations
@@ -19,41 +16,45 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, get_args
+from typing import Any, get_args
 
-from zkmigrate.errors import LostJournalError
-from zkmigrate.runbook.engine.change_lines import ChangeLines
+from zkmigrate.errors import JournalError, LostJournalError
 from zkmigrate.runbook.model.entry import Entry, Kind
 
 _KINDS = frozenset(get_args(Kind))
+_END = len(',"sum":""}') + 64
 _NAMES = "content-sha256"
 _NAMED = f'{{"{_NAMES}":'
 
+START = "zkmigrate journal 2"
+"""What the sum of the first line covers before the line. Another format of lines needs another text."""
 LARGE = 4096
 """Bytes of JSON up to which a part of a body stays in place."""
 
 
 @dataclass(frozen=True)
 class Parsed:
-    """What a journal's bytes say. length: bytes of the whole lines. last: hash that the next line must carry.
-    torn: the cut-off rest. damage: why line ``len(entries) + 1`` cannot be read, else empty. unended: the
-    last line is whole but lacks its newline. lines: for those that follow."""
+    """What a journal's bytes say. length: bytes of the whole lines. last: the sum of the last line, which the
+    next one's covers. torn: the cut-off rest. damage: why line ``len(entries) + 1`` cannot be read, else
+    empty. unended: the last line is whole but lacks its newline. earlier: an earlier version wrote it."""
 
-    entries: tuple[Entry, ...]
-    length: int
-    last: str
+    entries: tuple[Entry, ...] = ()
+    length: int = 0
+    last: str = START
     torn: bytes = b""
     damage: str = ""
     unended: bool = False
-    lines: ChangeLines = field(default_factory=ChangeLines, compare=False)
+    earlier: bool = False
 
     def intact(self, file: Path) -> Parsed:
-        """Return self. Raises LostJournalError, which names the damaged line and what is possible.
+        """Return self. Raises LostJournalError, which names the damaged line and what is possible, and
+        JournalError for a journal of an earlier version.
 
         file: the journal, in the directory of its run.
         """
+        self.refuse_earlier(file.parent.name)
         if self.damage:
             line = len(self.entries) + 1
             intact = f"lines 1 to {line - 1} are intact" if self.entries else "no line is intact"
@@ -61,21 +62,33 @@ class Parsed:
             raise LostJournalError(seen, file.parent.name, str(file))
         return self
 
+    def refuse_earlier(self, run: str) -> None:
+        """Raise JournalError if an earlier version wrote the journal of this run."""
+        if self.earlier:
+            raise JournalError(
+                f"the journal of run {run} was written by an earlier version, and this version does not read "
+                "it. Next: finish such a run with the version that began it"
+            )
+
 
 def render(entry: Entry) -> bytes:
     """One entry as a line without its newline."""
     told = {key: value for key, value in vars(entry).items() if key != "previous"}
     head = _json(told)[:-1].encode("ascii")
-    return head + b',"sum":"' + _sum(entry.previous, head) + b'"}'
+    return head + _end(_sum(entry.previous, head))
 
 
-def _sum(previous: str, head: bytes) -> bytes:
-    return hashlib.sha256(previous.encode("ascii") + head).hexdigest().encode("ascii")
+def _sum(previous: str, head: bytes) -> str:
+    return hashlib.sha256(previous.encode("ascii") + head).hexdigest()
 
 
-def digest(line: bytes) -> str:
-    """The hash that the sum of the line after this one covers."""
-    return hashlib.sha256(line).hexdigest()
+def _end(sum: str) -> bytes:
+    return b',"sum":"' + sum.encode("ascii") + b'"}'
+
+
+def sum_of(line: bytes) -> str:
+    """Return the sum that a whole line carries."""
+    return line[-66:-2].decode("ascii")
 
 
 def thin(body: Mapping[str, Any]) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
@@ -110,65 +123,55 @@ def parse(data: bytes) -> Parsed:
     """Read as many lines as are intact; never raises."""
     *lines, rest = data.split(b"\n")
     entries: list[Entry] = []
-    known = _Known({}, ChangeLines())
-    last, length = "", 0
+    known: dict[str, Any] = {}
+    last, length = START, 0
     for line in lines:
         entry = _entry(line, len(entries) + 1, last, known)
         if isinstance(entry, str):
-            return Parsed(tuple(entries), length, last, damage=entry)
+            earlier = not entries and _is_earlier(line)
+            return Parsed(tuple(entries), length, last, damage=entry, earlier=earlier)
         entries.append(entry)
-        last, length = digest(line), length + len(line) + 1
+        last, length = sum_of(line), length + len(line) + 1
     if not rest:
-        return Parsed(tuple(entries), length, last, lines=known.changes)
+        return Parsed(tuple(entries), length, last)
     entry = _entry(rest, len(entries) + 1, last, known)
     if isinstance(entry, Entry):
         entries.append(entry)
-        whole = length + len(rest)
-        return Parsed(tuple(entries), whole, digest(rest), unended=True, lines=known.changes)
+        return Parsed(tuple(entries), length + len(rest), sum_of(rest), unended=True)
     if _is_prefix(rest):
-        return Parsed(tuple(entries), length, last, torn=rest, lines=known.changes)
+        return Parsed(tuple(entries), length, last, torn=rest)
     return Parsed(tuple(entries), length, last, damage=entry)
-
-
-class _Known(NamedTuple):
-    """What the lines so far hold: contents by name, and changes."""
-
-    contents: dict[str, Any]
-    changes: ChangeLines
 
 
 def _json(value: Any) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
-def _entry(line: bytes, seq: int, previous: str, known: _Known) -> Entry | str:
-    """The entry of a line, or what is wrong with it. known: of the lines before; this adds its own."""
-    head, mark, tail = line.rpartition(b',"sum":"')
-    chained, alone = (_sum(first, head) + b'"}' for first in (previous, ""))
-    if not mark or tail not in (chained, alone):
+def _entry(line: bytes, seq: int, previous: str, known: dict[str, Any]) -> Entry | str:
+    """Return the entry of a line, or what is wrong with it. known: contents so far; this adds its own."""
+    head = line[:-_END]
+    if line[-_END:] != _end(_sum(previous, head)):
         return "does not match its sum, or does not follow the line before it (the chain is broken)"
-    value: dict[str, Any] = json.loads(head + b"}")
-    if tail != chained and value.get("previous") != previous:
-        return "does not follow the line before it (the chain is broken)"
+    value: dict[str, Any] = json.loads(head.decode("ascii") + "}")
     if value["seq"] != seq:
         return f"carries number {value['seq']}"
     if value["kind"] not in _KINDS:
         return f"is of kind {value['kind']}, which this version does not know"
     kind, body = value["kind"], value["body"]
     if kind == "content":
-        known.contents[content_name(body["value"])] = body["value"]
+        known[content_name(body["value"])] = body["value"]
     elif _NAMED.encode("ascii") in head:
         try:
-            body = _whole(body, known.contents)
+            body = _whole(body, known)
         except KeyError as error:
             return f"names the content {error.args[0]}, which no line before it holds"
-    try:
-        body = known.changes.whole(kind, body)
-    except KeyError as error:
-        return f"leaves out {error.args[0]}, which no line before it holds"
-    entry = Entry(seq, value["at"], kind, body, previous)
-    known.changes.take(entry)
-    return entry
+    return Entry(seq, value["at"], kind, body, previous)
+
+
+def _is_earlier(line: bytes) -> bool:
+    """Return whether an earlier version wrote this first line of a journal."""
+    head = line[:-_END]
+    return line[-_END:] == _end(_sum("", head))
 
 
 def _whole(value: Any, contents: Mapping[str, Any]) -> Any:

@@ -61,9 +61,7 @@ def encode_finding(finding: Finding) -> dict[str, Any]:
 def decode_finding(body: Mapping[str, Any]) -> Finding:
     """The finding that was encoded; JournalError for a missing field or unknown value."""
     try:
-        # Journals of earlier versions have neither cause nor accepted.
-        known = {"cause": "", "accepted": "", **body}
-        values = {field.name: known[field.name] for field in fields(Finding)}
+        values = {field.name: body[field.name] for field in fields(Finding)}
         held, severity = Held(values["held"]), Severity(values["severity"])
         return Finding(**{**values, "held": held, "severity": severity, "moves": tuple(values["moves"])})
     except (KeyError, ValueError, TypeError) as error:

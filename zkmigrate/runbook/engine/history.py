@@ -403,8 +403,7 @@ class History:
         if self.run:  # again: what was looked at with another inventory counts for nothing
             vars(self).update({**vars(History()), "entries": self.entries, "leg": self.leg})
         self.run, self.playbook = body["run"], body["playbook"]
-        self.name = body.get("name", "")  # journals of earlier versions have none
-        self.inventory, self.plan = body["inventory"], body["plan"]
+        self.name, self.inventory, self.plan = body["name"], body["inventory"], body["plan"]
 
     def _on_stage(self, body: Mapping[str, Any], _: Entry) -> None:
         if body["event"] == "begin":
@@ -485,7 +484,7 @@ class History:
 
     def _on_consent(self, body: Mapping[str, Any], _: Entry) -> None:
         """Only go to a stage's own question is a consent."""
-        if body["answer"] == "go" and not body.get("step"):  # journals of earlier versions have no step
+        if body["answer"] == "go" and not body["step"]:
             self.consents[body["stage"]] = body["answer"]
 
     def _on_hold(self, body: Mapping[str, Any], entry: Entry) -> None:

@@ -55,7 +55,7 @@ class Hold:
 
 def where_held(held: Mapping[str, Any]) -> str:
     """Where the walk holds, from the hold's journal line: before, in or after which step."""
-    return f"{held.get('place', 'at')} {held['stage']}.{held['step']}"  # earlier versions named no place
+    return f"{held['place']} {held['stage']}.{held['step']}"
 
 
 @dataclass(frozen=True)

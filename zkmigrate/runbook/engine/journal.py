@@ -27,8 +27,6 @@ NAME = "journal.jsonl"
 BEGUN = "begun"
 """The mark beside a journal whose first line is on disk: how many lines are. By it a lost, emptied or
 shortened journal is noticed."""
-_AFTER_BEGIN = (BEGUN, "plan.json", "events.jsonl")
-"""Files that a run writes after its first line; runs of earlier versions have no mark."""
 
 _RECOVERED = "journal.recovered.jsonl"
 
@@ -61,7 +59,6 @@ class Journal:
         self._length, self._last, self._seq = parsed.length, parsed.last, len(parsed.entries)
         self._failed = ""
         self._contents = {chain.content_name(e.body["value"]) for e in parsed.entries if e.kind == "content"}
-        self._lines = parsed.lines
         self.history = folded(parsed.entries)
 
     @classmethod
@@ -76,7 +73,7 @@ class Journal:
                 f"{path} exists: this run has begun; use resume, rollback or another --run-id"
             ) from None
         _sync_directory(run_dir)
-        return cls(fd, path, chain.Parsed((), 0, ""), wall, disk or RealDisk())
+        return cls(fd, path, chain.Parsed(), wall, disk or RealDisk())
 
     @classmethod
     def open(cls, run_dir: Path, wall: Callable[[], float], disk: Disk | None = None) -> Journal:
@@ -135,7 +132,7 @@ class Journal:
         entries = kept_lines(run_dir, copies)
         path, new = run_dir / NAME, run_dir / _RECOVERED
         new.unlink(missing_ok=True)
-        journal = cls(_new(new), path, chain.Parsed((), 0, ""), wall, disk or RealDisk())
+        journal = cls(_new(new), path, chain.Parsed(), wall, disk or RealDisk())
         try:
             for entry in entries:
                 journal._append(entry.kind, entry.body, entry.at)
@@ -215,7 +212,7 @@ class Journal:
         if kind == "content":  # of a journal that is recovered
             self._contents.add(chain.content_name(body["value"]))
             return self._line(kind, body, body, at)
-        line, contents = chain.thin(self._lines.short(kind, body))
+        line, contents = chain.thin(body)
         for name, value in contents.items():
             if name not in self._contents:
                 self._append("content", {"value": value}, at)
@@ -226,8 +223,7 @@ class Journal:
         line = chain.render(Entry(self._seq + 1, at, kind, written, self._last))
         self._write(line + b"\n")
         entry = Entry(self._seq + 1, at, kind, body, self._last)
-        self._seq, self._last = entry.seq, chain.digest(line)
-        self._lines.take(entry)
+        self._seq, self._last = entry.seq, chain.sum_of(line)
         self.history.fold(entry)
         return entry
 
@@ -285,20 +281,23 @@ def _missed(parsed: chain.Parsed, written: int) -> chain.Parsed:
 def _written_lines(run_dir: Path) -> int:
     """Return how many lines of a run's journal are durable at least: 0 before the run has begun, 1 where the
     mark names no number. Ask before the journal is read: another process may be writing both."""
-    begun = any((run_dir / name).exists() for name in _AFTER_BEGIN)
     try:
-        return max(begun, int((run_dir / BEGUN).read_bytes()[:20]))
+        return max(1, int((run_dir / BEGUN).read_bytes()[:20]))
     except (OSError, ValueError):
-        return int(begun)
+        return int((run_dir / BEGUN).exists())
 
 
 def kept_lines(run_dir: Path, copies: Iterable[bytes] = ()) -> tuple[Entry, ...]:
-    """The longest intact beginning of a run's journal among its file and its copies; read-only."""
+    """The longest intact beginning of a run's journal among its file and its copies; read-only. Raises
+    JournalError if an earlier version wrote one of them."""
     _own_directory(run_dir, create=False)
     contents = list(copies)
     if (run_dir / NAME).exists():
         contents.append(_content(run_dir / NAME))
-    return max((chain.parse(content).entries for content in contents), key=len, default=())
+    found = [chain.parse(content) for content in contents]
+    for one in found:
+        one.refuse_earlier(run_dir.name)
+    return max((one.entries for one in found), key=len, default=())
 
 
 def folded(entries: Iterable[Entry]) -> History:

@@ -1,11 +1,23 @@
-"""Names of stages, steps and phases as the operator gives them, checked against a playbook."""
+"""Names of stages, steps and phases as the operator gives them, and the ids of changes."""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable
 
 from zkmigrate.errors import UsageError
 from zkmigrate.runbook.model.playbook import Playbook, Stage
+from zkmigrate.runbook.model.step import Way
+
+
+def operation_id(step: str, target: str, way: Way, leg: int, number: int) -> str:
+    """``<stage>.<step>.<target>.<leg>.<n>`` in at most 80 characters; a long target name is shortened. On the
+    way back it is ``back<leg>``: without the journal, the host's own record must distinguish a change from
+    its undo (``hosts/facts/operations.py``)."""
+    ends = f".{'back' if way is Way.BACK else ''}{leg}.{number}"
+    if len(step) + len(target) + 1 + len(ends) > 80:
+        target = f"{target[:12]}-{hashlib.sha256(target.encode()).hexdigest()[:8]}"
+    return f"{step}.{target}{ends}"
 
 
 def _ids(stages: Iterable[Stage]) -> list[str]:

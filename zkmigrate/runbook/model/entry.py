@@ -18,7 +18,8 @@ Kind: TypeAlias = Literal[
 
 @dataclass(frozen=True)
 class Entry:
-    """One line. seq: from 1. at: seconds since the epoch. previous: SHA-256 of the line before, or empty."""
+    """One line. seq: from 1. at: seconds since the epoch. previous: the sum of the line
+    before."""
 
     seq: int
     at: float

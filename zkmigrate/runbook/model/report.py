@@ -252,7 +252,7 @@ class Proof:
 @dataclass(frozen=True)
 class Chain:
     """The journal's hash chain. state: ``intact``, ``torn`` (the last line is cut off) or ``damaged``. lines:
-    how many are intact. head: SHA-256 of the last of them. file: SHA-256 of the whole file."""
+    how many are intact. head: the sum of the last of them. file: SHA-256 of the whole file."""
 
     state: str
     lines: int

@@ -100,10 +100,8 @@ def newest_samples(run_dir: Path) -> dict[str, dict[str, Any]]:
 
 
 def _progress(event: Mapping[str, Any], at: float) -> dict[str, Any] | None:
-    """The progress in an event; events of earlier versions lack it, or do not name the brokers."""
-    progress = {key: event.get(key) for key in ("done", "of", "left_s")} | {
-        "many": event.get("many", "brokers")
-    }
+    """The progress in an event, if it has any."""
+    progress = {key: event.get(key) for key in ("done", "of", "left_s", "many")}
     return {**progress, "at": at} if progress["of"] else None
 
 

@@ -14,9 +14,9 @@ from zkmigrate.errors import UsageError
 from zkmigrate.hosts.transport import quote
 from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.runbook.engine import planfile
-from zkmigrate.runbook.engine.change_lines import operation_id
 from zkmigrate.runbook.engine.history import History
 from zkmigrate.runbook.engine.plan import NOTHING, Plan, PlannedStage, PlannedStep, command
+from zkmigrate.runbook.engine.step_names import operation_id
 from zkmigrate.runbook.model.change import Applied, Change, Changes, ClusterChange
 from zkmigrate.runbook.model.playbook import Playbook, Stage
 from zkmigrate.runbook.model.step import AnyStep, Context, Hazard, Way

@@ -11,7 +11,7 @@ import pytest
 
 from tests.unit.zkm_net import Host, need_root
 from zkmigrate.hosts.facts.operations import Operation, not_undone, operations
-from zkmigrate.runbook.engine.change_lines import operation_id
+from zkmigrate.runbook.engine.step_names import operation_id
 from zkmigrate.runbook.model.fact import Reading, Seen, Unknown
 from zkmigrate.runbook.model.look import Look
 from zkmigrate.runbook.model.step import Way

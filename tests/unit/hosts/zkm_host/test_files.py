@@ -664,7 +664,7 @@ def test_the_journals_copy_is_roots_alone_and_never_behind_a_link(holder: Host, 
 
 def test_a_torn_copy_is_read_up_to_its_last_whole_line(holder: Host, tmp_path: Path) -> None:
     book = Journal.create(tmp_path / "r", time.time)
-    book.append("begin", {"run": "r-1", "playbook": "p", "inventory": "i", "plan": "q"})
+    book.append("begin", {"run": "r-1", "name": "", "playbook": "p", "inventory": "i", "plan": "q"})
     assert copy_to(holder)(book.content()) == {}
     whole = len(book.content())
     book.append("record", {"stage": "s", "step": "t", "record": {"text": "x" * 5000}})

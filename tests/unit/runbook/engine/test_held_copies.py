@@ -30,7 +30,7 @@ class Copy:
 def written(directory: Path, *texts: str) -> bytes:
     """A journal with these notes."""
     book = Journal.create(directory, lambda: 1.0)
-    book.append("begin", {"run": "run", "playbook": "p", "inventory": "i", "plan": ""})
+    book.append("begin", {"run": "run", "name": "", "playbook": "p", "inventory": "i", "plan": ""})
     for text in texts:
         book.append("note", {"text": text})
     book.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import random
+import shutil
 import stat
 from collections.abc import Callable
 from pathlib import Path
@@ -63,6 +64,10 @@ CHANGES: tuple[Change, ...] = (
 )
 
 
+EARLIER = sorted(Path("tests/recorded/journal").glob("*.jsonl"))
+"""The first lines of journals of two earlier versions."""
+
+
 def wall() -> float:
     return 1_700_000_000.25
 
@@ -70,7 +75,7 @@ def wall() -> float:
 def written(run_dir: Path, lines: int = 8) -> bytes:
     """A journal with ``lines`` lines, intents with their outcomes among them."""
     book = Journal.create(run_dir, wall)
-    book.append("begin", {"run": "r-1", "playbook": "p", "inventory": "i", "plan": "q"})
+    book.append("begin", {"run": "r-1", "name": "", "playbook": "p", "inventory": "i", "plan": "q"})
     for number in range(1, lines):
         operation = f"s.t.d1.{(number + 1) // 2}.1"
         if number % 2:
@@ -346,6 +351,27 @@ def test_every_single_bit_flip_is_detected_or_harmless(tmp_path: Path) -> None:
         assert parsed.entries == true[: len(parsed.entries)]
 
 
+@pytest.mark.parametrize("earlier", EARLIER, ids=lambda path: path.stem)
+def test_a_journal_of_an_earlier_version_is_refused_by_name_and_stays(tmp_path: Path, earlier: Path) -> None:
+    run_dir = tmp_path / "r"
+    run_dir.mkdir(mode=0o700)
+    shutil.copyfile(earlier, run_dir / NAME)
+    (run_dir / NAME).chmod(0o600)
+    said = r"journal of run r was written by an earlier version.* finish such a run with the version that "
+    for reads in (
+        journal.read,
+        lambda path: Journal.open(path, wall),
+        lambda path: Journal.recover(path, wall),
+    ):
+        with pytest.raises(JournalError, match=said):
+            reads(run_dir)
+    assert (run_dir / NAME).read_bytes() == earlier.read_bytes()
+    (run_dir / NAME).unlink()
+    with pytest.raises(JournalError, match=said):
+        Journal.recover(run_dir, wall, copies=[earlier.read_bytes()])
+    assert list(run_dir.iterdir()) == []
+
+
 def test_damage_names_the_line_and_what_is_possible(tmp_path: Path) -> None:
     run_dir = tmp_path / "r"
     data = bytearray(written(run_dir))
@@ -580,7 +606,7 @@ def test_a_line_that_names_what_no_line_holds_is_damage_by_name(tmp_path: Path) 
     put_on(book, 1, b"x" * 5000)
     book.close()
     [content, intent] = chain.parse((tmp_path / "r" / NAME).read_bytes()).entries
-    alone = chain.render(Entry(1, 1.0, "intent", chain.thin(intent.body)[0]))
+    alone = chain.render(Entry(1, 1.0, "intent", chain.thin(intent.body)[0], chain.START))
     (tmp_path / "r" / NAME).write_bytes(alone + b"\n")
     name = chain.content_name(content.body["value"])
     with pytest.raises(JournalError, match=f"line 1 names the content {name}, which no line before it holds"):

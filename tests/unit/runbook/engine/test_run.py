@@ -26,13 +26,13 @@ from tests.unit.engine_world import (
 )
 from zkmigrate.errors import HostError, JournalError, RecordError, UsageError
 from zkmigrate.runbook.engine import chain, events, journal
-from zkmigrate.runbook.engine.change_lines import operation_id
 from zkmigrate.runbook.engine.clock import Interrupt
 from zkmigrate.runbook.engine.events import RunEnded
 from zkmigrate.runbook.engine.history import Arrived, Next
 from zkmigrate.runbook.engine.journal import NAME
 from zkmigrate.runbook.engine.ports import Answer
 from zkmigrate.runbook.engine.run import Walk
+from zkmigrate.runbook.engine.step_names import operation_id
 from zkmigrate.runbook.model.change import Change, Changes, Outcome, PutFile
 from zkmigrate.runbook.model.finding import Severity, claim
 from zkmigrate.runbook.model.step import Done, Hazard, Ready, Verdict, Way
@@ -588,7 +588,7 @@ def test_with_a_lost_journal_the_position_comes_from_the_world(tiny: Tiny, way: 
     sent = set(tiny.hosts.sent)
     (tiny.run_dir / journal.NAME).unlink()
     book = journal.Journal.recover(tiny.run_dir, tiny.clock.wall)
-    book.append("begin", {"run": "tiny-1", "playbook": "tiny", "inventory": "0", "plan": "0"})
+    book.append("begin", {"run": "tiny-1", "name": "", "playbook": "tiny", "inventory": "0", "plan": "0"})
     walk = tiny.walk(book)
     if way is Way.FORWARD:
         assert walk.resume().code == 0
