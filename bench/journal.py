@@ -1,8 +1,8 @@
 """The size of a long run's journal, and the time to read it: ``python -m bench.journal``.
 
-The run moves 10,000 partitions, with an intent and an outcome each, changes a throttle once a minute for a
-day, and records its plan: the order of each partition before and after. Then a dest host's copy gets one more
-step.
+The run moves 10,000 partitions, with an intent and an outcome each, writes a file of throttles once a minute
+for a day, and records its plan: the order of each partition before and after. Then a dest host's copy gets
+one more step.
 """
 
 from __future__ import annotations
@@ -14,11 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from bench.spread import shown
-from zkmigrate.runbook.engine import chain, journal
+from zkmigrate.kafka.changes import KAFKA, ReassignPartition
+from zkmigrate.runbook.engine import chain
 from zkmigrate.runbook.engine.codec import encode_change
 from zkmigrate.runbook.engine.copies import Copies
 from zkmigrate.runbook.engine.journal import Journal
-from zkmigrate.runbook.model.change import Outcome, PutFile, SetService
+from zkmigrate.runbook.engine.step_names import operation_id
+from zkmigrate.runbook.model.change import Change, Outcome, PutFile
+from zkmigrate.runbook.model.step import Way
 from zkmigrate.runbook.runs import playbook_files, run_status
 
 MOVES = 10_000
@@ -28,12 +31,11 @@ RUN = "long-1"
 ROUNDS = 5
 
 
-def move(number: int) -> SetService:
-    """A change as large as the reassignment of a partition: topic, partition, order before and after."""
-    to, before = (",".join(str(number % 90 + n) for n in some) for some in ((1, 2, 3), (4, 5, 6)))
+def move(number: int) -> ReassignPartition:
+    """The reassignment of a partition."""
+    to, before = (tuple(number % 90 + n for n in some) for some in ((1, 2, 3), (4, 5, 6)))
     topic = f"some.service.with-a-long-name.events-{number // 24}"
-    return SetService(f"broker{number % 90}", topic, "restart", (f"partition={number % 24}", f"to={to}",
-                      f"before={before}"))  # fmt: skip
+    return ReassignPartition(KAFKA, topic, number % 24, to, before)
 
 
 def throttle(minute: int) -> PutFile:
@@ -44,7 +46,7 @@ def throttle(minute: int) -> PutFile:
 
 def plan() -> dict[str, Any]:
     """The record of a plan: each partition's order before and after."""
-    return {str(n): {"before": move(n).commands[2], "to": move(n).commands[1]} for n in range(MOVES)}
+    return {str(n): {"before": list(move(n).before), "to": list(move(n).replicas)} for n in range(MOVES)}
 
 
 def write(run_dir: Path) -> Journal:
@@ -59,26 +61,22 @@ def write(run_dir: Path) -> Journal:
     book.append("record", {**at, "record": plan()}, sync=False)
     book.append("step", {**at, "way": "forward", "event": "begin", "mono": 1.0}, sync=False)
     for number in range(MOVES):
-        _change(book, number // AT_ONCE, number, move(number))
+        change = move(number)
+        _change(book, number // AT_ONCE, number, f"{change.topic}-{change.partition}", change)
     for minute in range(THROTTLES):
-        _change(book, MOVES + minute, MOVES + minute, throttle(minute))
+        _change(book, MOVES + minute, MOVES + minute, "broker1", throttle(minute))
     book.sync()
     return book
 
 
-def _change(book: Journal, leg: int, number: int, change: SetService | PutFile) -> None:
-    operation = f"move.move.{change.host}.{leg}.{number}"
-    body = {"stage": "roll", "step": "roll", "target": change.host, "way": "forward", "leg": leg}
-    intent = {**body, "operation": operation, "change": encode_change(change), "mono": 123456.789012 + number}
+def _change(book: Journal, leg: int, number: int, target: str, change: Change) -> None:
+    operation = operation_id("roll.roll", target, Way.FORWARD, leg, 1)
+    body = {"stage": "roll", "step": "roll", "target": target, "way": "forward", "leg": leg}
+    packed = encode_change(change, pack=True)
+    intent = {**body, "operation": operation, "change": packed, "mono": 123456.789012 + number}
     book.append("intent", intent, sync=False)
-    outcome = {
-        "operation": operation,
-        "status": "done",
-        "rc": 0,
-        "output": "",
-        "mono": 123456.987654 + number,
-    }
-    book.append("outcome", outcome, sync=False)
+    outcome = {"operation": operation, "status": "done", "rc": 0, "output": change.describe()}
+    book.append("outcome", {**outcome, "mono": 123456.987654 + number}, sync=False)
 
 
 def delta(content: bytes, more: bytes) -> int:
@@ -104,8 +102,7 @@ def main() -> None:
         took = time.process_time() - began
         content = book.content()
         lines = content.count(b"\n")
-        per = sum(e.kind == "content" for e in book.entries())
-        print(f"{len(content) / 1e6:.1f} MB, {lines} lines, {per} contents, written in {took:.1f} s of CPU")
+        print(f"{len(content) / 1e6:.1f} MB, {lines} lines, written in {took:.1f} s of CPU")
         step = {"stage": "roll", "step": "roll", "way": "forward", "event": "done", "mono": 1.0}
         book.append("step", step)
         print(f"a step more brings a host up with {delta(content, book.content()[len(content) :])} bytes")
@@ -120,12 +117,6 @@ def main() -> None:
         book.close()
         print(shown("lines read, CPU", parses))
         print(shown("status, CPU", statuses))
-        print(f"as earlier versions held it: {plain(journal.parsed(run_dir)) / 1e6:.1f} MB")
-
-
-def plain(parsed: chain.Parsed) -> int:
-    """Bytes of the same lines with every content in them."""
-    return sum(len(chain.render(e)) + 1 for e in parsed.entries if e.kind != "content")
 
 
 if __name__ == "__main__":

@@ -18,7 +18,8 @@ from tests.world.model.world import WRITER, World
 from tests.world.operator import Moment, copied
 from tests.world.returned import again, on_dest, opened, returning, went_on, whole
 from tests.world.test_move import footprint
-from zkmigrate.runbook.engine import plan
+from zkmigrate.runbook.engine import chain, plan
+from zkmigrate.runbook.engine.codec import decode_change
 from zkmigrate.runbook.model.change import Change
 from zkmigrate.runbook.model.look import Look
 from zkmigrate.zookeeper.changes import ReplayTransactions
@@ -103,6 +104,10 @@ def test_no_content_of_a_znode_is_in_the_journal(walked: Walked) -> None:
     assert content in repr(walked.end.source.log).encode()
     for word in (content, base64.b64encode(content)[:20]):
         assert word not in walked.after[-1].journal
+    entries = chain.parse(walked.after[-1].journal).entries
+    changes = [decode_change(entry.body["change"]) for entry in entries if entry.kind == "intent"]
+    assert changes
+    assert content not in repr(changes).encode()
 
 
 def test_killed_at_any_change_it_is_resumed_to_the_same_end(tmp_path: Path, walked: Walked) -> None:

@@ -128,7 +128,7 @@ class Wave:
 
     def _intend(self, at: Next, target: str, leg: int, operation: str, change: Change) -> None:
         where = {"stage": at.stage.id, "step": at.step.id, "target": target, "way": at.way.value, "leg": leg}
-        body = {"operation": operation, "change": encode_change(change), "mono": self._now()}
+        body = {"operation": operation, "change": encode_change(change, pack=True), "mono": self._now()}
         self._journal.append("intent", {**where, **body}, sync=False)
 
     def _send(self, target: str, plan: _TargetPlan, fencing: int) -> str:

@@ -1,7 +1,8 @@
 """Changes and findings as JSON values, for the journal and the plan.
 
-A change is ``{"type": class name, field: value, ...}``; bytes are ``{"base64": text}``. Decoding refuses an
-unknown type or field, so that an old journal is never half understood.
+A change is ``{"type": class name, field: value, ...}``; bytes are ``{"base64": text}``, and in the journal
+``{"zlib": base64 of what zlib made of them}``. Decoding refuses an unknown type or field, so that an old
+journal is never half understood.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import base64
 import binascii
 import importlib
 import pkgutil
+import zlib
 from collections.abc import Mapping
 from dataclasses import fields
 from functools import cache
@@ -20,11 +22,11 @@ from zkmigrate.runbook.model.change import KINDS, Change, ClusterChange, HostCha
 from zkmigrate.runbook.model.finding import Finding, Held, Severity
 
 
-def encode_change(change: Change) -> dict[str, Any]:
-    """A change as a JSON value; :func:`decode_change` reverses it."""
+def encode_change(change: Change, *, pack: bool = False) -> dict[str, Any]:
+    """A change as a JSON value; :func:`decode_change` reverses it. pack: compress the files in it."""
     body: dict[str, Any] = {"type": type(change).__name__}
     for field in fields(cast(Any, change)):
-        body[field.name] = _encode(getattr(change, field.name))
+        body[field.name] = _encode(getattr(change, field.name), pack)
     return body
 
 
@@ -68,20 +70,23 @@ def decode_finding(body: Mapping[str, Any]) -> Finding:
         raise JournalError(f"the journal holds a finding that this version cannot read: {error!r}") from None
 
 
-def _encode(value: Any) -> Any:
+def _encode(value: Any, pack: bool) -> Any:
     if isinstance(value, bytes):
-        return {"base64": base64.b64encode(value).decode("ascii")}
+        made = zlib.compress(value) if pack else value
+        return {"zlib" if pack else "base64": base64.b64encode(made).decode("ascii")}
     if isinstance(value, tuple):
-        return [_encode(item) for item in value]
+        return [_encode(item, pack) for item in value]
     return value
 
 
 def _decode(value: Any) -> Any:
     if isinstance(value, dict):
         try:
+            if "zlib" in value:
+                return zlib.decompress(base64.b64decode(value["zlib"], validate=True))
             return base64.b64decode(value["base64"], validate=True)
-        except (KeyError, binascii.Error, TypeError) as error:
-            raise JournalError(f"the journal holds content that is not base64: {error!r}") from None
+        except (KeyError, binascii.Error, TypeError, zlib.error) as error:
+            raise JournalError(f"the journal holds content that cannot be read: {error!r}") from None
     if isinstance(value, list):
         return tuple(_decode(item) for item in value)
     return value

@@ -29,7 +29,6 @@ Bodies by kind:
 - ``hook`` {moment, place: {stage, step, way, targets}, number, run, code, how, seconds, output, stops}: as in
   ``runbook/engine/hook_points.py``
 - ``finding`` {stage, step, finding} · ``note`` {text, leg?, lost?} · ``end`` {code, message}
-- ``content`` {value}: tells nothing by itself; bodies after it name it (``runbook/engine/chain.py``)
 
 ``mono`` is seconds on the monotonic clock of the process that wrote the line.
 """
@@ -387,8 +386,6 @@ class History:
     def fold(self, entry: Entry) -> None:
         """Take one more entry in."""
         self.entries = entry.seq
-        if entry.kind == "content":
-            return
         if entry.kind not in ("end", "cleaned"):  # a clean-up comes after the end, and is no walk
             self.ended = None
         if entry.kind in ("end", "hold", "step", "turn"):

@@ -58,7 +58,6 @@ class Journal:
         self._guard = threading.RLock()
         self._length, self._last, self._seq = parsed.length, parsed.last, len(parsed.entries)
         self._failed = ""
-        self._contents = {chain.content_name(e.body["value"]) for e in parsed.entries if e.kind == "content"}
         self.history = folded(parsed.entries)
 
     @classmethod
@@ -209,20 +208,9 @@ class Journal:
 
     def _append(self, kind: Kind, body: Mapping[str, Any], at: float) -> Entry:
         self.refuse_after_failure()
-        if kind == "content":  # of a journal that is recovered
-            self._contents.add(chain.content_name(body["value"]))
-            return self._line(kind, body, body, at)
-        line, contents = chain.thin(body)
-        for name, value in contents.items():
-            if name not in self._contents:
-                self._append("content", {"value": value}, at)
-        return self._line(kind, line, body, at)
-
-    def _line(self, kind: Kind, written: Mapping[str, Any], body: Mapping[str, Any], at: float) -> Entry:
-        """Write one line. written: the body as it stands there."""
-        line = chain.render(Entry(self._seq + 1, at, kind, written, self._last))
-        self._write(line + b"\n")
         entry = Entry(self._seq + 1, at, kind, body, self._last)
+        line = chain.render(entry)
+        self._write(line + b"\n")
         self._seq, self._last = entry.seq, chain.sum_of(line)
         self.history.fold(entry)
         return entry

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import errno
 import os
 import random
@@ -89,8 +90,22 @@ def written(run_dir: Path, lines: int = 8) -> bytes:
 
 
 @pytest.mark.parametrize("change", CHANGES, ids=lambda c: type(c).__name__)
-def test_every_change_survives_the_journal(change: Change) -> None:
-    assert decode_change(encode_change(change)) == change
+@pytest.mark.parametrize("pack", [False, True])
+def test_every_change_survives_the_journal(change: Change, pack: bool) -> None:
+    assert decode_change(encode_change(change, pack=pack)) == change
+
+
+def test_files_stand_compressed_in_the_journal_and_as_they_are_in_a_plan() -> None:
+    change = PutFile("d1", "/etc/zoo.cfg", b"clientPort=2181\n" * 200, "root:root")
+    assert len(encode_change(change, pack=True)["content"]["zlib"]) < 100
+    assert base64.b64decode(encode_change(change)["content"]["base64"]) == change.content
+
+
+@pytest.mark.parametrize("content", [{}, {"zlib": "!"}, {"zlib": "eA=="}, {"zlib": None}, {"base64": "!"}])
+def test_a_file_that_cannot_be_read_is_refused(content: dict[str, object]) -> None:
+    body = encode_change(PutFile("d1", "/etc/zoo.cfg", b"", "root:root"))
+    with pytest.raises(JournalError, match="content that cannot be read"):
+        decode_change({**body, "content": content})
 
 
 def test_a_change_of_another_version_is_refused_by_name() -> None:
@@ -520,122 +535,3 @@ def test_a_broker_that_was_retired_has_nothing_to_be_put_back() -> None:
     gone = {"host": "b1", "id": 1, "addresses": [], "by": "me", "reason": "burnt"}
     history.fold(Entry(2, 1.0, "retired", gone, ""))
     assert (history.has_touched("s.t"), history.unrestored("s.t")) == (False, frozenset())
-
-
-LARGE = {"partitions": {f"topic-{n}": [n, n + 1, n + 2] for n in range(300)}}
-"""The record of a plan: no value in it is large, and together they are."""
-
-
-def contents(data: bytes) -> list[int]:
-    """The numbers of the lines that hold a content."""
-    return [e.seq for e in chain.parse(data).entries if e.kind == "content"]
-
-
-def put_on(book: Journal, number: int, content: bytes) -> None:
-    change = encode_change(PutFile(f"b{number}", "/server.properties", content, "root:root"))
-    body = {"stage": "s", "step": "t", "target": f"b{number}", "way": "forward", "leg": number}
-    book.append("intent", {**body, "operation": f"s.t.b{number}.{number}.1", "change": change, "mono": 1.0})
-
-
-def test_a_large_content_stands_once_whatever_names_it(tmp_path: Path) -> None:
-    book = Journal.create(tmp_path / "r", wall)
-    content = bytes(range(256)) * 40
-    for number in range(1, 51):
-        put_on(book, number, content)
-    book.append("record", {"stage": "s", "step": "t", "record": LARGE})
-    book.append("record", {"stage": "s", "step": "u", "record": LARGE})
-    known = book.history
-    book.close()
-    data = (tmp_path / "r" / NAME).read_bytes()
-    assert contents(data) == [1, 52]
-    assert len(data) < 50_000
-    assert b'"operation":"s.t.b50.50.1"' in data.splitlines()[50], "the small parts stay in their line"
-    for history in (known, journal.read(tmp_path / "r")):
-        assert history.records()["s.u"] == LARGE
-        changes = [history.applied("s.t", f"b{n}")[0].change for n in range(1, 51)]
-        assert {c.content for c in changes if isinstance(c, PutFile)} == {content}
-    book = Journal.open(tmp_path / "r", wall)
-    put_on(book, 51, content)
-    book.close()
-    assert contents((tmp_path / "r" / NAME).read_bytes()) == [1, 52]
-
-
-def test_small_bodies_stand_in_their_line_as_in_earlier_versions(tmp_path: Path) -> None:
-    data = written(tmp_path / "r")
-    assert contents(data) == []
-    assert b"content-sha256" not in data
-    body, [] = chain.thin({"text": "x" * (chain.LARGE - 2)})
-    assert len(body["text"]) == chain.LARGE - 2
-    assert chain.thin({"text": "x" * (chain.LARGE - 1)})[0] != {"text": "x" * (chain.LARGE - 1)}
-
-
-@pytest.mark.parametrize(
-    "value",
-    [
-        {"content-sha256": "0" * 64},
-        {"content-sha256": "0" * 64, "more": 1},
-        {"content-sha256": ["x" * 5000]},
-        {"in": [{"content-sha256": []}, "x" * 5000]},
-        '{"content-sha256":"0"}',
-        ["x" * 5000, {"deep": {"y": "z" * 5000}}],
-        {str(n): "x" for n in range(2000)},
-    ],
-)
-def test_whatever_a_body_holds_is_read_back(tmp_path: Path, value: object) -> None:
-    book = Journal.create(tmp_path / "r", wall)
-    book.append("note", {"text": "t", "value": value})
-    book.append("end", {"code": 0, "message": "m"})
-    [note, end] = [e for e in book.entries() if e.kind != "content"]
-    assert note.body == {"text": "t", "value": value}
-    assert end.kind == "end"
-    book.close()
-
-
-def test_a_content_changes_nothing_of_what_the_lines_tell(tmp_path: Path) -> None:
-    book = Journal.create(tmp_path / "r", wall)
-    book.append("hold", {"event": "begin", "stage": "s"})
-    book.append("end", {"code": 0, "message": "m"})
-    book.append("cleaned", {"event": "begin", "subtree": "/x", "accepted": ["a" * 5000]})
-    assert book.history.ended == (0, "m")
-    book.close()
-    assert contents((tmp_path / "r" / NAME).read_bytes()) == [3]
-
-
-def test_a_line_that_names_what_no_line_holds_is_damage_by_name(tmp_path: Path) -> None:
-    book = Journal.create(tmp_path / "r", wall)
-    put_on(book, 1, b"x" * 5000)
-    book.close()
-    [content, intent] = chain.parse((tmp_path / "r" / NAME).read_bytes()).entries
-    alone = chain.render(Entry(1, 1.0, "intent", chain.thin(intent.body)[0], chain.START))
-    (tmp_path / "r" / NAME).write_bytes(alone + b"\n")
-    name = chain.content_name(content.body["value"])
-    with pytest.raises(JournalError, match=f"line 1 names the content {name}, which no line before it holds"):
-        journal.read(tmp_path / "r")
-
-
-def test_a_journal_with_contents_is_recovered_whole(tmp_path: Path) -> None:
-    book = Journal.create(tmp_path / "r", wall)
-    put_on(book, 1, b"x" * 5000)
-    put_on(book, 2, b"x" * 5000)
-    book.close()
-    data = (tmp_path / "r" / NAME).read_bytes()
-    for size in range(len(data) - 1, len(data) - 200, -17):  # a copy that was torn while it was sent
-        run_dir = tmp_path / str(size)
-        book = Journal.recover(run_dir, wall, copies=[data[:size]])
-        put_on(book, 3, b"x" * 5000)
-        book.close()
-        assert contents((run_dir / NAME).read_bytes()) == [1]
-        assert len(journal.read(run_dir).touched("s.t")) == 2 + (size == len(data) - 1)
-
-
-@pytest.mark.parametrize("number", range(1, 5))
-def test_a_disk_that_is_full_in_the_middle_of_a_content_leaves_an_intact_beginning(
-    tmp_path: Path, number: int
-) -> None:
-    points = Points(number, OSError(errno.ENOSPC, "No space left on device"), ("write", "write-half"))
-    book = Journal.create(tmp_path / "r", wall, PointDisk(points))
-    with pytest.raises(JournalError, match="No space left"):
-        put_on(book, 1, b"x" * 5000)
-    book.close()
-    parsed = chain.parse((tmp_path / "r" / NAME).read_bytes())
-    assert (parsed.damage, [e.kind for e in parsed.entries]) == ("", ["content"] * (number > 2))
