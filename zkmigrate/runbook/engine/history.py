@@ -37,14 +37,14 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-from zkmigrate.runbook.engine.change_index import Row, Sent
 from zkmigrate.runbook.engine.codec import decode_change
 from zkmigrate.runbook.engine.events import RunEnded
-from zkmigrate.runbook.model.change import Applied, ClusterChange, RecoveredChange
+from zkmigrate.runbook.engine.sent_changes import SentChanges
+from zkmigrate.runbook.model.change import Applied, ClusterChange, RecoveredChange, inverse, undoes
 from zkmigrate.runbook.model.entry import Entry
 from zkmigrate.runbook.model.finding import Finding
 from zkmigrate.runbook.model.playbook import Playbook, Stage
@@ -213,7 +213,7 @@ class History:
     _wave: tuple[str, int, float] | None = None
     _waves: dict[tuple[str, Way], dict[int, list[str]]] = field(default_factory=dict)
     _records: dict[str, dict[str, Any]] = field(default_factory=dict)
-    _changes: Sent = field(default_factory=Sent)
+    _changes: SentChanges = field(default_factory=SentChanges)
     _undoes: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     # --- questions -------------------------------------------------------------------------------------
@@ -236,19 +236,24 @@ class History:
     def touched(self, step: str) -> tuple[str, ...]:
         """Targets with changes of a step that are not undone, in order of their first change; without retired
         ones, which the run goes on and back without."""
-        return tuple(t for t in dict.fromkeys(self._changes.targets(step)) if t not in self.retired)
+        return tuple(t for t in self._changes.of_step(step) if t not in self.retired)
 
     def unrestored(self, step: str) -> frozenset[str]:
         """Those of them on which a file or setting is not restored."""
-        return frozenset(self._changes.restorable(step)).difference(self.retired)
+        return self._among(step, lambda applied: inverse(applied) is not None)
 
     def in_doubt(self, step: str) -> frozenset[str]:
         """Those of them with a change that was refused or has only an intent."""
-        return frozenset(self._changes.in_doubt(step)).difference(self.retired)
+        return self._among(step, lambda applied: not applied.confirmed)
+
+    def _among(self, step: str, holds: Callable[[Applied], bool]) -> frozenset[str]:
+        """Return those of the touched targets of a step with a change for which this holds."""
+        changes = self._changes.of_step(step)
+        return frozenset(t for t in self.touched(step) if any(map(holds, changes[t].values())))
 
     def has_touched(self, step: str) -> bool:
         """Whether any target has changes of a step that are not undone."""
-        return any(t not in self.retired for t in self._changes.targets(step))
+        return any(t not in self.retired for t in self._changes.of_step(step))
 
     def waves_begun(self, step: str, way: Way) -> int:
         """How many waves of a step any process began this way, since the walk last entered it from its other
@@ -294,11 +299,11 @@ class History:
     def not_undone(self) -> tuple[NotUndone, ...]:
         """What is changed and not undone, by step and host or cluster, the first first."""
         found: dict[tuple[str, str, bool], int] = {}
-        for row in self._changes:
-            change = row.applied.change
+        for step, _, applied in self._changes:
+            change = applied.change
             cluster = isinstance(change, ClusterChange)
             where = change.host if isinstance(change, RecoveredChange) else change.where
-            key = (row.step, where, cluster)
+            key = (step, where, cluster)
             found[key] = found.get(key, 0) + 1
         return tuple(NotUndone(*key, changes) for key, changes in found.items())
 
@@ -315,7 +320,7 @@ class History:
 
     def unconfirmed(self) -> tuple[Applied, ...]:
         """Changes of which only the intent is known."""
-        return tuple(row.applied for row in self._changes if not row.applied.confirmed)
+        return tuple(applied for _, _, applied in self._changes if not applied.confirmed)
 
     def records(self) -> Mapping[str, Mapping[str, Any]]:
         """What each step recorded last, by step id and ``stage.step``. A stage id gives ``{"seconds": {step
@@ -365,7 +370,7 @@ class History:
 
     def no_way_back(self, playbook: Playbook) -> str:
         """The first step without a way back that a host has done, by what the journal knows; else empty."""
-        sent = {row.step for row in self._changes if row.applied.confirmed}
+        sent = {step for step, _, applied in self._changes if applied.confirmed}
         final = [
             f"{stage.id}.{step.id}"
             for stage in playbook.stages
@@ -464,10 +469,11 @@ class History:
                 if self._wave is not None and self._wave[0] == step:
                     self._between.setdefault(step, []).append(entry.at - self._wave[2])
                 self._wave = (step, body["leg"], entry.at)
-            self._changes.add(Row(step, body["target"], Applied(change, operation, confirmed=False)))
+            self._changes.add(step, body["target"], Applied(change, operation, confirmed=False))
             self.first_sent.setdefault(step, (entry.seq, entry.at, body["mono"]))
         else:
-            self._undoes[operation] = self._changes.undone_by(step, body["target"], change)
+            sent = self._changes.of(step, body["target"])
+            self._undoes[operation] = tuple(a.operation for a in sent if undoes(change, a))
 
     def _on_outcome(self, body: Mapping[str, Any], _: Entry) -> None:
         operation, status = body["operation"], body["status"]
@@ -520,12 +526,12 @@ class History:
         """The hosts' word counts for more than the remaining lines, where both say something."""
         self.rebuilt = True
         self.leg, self.known_leg = max(self.leg, body["leg"]), max(self.known_leg, body["leg"])
-        known, self._changes = {row.applied.operation: row for row in self._changes}, Sent()
+        known, self._changes = {applied.operation: applied for _, _, applied in self._changes}, SentChanges()
         for row in body["operations"]:
             step, operation = row["step"], row["operation"]
             change = RecoveredChange(row["target"], row["verb"], row["path"])
             recovered = Applied(change, operation, row["confirmed"])
-            self._changes.add(known.get(operation, Row(step, row["target"], recovered)))
+            self._changes.add(step, row["target"], known.get(operation, recovered))
             self.begun.add(step)
             self.undone.discard(step)
             # When it was sent is not known: deadlines count from now, as by the wall clock.
