@@ -110,6 +110,12 @@ def test_no_content_of_a_znode_is_in_the_journal(walked: Walked) -> None:
     assert content not in repr(changes).encode()
 
 
+def test_files_stand_compressed_in_the_journal(walked: Walked) -> None:
+    journal = walked.after[-1].journal
+    assert b'"content":{"zlib":' in journal
+    assert b'"base64":' not in journal
+
+
 def test_killed_at_any_change_it_is_resumed_to_the_same_end(tmp_path: Path, walked: Walked) -> None:
     moments = (*walked.before, *walked.after)
     assert len(moments) == 2 * len(walked.sent)
