@@ -286,7 +286,6 @@ NAMED = {
     ("runbook/runs/run_status.py", "cut"): _ZKM_HOST,
     ("runbook/runs/run_status.py", "fence"): _ZKM_HOST,
     ("report/plots.py", "broker"): "a field of Beat, which the report's JSON has",
-    ("runbook/ui/recent_events.py", "brokers"): "events of before name no targets: theirs were these",
 }
 """Where a name may stand all the same, and why."""
 
