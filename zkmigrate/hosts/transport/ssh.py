@@ -198,8 +198,9 @@ class Transport:
             raise TransportError(
                 login.name,
                 "refused",
-                f"the connection was dropped {attempts} times before login ({error}); sshd may "
-                "refuse bursts (MaxStartups) or this address, or what answers there is no sshd",
+                f"the connection was dropped {attempts} times before login ({error}). sshd may refuse bursts "
+                "(MaxStartups). From OpenSSH 9.8 on it refuses this address for a while after failed logins "
+                "(PerSourcePenalties): wait a minute. Or what answers there is not an sshd",
             ) from error
 
     def _connect_once(self, login: Login, purpose: Purpose) -> Connection:

@@ -248,7 +248,7 @@ def test_a_server_that_never_speaks_times_out(sshd: Sshd) -> None:
 def test_a_dropped_login_is_retried_and_then_named(sshd: Sshd) -> None:
     with server(b"") as (port, seen):
         inventory = daemon.with_ssh(daemon.inventory(sshd), port=port)
-        error = daemon.refused(inventory, "MaxStartups", Limits(connect_s=2, attempts=3))
+        error = daemon.refused(inventory, "MaxStartups.*PerSourcePenalties", Limits(connect_s=2, attempts=3))
     assert len(seen) == 3
     assert error.cause == "refused", "nobody answered, as where nobody listens"
 
