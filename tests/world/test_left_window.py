@@ -14,7 +14,7 @@ from tests.world.desk import Desk
 from tests.world.operator import Killed, NoSync, Operator, quiet_world
 from zkmigrate.inventory.inventory import digest, load
 from zkmigrate.move.rules import window_rules
-from zkmigrate.move.rules.plight import kept
+from zkmigrate.move.rules.unattended import kept
 from zkmigrate.move.rules.window_estimate import cutover_lines
 from zkmigrate.move.rules.window_rules import STEPS
 from zkmigrate.runbook.engine import journal

@@ -252,7 +252,7 @@ def born_within(metadata: Recording, span: Mapping[str, Any]) -> Iterator[str]:
 
 def gone_claim(running: Collection[int], named: Collection[str], left: Collection[str]) -> Claim:
     """removed_brokers_gone: they are stopped, no partition names them, no partition directory is on their
-    disks. left: such directories, without those of what was born while the brokers stopped."""
+    disks. left: such directories, without those of topics created while the brokers stopped."""
     odd = [f"broker {id} runs" for id in running]
     odd += [f"{name} names one" for name in named]
     odd += [f"on the disk of {name}" for name in left]

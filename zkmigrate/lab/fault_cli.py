@@ -15,7 +15,7 @@ lab_option = click.option("--lab", "named", metavar="ID", help="Which lab. Defau
 
 @click.group()
 def fault() -> None:
-    """Break something on a named host, or mend it."""
+    """Break something on a named host, or repair it."""
 
 
 def _command(

@@ -14,8 +14,8 @@ from zkmigrate.move.dependent import AnyDependent
 from zkmigrate.move.facts.sessions import owning_sessions
 from zkmigrate.move.rules import probes, window_estimate
 from zkmigrate.move.rules.lease import in_force
-from zkmigrate.move.rules.plight import plight
 from zkmigrate.move.rules.sampling import ENSEMBLES
+from zkmigrate.move.rules.unattended import unattended
 from zkmigrate.move.rules.window_rules import WINDOW, keeps_s
 from zkmigrate.move.steps.arm import ArmStep
 from zkmigrate.move.steps.check import CheckStep
@@ -83,7 +83,7 @@ def move(
         remarks=window_estimate.cutover_lines,
         lease=in_force,
         probes=partial(probes.window_probes, dependent),
-        plight=plight(dependent),
+        unattended=unattended(dependent),
         keeps_s=keeps_s,
     )
     arm_to_check: tuple[AnyStep, ...] = (

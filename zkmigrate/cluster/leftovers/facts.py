@@ -130,7 +130,7 @@ def section(c: Context) -> Leftovers:
 
 
 def scan(c: Context, look: Look) -> Scan:
-    """Look at the cluster: at its topics last, so that one born meanwhile is no leftover."""
+    """Look at the cluster; at its topics last, so that a topic created meanwhile is not a leftover."""
     wanted = section(c)
     wall_s = look.wall()
     in_flight = look.ask(ListReassignments(KAFKA))

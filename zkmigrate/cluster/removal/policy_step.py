@@ -1,6 +1,6 @@
 """What: write on every broker's host what our policy refuses, in the file that it reads at each creation.
 
-Why now: what is excluded must not be assigned explicitly, and nothing may be born while a broker stops.
+Why now: what is excluded must not be assigned explicitly, and no topic may be created while a broker stops.
 
 Clients may notice: refused creations, with PolicyViolationException. An explicit assignment that names an
 excluded broker is refused all the time, an automatic one while brokers stop.

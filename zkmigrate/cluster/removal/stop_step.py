@@ -114,12 +114,15 @@ class StopStep(SweepStep):
         return Done((_down(gone),), self._record(c, f).encode())
 
     def _outrun(self, c: Context, f: SweepFacts) -> bool:
-        """The same, and a broker can stop nevertheless."""
+        """Return whether topics are created faster than we move them while at least one broker can stop."""
         return super()._outrun(c, f) and bool(self._able(c, f))
 
     def _able(self, c: Context, f: SweepFacts) -> list[str]:
-        """The hosts of brokers that can stop while topics come all the time: what names one was born just
-        now, and has as many replicas in sync elsewhere as writes need."""
+        """Return the hosts of brokers that can stop while topics are being created.
+
+        Each partition on such a broker was just created, and has as many replicas in sync elsewhere as writes
+        need.
+        """
         if not isinstance(f.view, Seen):
             return []
         view = f.view.value

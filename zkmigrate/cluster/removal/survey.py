@@ -97,7 +97,7 @@ class Survey:
 
     @property
     def unsized(self) -> bool:
-        """Whether a size is missing, as of a partition that was born just now."""
+        """Whether a size is missing, as of a partition that was just created."""
         return isinstance(self.plan, Refused) and any(one.id == NO_SIZE for one in self.plan.reasons)
 
 

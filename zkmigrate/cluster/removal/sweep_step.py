@@ -76,7 +76,7 @@ EMPTY_S = 1.0
 """Seconds between the two looks that must find the brokers empty."""
 
 ROUNDS = 3
-"""How often what has come is moved before births that never end are taken for what they are."""
+"""How many rounds of new replicas to move before concluding that topics are created continuously."""
 
 _LIST = "list:"
 """Before a topic's name, in targets: no topic's name has a colon."""
@@ -387,7 +387,7 @@ def only_there(s: Survey) -> Finding:
 def empty(
     brokers: Collection[int], every: Cluster, moved: Collection[Move], left: Collection[PartitionState]
 ) -> Finding:
-    """The evidence that the brokers are empty. left: what was born since they were emptied last."""
+    """The evidence that the brokers are empty. left: the replicas created since they were last emptied."""
     down = [id for id in brokers if id not in every.alive]
     seen = f"{counted(len(every.partitions), 'partition')} at two looks; "
     seen += f"{len(moved):,} had landed on them meanwhile"

@@ -83,7 +83,7 @@ def validated(c: Context, look: Look) -> ValidateFacts:
 
 
 def unsized(c: Context, f: Survey) -> Waiting | None:
-    """The wait for the size of a partition that was born just now; None where no size is missing, or one
+    """Wait for the size of a partition that was just created. Return None if no size is missing, or if one
     stays missing."""
     looks = c.kept.get("unsized", 0)
     if not f.unsized or looks >= LOOKS:

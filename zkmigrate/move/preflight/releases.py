@@ -135,7 +135,7 @@ def cluster_guard(c: Context, e: Evidence) -> Iterator[Judged]:
 
 
 @check(
-    "kafka.known-bugs", "no bug that a newer Kafka has mended makes a lost session worse", Scope.BROKERS,
+    "kafka.known-bugs", "no bug that a newer Kafka has fixed makes a lost session worse", Scope.BROKERS,
     severity=Severity.WARN,
 )  # fmt: skip
 def known_bugs(c: Context, e: Evidence) -> Iterator[Judged]:
@@ -169,8 +169,8 @@ def known_bugs(c: Context, e: Evidence) -> Iterator[Judged]:
 
 def _has(bug: Bug, release: Release) -> bool | None:
     """Whether a release is in the bug's range; None where its third number would decide."""
-    mended = release.before(*bug.fixed)
-    return False if release.before(*bug.since) or mended is False else mended
+    fixed = release.before(*bug.fixed)
+    return False if release.before(*bug.since) or fixed is False else fixed
 
 
 def _dotted(numbers: tuple[int, ...]) -> str:

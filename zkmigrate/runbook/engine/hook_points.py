@@ -180,14 +180,14 @@ class HookPoints:
             seen=": ".join(filter(None, (seen.get(end.how, "not started"), end.said))),
             needed=f"exit code 0 within {hook.timeout_s:g} s",
             moves=(
-                f"see what it said{f' ({end.output})' if end.output else ''} and mend that",
+                f"see what it said{f' ({end.output})' if end.output else ''} and fix that",
                 "or change hooks in migration.yml: a run goes on with other hooks than it was begun with",
             ),
         )
         why = f"a hook {moment} of {where} stops the run"
         if moment == "before_window":
             raise Leave(Turn(place.stage, why, 7, findings=(finding,)))
-        raise Leave(RunEnded(6, f"{why}; mend that, then resume", (finding,)))
+        raise Leave(RunEnded(6, f"{why}; fix that, then resume", (finding,)))
 
     def _shut(self) -> bool:
         """Whether clients are, or may be, shut out: from the first FENCE to OPEN or the reopened door."""

@@ -331,7 +331,7 @@ def _open_private(path: Path, flags: int) -> int:
         ) from None
     except OSError as error:  # the journal is not lost: the file system or a link stands in the way
         raise JournalError(
-            f"cannot open {path}: {error.strerror}. Next: mend that on this machine, then run the same "
+            f"cannot open {path}: {error.strerror}. Next: fix that on this machine, then run the same "
             "command again"
         ) from None
     status = os.fstat(fd)

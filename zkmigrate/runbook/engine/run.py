@@ -400,7 +400,7 @@ class Walk:
             message = f"the way back stopped at {at.id}: an operator is needed, then resume"
             raise Leave(RunEnded(8, message, findings))
         if not (at.stage.window and self.history.touched_in(at.stage.id)):
-            message = f"{at.id} is blocked; mend that, then resume"
+            message = f"{at.id} is blocked; fix that, then resume"
             raise Leave(RunEnded(_gate_code(at, findings), message, findings))
         self._window.refused(at, findings)
 
@@ -451,7 +451,7 @@ class Walk:
         return "".join(
             f"; {words}"
             for stage in self.playbook.stages
-            if stage.window is not None and stage.window.plight is not None
+            if stage.window is not None and stage.window.unattended is not None
             for words in self._window.told_back(stage, self._context(Next(stage, stage.steps[0], Way.BACK)))
         )
 
@@ -629,7 +629,7 @@ class Patience:
             seen = f"the same change {TRIES} times in a row; the last time: {last}"
             needed = "; ".join(change.describe() for change in changes) or "a change to send"
             kind = "cluster" if changes and isinstance(changes[-1], ClusterChange) else "host"
-            moves = (f"mend the {kind}, then resume", *(("rollback",) if back else ()))
+            moves = (f"fix the {kind}, then resume", *(("rollback",) if back else ()))
             found = Finding("engine.no-progress", claim, Held.NO, seen=seen, needed=needed, moves=moves)
             findings.append(replace(found, target=target))
         return Blocked(tuple(findings))

@@ -321,7 +321,7 @@ def make(run_dir: Path) -> None:
     except OSError as error:
         raise UsageError(
             f"the run directory {run_dir} cannot be made ({error.strerror}: {error.filename}); nothing was "
-            "changed. Next: mend that, or name another place for runs in ZKMIGRATE_RUNS"
+            "changed. Next: fix that, or name another place for runs in ZKMIGRATE_RUNS"
         ) from None
 
 

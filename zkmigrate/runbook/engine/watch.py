@@ -273,7 +273,7 @@ def _lapsed(host: str) -> Finding:
 def _undelivered(host: str, silent: float, why: str) -> Finding:
     claim, needed = "the lease is renewed on the host", "a renewal within the lease's time"
     seen = f"nothing delivered for {silent:.1f} s: {why}"
-    moves = ("let the run walk back, then mend the connection",)
+    moves = ("let the run walk back, then fix the connection",)
     return Finding(
         Trouble.HOST_UNREACHABLE, claim, Held.UNKNOWN, seen=seen, needed=needed, moves=moves, target=host
     )

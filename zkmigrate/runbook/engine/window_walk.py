@@ -138,7 +138,7 @@ class Window:
         spec, clock = _spec(stage), self._ports.clock
         begun = self._history.walked_back.get(f"{stage.id}.{spec.steps.begins}")
         limit_s, behind = spec.deadline_s(context), ""
-        if begun is None or spec.plight is None or math.isinf(limit_s):
+        if begun is None or spec.unattended is None or math.isinf(limit_s):
             return []
         farthest = [step.id for step in stage.steps if f"{stage.id}.{step.id}" in self._history.walked_back]
         if spec.keeps_s is not None and (keeps_s := spec.keeps_s(context, farthest[-1])) < limit_s:
@@ -149,12 +149,12 @@ class Window:
             f"the way back began {began_s:.1f} s after {begins}, {in_time} (limit{behind} {limit_s:.1f} s)"
         ]
         if self._history.turn is not None and self._history.turn.code == LEASE_ENDED:
-            told = [f"the {spec.plight.many} had gone back by themselves when their lease ended"]
+            told = [f"the {spec.unattended.many} had gone back by themselves when their lease ended"]
         end = clock.now() + _KEPT_S
-        kept = spec.plight.kept(context, self._ports.look)
+        kept = spec.unattended.kept(context, self._ports.look)
         while not kept.settled and clock.now() < end:
             clock.pause(_KEPT_POLL_S)
-            kept = spec.plight.kept(context, self._ports.look)
+            kept = spec.unattended.kept(context, self._ports.look)
         return [*told, *([kept.words] if kept.words else [])]
 
     def phase(self, stage: Stage) -> str:

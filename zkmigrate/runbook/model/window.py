@@ -138,9 +138,12 @@ class WindowSteps:
 
 
 @dataclass(frozen=True)
-class Toll:
-    """What a long window costs clients. what: they lose it. from_s: how long after the first change of
-    ``begins`` the first one can. forward: why the way forward costs less; empty where it does not."""
+class Loss:
+    """What clients lose in a long window.
+
+    what: for example their sessions. from_s: seconds from the first change of ``begins`` until the first
+    client can lose it. forward: why the way forward costs less; empty if it does not.
+    """
 
     what: str
     from_s: float
@@ -149,21 +152,21 @@ class Toll:
 
 @dataclass(frozen=True)
 class Kept:
-    """What clients kept through a way back. words: empty where nothing was at stake. settled: another look
-    would say the same."""
+    """What clients kept through a way back. words: a sentence, empty if nothing was at stake. settled:
+    whether another look would show the same."""
 
     words: str
     settled: bool = True
 
 
 @dataclass(frozen=True)
-class Plight:
-    """How to tell of a window that nobody works on any more.
+class Unattended:
+    """How to describe a window whose process has died.
 
-    one, many: what its hosts are called. shut, still, opened: what is true of clients while all hosts are
-    shut, at some that still are, and once they opened on either side. stands: where each host stands.
-    alone_s: seconds after the last renewal until hosts without a seal have opened by themselves. toll: None
-    where unknown. kept: what clients kept, asked once all hosts are open again.
+    one, many: the noun for its hosts. shut, still, opened: what is true of clients while all hosts are shut,
+    while some still are, and after they opened on either side. stands: the state of each host. alone_s:
+    seconds from the last renewal until hosts without a seal have opened by themselves. loss: what clients
+    lose, None if unknown. kept: what clients kept, measured after all hosts are open again.
     """
 
     one: str
@@ -173,7 +176,7 @@ class Plight:
     opened: str
     stands: Callable[[Inventory, Look], Mapping[str, Stand]]
     alone_s: Callable[[Context], float]
-    toll: Callable[[Context], Toll | None]
+    loss: Callable[[Context], Loss | None]
     kept: Callable[[Context, Look], Kept] = lambda _context, _look: Kept("")
 
 
@@ -195,7 +198,7 @@ class WindowSpec:
       deadline or soon after.
     - keeps_s: seconds after the first change of ``steps.begins`` within which a way back from behind this
       step costs clients nothing; None for ``deadline_s``.
-    - plight: how ``status`` and ``resume`` tell of a window whose process has died.
+    - unattended: how ``status`` and ``resume`` describe a window whose process has died.
     """
 
     steps: WindowSteps
@@ -208,7 +211,7 @@ class WindowSpec:
     probes: Callable[[Inventory, Look, Note], tuple[Probe, ...]] = lambda _inventory, _look, _note: ()
     renews: bool = True
     keeps_s: Callable[[Context, str], float] | None = None
-    plight: Plight | None = None
+    unattended: Unattended | None = None
 
 
 MEANINGS = meanings(

@@ -16,7 +16,7 @@ from zkmigrate.runbook.engine.history import History
 from zkmigrate.runbook.model.look import Look
 from zkmigrate.runbook.model.playbook import Playbook, Stage
 from zkmigrate.runbook.model.step import Context, Way
-from zkmigrate.runbook.model.window import Plight, Stand, Toll, WindowSpec
+from zkmigrate.runbook.model.window import Loss, Stand, Unattended, WindowSpec
 from zkmigrate.runbook.ui import sentences
 
 SHUT_OUT = 12
@@ -41,20 +41,23 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True)
 class LeftWindow:
-    """A window in which clients were shut out when its process died. since: from when on, None where the
-    journal does not tell. at: now. Both are seconds since the epoch. stands: where each host stands, None
-    where no host was asked. alone_s, toll: None where the run's records do not tell. heading: where
-    ``resume`` leads by the journal. left: how the process went."""
+    """A window in which clients were shut out when its process died.
+
+    since: when they were shut out, None if the journal does not say. at: now. Both are seconds since the
+    epoch. stands: the state of each host, None if no host was asked. alone_s, loss: as in ``Unattended``,
+    None if the run's records do not say. heading: where ``resume`` leads by the journal. left: how the
+    process ended.
+    """
 
     kind: Kind
     stage: Stage
     window: WindowSpec
-    plight: Plight
+    unattended: Unattended
     since: float | None
     at: float
     stands: Stands | None
     alone_s: float | None
-    toll: Toll | None
+    loss: Loss | None
     heading: str
     left: str
 
@@ -65,7 +68,7 @@ class LeftWindow:
 
     def body(self, command: str) -> dict[str, Any]:
         """Return it as JSON, with its lines. command: what continues the run; empty where unknown."""
-        runs_out = None if self.toll is None or self.since is None else self.since + self.toll.from_s
+        runs_out = None if self.loss is None or self.since is None else self.since + self.loss.from_s
         do_now = [f"do now: {command} ({self.follows()})"] if command else []
         return {
             "kind": self.kind.value,
@@ -79,7 +82,7 @@ class LeftWindow:
     def lines(self) -> list[str]:
         """Return the headline, what the hosts do by themselves, where each stands, and what clients lose."""
         where = [f"{', '.join(hosts)}: {stand.value}" for stand, hosts in self._by_stand().items()]
-        return [self._headline(), *self._alone(), *where, *self._toll()]
+        return [self._headline(), *self._alone(), *where, *self._loss()]
 
     def follows(self) -> str:
         """Return what ``resume`` does."""
@@ -98,24 +101,24 @@ class LeftWindow:
         return f"it walks {back}"
 
     def _headline(self) -> str:
-        plight, died = self.plight, self.left
+        unattended, died = self.unattended, self.left
         if self.kind is Kind.REOPENED:
-            return f"{died}; the {plight.many} reopened by themselves: {plight.opened}"
+            return f"{died}; the {unattended.many} reopened by themselves: {unattended.opened}"
         if self.kind is Kind.OPENED:
             stands = list((self.stands or {}).values())
-            many = f"{stands.count(Stand.AFTER)} of {len(stands)} {plight.many}"
-            return f"{died}; {many} went forward and opened by themselves: {plight.opened}"
+            many = f"{stands.count(Stand.AFTER)} of {len(stands)} {unattended.many}"
+            return f"{died}; {many} went forward and opened by themselves: {unattended.opened}"
         may = "it may be that " if self.stands is None and self.kind in (Kind.LEASED, Kind.GOING) else ""
         since = ""
         if self.since is not None:
             since = f" since {sentences.local_time(self.since)}, for {_span(self.at - self.since)}"
         hosts = len(self.stands or ())
-        still = f"{plight.still} {hosts - len(self._open())} of {hosts} {plight.many}"
-        return f"DANGER: {died}; {may}{still if self._open() else plight.shut}{since}"
+        still = f"{unattended.still} {hosts - len(self._open())} of {hosts} {unattended.many}"
+        return f"DANGER: {died}; {may}{still if self._open() else unattended.shut}{since}"
 
     def _alone(self) -> list[str]:
         """Say what the hosts do without an operator."""
-        one, many = self.plight.one, self.plight.many
+        one, many = self.unattended.one, self.unattended.many
         limit = "" if self.alone_s is None else f", at the latest {self.alone_s:g} s after the last renewal"
         shut = f"a sealed {one} stays shut until this run goes on"
         leased = f"{many} that are not sealed open by themselves{limit}"
@@ -133,21 +136,21 @@ class LeftWindow:
             alone if asked else [*alone, "whether they have opened only they know: status without --offline"]
         )
 
-    def _toll(self) -> list[str]:
-        if self.kind is Kind.OPENED or self.toll is None or self.since is None:
+    def _loss(self) -> list[str]:
+        if self.kind is Kind.OPENED or self.loss is None or self.since is None:
             return []
-        runs_out = self.since + self.toll.from_s
+        runs_out = self.since + self.loss.from_s
         if self.kind is Kind.REOPENED:
             return [
-                f"{self.toll.what}: kept by clients that were back before {sentences.local_time(runs_out)}"
+                f"{self.loss.what}: kept by clients that were back before {sentences.local_time(runs_out)}"
             ]
         left = runs_out - self.at
         when = f"in {_span(left)}" if left > 0 else f"{_span(-left)} ago"
-        if self.toll.forward and self.kind in (Kind.SEALED, Kind.GOING) and self.heading == "forward":
-            lost = f"a way back loses {self.toll.what} from {sentences.local_time(runs_out)} on ({when})"
-            return [f"{lost}. {self.toll.forward}"]
+        if self.loss.forward and self.kind in (Kind.SEALED, Kind.GOING) and self.heading == "forward":
+            lost = f"a way back loses {self.loss.what} from {sentences.local_time(runs_out)} on ({when})"
+            return [f"{lost}. {self.loss.forward}"]
         who = ", for clients that are not back by then" if self._open() else ""
-        return [f"{self.toll.what} run out from {sentences.local_time(runs_out)} on ({when}){who}"]
+        return [f"{self.loss.what} run out from {sentences.local_time(runs_out)} on ({when}){who}"]
 
     def _open(self) -> list[str]:
         """Return the hosts through which clients reach the service."""
@@ -165,7 +168,7 @@ def shut_stage(history: History, playbook: Playbook, inventory: Inventory) -> St
     which no client is at stake does not count."""
     for stage in playbook.stages:
         window = stage.window
-        if window is None or window.plight is None:
+        if window is None or window.unattended is None:
             continue
         begun = f"{stage.id}.{window.steps.begins}" in history.first_sent
         if not begun or f"{stage.id}.{window.steps.opens}" in history.done:
@@ -178,8 +181,8 @@ def shut_stage(history: History, playbook: Playbook, inventory: Inventory) -> St
 def asked(history: History, playbook: Playbook, inventory: Inventory, look: Look) -> Stands | None:
     """Ask the hosts of such a window where they stand; None without one."""
     stage = shut_stage(history, playbook, inventory)
-    plight = stage.window.plight if stage is not None and stage.window is not None else None
-    return None if plight is None else plight.stands(inventory, look)
+    unattended = stage.window.unattended if stage is not None and stage.window is not None else None
+    return None if unattended is None else unattended.stands(inventory, look)
 
 
 def judged(
@@ -199,9 +202,9 @@ def by_hosts(
     history: of the lines that are left. now: seconds since the epoch."""
     windows = (stage for stage in playbook.stages if stage.window is not None and not stage.rehearsal)
     stage = shut_stage(history, playbook, inventory) or next(windows, None)
-    if stage is None or stage.window is None or stage.window.plight is None:
+    if stage is None or stage.window is None or stage.window.unattended is None:
         return None
-    stands = stage.window.plight.stands(inventory, look)
+    stands = stage.window.unattended.stands(inventory, look)
     if not {Stand.LEASED, Stand.SEALED, Stand.FINISHING}.intersection(stands.values()):
         return None
     return _judged(history, stage, inventory, stands, now, "the journal of this run cannot be read")
@@ -211,16 +214,16 @@ def _judged(
     history: History, stage: Stage, inventory: Inventory, stands: Stands | None, now: float, left: str
 ) -> LeftWindow | None:
     window = stage.window
-    if window is None or window.plight is None:
+    if window is None or window.unattended is None:
         return None
-    since, alone_s, toll = None, None, None
+    since, alone_s, loss = None, None, None
     if sent := history.first_sent.get(f"{stage.id}.{window.steps.begins}"):
         since, context = sent[1], _context(history, stage, inventory)
         with contextlib.suppress(RecordError):
-            alone_s, toll = window.plight.alone_s(context), window.plight.toll(context)
+            alone_s, loss = window.unattended.alone_s(context), window.unattended.loss(context)
     kind = _kind(history, stage, window, stands or {})
     return LeftWindow(
-        kind, stage, window, window.plight, since, now, stands, alone_s, toll, history.heading, left
+        kind, stage, window, window.unattended, since, now, stands, alone_s, loss, history.heading, left
     )
 
 

@@ -99,7 +99,10 @@ def reached(
         not wrong if wrong or not found.unknown else None,
         seen=few(wrong) or "all of them, as far as gateways tell",
         needed="each broker in the gateway's file, and an answer of it",
-        moves=("see zkmigrate gateway status there", "mend the file or the way to the broker, then resume"),
+        moves=(
+            "see zkmigrate gateway status there",
+            "fix the file or the connection to the broker, then resume",
+        ),
         severity=severity,
     )
 

@@ -17,12 +17,12 @@ from zkmigrate.runbook.model.sampling import Note
 from zkmigrate.runbook.model.step import Context
 from zkmigrate.runbook.model.window import (
     Decision,
+    Loss,
     Phase,
-    Plight,
     Probe,
     Stand,
-    Toll,
     Trouble,
+    Unattended,
     WindowSpec,
     WindowSteps,
     Word,
@@ -160,12 +160,12 @@ def _stands(inventory: Inventory, look: Look) -> dict[str, Stand]:
     return {host: min(stands, key=_WORST.index) for host, stands in of_host.items()}
 
 
-def _toll(c: Context) -> Toll:
+def _loss(c: Context) -> Loss:
     limit_s = move_of(c.inventory).topic_move.client_timeout_ms / 1000
-    return Toll(f"requests (a client gives up after {limit_s:g} s)", limit_s)
+    return Loss(f"requests (a client gives up after {limit_s:g} s)", limit_s)
 
 
-PLIGHT = Plight(
+UNATTENDED = Unattended(
     one="gateway",
     many="gateways",
     shut="the applications' requests wait at the gateways",
@@ -173,10 +173,17 @@ PLIGHT = Plight(
     opened="the applications' requests go on",
     stands=_stands,
     alone_s=lambda c: move_of(c.inventory).topic_move.hold_ms / 1000,
-    toll=_toll,
+    loss=_loss,
 )
 
 WINDOW = WindowSpec(
-    STEPS, decide_finding, deadline_s, without_operator, limits, probes=probes, renews=False, plight=PLIGHT
+    STEPS,
+    decide_finding,
+    deadline_s,
+    without_operator,
+    limits,
+    probes=probes,
+    renews=False,
+    unattended=UNATTENDED,
 )
 """What the rehearsal and the switch carry."""

@@ -396,7 +396,7 @@ def test_a_change_that_never_comes_true_is_the_clusters_fault(toy: Toy) -> None:
     toy.hosts.wrong = ["refused"] * 99
     ended = toy.process(forward)
     assert ended.code == 8
-    assert {f.moves[0] for f in ended.findings} == {"mend the cluster, then resume"}
+    assert {f.moves[0] for f in ended.findings} == {"fix the cluster, then resume"}
 
 
 def test_a_replica_set_goes_back_to_the_one_before_in_its_order() -> None:

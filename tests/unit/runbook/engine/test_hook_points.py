@@ -103,7 +103,7 @@ def test_a_hook_is_told_by_variables_and_by_one_json_object(tiny: Tiny) -> None:
         "ZKMIGRATE_REHEARSAL": "false",
         "ZKMIGRATE_TARGETS": "",
         "ZKMIGRATE_CODE": "3",
-        "ZKMIGRATE_MESSAGE": "preflight.look is blocked; mend that, then resume",
+        "ZKMIGRATE_MESSAGE": "preflight.look is blocked; fix that, then resume",
         "ZKMIGRATE_MAY_STOP": "false",
         "ZKMIGRATE_TIMEOUT_S": "30.0",
     }

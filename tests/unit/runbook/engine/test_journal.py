@@ -153,7 +153,7 @@ def test_reading_needs_no_right_to_write(tmp_path: Path, monkeypatch: pytest.Mon
 
     monkeypatch.setattr(os, "open", read_only)
     assert journal.read(tmp_path / "r").run == "r-1"
-    with pytest.raises(JournalError, match=r"Read-only file system\. Next: mend that on this machine"):
+    with pytest.raises(JournalError, match=r"Read-only file system\. Next: fix that on this machine"):
         Journal.open(tmp_path / "r", wall)
 
 

@@ -239,7 +239,7 @@ def test_a_hook_that_fails_stops_the_run_mended_or_taken_out_it_goes_on(place: P
     log = place.runs.resolve() / "lab-1/hooks/0003-before_stage.log"
     said = rf"hook before_stage of prepare: exit code 9 after \S+ s: no change tonight \({log}\)"
     assert re.search(said, stopped)
-    assert "a hook before_stage of prepare stops the run; mend that, then resume" in stopped
+    assert "a hook before_stage of prepare stops the run; fix that, then resume" in stopped
     assert "or change hooks in migration.yml" in stopped
     assert len(place.files()) == 3
     place.file.write_text(GOOD)

@@ -19,17 +19,17 @@ from zkmigrate.runbook.model.finding import few
 from zkmigrate.runbook.model.look import Look
 from zkmigrate.runbook.model.step import Context
 from zkmigrate.runbook.model.step_record import known
-from zkmigrate.runbook.model.window import IDLE, Kept, Phase, Plight, Stand, Toll
+from zkmigrate.runbook.model.window import IDLE, Kept, Loss, Phase, Stand, Unattended
 from zkmigrate.zookeeper.data.session import unsigned
 
 OBSERVES_S = 8.0
 """Seconds that a host takes at most, on a busy machine, to observe again once its lease has ended."""
 
 
-def plight(dependent: AnyDependent) -> Plight:
+def unattended(dependent: AnyDependent) -> Unattended:
     """Return how to tell of the window of a move."""
     words = dependent.words
-    return Plight(
+    return Unattended(
         one="dest host",
         many="dest hosts",
         shut=f"{words.many} and other clients are shut out of ZooKeeper",
@@ -37,7 +37,7 @@ def plight(dependent: AnyDependent) -> Plight:
         opened="clients reach ZooKeeper again",
         stands=_stands,
         alone_s=_alone_s,
-        toll=_toll,
+        loss=_loss,
         kept=partial(_kept, dependent),
     )
 
@@ -65,12 +65,12 @@ def _alone_s(c: Context) -> float:
     return in_force(c).fence_ttl_ms / 1000 + OBSERVES_S
 
 
-def _toll(c: Context) -> Toll | None:
+def _loss(c: Context) -> Loss | None:
     terms = known(TimeoutAndLease, c)
     if terms is None or terms.smallest_timeout_ms is None:
         return None
     timeout_s = terms.smallest_timeout_ms / 1000
-    return Toll(
+    return Loss(
         f"sessions (the shortest lives {timeout_s:g} s)",
         deadlines(timeout_s, expected_way_back_s(c)).clients_back,
         "The way forward keeps them: dest counts their time anew once it has a leader, and must open within "
