@@ -311,7 +311,7 @@ def test_a_run_that_is_not_finalized_is_refused(place: Place) -> None:
         ({"accept": ("clean-up.owned:/a",)}, "cannot be accepted"),
         ({"all": True}, "exclude each other"),
         ({"subtrees": (), "put_back": True}, "--put-back needs"),
-        ({"yes": False}, "nobody can be asked here"),
+        ({"yes": False}, "Cannot prompt"),
     ],
 )
 def test_what_cannot_be_asked_for_is_refused(place: Place, wishes: dict[str, Any], why: str) -> None:

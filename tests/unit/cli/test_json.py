@@ -81,7 +81,7 @@ def test_without_yes_json_is_refused_in_json(place: Place, verb: str) -> None:
         place.call("run", "--yes", "--until", "install")
     said = last(done := place.call(verb, "--json"))
     assert (done.exit_code, said["event"], said["code"]) == (2, "RunEnded", 2)
-    assert "give --yes" in said["message"]
+    assert "Pass --yes" in said["message"]
 
 
 def test_every_object_that_a_verb_prints_is_stamped() -> None:

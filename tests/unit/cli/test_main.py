@@ -129,7 +129,7 @@ def test_run_walks_everything_and_exits_0(place: Place) -> None:
 
 def test_without_a_terminal_nobody_can_be_asked(place: Place) -> None:
     for words in (("run",), ("run", "--json")):
-        assert "give --yes" in place.ends(2, *words)
+        assert "Pass --yes" in place.ends(2, *words)
         assert place.files() == set()
 
 

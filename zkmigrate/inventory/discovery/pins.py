@@ -51,7 +51,7 @@ def approve(
         say("compare each with `ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub` at that host's own console")
         if ask is None:
             raise UsageError(
-                "nobody can be asked here whether these keys are right. Next: pin them in "
+                "Cannot ask whether these keys are right. Next: pin them in "
                 f"{known_hosts} (ssh-keyscan prints such lines); or run init on a terminal, without --json"
             )
         if ask(f"pin them in {known_hosts}? (yes) ").strip().lower() not in ("y", "yes"):

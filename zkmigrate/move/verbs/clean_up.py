@@ -208,7 +208,7 @@ def _check(setting: VerbContext, options: Options) -> None:
     if options.chooses and not options.reason.strip():
         raise UsageError("--reason is missing; needed: why, for the report")
     if options.chooses and not options.yes and (setting.as_json or not setting.interactive):
-        raise UsageError("nobody can be asked here: give --yes, or run it on a terminal without --json")
+        raise UsageError("Cannot prompt. Pass --yes, or run on a terminal without --json.")
 
 
 def _delete_all(work: Work) -> int:

@@ -270,7 +270,9 @@ def lines(body: Mapping[str, Any], views: Sequence[View] = ()) -> list[str]:
     elif body["ended"]:
         out.append(f"  last: {body['ended']['message']} (exit code {body['ended']['code']})")
     elif body["state"] == "open" and not left:
-        out.append("  no process on this machine works on it, and the last one left without a word")
+        out.append(
+            "  no process on this machine works on it; the last process exited without recording a result"
+        )
     if (command := body.get("next")) and not left:
         out.append(f"  go on {body['heading']}: {command}")
         out += [f"  {said}" for said in [remark(body["heading"], command)] if said]

@@ -206,7 +206,7 @@ def _load(context: VerbContext, options: RunOptions) -> tuple[Inventory, Playboo
     step_names.phase(playbook, options.hold_at)
     step_names.skippable(playbook, options.skip)
     if not options.yes and (context.as_json or not context.interactive):
-        raise UsageError("nobody can be asked here: give --yes, or run it on a terminal without --json")
+        raise UsageError("Cannot prompt. Pass --yes, or run on a terminal without --json.")
     return inventory, playbook
 
 

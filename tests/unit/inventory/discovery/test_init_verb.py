@@ -296,7 +296,7 @@ def test_an_unpinned_host_key_is_shown_and_pinned_only_when_somebody_says_yes(si
     wanted = site.options()
     wanted = replace(wanted, ssh=replace(wanted.ssh, known_hosts=str(pins)))
     said: list[str] = []
-    with pytest.raises(UsageError, match="nobody can be asked"):
+    with pytest.raises(UsageError, match="Cannot ask whether"):
         init(wanted, said.append, None)
     assert any("ssh-ed25519 SHA256:" in line for line in said)
     with pytest.raises(UsageError, match="not approved"):

@@ -99,10 +99,10 @@ def test_killed_while_it_holds_the_run_holds_again_when_it_is_resumed(desk: Desk
     waiting = desk.start("status", "--offline", "--wait", "prepare")
     run.kill()
     run.wait()
-    assert waiting.wait(timeout=30) == 8, "the process left without a word"
+    assert waiting.wait(timeout=30) == 8, "the process exited without recording a result"
     said = desk.status()
     assert (said["process"], said["held"], said["hold"]["where"]) == (None, None, "at the next place")
-    assert "left without a word" in desk.text()
+    assert "exited without recording a result" in desk.text()
     again = desk.start("resume", "--yes")
     desk.until_held()
     assert json.loads(desk.call("release", "--json").output)["held"] == "prepare.slow"

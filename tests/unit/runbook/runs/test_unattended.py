@@ -110,7 +110,9 @@ def test_what_a_killed_operator_left_is_found_and_the_unit_goes_on_with_it(
     assert {(one["where"], one["cluster"]) for one in told["stands"]} == {("kafka", True)}
     assert told["not_confirmed"]
     text = asked("status").output
-    assert "no process on this machine works on it, and the last one left without a word" in text
+    assert (
+        "no process on this machine works on it; the last process exited without recording a result" in text
+    )
     assert "not undone: move.replicas: 7 changes on cluster kafka" in text
     assert told["next"].startswith("zkmigrate resume -i ")
     assert f"  go on forward: {told['next']}\n  That command runs every stage that is left" in text
