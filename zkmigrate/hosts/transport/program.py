@@ -58,17 +58,21 @@ class Program:
         with self._lock:
             if host in self._installed:
                 return True
-        try:
-            found = self._transport.read(host, self.paths.program, _SIZE_LIMIT)
-        except FileNotFoundError:
-            return False
-        except OSError as error:
-            raise TransportError(host, "denied", f"cannot read {self.paths.program}: {error}") from error
-        if hashlib.sha256(found).hexdigest() != self._digest:
+        found = self._found(host)
+        if found is None or hashlib.sha256(found).hexdigest() != self._digest:
             return False
         with self._lock:
             self._installed.add(host)
         return True
+
+    def _found(self, host: str) -> bytes | None:
+        """Return the program that stands on the host; None if there is none."""
+        try:
+            return self._transport.read(host, self.paths.program, _SIZE_LIMIT)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise TransportError(host, "denied", f"cannot read {self.paths.program}: {error}") from error
 
     def forget(self, host: str) -> None:
         """Check again at the next call: somebody else may have removed it."""
@@ -108,9 +112,18 @@ class Program:
         return f"installed {self.paths.program} and {self.paths.sudoers}"
 
     def uninstall(self, host: str, operation: str, fencing: int, deadline_s: float = 60.0) -> Output:
-        """Run the program's verb ``uninstall``, unless it is gone already."""
+        """Run the program's verb ``uninstall``, unless it is gone already.
+
+        Raises TransportError if another version is there: it may not know what it has to remove.
+        """
         if not self.installed(host):
-            return Output(0, b"zkm-host is not installed\n", b"")
+            if self._found(host) is None:
+                return Output(0, b"zkm-host is not installed\n", b"")
+            raise TransportError(
+                host, "failed",
+                f"{self.paths.program} is not of this version. Remove it with the version that installed it, "
+                f"or by hand: rm {self.paths.program} {self.paths.sudoers}",
+            )  # fmt: skip
         words = (self.paths.program, "--run", self._run_id, "--as", str(fencing), "uninstall", operation)
         done = self._transport.exec(host, ("sudo", "-n", *words), deadline_s=deadline_s)
         with self._lock:

@@ -227,10 +227,11 @@ def _age_s(status: HostStatus) -> float:
 
 
 def _longest_timeout_ms(c: Context) -> int:
-    """The longest timeout that dest grants any session, by its configuration."""
+    """Return the longest session timeout that dest grants; in ZooKeeper -1 stands for the default."""
     settings = c.inventory.dest.settings
     tick = int(settings.get("tickTime", DEFAULT_TICK_MS))
-    return int(settings.get("maxSessionTimeout", MOST_TICKS * tick))
+    most = int(settings.get("maxSessionTimeout", -1))
+    return MOST_TICKS * tick if most < 0 else most
 
 
 def _same_tree(trees: Digests | None) -> tuple[Finding, ...]:

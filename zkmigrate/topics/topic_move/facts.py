@@ -203,6 +203,13 @@ class _Outcomes(forms.Strict):
         return f"{', '.join(self.names)}{more}, for at most {self.left_s:.0f} s" if self.open else ""
 
 
+class _Returned(forms.Strict):
+    model_config = ConfigDict(extra="allow")
+
+    missing: _Count = 0
+    names: list[str] = Field(default_factory=list)
+
+
 class _AppStatus(forms.Strict):
     """The fields that the steps need of an application in a gateway's status."""
 
@@ -227,6 +234,7 @@ class _AppStatus(forms.Strict):
     principals: _Table
     topics: _Table
     parked: _Table
+    returned: _Returned = Field(default_factory=_Returned)
     longest_wait_ms: _Table | None = None
 
 

@@ -54,7 +54,7 @@ def _findings(c: Context, f: VerifyFacts) -> Iterator[Finding]:
     )
     clients = [f"{host}:{name}: {app.connections}" for (host, name), app in f.gateways.at.items()]
     away = [
-        f"{told['missing']:,} of {host}:{name} ({few(told['names'])})"
+        f"{told['missing']:,} of {host}:{name} ({few(told.get('names', ()))})"
         for (host, name), app in f.gateways.at.items()
         if (told := app.table("returned")).get("missing")
     ]

@@ -102,8 +102,22 @@ def zoo_config(
     static = _config(look, host, path)
     if not isinstance(static, Seen) or DYNAMIC not in static.value.values:
         return static
-    name = static.value.values[DYNAMIC].strip()
-    directory = Seen("/") if name.startswith("/") else _works_in(look, host, static.value.values)
+    place = dynamic_file(look, host, static.value, service, commands)
+    if not isinstance(place, Seen):
+        return place
+    dynamic = _config(look, host, place.value)
+    if not isinstance(dynamic, Seen):
+        return Unknown("failed", f"dynamicConfigFile {place.value}: {dynamic}")
+    servers = {**static.value.servers, **dynamic.value.servers}
+    return Seen(ZooConfig(static.value.values, servers, static.value.odd + dynamic.value.odd))
+
+
+def dynamic_file(
+    look: Look, host: str, config: ZooConfig, service: Service | None = None, commands: tuple[str, ...] = ()
+) -> Reading[str]:
+    """Return the absolute path of the dynamicConfigFile that a host's config names."""
+    name = config.values[DYNAMIC].strip()
+    directory = Seen("/") if name.startswith("/") else _works_in(look, host, config.values)
     if (
         not isinstance(directory, Seen)
         and service is not None
@@ -115,11 +129,7 @@ def zoo_config(
     if not isinstance(directory, Seen):
         why = f"is a relative path, and where the server works is unknown: {directory}"
         return Unknown("failed", f"dynamicConfigFile {name} {why}")
-    dynamic = _config(look, host, posixpath.normpath(posixpath.join(directory.value, name)))
-    if not isinstance(dynamic, Seen):
-        return Unknown("failed", f"dynamicConfigFile {name}: {dynamic}")
-    servers = {**static.value.servers, **dynamic.value.servers}
-    return Seen(ZooConfig(static.value.values, servers, static.value.odd + dynamic.value.odd))
+    return Seen(posixpath.normpath(posixpath.join(directory.value, name)))
 
 
 def _works_in(look: Look, host: str, values: Mapping[str, str]) -> Reading[str]:

@@ -12,7 +12,7 @@ from zkmigrate.java_properties import PropertiesError
 from zkmigrate.runbook.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.runbook.model.look import Look
 from zkmigrate.zookeeper.data.zoocfg import ZooCfgError, bracketed
-from zkmigrate.zookeeper.facts.config import ANY_ADDRESS, DYNAMIC, ZooConfig, parse
+from zkmigrate.zookeeper.facts.config import ANY_ADDRESS, DYNAMIC, ZooConfig, dynamic_file, parse
 
 LISTENING = {
     "clientPort": "", "secureClientPort": "", "admin.serverPort": "8080", "metricsProvider.httpPort": "",
@@ -65,9 +65,12 @@ def members(look: Look, host: str, path: str, address: str) -> Reading[Members]:
     except ZooCfgError as error:
         return Unknown("garbled", str(error))
     if DYNAMIC in config.values:
-        dynamic = look.file(host, config.values[DYNAMIC])
+        place = dynamic_file(look, host, config)
+        if not isinstance(place, Seen):
+            return place
+        dynamic = look.file(host, place.value)
         if not isinstance(dynamic, Seen):
-            return Unknown("failed", f"{DYNAMIC} {config.values[DYNAMIC]}: {dynamic}")
+            return Unknown("failed", f"{DYNAMIC} {place.value}: {dynamic}")
         text = dynamic.value.decode("iso-8859-1")
     try:
         found = java_properties.parse(text)

@@ -164,6 +164,9 @@ def test_without_proves_record_dests_longest_timeout_counts_and_a_warning_tells_
         GOOD, owners=Absent("not looked at"), znodes={}, since_proof=Absent("not looked at"), trees=None
     )
     assert isinstance(verdict(replace(lost, settled_for=79.0), prove={}), Waiting)
+    default = context(prove={})
+    default.inventory.dest.settings["maxSessionTimeout"] = "-1"  # in ZooKeeper: 20 ticks
+    assert isinstance(VerifyStep(KAFKA).check(default, replace(lost, settled_for=79.0)), Waiting)
     done = verdict(lost, prove={})
     assert isinstance(done, Done)
     assert "verify.baseline" in [f.id for f in done.findings if f.severity == "warn"]

@@ -7,10 +7,23 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from kafka.errors import for_code
 
 from tests.unit.topics.mirror.batches import at, built
 from zkmigrate.topics.mirror.rules.batch import Batch
-from zkmigrate.topics.mirror.rules.outcome import TRIES, Again, Appended, Fenced, answered, outcome, owns
+from zkmigrate.topics.mirror.rules.outcome import (
+    _NAMES,
+    AGAIN,
+    FENCED,
+    NO_TRANSACTION,
+    TRIES,
+    Again,
+    Appended,
+    Fenced,
+    answered,
+    outcome,
+    owns,
+)
 from zkmigrate.topics.mirror.rules.position import (
     FIRST_FILLING_ID,
     Begin,
@@ -157,10 +170,19 @@ def test_what_may_be_there_already_is_read_anew_a_few_times() -> None:
     assert isinstance(outcome(7, 1000), Again), "a broker may be away for long"
 
 
-@pytest.mark.parametrize("error", [47, 72, 90])
+@pytest.mark.parametrize("error", [47, 52, 90])
 def test_who_is_fenced_stops(error: int) -> None:
     assert outcome(error) == Fenced()
     assert owns(error) is False
+
+
+def test_codes_have_kafkas_names() -> None:
+    """kafka-python still has two by their former names."""
+    fenced = ("INVALID_PRODUCER_EPOCH", "TRANSACTION_COORDINATOR_FENCED", "PRODUCER_FENCED")
+    codes = {**AGAIN, **_NAMES, **dict(zip(sorted(FENCED), fenced, strict=True))}
+    codes[NO_TRANSACTION] = "INVALID_TXN_STATE"
+    renamed = {6: "NOT_LEADER_OR_FOLLOWER", 10: "MESSAGE_TOO_LARGE"}
+    assert codes == {code: renamed.get(code, for_code(code).message) for code in codes}
 
 
 def test_what_kafka_refuses_fails_by_kafkas_name() -> None:

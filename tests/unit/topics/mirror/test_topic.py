@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from zkmigrate.topics.mirror.rules.difference import named
+from zkmigrate.topics.mirror.rules.difference import kind, named
 from zkmigrate.topics.mirror.rules.topic import (
     AFTER,
     BEFORE,
@@ -147,3 +147,9 @@ BODY = b"\x02k\x02v\x02\x02h\x02x"
 )
 def test_a_difference_is_named(other: tuple[int, int, bytes] | None, said: str) -> None:
     assert named((5, 1, BODY), other) == said
+
+
+def test_a_record_that_cannot_be_read_differs_in_its_encoding() -> None:
+    other = (5, 1, b"")
+    assert named((5, 1, BODY), other).endswith("record cannot be read")
+    assert kind((5, 1, BODY), other) == "encoding"

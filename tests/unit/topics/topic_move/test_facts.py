@@ -170,6 +170,8 @@ def test_what_is_no_status_is_refused(text: str) -> None:
         ("outcomes", None),
         ("outcomes", {"open": "0", "names": [], "left_s": 0.0}),
         ("acks", []),
+        ("returned", {"missing": "3", "names": []}),
+        ("returned", {"missing": 3, "names": 1}),
     ],
 )
 def test_a_status_with_an_odd_value_is_refused_by_its_field(field: str, value: object) -> None:

@@ -54,7 +54,7 @@ from zkmigrate.runbook.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.zookeeper.data.zxid import Zxid
 from zkmigrate.zookeeper.facts.config import parse, zoo_config
 from zkmigrate.zookeeper.facts.ensemble import leader_mntr, source_view
-from zkmigrate.zookeeper.facts.members import Members, source_members
+from zkmigrate.zookeeper.facts.members import Members, members, source_members
 from zkmigrate.zookeeper.questions import Znode
 
 VERSIONS = ("3.4.14", "3.5.8", "3.6.4", "3.8.4", "3.9.3")
@@ -416,6 +416,9 @@ def test_a_relative_dynamic_file_is_below_the_directory_where_the_server_works(
     else:
         assert isinstance(reading, Seen), reading
         assert list(reading.value.servers) == [1]
+        own = members(world, "h", "/zoo.cfg", "10.0.0.1")
+        assert isinstance(own, Seen)
+        assert own.value.lines == ("server.1=a:1:2",)
 
 
 @pytest.mark.parametrize(("name", "pid", "found"), [("x/../d", 7, 1), ("x/../d", 0, 0), ("../d", 7, 0)])

@@ -35,7 +35,10 @@ def kind(one: Read | None, other: Read | None) -> str:
         return "missing"
     if one is None or one[0] > other[0]:
         return "extra"
-    return next((name for name, _, _ in _differing(one, other)), "encoding")
+    try:
+        return next((name for name, _, _ in _differing(one, other)), "encoding")
+    except (BatchError, IndexError):
+        return "encoding"
 
 
 def _differing(one: Read, other: Read) -> Iterator[tuple[str, object, object]]:

@@ -51,7 +51,7 @@ _NAMES = {
 _ONCE, TRIES = frozenset({-1, 1, 45, 46, 59}), 5
 """Of them those that a position read anew ends; they fail the partition after so many tries."""
 
-FENCED = frozenset({47, 72, 90})
+FENCED = frozenset({47, 52, 90})
 """INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED and PRODUCER_FENCED: another copier has taken
 over."""
 
