@@ -1,4 +1,4 @@
-"""``hold`` and ``release``: how a second terminal stops a run between steps and continues it.
+"""Pause a run between steps from a second terminal, and continue it: the verbs ``hold`` and ``release``.
 
 Each writes one file in the run's directory.
 """
@@ -26,9 +26,12 @@ from zkmigrate.runbook.runs.verb_context import (
 
 
 def hold(context: VerbContext, run_id: str, at: str, why: str) -> int:
-    """Request a hold, whether a process works on the run or not. at: a place, empty for the next one.
+    """Request a hold, whether or not a process works on the run.
 
-    UsageError for an unknown or passed place and for a complete run; LockedError while another hold exists.
+    at: the place at which to hold; empty for the next one.
+
+    Raises UsageError for an unknown or passed place and for a complete run, and LockedError while another
+    hold exists.
     """
     inventory, playbook = load(context)
     step_names.place(playbook, at)
@@ -40,7 +43,7 @@ def hold(context: VerbContext, run_id: str, at: str, why: str) -> int:
 
 
 def release(context: VerbContext, run_id: str) -> int:
-    """Continue a held run. UsageError when nothing holds it."""
+    """Continue a held run. Raises UsageError if the run has no hold."""
     inventory, playbook = load(context)
     body = _release(existing_run_dir(context, run_id, inventory, playbook), playbook)
     print_result(context, body, _release_lines(body))
@@ -90,7 +93,10 @@ def _release(run_dir: Path, playbook: Playbook) -> dict[str, Any]:
 
 
 def _hold_lines(body: dict[str, Any], again: str, *, windows: bool) -> list[str]:
-    """again: the command that continues. windows: whether the playbook has a window."""
+    """Return what ``hold`` prints.
+
+    again: the command that continues the run. windows: whether the playbook has a window.
+    """
     out = [f"run {body['run']} holds {body['hold']['where']}"]
     if body["replaced"]:
         out.append("  your earlier hold is replaced")
@@ -128,7 +134,10 @@ def _named(step: dict[str, Any]) -> str:
 
 
 def _next(playbook: Playbook, history: History) -> dict[str, Any] | None:
-    """The run's current step, ``begun``, or its next one. asks: the question that its stage asks first."""
+    """Return the run's current or next step as JSON; None if no step is left.
+
+    begun: whether the step has begun. asks: the question that the operator must answer before its stage.
+    """
     at = history.next(playbook)
     if not isinstance(at, Next):
         return None
@@ -139,7 +148,11 @@ def _next(playbook: Playbook, history: History) -> dict[str, Any] | None:
 
 
 def _passed(playbook: Playbook, history: History, *, under_way: bool) -> set[str]:
-    """The places that a run walking forward has passed; an interrupted step is not one of them."""
+    """Return the stages and steps that the run has passed and can no longer hold at.
+
+    A stage has passed once it was entered. Outside a window a step has passed once it has begun, if a process
+    works on the run; otherwise, and in a window, once it is done. On the way back nothing counts as passed.
+    """
     if history.way is Way.BACK:
         return set()
     passed = {s.id for s in playbook.stages if s.id in history.stages_done or history.entered(s.id)}

@@ -1,8 +1,8 @@
-"""Runs the operator's own programs on this machine, for the hooks of a run.
+"""Run the operator's own programs on this machine, for the hooks of a run.
 
 Each program gets a session of its own: a Ctrl-C at the terminal reaches the run first, and a program that
-hangs is killed with all that it started. Its output goes to ``runs/RUN/hooks/NUMBER-MOMENT.log`` (0600, the
-first MiB). It gets its input by environment and standard input, never as arguments.
+hangs is killed with all processes it started. Its output goes to ``runs/RUN/hooks/NUMBER-MOMENT.log`` (mode
+0600, the first MiB). It gets its input by environment and standard input, never as arguments.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|[^\t\n -~\u00a0-\uffff]")
 
 
 def missing(hooks: Hooks) -> tuple[str, ...]:
-    """The hooks that cannot be run here, and why, one clause each."""
+    """Return the hooks that cannot be run on this machine, one clause with the reason for each."""
     found = []
     for place, hook in hooks.each():
         path = Path(hook.run)
@@ -49,7 +49,7 @@ def missing(hooks: Hooks) -> tuple[str, ...]:
 
 
 def refuse_missing(hooks: Hooks) -> None:
-    """UsageError when a hook cannot be run here."""
+    """Raise UsageError if a hook cannot be run on this machine."""
     if found := missing(hooks):
         raise UsageError(
             f"{'; '.join(found)}; needed: executable programs; nothing was done. Next: "
@@ -58,8 +58,10 @@ def refuse_missing(hooks: Hooks) -> None:
 
 
 class HookProcesses(HookRunner):
-    """The ``HookRunner`` of one process. folder: working directory of the programs, the inventory's. grace_s:
-    seconds from SIGTERM to SIGKILL."""
+    """The ``HookRunner`` that starts the programs of one run as processes on this machine.
+
+    folder: the inventory's directory, in which the programs run. grace_s: seconds from SIGTERM to SIGKILL.
+    """
 
     def __init__(self, run_dir: Path, folder: Path, interrupt: Interrupt, grace_s: float = _GRACE_S) -> None:
         self._grace_s = grace_s
@@ -71,12 +73,15 @@ class HookProcesses(HookRunner):
         self._threads: list[threading.Thread] = []
 
     def run(self, call: HookCall, /) -> HookEnd:
-        """Run a program and wait for it. A Ctrl-C meanwhile ends it; a second one kills it at once."""
+        """Run a program and wait until it ends.
+
+        A first Ctrl-C during the wait ends the program; a second one kills it at once.
+        """
         before = self._interrupt.wanted
         return self._run(call, lambda: self._interrupt.wanted and not before)
 
     def start(self, call: HookCall, done: Callable[[HookEnd], None], /) -> None:
-        """Run a program in a thread; ``done`` gets its end."""
+        """Run a program in a thread, and call ``done`` with its result when it ends."""
 
         def work() -> None:
             done(self._run(call, lambda: False))
@@ -87,7 +92,7 @@ class HookProcesses(HookRunner):
         thread.start()
 
     def settle(self) -> None:
-        """Wait for the programs that still run, at most their time limits. A Ctrl-C kills them."""
+        """Wait for the programs that still run, at most until their time limits. A Ctrl-C kills them."""
         left = [thread for thread in self._threads if thread.is_alive()]
         if not left:
             return
@@ -165,7 +170,10 @@ class HookProcesses(HookRunner):
     def _watch(
         self, process: subprocess.Popen[bytes], log: _Log, end: float, interrupted: Callable[[], bool]
     ) -> HookHow:
-        """Wait until the program ends or must end. Its children may hold the pipe open: they do not count."""
+        """Wait until the program ends, the time is over or the operator interrupts.
+
+        Programs that it started may keep its output open: the wait does not depend on them.
+        """
         assert process.stdout is not None
         os.set_blocking(process.stdout.fileno(), False)
         with selectors.DefaultSelector() as selector:
@@ -196,7 +204,7 @@ class HookProcesses(HookRunner):
 
 
 class _Log:
-    """A program's output: its first MiB in a file, its end in memory."""
+    """The output of one program: the first MiB in a file, the end in memory."""
 
     def __init__(self, path: Path, file: IO[bytes]) -> None:
         self.path = path
@@ -205,7 +213,7 @@ class _Log:
         self._tail = b""
 
     def take(self, stream: IO[bytes]) -> bool:
-        """Read what is there now, at most 1 MiB; True at the end of the stream."""
+        """Read the output available now, at most 1 MiB. Return True at the end of the stream."""
         for _ in range(16):
             try:
                 part = os.read(stream.fileno(), 1 << 16)
@@ -225,7 +233,7 @@ class _Log:
         self._write(f"\n[zkmigrate: {text}{cut}]\n".encode())
 
     def summary(self) -> str:
-        """The last three lines as one line of plain text."""
+        """Return the last three lines joined into one line of plain text."""
         text = _CONTROL.sub("", self._tail.decode("utf-8", "replace"))
         lines = [line.strip() for line in text.splitlines() if line.strip()]
         return " / ".join(lines[-3:])[-_SUMMARY_LENGTH:]
@@ -248,5 +256,5 @@ def _signal(group: int, number: signal.Signals) -> None:
 
 
 def _exit_code(code: int) -> int:
-    """The code that a shell would report: 128 + the number of the signal that ended the program."""
+    """Return the exit code as a shell reports it: 128 + the number of the signal that ended the program."""
     return code if code >= 0 else 128 - code

@@ -1,5 +1,8 @@
-"""What an operator must know of a window whose process has died: decided from the journal, where the hosts
-stand, and the time. Only :func:`asked` looks."""
+"""Judge a window whose process has died, and say what the operator must know of it.
+
+The judgement follows from the journal, the state of the hosts, and the time. Only :func:`asked` and
+:func:`by_hosts` connect to hosts.
+"""
 
 from __future__ import annotations
 
@@ -20,15 +23,19 @@ from zkmigrate.runbook.model.window import Loss, Stand, Unattended, WindowSpec
 from zkmigrate.runbook.ui import sentences
 
 SHUT_OUT = 12
-"""Exit code of ``status``: clients are, or may be, shut out, and nobody works on the run."""
+"""Exit code of ``status``: clients are, or may be, shut out, and no process works on the run."""
 
 Stands = Mapping[str, Stand]
 
 
 class Kind(StrEnum):
-    """How a window was left. REOPENED and OPENED: clients pass. Otherwise they do not: LEASED: every host
-    opens by itself. PARTLY: some are sealed. SEALED: all are. GOING: one may have been told to finish.
-    BACK: a way back was left."""
+    """The state in which a window was left.
+
+    LEASED: no host is sealed, so every host opens by itself. PARTLY: some hosts are sealed. SEALED: all hosts
+    are sealed. GOING: at least one host may have been told to finish. BACK: the run was on its way back.
+    REOPENED: all hosts reopened by themselves, as before the window. OPENED: most hosts opened by themselves
+    on the new side. In all states but these two, hosts shut clients out or may do so.
+    """
 
     LEASED = "leased"
     PARTLY = "partly sealed"
@@ -43,10 +50,12 @@ class Kind(StrEnum):
 class LeftWindow:
     """A window in which clients were shut out when its process died.
 
-    since: when they were shut out, None if the journal does not say. at: now. Both are seconds since the
-    epoch. stands: the state of each host, None if no host was asked. alone_s, loss: as in ``Unattended``,
-    None if the run's records do not say. heading: where ``resume`` leads by the journal. left: how the
-    process ended.
+    since: when clients were shut out, in seconds since the epoch; None if the journal does not say.
+    at: the present time, in seconds since the epoch.
+    stands: the state of each host; None if no host was asked.
+    alone_s, loss: the values of ``Unattended``; None if the run's records do not say.
+    heading: the direction in which ``resume`` goes, by the journal.
+    left: how the process ended, in words.
     """
 
     kind: Kind
@@ -67,7 +76,10 @@ class LeftWindow:
         return 0 if self.kind in (Kind.REOPENED, Kind.OPENED) else SHUT_OUT
 
     def body(self, command: str) -> dict[str, Any]:
-        """Return it as JSON, with its lines. command: what continues the run; empty where unknown."""
+        """Return the window as JSON, with its lines.
+
+        command: the command that continues the run; empty where unknown.
+        """
         runs_out = None if self.loss is None or self.since is None else self.since + self.loss.from_s
         do_now = [f"do now: {command} ({self.follows()})"] if command else []
         return {
@@ -80,12 +92,12 @@ class LeftWindow:
         }
 
     def lines(self) -> list[str]:
-        """Return the headline, what the hosts do by themselves, where each stands, and what clients lose."""
+        """Return the headline, what hosts do by themselves, each host's state, and what clients lose."""
         where = [f"{', '.join(hosts)}: {stand.value}" for stand, hosts in self._by_stand().items()]
         return [self._headline(), *self._alone(), *where, *self._loss()]
 
     def follows(self) -> str:
-        """Return what ``resume`` does."""
+        """Return in words what ``resume`` does."""
         back = self.heading if self.heading != "forward" else f"back to the start of {self.stage.id}"
         steps = self.window.steps
         match self.kind:
@@ -117,7 +129,7 @@ class LeftWindow:
         return f"DANGER: {died}; {may}{still if self._open() else unattended.shut}{since}"
 
     def _alone(self) -> list[str]:
-        """Say what the hosts do without an operator."""
+        """Return lines about what the hosts do without an operator."""
         one, many = self.unattended.one, self.unattended.many
         limit = "" if self.alone_s is None else f", at the latest {self.alone_s:g} s after the last renewal"
         shut = f"a sealed {one} stays shut until this run goes on"
@@ -164,8 +176,10 @@ class LeftWindow:
 
 
 def shut_stage(history: History, playbook: Playbook, inventory: Inventory) -> Stage | None:
-    """Return the stage whose window shut clients out and has not opened again, by the journal. A rehearsal in
-    which no client is at stake does not count."""
+    """Return the stage whose window shut clients out and has not opened again, by the journal.
+
+    A rehearsal that puts no client at risk does not count.
+    """
     for stage in playbook.stages:
         window = stage.window
         if window is None or window.unattended is None:
@@ -179,7 +193,7 @@ def shut_stage(history: History, playbook: Playbook, inventory: Inventory) -> St
 
 
 def asked(history: History, playbook: Playbook, inventory: Inventory, look: Look) -> Stands | None:
-    """Ask the hosts of such a window where they stand; None without one."""
+    """Ask the hosts of the window that shuts clients out for their state; None without such a window."""
     stage = shut_stage(history, playbook, inventory)
     unattended = stage.window.unattended if stage is not None and stage.window is not None else None
     return None if unattended is None else unattended.stands(inventory, look)
@@ -188,8 +202,10 @@ def asked(history: History, playbook: Playbook, inventory: Inventory, look: Look
 def judged(
     history: History, playbook: Playbook, inventory: Inventory, stands: Stands | None, now: float
 ) -> LeftWindow | None:
-    """Judge the window that a dead process left; None where no client is, or was, shut out by it. stands:
-    None where no host was asked. now: seconds since the epoch."""
+    """Judge the window that a dead process left; return None if it shut no client out.
+
+    stands: the state of each host, None if no host was asked. now: seconds since the epoch.
+    """
     stage = shut_stage(history, playbook, inventory)
     left = "the operator's process died" if history.ended is None else "nobody works on this run"
     return None if stage is None else _judged(history, stage, inventory, stands, now, left)
@@ -198,8 +214,11 @@ def judged(
 def by_hosts(
     history: History, playbook: Playbook, inventory: Inventory, look: Look, now: float
 ) -> LeftWindow | None:
-    """Judge by what the hosts say of a run whose journal cannot be read; None where they shut nobody out.
-    history: of the lines that are left. now: seconds since the epoch."""
+    """Judge the window of a run whose journal cannot be read, by the state of its hosts.
+
+    history: what the remaining lines of the journal say. now: seconds since the epoch. Returns None if the
+    hosts shut no client out.
+    """
     windows = (stage for stage in playbook.stages if stage.window is not None and not stage.rehearsal)
     stage = shut_stage(history, playbook, inventory) or next(windows, None)
     if stage is None or stage.window is None or stage.window.unattended is None:
@@ -228,7 +247,7 @@ def _judged(
 
 
 def _kind(history: History, stage: Stage, window: WindowSpec, stands: Stands) -> Kind:
-    """Judge how the window was left: by what the hosts say, and by the journal where they do not answer."""
+    """Judge how the window was left: by the hosts' states, and by the journal where hosts do not answer."""
     seen, steps = set(stands.values()), window.steps
     sent = {step for step in (steps.seals, steps.goes) if f"{stage.id}.{step}" in history.first_sent}
     if list(stands.values()).count(Stand.AFTER) * 2 > len(stands):

@@ -1,4 +1,4 @@
-"""The journal of a run as a verb needs it: begun, opened and checked, or recovered."""
+"""Begin, open and check, or recover the journal of a run for a verb."""
 
 from __future__ import annotations
 
@@ -23,14 +23,18 @@ from zkmigrate.runbook.ui.run_files import write_plan
 
 T = TypeVar("T")
 _COPIES_S = 5.0
-"""Seconds for one question to a host about its copy."""
+"""The most seconds to wait for a host's answer about its copy of the journal."""
 _COPY_LIMIT = 1 << 28
-"""The most bytes read of a copy of the journal; far more than of other files."""
+"""The most bytes to read of a host's copy of the journal; far more than of other files."""
 
 
 @dataclass(frozen=True)
 class OpenJournal:
-    """An open journal. back_to: where a requested way back leads. remarks: for the operator."""
+    """A journal ready for a walk.
+
+    back_to: the stage or step to which the way back of a recovered journal leads; empty for the beginning.
+    remarks: lines to show to the operator.
+    """
 
     journal: Journal
     back_to: str = ""
@@ -50,14 +54,17 @@ class JournalOpener:
     def open(
         self, window_lines: Callable[[], tuple[str, ...]], given_plan: PlanFile | None = None
     ) -> OpenJournal:
-        """The journal of a run that has begun. Raises JournalError.
+        """Open the journal of a run that has begun.
 
-        If inventory or playbook differ, a run that has changed no host begins again; else StaleError.
+        Lines that only the hosts' copies have are added first. If inventory or playbook differ from those of
+        the journal, a run that has changed no host begins again.
 
-        window_lines: what the plan says of the window, needed only to begin again. given_plan: the plan to
-        begin again with, as for ``begin``; StaleError for a run that has changed hosts.
+        window_lines: what the plan says of the window; needed only to begin again. given_plan: the plan with
+        which to begin again.
 
-        Lines that only the hosts' copies have are taken first. A copy with other lines is refused.
+        Raises JournalError if the journal cannot be used or a copy has other lines. Raises StaleError if
+        inventory or playbook differ and the run has changed hosts, or if ``given_plan`` comes too late or is
+        not valid.
         """
         taken = self._take_from_hosts()
         journal = Journal.open(self.run_dir, self.wall)
@@ -92,8 +99,12 @@ class JournalOpener:
         return OpenJournal(journal, remarks=(remark, *_note_given_plan(journal, given_plan)))
 
     def begin(self, window_lines: tuple[str, ...], given_plan: PlanFile | None) -> OpenJournal:
-        """A new journal with the plan as it is now. given_plan: StaleError when it differs from that plan, or
-        another run was begun with it."""
+        """Create the journal of a new run, with its plan.
+
+        given_plan: the plan to begin with; without one a new plan is made. Raises StaleError if the given
+        plan differs from a plan made now, or if another run was begun with it. Raises JournalError if a host
+        has a copy of a journal of this run.
+        """
         if held := [host for host, copy in self._copies(lambda _copy: True).items() if copy]:
             raise JournalError(
                 f"a run {self.run_dir.name} has begun elsewhere: {', '.join(held)} has a copy of its "
@@ -108,7 +119,7 @@ class JournalOpener:
         return OpenJournal(self._checked(journal), remarks=_note_given_plan(journal, given_plan))
 
     def _plan(self, window_lines: tuple[str, ...], given_plan: PlanFile | None) -> PlanFile:
-        """The given plan if it is still valid; without one a plan fresh now."""
+        """Return the given plan if it is still valid; without one, make a plan."""
         fresh = planfile.from_plan(plan.make(self.playbook, self.inventory, self.look, window_lines))
         if given_plan is not None:
             refuse_stale(given_plan, planfile.differences(given_plan, fresh))
@@ -117,10 +128,13 @@ class JournalOpener:
         return given_plan or fresh
 
     def recover(self, way: Way, by: str) -> OpenJournal:
-        """Rebuild a lost journal from the lines that are left and what the hosts say; then walk ``way``.
+        """Rebuild a lost journal from the lines that are left and from what the hosts say.
 
-        Writes nothing and raises JournalError where hosts cannot tell all that the playbook does; HostError
-        when a host does not answer; UsageError when neither journal, hosts nor this machine know the run.
+        way: the direction in which the run shall go on. by: the user who chose it.
+
+        Raises JournalError, before anything is written, if the hosts do not hold all that the playbook needs.
+        Raises HostError if a host does not answer, and UsageError if neither journal, hosts nor this machine
+        know the run.
         """
         self._refuse_untold()
         copies = tuple(
@@ -169,9 +183,10 @@ class JournalOpener:
         )
 
     def _take_from_hosts(self) -> str:
-        """Append to the journal the lines that only copies have. Returns what was done; empty if nothing.
+        """Append to the journal the lines that only copies have.
 
-        Raises JournalError if a copy has other lines.
+        Returns a sentence about what was added; empty if nothing. Raises JournalError if a copy has other
+        lines.
         """
         before = journals.content(self.run_dir)
         if not before:  # damaged, or its first line was never written
@@ -185,7 +200,10 @@ class JournalOpener:
         return f"the journal here lacked {lines:,} lines of its copies on hosts, and they were added"
 
     def _copies(self, look: Callable[[RandomReader], T]) -> dict[str, T]:
-        """Look at each host's copy of the journal, within some seconds. Hosts without one are left out."""
+        """Apply ``look`` to each host's copy of the journal; return the results by host.
+
+        A host without a copy, or that does not answer within ``_COPIES_S``, is left out.
+        """
         path, missing = runs.copy_path(self.run_dir.name), object()
 
         def one(host: str) -> T | object:
@@ -200,7 +218,7 @@ class JournalOpener:
         return {host: cast("T", copy) for host, copy in found.items() if copy is not missing}
 
     def _copy(self, host: str) -> bytes:
-        """The host's copy of the journal; empty without one or without an answer."""
+        """Read a host's copy of the journal; return nothing without a copy or an answer."""
         try:
             return self.look.reader(host, runs.copy_path(self.run_dir.name)).read(0, _COPY_LIMIT)
         except HostError:
@@ -226,7 +244,10 @@ def _heading(left: History) -> str:
 
 
 def refuse_stale(plan_file: PlanFile, differs: tuple[str, ...]) -> None:
-    """StaleError when a plan differs from what would be done now."""
+    """Raise StaleError if a plan differs from what would be done now.
+
+    differs: the differences, in words.
+    """
     if differs:
         raise runs.StaleError(
             f"the plan {plan_file.digest[:12]} is stale: {planfile.summary(differs)}; needed: what was "

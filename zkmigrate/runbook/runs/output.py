@@ -1,4 +1,4 @@
-"""How a run talks to the operator: where its events go, and who answers its questions."""
+"""Choose how a run talks to the operator: where its events go, and who answers its questions."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from zkmigrate.runbook.ui.jsonl import JsonLines
 from zkmigrate.runbook.ui.plain import Plain
 
 ShowSample = Callable[[float, str, Mapping[str, Any]], None]
-"""``show(monotonic seconds, kind, body)`` of a sample."""
+"""``show(monotonic seconds, kind, body)`` shows a sample."""
 
 
 def _ignore_sample(_mono: float, _kind: str, _body: Mapping[str, Any]) -> None:
@@ -39,8 +39,11 @@ def _ignore_sample(_mono: float, _kind: str, _body: Mapping[str, Any]) -> None:
 
 @dataclass(frozen=True)
 class RunOutput:
-    """console: the only dialogue with the operator; the live view would wipe off another one's question.
-    sample: shows a sample, where the view has room for it."""
+    """The output of one run, and its dialogue with the operator.
+
+    console: the only dialogue; the live view would wipe off the question of another one.
+    sample: shows a sample, where the view has room for it.
+    """
 
     emit: events.Emit
     confirm: Confirm
@@ -49,7 +52,7 @@ class RunOutput:
 
 
 def line_output(context: VerbContext) -> events.Emit:
-    """The view for pipes, and for a terminal until the live view starts."""
+    """Return the view for pipes, and for a terminal until the live view starts."""
     if context.as_json:
         return JsonLines(context.out, time.time)
     return Plain(context.out, lambda: time.strftime("%H:%M:%S"), time.monotonic)
@@ -58,7 +61,11 @@ def line_output(context: VerbContext) -> events.Emit:
 def run_output(
     context: VerbContext, yes: bool, stack: contextlib.ExitStack, info: RunInfo, views: Sequence[View] = ()
 ) -> RunOutput:
-    """The output that fits the call. yes: nobody is asked. stack: closes the live view. views: of samples."""
+    """Return the output that fits the call, and start the live view if it is used.
+
+    yes: whether to go on without questions. stack: closes the live view. views: how the playbook shows
+    samples.
+    """
     if context.as_json:
         console = StdConsole(context.stdin, sys.stderr)
         return RunOutput(line_output(context), Unattended(console, info), console)
@@ -79,9 +86,11 @@ def run_output(
 
 @dataclass
 class RunInfo:
-    """What the operator can look up while a question is open (``confirm.LookUp``). emit: announces an open
-    question. holds: the holds that other terminals ask for. foreseen: what ``plan`` says of the whole run;
-    HostError where it cannot be told."""
+    """What the operator can look up while a question is open (``confirm.LookUp``).
+
+    emit: announces an open question. holds: the holds that other terminals request. foreseen: returns what
+    ``plan`` says of the whole run; raises HostError if that cannot be found out.
+    """
 
     inventory: Inventory
     playbook: Playbook
@@ -92,8 +101,11 @@ class RunInfo:
     _seen_hold: str = ""
 
     def remarks(self, stage: Stage) -> Sequence[str]:
-        """What the run's rehearsal tells about a window that is about to open; how much the moves copy, and
-        how long that takes, before they begin."""
+        """Return lines about a stage that is about to begin.
+
+        Before replicas or topics are copied: how much is copied and how long that takes. Before a window:
+        what the run's rehearsal says about it.
+        """
         paced = self.playbook.paced
         if paced is not None and paced.told and paced.step.startswith(f"{stage.id}."):
             try:
@@ -136,7 +148,7 @@ class RunInfo:
         return finding_lines.whole(found)
 
     def news(self) -> Sequence[str]:
-        """The hold that was requested since the last call, if any."""
+        """Return a line about a hold that was requested since the last call, if any."""
         hold = self.holds.wanted()
         before, self._seen_hold = self._seen_hold, "" if hold is None else hold.mark
         if hold is None or hold.mark == before:

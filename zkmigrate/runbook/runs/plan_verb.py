@@ -1,4 +1,4 @@
-"""The verb plan: make a plan, or show a saved one."""
+"""Make a plan, or show a saved one: the verb ``plan``."""
 
 from __future__ import annotations
 
@@ -30,9 +30,13 @@ from zkmigrate.runbook.ui import plan_text
 
 
 def show_plan(context: VerbContext, run_id: str, out: Path | None = None, *, force: bool = False) -> int:
-    """Print the plan; reads only. run_id: its rehearsal tells how long the window will be. out: also write it
-    there, over another file only with ``force``. A journal that cannot be read is named: ``run`` refuses to
-    begin beside it, and the plan holds."""
+    """Print the plan. Changes nothing on hosts or clusters.
+
+    run_id: a run whose rehearsal says how long the window will be. out: a file to write the plan to as well.
+    force: whether to replace that file.
+
+    A journal that cannot be read causes a warning: the plan is valid, but ``run`` refuses to begin beside it.
+    """
     inventory, playbook = load(context)
     if out is not None:
         files.refuse_taken(out, force=force)
@@ -55,7 +59,7 @@ def show_plan(context: VerbContext, run_id: str, out: Path | None = None, *, for
 
 
 def show_saved(context: VerbContext, file: Path, *, offline: bool) -> int:
-    """Print a saved plan, and as a remark whether it still holds. offline: do not ask the hosts."""
+    """Print a saved plan, with a warning if it is no longer valid. offline: do not ask the hosts."""
     saved = planfile.read(file)
     remarks = _remarks_on(context, saved, offline=offline)
     lines = [*plan_text.lines(saved), *(f"warning: {remark}" for remark in remarks)]
@@ -64,7 +68,7 @@ def show_saved(context: VerbContext, file: Path, *, offline: bool) -> int:
 
 
 def _remarks_on(context: VerbContext, saved: PlanFile, *, offline: bool) -> list[str]:
-    """Why ``run --plan`` would refuse this plan now, as far as can be seen."""
+    """Return the reasons why ``run --plan`` would refuse this plan now, as far as they can be seen."""
     remarks = []
     try:
         if run_id := runs.applied_by(context.runs, saved.digest):
@@ -92,8 +96,11 @@ def _make(
     *,
     measure: bool = False,
 ) -> PlanFile:
-    """history: of the run whose figures and retired brokers to use; None without a run. measure: also tell
-    what only two looks some seconds apart can tell."""
+    """Make the plan of the whole run.
+
+    history: the run whose figures and retired brokers to use; None without a run. measure: also include what
+    only two looks some seconds apart can show.
+    """
     records = history.records() if history is not None else {}
     retired = tuple(history.retired.values()) if history is not None else ()
     with open_site(context, inventory, "plan") as site:

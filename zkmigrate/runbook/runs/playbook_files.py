@@ -1,4 +1,4 @@
-"""Loads a playbook: a shipped one by name, or one from a file."""
+"""Load a playbook: a shipped one by name, or one from a file."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ DEFAULT = "kafka_zookeeper_move"
 
 
 def load(name: str) -> Playbook:
-    """A shipped playbook by name, or ``PLAYBOOK`` of a ``.py`` file.
+    """Return a shipped playbook by its name, or the ``PLAYBOOK`` of a ``.py`` file.
 
-    UsageError for an unknown name and for a file that fails.
+    Raises UsageError for an unknown name and for a file that fails.
     """
     if name.endswith(".py"):
         module = _from_file(Path(name))
@@ -58,7 +58,7 @@ def _from_file(path: Path) -> object:
 
 
 def _failed_line(error: BaseException, path: Path) -> int:
-    """The line of the file that failed; 1 when that is not known."""
+    """Return the line of the file that failed; 1 if that is not known."""
     if isinstance(error, SyntaxError) and error.lineno:
         return error.lineno
     frames = traceback.extract_tb(error.__traceback__)

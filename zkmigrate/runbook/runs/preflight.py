@@ -1,4 +1,4 @@
-"""The verb preflight."""
+"""Run checks before, or beside, a run: the verb ``preflight``."""
 
 from __future__ import annotations
 
@@ -27,9 +27,10 @@ from zkmigrate.runbook.ui import preflight_view
 
 
 def preflight(context: VerbContext, stage: str = "") -> int:
-    """Run every check of the first gate; once a run has outdated that gate, of the run's next one.
+    """Run every check of the first gate; after the first gate, the checks of the run's next gate.
 
-    stage: of the playbook's ``looks``, to run instead of a gate, with the records of the open or newest run.
+    stage: one of the playbook's ``looks``, to run instead of a gate, with the records of the open or newest
+    run. Returns 3 if a finding blocks, else 0.
     """
     inventory, playbook = load(context)
     if stage:
@@ -75,7 +76,7 @@ def preflight(context: VerbContext, stage: str = "") -> int:
 
 
 def _look_of(playbook: Playbook, id: str) -> Stage:
-    """Return the stage with this id of those that only look. Raises UsageError."""
+    """Return the playbook's read-only stage with this id. Raises UsageError if there is none."""
     for stage in playbook.looks:
         if stage.id == id:
             return stage
@@ -84,7 +85,7 @@ def _look_of(playbook: Playbook, id: str) -> Stage:
 
 
 def looked(step: AnyStep, context: Context, look: Look, clock: Clock) -> tuple[Finding, ...]:
-    """What a step that only looks finds; it is asked again for as long as it waits."""
+    """Return the findings of a read-only step, which is asked again for as long as it waits."""
     patience = Patience(clock.now)
     while isinstance(verdict := step.check(context, step.observe(context, look)), Waiting):
         if (left := patience.left(verdict)) <= 0:

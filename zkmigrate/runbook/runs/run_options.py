@@ -1,4 +1,4 @@
-"""The options of run, resume and rollback, kept in the run's directory for the command that continues it."""
+"""Keep the options of run, resume and rollback in the run's directory, for the command that continues it."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from zkmigrate.runbook.engine.history import Arrived, History, Next
 from zkmigrate.runbook.model.playbook import Playbook
 
 NAME = "options"
-"""The file of the newest call's options in a run's directory: one JSON object."""
+"""The file in a run's directory with the options of its newest call, as one JSON object."""
 
 
 @dataclass(frozen=True)
 class RunOptions:
-    """The options of one call of run, resume or rollback. Empty, zero and None mean not given."""
+    """The options of one call of run, resume or rollback; empty, zero and None mean not given."""
 
     yes: bool = False
     run_id: str = ""
@@ -35,7 +35,7 @@ class RunOptions:
     pause_after: int = 0
 
     def onward(self) -> str:
-        """Return the given options that fit only the way forward, for a shell."""
+        """Return the given options that fit only the way forward, quoted for a shell."""
         words = ["--until", self.until] if self.until else []
         words += ["--hold-at", self.hold_at] if self.hold_at else []
         words += ["--pause-after", str(self.pause_after)] if self.pause_after else []
@@ -45,9 +45,10 @@ class RunOptions:
 def keep(run_dir: Path, options: RunOptions, playbook: Playbook, now: float, *, back: bool) -> RunOptions:
     """Write the options of a call that begins to walk, and return them as they are kept.
 
-    A time of ``--until`` is kept with its date, so that the same words mean the same moment tomorrow. back: a
-    call that goes back takes no options of the way forward, so those of the call before it are kept. now:
-    seconds since the epoch. Raises UsageError for a time that is past.
+    A time in ``--until`` is kept with its date, so that the same words mean the same moment tomorrow.
+
+    back: whether the call goes back. It takes no options of the way forward, so those of the call before are
+    kept. now: seconds since the epoch. Raises UsageError for a time that is past.
     """
     if back:
         kept = replace(kept_in(run_dir), yes=options.yes, metrics=options.metrics)
@@ -69,7 +70,7 @@ def keep(run_dir: Path, options: RunOptions, playbook: Playbook, now: float, *, 
 
 
 def kept_in(run_dir: Path) -> RunOptions:
-    """Read the options of the newest call that walked a run; none where the file is missing or damaged."""
+    """Read the options of the newest call that walked a run; none if the file is missing or damaged."""
     try:
         return _read(run_file.json_object(run_file.content(run_dir / NAME)))
     except (OSError, ValueError, KeyError):
@@ -77,7 +78,7 @@ def kept_in(run_dir: Path) -> RunOptions:
 
 
 def _read(said: Mapping[str, Any]) -> RunOptions:
-    """Check the content of the file. Raises ValueError or KeyError."""
+    """Convert the content of the file to options. Raises ValueError or KeyError."""
     stages, count = said["skip"], said["pause_after"]
     if not isinstance(stages, list) or type(count) is not int or count < 0 or type(said["yes"]) is not bool:
         raise ValueError("not options")
@@ -95,10 +96,10 @@ def _read(said: Mapping[str, Any]) -> RunOptions:
 def still_needed(
     options: RunOptions, history: History, playbook: Playbook, inventory: Inventory, now: float
 ) -> str:
-    """Return the options that the command that continues a run repeats, for a shell.
+    """Return the options that the command that continues a run repeats, quoted for a shell.
 
-    Where ``--until`` was reached, that command goes further than was agreed to, so that it has no ``--yes``
-    either. now: seconds since the epoch.
+    If ``--until`` was reached, that command goes further than the operator agreed to; so ``--yes`` is left
+    out. now: seconds since the epoch.
     """
     at = history.next(playbook)
     arrived = isinstance(at, Arrived)
@@ -139,7 +140,7 @@ def _can_hold(hold_at: str, at: object, history: History, playbook: Playbook) ->
 
 
 def _can_pause(after: int, history: History, playbook: Playbook, inventory: Inventory) -> bool:
-    """Return whether fewer targets of the paced step were changed than this."""
+    """Return whether fewer than ``after`` targets of the paced step were changed."""
     paced = playbook.paced
     if paced is None:
         return False

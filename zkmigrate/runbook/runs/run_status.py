@@ -1,4 +1,7 @@
-"""``status``: the state of a run, from its journal, its newest events, and its hosts. Read-only."""
+"""Show the state of a run from its journal, its newest events and its hosts: the verb ``status``.
+
+It changes nothing.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +42,7 @@ from zkmigrate.runbook.ui.board import Board
 from zkmigrate.runbook.ui.sentences import local_time
 
 END = "end"
-"""``status --wait`` takes this too: the end of the process that works on the run."""
+"""The value of ``status --wait`` that waits for the end of the process that works on the run."""
 
 NOT_REACHED = 1
 GONE = 8
@@ -57,10 +60,12 @@ def status(
 ) -> int:
     """Print the state of a run; writes nothing.
 
-    wait: first wait, at most ``timeout_s``, until this stage or step is done or the process has ended
-    (``END``); the exit code tells which (``waited``). findings: print all of this stage or step, whole. With
-    clients shut out by a window that nobody works on, the exit code is ``left_window.SHUT_OUT``. Of a run
-    whose journal cannot be read the hosts still tell.
+    wait: a stage or step; first wait until it is done or the process has ended (``END``). timeout_s: the most
+    seconds to wait; None for no limit. findings: print all findings of this stage or step in full.
+
+    The exit code says how the wait ended (``waited``). Otherwise it is ``left_window.SHUT_OUT`` if a window
+    that no process works on shuts clients out. If the journal cannot be read, only the hosts' state is
+    printed.
     """
     inventory, playbook = load(context)
     if wait != END:
@@ -97,7 +102,7 @@ def status(
 
 
 def _asked(look: Look, playbook: Playbook, inventory: Inventory) -> dict[str, Any]:
-    """Return what the hosts say, as JSON."""
+    """Ask the hosts, and return their answers as JSON."""
     hosts = of_hosts(look, playbook, inventory)
     return {
         "hosts": hosts,
@@ -109,7 +114,7 @@ def _asked(look: Look, playbook: Playbook, inventory: Inventory) -> dict[str, An
 def _by_hosts(
     context: VerbContext, inventory: Inventory, playbook: Playbook, run_dir: Path, lost: JournalError
 ) -> int:
-    """Print what the hosts say of a run whose journal cannot be read, and why it cannot."""
+    """Print the hosts' state for a run whose journal cannot be read, and why it cannot."""
     working, history, left = process.at_work(run_dir), History(), None
     with contextlib.suppress(JournalError):
         history = journal.folded(journal.kept_lines(run_dir))
@@ -137,7 +142,7 @@ def _by_hosts(
 
 
 def _wait(context: VerbContext, run_dir: Path, wait: str, timeout_s: float | None) -> int:
-    """Poll the files of the run until the wait is over; 130 when interrupted."""
+    """Poll the files of the run until the wait is over. Return the exit code, 130 when interrupted."""
     clock = RealClock(context.interrupt)
     end = None if timeout_s is None else clock.now() + timeout_s
     with context.interrupt.listening():
@@ -152,7 +157,10 @@ def _wait(context: VerbContext, run_dir: Path, wait: str, timeout_s: float | Non
 
 
 def read(run_dir: Path) -> tuple[process.Process | None, History]:
-    """Read who works on a run, then its journal: what the process wrote last is then there."""
+    """Return the process that works on a run, and the history in its journal.
+
+    The process is read first, so that the journal has what that process wrote last.
+    """
     return process.at_work(run_dir), journal.read(run_dir)
 
 
@@ -164,9 +172,12 @@ def of_run(
     goes_on: Callable[[History], str] = lambda _history: "",
     known: tuple[process.Process | None, History] | None = None,
 ) -> dict[str, Any]:
-    """What this machine knows of the run, as JSON. hosts: those that the run may change. wall: the clock,
-    seconds since the epoch. goes_on: the command that continues an open run on which nobody works. known: of
-    :func:`read`, if it was read already."""
+    """Return what this machine knows of the run, as JSON.
+
+    hosts: the hosts that the run may change. wall: returns the time in seconds since the epoch. goes_on:
+    returns the command that continues an open run that no process works on. known: the result of
+    :func:`read`, if available.
+    """
     working, history = known or read(run_dir)
     hosts = tuple(host for host in hosts if host not in history.retired)
     run_state = runs.state_of(history, playbook)
@@ -200,10 +211,10 @@ def of_run(
 
 
 def waited(run_dir: Path, name: str) -> int | None:
-    """The exit code of a wait for a stage, a step or ``END``; None while it goes on.
+    """Return the exit code of a wait for a stage, a step or ``END``; None while the wait goes on.
 
-    0: reached. The process ended before: its exit code, ``NOT_REACHED`` if that is 0, ``GONE`` if it
-    recorded no end.
+    It is 0 if the place was reached. If the process ended before, it is its exit code, ``NOT_REACHED`` if
+    that is 0, or ``GONE`` if it recorded no end.
     """
     working = process.at_work(run_dir)  # before the journal: what it wrote last is then there
     history = journal.read(run_dir)
@@ -218,7 +229,7 @@ def waited(run_dir: Path, name: str) -> int | None:
 
 
 def of_hosts(look: Look, playbook: Playbook, inventory: Inventory) -> dict[str, Any]:
-    """What the hosts say: phase, block and lock of every witness that answers."""
+    """Return the phase, block and lock of every witness as JSON, or why they are unknown."""
 
     def ask(host: str) -> tuple[Reading[HostStatus], Reading[Lock]]:
         unit, commands = playbook.service(inventory, host)
@@ -230,7 +241,7 @@ def of_hosts(look: Look, playbook: Playbook, inventory: Inventory) -> dict[str, 
 
 
 def told_by(look: Look, playbook: Playbook, inventory: Inventory) -> dict[str, str]:
-    """What hosts that are no witnesses say of themselves, such as gateways."""
+    """Return what hosts that are no witnesses, such as gateways, report about themselves, by host."""
     asked = {
         host: partial(role.told, inventory, look, host)
         for role in playbook.roles
@@ -241,8 +252,10 @@ def told_by(look: Look, playbook: Playbook, inventory: Inventory) -> dict[str, s
 
 
 def wrong_machine(look: Look, playbook: Playbook, inventory: Inventory, hosts: Mapping[str, Any]) -> str:
-    """A warning when no witness answers and this machine has none of the operator's addresses; else empty.
-    hosts: from :func:`of_hosts`."""
+    """Return a warning if no witness answers and this machine has none of the operator's addresses; else "".
+
+    hosts: the result of :func:`of_hosts`.
+    """
     unheard = tuple(f"unknown ({cause})" for cause in get_args(NotHeard))
     silent = hosts and all(state.get("unknown", "").startswith(unheard) for state in hosts.values())
     here = look.here() if silent else None
@@ -256,13 +269,16 @@ def wrong_machine(look: Look, playbook: Playbook, inventory: Inventory, hosts: M
 
 
 def last_findings(run_dir: Path, name: str) -> dict[str, list[dict[str, Any]]]:
-    """The findings that each step of a stage, one step, or ``all`` steps ended with last."""
+    """Return the newest findings of each chosen step, as JSON by step.
+
+    name: a stage, a step, or ``all``.
+    """
     chosen = evidence.chosen(evidence.of(journal.kept_lines(run_dir)), name)
     return {step: [encode_finding(f) for f in found] for step, found in chosen.items()}
 
 
 def lines(body: Mapping[str, Any], views: Sequence[View] = ()) -> list[str]:
-    """The state as text. views: how the playbook shows its samples."""
+    """Return the state as lines of text. views: how the playbook shows its samples."""
     left = (body.get("left") or {}).get("lines", ())
     out = [*left, f"run {body['run']} of {body['playbook']}: {body['state']}, {body['where']}"]
     if body["process"]:
@@ -301,7 +317,7 @@ def lines(body: Mapping[str, Any], views: Sequence[View] = ()) -> list[str]:
 
 
 def _host_lines(body: Mapping[str, Any]) -> list[str]:
-    """Return what the hosts say, as text."""
+    """Return the hosts' answers as lines of text."""
     out = [f"  {warning}"] if (warning := body.get("operator")) else []
     for host, state in body.get("hosts", {}).items():
         shown = {**state, "lapsed": {True: "yes", False: "no"}.get(state.get("lapsed"), "not known")}
@@ -311,7 +327,7 @@ def _host_lines(body: Mapping[str, Any]) -> list[str]:
 
 
 def _walked_back(step: str, seconds: Mapping[str, float]) -> str:
-    """How long a step took each way that is not done now, such as the rehearsal's."""
+    """Return a line that says how long each direction took, for a step that is not done now."""
     ways = {"forward": "", "back": "back "}
     took = ", ".join(f"{prefix}{seconds[way]:.2f} s" for way, prefix in ways.items() if way in seconds)
     return f"  took  {step} ({took})"
@@ -321,8 +337,11 @@ def _walked_back(step: str, seconds: Mapping[str, float]) -> str:
 
 
 def _now(run_dir: Path, history: History, hosts: tuple[str, ...], now: float) -> dict[str, Any]:
-    """The newest events and samples of the process, as of ``now``, seconds since the epoch. ``left_s`` and
-    ``turn_back_s`` are counted down until now."""
+    """Return the newest events and samples of the process, as JSON.
+
+    now: seconds since the epoch. The remaining times (``left_s``, ``turn_back_s``) are counted down until
+    then.
+    """
     recent = recent_events.read(run_dir)
     waits = recent.waits
     if waits is not None:
@@ -380,7 +399,7 @@ def _under_way(body: Mapping[str, Any], views: Sequence[View]) -> list[str]:
 
 
 def _seen(now: Mapping[str, Any], views: Sequence[View]) -> list[str]:
-    """The hosts as the process saw them last; empty for samples of another form."""
+    """Return lines about the hosts as the process saw them last; none for samples of an unknown form."""
     board = Board(lambda: float(now["at"]), views=views)
     board.take(events.RunBegun("", "", Way.FORWARD, False, tuple(now["hosts"]), ()))
     try:

@@ -1,4 +1,7 @@
-"""The verbs that walk a run: run, resume, rollback. Each assembles the engine, walks, and closes all."""
+"""Walk a run: the verbs ``run``, ``resume`` and ``rollback``.
+
+Each assembles the engine, walks, and closes all connections and files.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +55,7 @@ _ASKED_TO_STOP = (
 )
 
 _Act = Callable[[Walk, StdConsole, str], RunEnded]
-"""``act(walk, console, back_to)`` walks. back_to: where the way back of a recovered journal leads."""
+"""``act(walk, console, back_to)`` walks. back_to: the place to which a recovered journal's way back leads."""
 
 
 def run(context: VerbContext, options: RunOptions) -> int:
@@ -78,8 +81,10 @@ def run(context: VerbContext, options: RunOptions) -> int:
 
 
 def resume(context: VerbContext, options: RunOptions) -> int:
-    """Continue a run where it stopped, in the direction it was going. A way back is announced and asked
-    about first, and takes no option of the way forward."""
+    """Continue a run where it stopped, in the direction it was going.
+
+    A way back is announced and confirmed first, and refuses the options of the way forward.
+    """
     inventory, playbook = _load(context, options)
     far = until.parse(playbook, options.until, time.time())
     run_dir = _run_dir(context, options, inventory, playbook)
@@ -113,7 +118,7 @@ def resume(context: VerbContext, options: RunOptions) -> int:
 
 
 def _tell_of_window(walk: Walk) -> None:
-    """Say what a dead process left of a window, and what this resume does there, before it does anything."""
+    """Show the state of a window that a dead process left, and what this resume does there."""
     history, playbook, ports = walk.history, walk.playbook, walk.ports
     stands = left_window.asked(history, playbook, walk.inventory, ports.look)
     left = left_window.judged(history, playbook, walk.inventory, stands, ports.clock.wall())
@@ -123,8 +128,10 @@ def _tell_of_window(walk: Walk) -> None:
 
 
 def _refuse_onward(context: VerbContext, walk: Walk, options: RunOptions, turn: Turn, *, left: bool) -> None:
-    """Raise UsageError for an option that a way back would ignore. left: the journal was lost, so every step
-    counts as begun."""
+    """Raise UsageError for an option that a way back would ignore.
+
+    left: whether the journal was lost, so that every step counts as begun.
+    """
     given, run = options.onward(), walk.history.run
     if not given:
         return
@@ -160,8 +167,11 @@ def rollback(context: VerbContext, options: RunOptions) -> int:
 def _may_go_back(
     context: VerbContext, options: RunOptions, walk: Walk, console: StdConsole, steps: Sequence[str]
 ) -> bool:
-    """Ask whether to walk these steps back. Return True without a question after ``--yes``, where nothing is
-    to be walked, and where the walk refuses by itself."""
+    """Ask whether to walk these steps back, and return the answer.
+
+    Returns True without a question with ``--yes``, without a terminal, without steps to walk, and where the
+    walk itself refuses.
+    """
     refused = walk.history.no_way_back(walk.playbook) in steps
     if options.yes or not context.interactive or not steps or refused:
         return True
@@ -169,7 +179,7 @@ def _may_go_back(
 
 
 def _told(walk: Walk) -> tuple[str, ...]:
-    """The playbook's own lines about a way back, after a remark on steps that may never have begun."""
+    """Return the playbook's own lines about a way back, after a remark on steps that may never have begun."""
     history, paced = walk.history, walk.playbook.paced
     moved = history.unrestored(paced.step) if paced is not None else frozenset()
     records = history.records()
@@ -185,8 +195,10 @@ def _told(walk: Walk) -> tuple[str, ...]:
 
 
 def _agreed(console: StdConsole, steps: Sequence[str], told: Sequence[str]) -> bool:
-    """Show the steps of a way back and ask whether to walk them; the end of input is a no. told: more about
-    it."""
+    """Show the steps of a way back and ask whether to walk them; the end of input means no.
+
+    told: further lines about the way back.
+    """
     console.show(["these steps are walked back, in this order:", *(f"  {step}" for step in steps), *told])
     console.forget()
     while (line := console.ask("walk these steps back: go (g), stop (s)? ")) is not None:
@@ -200,7 +212,10 @@ def _agreed(console: StdConsole, steps: Sequence[str], told: Sequence[str]) -> b
 
 
 def _load(context: VerbContext, options: RunOptions) -> tuple[Inventory, Playbook]:
-    """As ``load``; refuses unknown names before a host is asked or a directory made."""
+    """Load inventory and playbook, and check the options before a host is asked or a directory is made.
+
+    Raises UsageError for unknown names, and where questions can be neither asked nor skipped.
+    """
     inventory, playbook = load(context)
     step_names.known(playbook, options.to)
     step_names.phase(playbook, options.hold_at)
@@ -211,7 +226,7 @@ def _load(context: VerbContext, options: RunOptions) -> tuple[Inventory, Playboo
 
 
 def _run_dir(context: VerbContext, options: RunOptions, inventory: Inventory, playbook: Playbook) -> Path:
-    """The directory of a run that has begun; a new one when its journal is lost."""
+    """Return the directory of a run that has begun. With a lost journal it is made if missing."""
     if not options.journal_lost:
         return existing_run_dir(context, options.run_id, inventory, playbook)
     run_dir = run_dir_of(context, options.run_id, inventory, playbook)
@@ -229,10 +244,10 @@ def _walk(
     given_plan: PlanFile | None = None,
     asked: Way | None = None,
 ) -> int:
-    """Lock the run, open its journal and the hosts, walk, close everything.
+    """Lock the run, open its journal and connect to the hosts; walk, then close everything.
 
-    given_plan: the plan that the run must begin with, if any. asked: the direction that was asked for, else
-    the run's own.
+    given_plan: the plan that the run must begin with, if any. asked: the direction that was requested; None
+    for the run's own. Returns the exit code.
     """
     clock = RealClock(context.interrupt)
     context = replace(context, out=outlet(context.out, context.interrupt.ask))
@@ -312,7 +327,7 @@ def _walk(
 def _with_metrics(
     path: Path | None, shown: events.Emit, playbook: Playbook, inventory: Inventory
 ) -> events.Emit:
-    """``shown``, or with ``--metrics`` what also counts its events."""
+    """Return a receiver of events that also writes the file of ``--metrics``, or ``shown`` without a path."""
     if path is None:
         return shown
     from zkmigrate.runbook.ui.metrics import Metrics  # only here is its library needed
@@ -334,10 +349,10 @@ def _open_journal(
 def _print_next_commands(
     context: VerbContext, options: RunOptions, walk: Walk, findings: Sequence[Finding]
 ) -> None:
-    """While the run is open, print the commands that continue it, each with its direction.
+    """Print the commands that continue an open run, each with its direction.
 
-    findings: those that this call ended with. They tell of hosts that opened by themselves, which no journal
-    knows.
+    findings: the findings with which this call ended. They may report hosts that opened by themselves, which
+    no journal knows.
     """
     history, playbook = walk.history, walk.playbook
     if context.as_json or runs.state_of(history, playbook).state != "open":

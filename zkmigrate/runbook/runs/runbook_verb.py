@@ -1,4 +1,4 @@
-"""The verb runbook: write the page of commands for a person, or the go/no-go page."""
+"""Write the page of commands for a person, or the go/no-go page: the verb ``runbook``."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from zkmigrate.runbook.ui.runbook_page import Block, Runbook
 
 
 def show_runbook(context: VerbContext, run_id: str, out: Path | None, *, go_no_go: bool) -> int:
-    """Write the page; only looks at the hosts.
+    """Write the page. Hosts and clusters are only read.
 
-    run_id: the run whose records and id the page uses. out: the file, else standard output. Raises UsageError
-    for a file that cannot be written, and for a playbook without a go/no-go page.
+    run_id: the run whose records and id the page uses. out: the file; None for standard output. Raises
+    UsageError for a file that cannot be written, and for a playbook without a go/no-go page.
     """
     _check_out(out)
     inventory, playbook = load(context)

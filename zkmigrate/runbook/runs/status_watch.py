@@ -1,4 +1,4 @@
-"""``status --watch``: the state of a run, shown anew until Ctrl-C. Read-only."""
+"""Show the state of a run again and again until Ctrl-C: ``status --watch``."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PAUSE_S = 2.0
 
 @dataclass
 class _OneSite:
-    """Connect to the hosts once, and keep the connections from one look to the next."""
+    """A factory of sites that connects to the hosts once and keeps the connections between looks."""
 
     context: VerbContext
     made: list[Any] = field(default_factory=list)
@@ -41,7 +41,7 @@ class _Lent:
 
 
 def watch(context: VerbContext, run_id: str, *, offline: bool, findings: str) -> int:
-    """Show the state of a run every two seconds, cut to the terminal. Only Ctrl-C ends it (130)."""
+    """Show the state of a run every two seconds, cut to the height of the terminal, until Ctrl-C."""
     site = _OneSite(context)
     first = Text("The hosts are asked for the state of the run.")
     with Live(first, console=Styled(context.out), auto_refresh=False, vertical_overflow="ellipsis") as screen:

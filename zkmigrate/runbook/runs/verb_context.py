@@ -1,4 +1,4 @@
-"""What most verbs need: the options of the call, inventory, playbook, hosts, and the directory of a run."""
+"""Provide what most verbs need: the call's options, inventory, playbook, hosts, and the run's directory."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from zkmigrate.runbook.runs.run_options import RunOptions
 
 
 class Site(Protocol):
-    """The hosts of one inventory and run; ``wiring.Site`` is the real one."""
+    """The connections to the hosts of one inventory and run; ``wiring.Site`` is the real one."""
 
     look: Look
     apply: Apply
@@ -49,8 +49,11 @@ class Site(Protocol):
 
 @dataclass
 class VerbContext:
-    """One call of the command line. site: connects to the hosts. interactive: a person sits at a terminal.
-    verb: its name, which ``status`` shows."""
+    """One call of the command line.
+
+    site: connects to the hosts. interactive: whether a person sits at a terminal. verb: the name of the verb,
+    which ``status`` shows.
+    """
 
     inventory: Path
     playbook: str
@@ -65,16 +68,20 @@ class VerbContext:
 
 
 def load(context: VerbContext) -> tuple[Inventory, Playbook]:
-    """The inventory, checked for this playbook, and the playbook. Raises InventoryError or UsageError."""
+    """Return the inventory, checked for this playbook, and the playbook.
+
+    Raises InventoryError or UsageError.
+    """
     playbook = playbook_files.load(context.playbook)
     return inventories.load(context.inventory, playbook.inventory, playbook.sections), playbook
 
 
 @contextlib.contextmanager
 def open_site(context: VerbContext, inventory: Inventory, run: str) -> Iterator[Site]:
-    """The connections to the hosts, closed after the block. run: its id.
+    """Connect to the hosts, and close the connections after the block.
 
-    After a Ctrl-C nothing is closed in order: the process ends, and a silent host would delay it.
+    run: the id of the run. After a Ctrl-C the connections are not closed: the process ends, and a silent host
+    would delay it.
     """
     site = context.site(inventory, run)
     try:
@@ -88,7 +95,10 @@ def open_site(context: VerbContext, inventory: Inventory, run: str) -> Iterator[
 
 
 def existing_run_dir(context: VerbContext, run_id: str, inventory: Inventory, playbook: Playbook) -> Path:
-    """As ``run_dir_of``; UsageError when that run has not begun."""
+    """Return the directory of a run that has begun, chosen as in ``run_dir_of``.
+
+    Raises UsageError otherwise.
+    """
     run_dir = run_dir_of(context, run_id, inventory, playbook)
     if not runs.has_begun(run_dir):
         known = runs.known_ids(context.runs)
@@ -100,14 +110,17 @@ def existing_run_dir(context: VerbContext, run_id: str, inventory: Inventory, pl
 
 
 def run_dir_of(context: VerbContext, run_id: str, inventory: Inventory, playbook: Playbook) -> Path:
-    """The directory of the run with this id; without an id of the inventory's open run, else its newest."""
+    """Return the directory of the run with this id; without an id, of the inventory's open or newest run."""
     if run_id:
         return runs.directory(context.runs, run_id)
     return context.runs / runs.latest(context.runs, inventory, playbook)
 
 
 def history_of(context: VerbContext, run_id: str, inventory: Inventory, playbook: Playbook) -> History | None:
-    """The history in a run's journal; None without an id. StaleError for a run of another inventory."""
+    """Read the history of a run from its journal; return None without an id.
+
+    Raises StaleError for a run that changed hosts with another inventory or playbook.
+    """
     if not run_id:
         return None
     history = journals.read(existing_run_dir(context, run_id, inventory, playbook))
@@ -117,7 +130,7 @@ def history_of(context: VerbContext, run_id: str, inventory: Inventory, playbook
 
 
 def inventory_options(context: VerbContext) -> str:
-    """The options that name this inventory and playbook, for a shell."""
+    """Return the options that name this inventory and playbook, quoted for a shell."""
     words = ["-i", str(context.inventory)]
     if context.playbook != playbook_files.DEFAULT:
         words += ["--playbook", context.playbook]
@@ -133,8 +146,8 @@ def next_command(
 ) -> str:
     """Return the command that continues an open run: ``run`` after a finished way back, else ``resume``.
 
-    options: those of the newest call, of which the command repeats what is still needed. Without them they
-    are read from the run's directory.
+    options: the options of the newest call; the command repeats those that are still needed. Without them
+    they are read from the run's directory.
     """
     verb = "run" if isinstance(history.next(playbook), Arrived) else "resume"
     if options is None:
@@ -144,14 +157,14 @@ def next_command(
 
 
 def heading(history: History, playbook: Playbook) -> str:
-    """Return where ``next_command`` leads: "forward", or "back to the start of roll"."""
+    """Return the direction of ``next_command``: "forward", or for example "back to the start of roll"."""
     return "forward" if isinstance(history.next(playbook), Arrived) else history.heading
 
 
 def remark(onward: str, command: str) -> str:
-    """Return a warning that a command runs every stage that is left.
+    """Return a warning that a command runs every remaining stage.
 
-    It is empty for a command with ``--until`` or on the way back. onward: the direction, as ``heading`` says.
+    It is empty for a command with ``--until`` and on the way back. onward: the direction, from ``heading``.
     """
     if onward != "forward" or "--until" in shlex.split(command):
         return ""
