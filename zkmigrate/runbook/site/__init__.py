@@ -1,1 +1,1 @@
-"""All connections of one process to hosts and clusters, for one inventory and run."""
+"""Hold all connections of one process to hosts and clusters, for one inventory and run."""

@@ -1,4 +1,4 @@
-"""Prometheus text over HTTP, as node exporter serves it."""
+"""Fetch Prometheus text over HTTP, as node exporter serves it."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _TYPES = ("text/plain", "application/openmetrics-text")
 def metrics_text(url: str, deadline_s: float) -> Reading[str]:
     """Fetch the Prometheus text at an ``http`` URL, without following redirects.
 
-    deadline_s: for the whole answer, in seconds. Unknown: as of
-    :func:`zkmigrate.zookeeper.clients.four_letter_client.conversation`; ``failed`` for another status than
-    200; ``garbled`` for another content type, or fewer bytes than the server announced.
+    deadline_s: seconds for the whole answer. Returns Unknown with the causes of
+    :func:`zkmigrate.zookeeper.clients.four_letter_client.conversation`; ``failed`` also for a status other
+    than 200; ``garbled`` also for another content type, or fewer bytes than the server announced.
     """
     at = urlsplit(url)
     path = (at.path or "/") + (f"?{at.query}" if at.query else "")

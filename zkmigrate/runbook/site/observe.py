@@ -1,8 +1,8 @@
-"""The real ``Look``: answers questions about hosts by ssh, and lets rooms answer their requests.
+"""Look at real hosts: answer the engine's questions over ssh, and let rooms answer their own requests.
 
 Read-only hosts are asked by SFTP and plain commands of an ordinary account: no sudo, nothing installed. On
-the others zkm-host answers what needs root: over the held-open channel once installed, streamed before. A
-look that fails is Unknown with its cause, never an exception.
+the others zkm-host answers what needs root: over an open channel once it is installed, streamed before that.
+A look that fails returns Unknown with its cause; it never raises an exception.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ from zkmigrate.runbook.site import exporter
 T = TypeVar("T")
 
 FILE_LIMIT = 1 << 20
-"""Bytes: the largest file that ``file`` reads, and the most of one zkm-host read."""
+"""The size in bytes of the largest file that ``file`` reads, and the most of one read by zkm-host."""
 
 _METRICS_S = 5.0
 _LATE_S = 4.0
-"""Within a deadline, a host is given up this long after most others answered."""
+"""Within a deadline, a host counts as silent this many seconds after most others answered."""
 _ABSENT = "absent"
 _CAUSES: dict[int, Cause] = {4: "missing-tool", 9: "denied"}
-"""zkm-host's exit codes as causes; all others are ``failed``."""
+"""The causes that zkm-host's exit codes stand for; all other codes mean ``failed``."""
 
 
 class Observe:
-    """Implements :class:`zkmigrate.runbook.model.look.Look` for the hosts of one inventory."""
+    """The :class:`zkmigrate.runbook.model.look.Look` at the hosts of one inventory."""
 
     def __init__(
         self,
@@ -65,7 +65,10 @@ class Observe:
         self._answers: dict[str, Any] = {}
 
     def close(self) -> None:
-        """Close the connections that answers keep; the maker closes transport and channels."""
+        """Close the connections that the rooms' answers opened.
+
+        Transport and channels stay open for their maker.
+        """
         for answers in self._answers.values():
             answers.close()
 
@@ -172,8 +175,11 @@ class Observe:
         return exporter.metrics_text(url, deadline.remaining(_METRICS_S))
 
     def volumes(self, host: str, paths: Sequence[str]) -> Reading[Mapping[str, Volume]]:
-        """The volume of each directory, by ``df`` of the ssh account, or by ``sudo -n df`` where that account
-        may not look: brokers' directories are often closed to others."""
+        """Return the volume of each directory, by ``df``.
+
+        If that fails for the ssh account, ``sudo -n df`` is tried: brokers' directories are often closed to
+        others.
+        """
         if odd := [path for path in paths if not volume_facts.PLAIN.fullmatch(path)]:
             return Unknown("failed", f"{host}: {odd[0]!r} is not a plain path, so df is not asked")
         answer = self._command(host, *volume_facts.DF, *paths)
@@ -216,7 +222,7 @@ class Observe:
         return host in self._inventory.read_only
 
     def _read(self, host: str, path: str, offset: int, length: int) -> Reading[bytes]:
-        """At most ``FILE_LIMIT`` bytes of a file, read by zkm-host."""
+        """Read at most ``FILE_LIMIT`` bytes of a file through zkm-host."""
         answer = self.zkm(host, "read", path, str(offset), str(length))
         if not isinstance(answer, Seen):
             return answer
@@ -228,7 +234,10 @@ class Observe:
             return Unknown("garbled", f"{host}: {path} did not come as base64 ({error})")
 
     def _file_as_account(self, host: str, path: str, refused: Unknown) -> Reading[bytes]:
-        """Read without sudo, which a finalized host may not grant any more; ``refused`` if that fails too."""
+        """Read a file without sudo, which a finalized host may no longer grant.
+
+        Return ``refused`` if that fails too.
+        """
         try:
             return Seen(self._transport.read(host, path, FILE_LIMIT))
         except FileNotFoundError:
@@ -247,7 +256,7 @@ class Observe:
 
 
 class ProgramReader:
-    """Random access to a file of a host, through zkm-host. Raises TransportError."""
+    """Random access to a file of a host, through zkm-host. Its methods raise TransportError."""
 
     def __init__(self, look: Observe, host: str, path: str) -> None:
         self._look = look
@@ -279,7 +288,10 @@ class ProgramReader:
 
 
 def parse_listing(path: str, text: str) -> Reading[tuple[DirEntry, ...]]:
-    """zkm-host's ``list``: lines ``TYPE SIZE CHANGED_NS MODE OWNER GROUP NAME``, or one line ``absent``."""
+    """Parse the answer of zkm-host's ``list``.
+
+    It has lines ``TYPE SIZE CHANGED_NS MODE OWNER GROUP NAME``, or is the one line ``absent``.
+    """
     if text.strip() == _ABSENT:
         return Absent(path)
     entries: list[DirEntry] = []

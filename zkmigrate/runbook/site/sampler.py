@@ -1,7 +1,7 @@
-"""Asks a playbook's questions regularly during a run, for the report and the screen.
+"""Ask a playbook's questions regularly during a run, for the report and the screen.
 
-Samples decide nothing. Each question has its own thread, so that a silent system delays no other one, and
-its own connections.
+Samples decide nothing. Each question has its own thread and connections, so that a silent system delays no
+other question.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _REPEAT_S = 5.0
 
 
 class Sampler:
-    """Asks its questions from ``begin`` until ``close`` and records the answers."""
+    """Threads that ask questions from ``begin`` until ``close`` and record the answers."""
 
     def __init__(self, questions: tuple[Question, ...], samples: Samples) -> None:
         self._questions = questions
@@ -39,7 +39,7 @@ class Sampler:
             thread.start()
 
     def close(self) -> None:
-        """Stop, and wait at most 5 s for each open question."""
+        """Stop asking. Wait at most 5 s for each question that is still open."""
         self._stop.set()
         for thread in self._threads:
             thread.join(timeout=5.0)
@@ -53,15 +53,17 @@ class Sampler:
 
 
 def ask(question: Question, samples: Samples) -> None:
-    """Ask once, and record the answer under the time of the question."""
+    """Ask a question once, and record the answer under the time of the question."""
     asked = samples.now()
     if (body := question.ask()) is not None:
         samples.note_at(asked, question.kind, body)
 
 
 class Canary(Protocol):
-    """Writes into a system as its clients do. sampled: the results since the last call, as of ``now``; None
-    for none."""
+    """A client that writes small records into a system, as the system's real clients do.
+
+    sampled: returns the results since the last call, as of ``now``; None for none.
+    """
 
     def begin(self) -> None: ...
     def rest(self) -> None: ...
@@ -70,7 +72,7 @@ class Canary(Protocol):
 
 
 class CanarySampler:
-    """Lets a canary send during ``stages`` and records its results as samples of this ``kind``."""
+    """A question that lets a canary send during ``stages``. Its results become samples of this ``kind``."""
 
     def __init__(self, kind: str, canary: Canary, stages: Container[str], samples: Samples) -> None:
         self._canary = canary
@@ -79,7 +81,7 @@ class CanarySampler:
         self.question = Question(kind, CANARY_S, self._ask)
 
     def close(self) -> None:
-        """Stop sending and record the last results; call it after the sampler is closed."""
+        """Stop sending and record the last results. Call it after the sampler is closed."""
         self._canary.close()
         if (body := self._canary.sampled(self._samples.now())) is not None:
             self._samples.note(self.question.kind, body)
@@ -93,9 +95,9 @@ class CanarySampler:
 
 
 class ClusterSampler:
-    """Records the cluster as the steps see it, at each change and every 5 s, as samples of this ``kind``.
+    """A recorder of the cluster's state as the steps see it: at each change, and every 5 s without one.
 
-    asked: the request whose answers are recorded.
+    kind: the kind of the samples. asked: the type of request with the recorded answers.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Assembles the real world: transport, channels, look, apply, lock and watch for one inventory and run.
+"""Assemble all that a run needs: transport, channels, look, apply, lock and watch for one inventory and run.
 
 The command line imports it only when a verb needs hosts: paramiko and the clients are slow to import.
 """
@@ -42,7 +42,7 @@ _LOCK_CALL_S = 10.0
 
 
 class SampledObserve(Observe):
-    """A look that passes every answer to ``note``, and hears what the canary does."""
+    """A look that passes every answer to ``note``, and returns the canary's results from ``heard``."""
 
     note: ClusterSampler | None = None
     heard: Callable[[], Mapping[str, Sequence[Pulse]]] = dict
@@ -58,8 +58,10 @@ class SampledObserve(Observe):
 
 
 class Site:
-    """All connections of one process. clusters: as ``Playbook.clusters``, for a process that changes
-    clusters."""
+    """All connections of one process to the hosts and clusters of one inventory.
+
+    clusters: the value of ``Playbook.clusters``, for a process that changes clusters.
+    """
 
     def __init__(self, inventory: Inventory, run: str, clusters: Mapping[str, str] | None = None) -> None:
         self.inventory = inventory
@@ -82,7 +84,7 @@ class Site:
         self._samples: Samples | None = None
 
     def lock(self, clock: Clock, playbook: Playbook, *, steal: bool) -> HostLock:
-        """The lock on the playbook's witnesses, not yet taken."""
+        """Return the lock on the playbook's witnesses, not yet taken."""
         owner = f"{getpass.getuser()}@{socket.gethostname()}"
         names, nonce = playbook.witnesses(self.inventory), int(clock.wall() * 1000)
         many, ordered = playbook.many_witnesses, playbook.ordered(self.inventory)
@@ -95,17 +97,20 @@ class Site:
         return HostLock(names, owner, self._ask, nonce, steal=steal, before=before, many=many, least=least)
 
     def window_lines(self, playbook: Playbook, records: Records) -> tuple[str, ...]:
-        """The plan's lines about the whole run. records: of a run that may have been rehearsed."""
+        """Return the plan's lines about the whole run.
+
+        records: those of a run that may have been rehearsed.
+        """
         return playbook.foreseen(Context("plan", self.inventory, records=records), self.look)
 
     def watch(self, clock: Clock, lock: HostLock) -> Watch:
-        """The watch over its own channels, with its second process."""
+        """Return the watch, with channels and a second process of its own."""
         hosts, renew = lock.hosts, partial(self._renew, lock)
         other = renewal_process.RenewalProcess(hosts, self.inventory, self._run, lambda: lock.number)
         return Watch(hosts, renew, clock.now, clock.wall, self._probes, other)
 
     def sample(self, samples: Samples, playbook: Playbook) -> Callable[[], None]:
-        """Start the playbook's samples; call the result to stop."""
+        """Start the playbook's samples. Return a function that stops them."""
         self._samples = samples
         sampled = playbook.sampling
         self.look.note = next((ClusterSampler(*one.heard, samples) for one in sampled if one.heard), None)
@@ -128,7 +133,10 @@ class Site:
         return end
 
     def copies(self, clock: Clock, lock: HostLock, recovered: Callable[[], bool]) -> Copies:
-        """Copy the journal to the witnesses that gave the lock. recovered: as for :class:`Copies`."""
+        """Return the copies of the journal on the witnesses that gave the lock.
+
+        recovered: whether the journal was recovered without some of its lines; see :class:`Copies`.
+        """
 
         def ask(host: str, words: tuple[str, ...], fencing: int) -> Outcome:
             return self._steps.ask(host, *words, fencing=fencing, deadline_s=change.ANSWER_S)
@@ -147,7 +155,7 @@ class Site:
         self._transport.close()
 
     def _to_programs(self, purpose: Purpose) -> dict[str, Channels]:
-        """Open channels to the programs that the inventory names, by the channel that a change names."""
+        """Open channels to the programs that the inventory names. A change names its channel by the key."""
         return {
             name: Channels(self._transport, self._run, purpose, relay(program))
             for name, program in self.inventory.programs.items()
@@ -172,7 +180,7 @@ class Site:
 
 
 def _fencing(status: str) -> int:
-    """The highest fencing number that a host of orders has seen; 0 where its status tells none."""
+    """Return the fencing number in the status of a host that takes orders; 0 if the status has none."""
     with suppress(ValueError, TypeError, KeyError):
         number = json_text.loads(status)["fencing"]
         return number if type(number) is int else 0

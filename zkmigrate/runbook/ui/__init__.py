@@ -1,1 +1,1 @@
-"""What an operator sees: plain lines, a live view on a terminal, or JSON lines, all made from events."""
+"""Show a run to its operator: plain lines, a live view on a terminal, or JSON lines, all made from events."""

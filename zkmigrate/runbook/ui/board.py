@@ -1,4 +1,4 @@
-"""The lines of the live view, made from events and samples.
+"""Make the lines of the live view from events and samples.
 
 Thread-safe: events come from the walk, samples from their own threads, and another thread draws.
 """
@@ -31,7 +31,10 @@ _LEAST_PACE_S = 3.0
 
 
 class Pace:
-    """Estimates the rest of a wait from progress such as ``3 of 5``, or that begins with the count left."""
+    """An estimate of the rest of a wait, from its progress so far.
+
+    The progress is text such as ``3 of 5``, or begins with the remaining count.
+    """
 
     def __init__(self) -> None:
         self._what = ""
@@ -40,7 +43,10 @@ class Pace:
         self.since = 0.0
 
     def note(self, what: str, progress: str, now: float) -> None:
-        """Note the progress of a wait."""
+        """Record the progress of a wait.
+
+        what: what the run waits for; another text starts a new estimate. now: seconds on the board's clock.
+        """
         if what != self._what:
             self._what, self._first, self._last, self.since = what, None, None, now
         left = _left(progress)
@@ -51,7 +57,7 @@ class Pace:
         self._last = (now, left)
 
     def eta_s(self, now: float) -> float | None:
-        """Seconds left at the pace so far; None while unknown."""
+        """Return the remaining seconds at the pace so far; None while that is unknown."""
         if self._first is None or self._last is None:
             return None
         (began, most), (at, left) = self._first, self._last
@@ -74,7 +80,7 @@ def _number(text: str) -> float:
 
 @dataclass
 class _Host:
-    """The last change of one host; ``at`` on the board's clock."""
+    """The last change of one host. at: its time on the board's clock."""
 
     text: str = ""
     status: str = ""
@@ -86,8 +92,11 @@ class _Host:
 
 
 class Board:
-    """now: the process's monotonic clock, which also dates samples. keys: the keys that work while the run
-    waits outside the window. views: how the playbook shows its samples."""
+    """The content of the live view.
+
+    now: the process's monotonic clock, which also dates samples. keys: a line on the keys that work while the
+    run waits outside the window. views: how the playbook shows its samples.
+    """
 
     def __init__(self, now: Callable[[], float], keys: str = "", views: Sequence[View] = ()) -> None:
         self._now = now
@@ -110,13 +119,13 @@ class Board:
         self._wave: tuple[float, events.WaveBegun | events.StepBegun | events.Progressed] | None = None
 
     def sample(self, mono: float, kind: str, body: Mapping[str, Any]) -> None:
-        """Add a sample (``runbook/engine/samples.py``)."""
+        """Take in a sample (``runbook/engine/samples.py``). mono: its time on the monotonic clock."""
         with self._lock:
             for view in self._views:
                 view.take(mono, kind, body)
 
     def take(self, event: events.Event) -> None:
-        """Add an event."""
+        """Take in an event."""
         with self._lock:
             self._take(event)
 
@@ -178,7 +187,10 @@ class Board:
                 self._finish_stages("")
 
     def _ended(self, event: events.ChangeEnded) -> None:
-        """A change of a cluster has a partition or a topic as target; its row is the cluster's."""
+        """Record the outcome of a change in the row of its host or cluster.
+
+        The target of a cluster's change may be a partition or a topic, which has no row.
+        """
         sent = self._sent.pop(event.operation, None)
         where = event.target if sent is None else sent.where
         if sent is None and where not in self._hosts:  # it was never sent to a place that is shown
@@ -187,7 +199,7 @@ class Board:
         self._hosts[where] = _Host(text, event.status, self._now())
 
     def _finish_stages(self, current: str) -> None:
-        """Give each stage but the current one the outcome of its last step."""
+        """Set each stage but the current one to the outcome of its last step."""
         for stage, state in self._stages.items():
             if stage != current and state.endswith(" done"):
                 back = state.startswith("<-") and stage not in self._rehearsed
@@ -196,7 +208,7 @@ class Board:
     # --- lines -----------------------------------------------------------------------------------------
 
     def lines(self, width: int, height: int) -> list[Line]:
-        """The view in at most ``height`` lines of at most ``width`` characters."""
+        """Return the view in at most ``height`` lines of at most ``width`` characters."""
         with self._lock:
             now = self._now()
             head: list[Line] = [(self._title, "bold"), (self._stage_line(width), "")]
@@ -244,15 +256,17 @@ class Board:
         return lines
 
     def hosts(self) -> list[str]:
-        """A line for each view and one for each host, however many there are."""
+        """Return a line for each view that has one and for each host, without a limit."""
         with self._lock:
             return [text for text, _ in self._host_lines(self._now(), len(self._hosts) + len(self._views))]
 
     # --- hosts -----------------------------------------------------------------------------------------
 
     def _host_lines(self, now: float, room: int) -> list[Line]:
-        """The views' lines, then as many hosts as fit, in the inventory's order. Hosts in trouble come first
-        in the choice, then those changed last."""
+        """Return the views' lines, then as many hosts as fit, in the inventory's order.
+
+        If not all fit, hosts in trouble are kept first, then those changed last.
+        """
         view_lines = [line for view in self._views if (line := view.head(self._hosts, now)) is not None]
         heads = [(f" {text}", "bad" if bad else "") for text, bad in view_lines]
         room -= len(heads)
@@ -304,7 +318,7 @@ def _joined(parts: list[str], dropped: int) -> str:
 
 
 def _wrapped(text: str, width: int, style: str) -> list[str]:
-    """All lines of a warning, one line of anything else."""
+    """Wrap a warning to all lines it needs; leave other text as one line."""
     return textwrap.wrap(text, max(width, 20), subsequent_indent="  ") if style == "warn" else [text]
 
 

@@ -1,4 +1,4 @@
-"""The dialogue with the operator on standard input and output."""
+"""Ask the operator questions on standard input and output."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _LINE_LIMIT = 1 << 16
 
 
 class StdConsole:
-    """Reads lines from a file descriptor, so that a wait can be bounded.
+    """A dialogue that reads lines from a file descriptor, so that a wait for an answer can be bounded.
 
     quiet: hides the live view while a question is open. interrupted: whether the operator wants to stop; a
-    question then ends without an answer. news: lines to show while a question is open.
+    question then ends without an answer. news: returns lines to show while a question is open.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class StdConsole:
             self._out.flush()
 
     def _wrapped(self, line: str) -> str:
-        """A line wrapped to the terminal's width; unwrapped for a pipe."""
+        """Wrap a line to the terminal's width; leave it unwrapped for a pipe."""
         if not self._out.isatty():
             return indented(line)
         indent = " " * (len(line) - len(line.lstrip()) + 2)
@@ -69,8 +69,11 @@ class StdConsole:
         return line
 
     def forget(self) -> None:
-        """At a terminal a key pressed too often must not answer the next question. The lines of a pipe answer
-        questions to come."""
+        """Discard what was typed at a terminal before the next question.
+
+        A key pressed too often then does not answer that question. The lines of a pipe are kept: they answer
+        later questions.
+        """
         if os.isatty(self._fd):
             termios.tcflush(self._fd, termios.TCIFLUSH)
             self._buffer = b""

@@ -1,6 +1,6 @@
-"""Findings as lines: blocking ones first, those with one cause in one line, those that hold in short.
+"""Write findings as lines: blocking ones first, those with one cause in one line, those that hold in short.
 
-The journal and ``--json`` have every finding whole.
+The journal and ``--json`` have every finding in full.
 """
 
 from __future__ import annotations
@@ -14,26 +14,28 @@ from zkmigrate.runbook.model.finding import ACCESS, LOGIN, OPERATOR, Finding, He
 
 _HELD = {Held.YES: "ok", Held.NO: "NO", Held.UNKNOWN: "??"}
 _COUNTED_FROM = 4
-"""From this many claims that hold, they are counted instead of listed."""
+"""If at least this many claims hold, they are counted instead of listed."""
 
 _SHUT_OUT = (*get_args(NotHeard), "denied")
-"""The causes for which no ssh look reaches a host."""
+"""The causes for which no look by ssh reaches a host."""
 
 _NAMED = 3
-"""The most ids named beside a move; the others are counted."""
+"""The most ids named beside a remedy; the others are counted."""
 
 
 def finding(found: Finding) -> str:
-    """One finding as one line: whether it held, its id, its target, what was seen and needed."""
+    """Return a finding as one line: whether it held, its id, its target, what was seen and needed."""
     return _together([found])
 
 
 def findings(found: Sequence[Finding]) -> list[str]:
-    """Findings for the screen, in this order: a possibly wrong machine; hosts that do not answer, one line
-    each; blocking ones; warnings; those that hold, in short.
+    """Return findings as lines for the screen.
 
-    One line holds the same claim about several targets, claims that are unknown for the same reason, and all
-    that is unknown because no host lets this machine in.
+    The order is: a machine that may be the wrong one; hosts that do not answer, one line each; blocking
+    findings; warnings; those that hold, in short.
+
+    These share one line: the same claim about several targets, claims that are unknown for the same reason,
+    and all that is unknown because no host lets this machine in.
     """
     rest = [f for f in found if f.held is not Held.YES and not _later(f)]
     out = [finding(f) for f in rest if f.id == OPERATOR and f.blocks]
@@ -59,7 +61,7 @@ def findings(found: Sequence[Finding]) -> list[str]:
 
 
 def whole(found: Sequence[Finding]) -> list[str]:
-    """Each finding whole; blocking ones last, where a terminal still shows them."""
+    """Return each finding in full, blocking ones last, where a terminal still shows them."""
     out: list[str] = []
     for f in sorted(found, key=lambda f: (f.held is Held.YES, *_severity_order(f)), reverse=True):
         where = f" {f.target}" if f.target else ""
@@ -72,8 +74,10 @@ def whole(found: Sequence[Finding]) -> list[str]:
 
 
 def grouped(found: Sequence[Finding]) -> list[str]:
-    """Every finding in short, for a question: ids of those that hold, then the others with their moves,
-    blocking ones last."""
+    """Return every finding in short, for an open question.
+
+    The ids of those that hold come first, then the others with their remedies, blocking ones last.
+    """
     held, later = [f for f in found if f.held is Held.YES], [f for f in found if _later(f)]
     out = [f"{len(held)} hold:", *(f"  {line}" for line in by_area(held))] if held else []
     if later:
@@ -89,7 +93,10 @@ def grouped(found: Sequence[Finding]) -> list[str]:
 
 
 def by_area(found: Iterable[Finding]) -> list[str]:
-    """The ids of findings, one line for source, one for dest, and so on; a number counts the targets."""
+    """Return the ids of findings, one line for each area such as source or dest.
+
+    A number counts the targets.
+    """
     areas: dict[str, dict[str, int]] = {}
     for f in found:
         of_area = areas.setdefault(f.id.partition(".")[0], {})
@@ -98,8 +105,11 @@ def by_area(found: Iterable[Finding]) -> list[str]:
 
 
 def evidence_lines(evidence: Evidence, name: str) -> list[str]:
-    """The findings of a stage, a step, or ``all``, whole; without a name those of the newest step, in short.
-    The names of other steps with findings come first, so that the findings stay on the screen."""
+    """Return the findings of a stage, a step, or ``all`` in full.
+
+    Without a name, those of the newest step are returned in short. The names of other steps with findings
+    come first, so that the findings stay on the screen.
+    """
     steps = chosen(evidence, name)
     others = [f"{step} ({len(found)})" for step, found in evidence.items() if step not in steps]
     out = [] if name else [f"in short; whole: f {step}, or f all" for step in steps]
@@ -111,8 +121,10 @@ def evidence_lines(evidence: Evidence, name: str) -> list[str]:
 
 
 def moves(found: Iterable[Finding]) -> list[str]:
-    """The moves of the blocking findings, each once, with its ids; moves of all of them come last, without
-    ids."""
+    """Return the remedies of the blocking findings, each once, with the ids of its findings.
+
+    Remedies that all of them share come last, without ids.
+    """
     refusing = [f for f in found if f.blocks]
     ids: dict[str, list[str]] = {}
     for f in refusing:
@@ -125,7 +137,7 @@ def moves(found: Iterable[Finding]) -> list[str]:
 
 
 def by_silent_host(found: Sequence[Finding]) -> list[list[Finding]]:
-    """Findings that are unknown because a host does not answer, one list per host."""
+    """Return the findings that are unknown because a host does not answer, one list for each host."""
     causes = {f.target: f.cause for f in found if f.id == LOGIN and f.cause in _SHUT_OUT}
     causes |= {f.target: f.cause for f in found if f.id == ACCESS and f.cause}
     hosts: dict[str, list[Finding]] = {}
@@ -136,24 +148,24 @@ def by_silent_host(found: Sequence[Finding]) -> list[list[Finding]]:
 
 
 def no_host_accessible(found: Iterable[Finding]) -> bool:
-    """Whether no host lets this machine in; then every other unknown follows from that."""
+    """Return whether no host lets this machine in, so that every other unknown finding follows from that."""
     logins = [f for f in found if f.id == LOGIN]
     return bool(logins) and all(f.cause in _SHUT_OUT for f in logins)
 
 
 def no_access_line(unknown: Iterable[Finding]) -> str:
-    """One line about the claims that are unknown because no host lets this machine in."""
+    """Return one line about the claims that are unknown because no host lets this machine in."""
     ids = dict.fromkeys(f.id for f in unknown)
     return f"{len(ids)} more checks are unknown, for no host lets this machine in: {', '.join(ids)}"
 
 
 def best_explanation(of_host: Sequence[Finding]) -> Finding:
-    """The finding of a host that explains best why it does not answer."""
+    """Return the finding that explains best why its host does not answer."""
     return next((f for id in (ACCESS, LOGIN) for f in of_host if f.id == id), of_host[0])
 
 
 def why_silent(of_host: Sequence[Finding]) -> tuple[str, str]:
-    """Why a host does not answer: the cause and its text."""
+    """Return why a host does not answer: the cause and its text."""
     best = best_explanation(of_host)
     return best.cause, best.seen.removeprefix(f"unknown ({best.cause}): ").removeprefix(f"{best.target}: ")
 
@@ -164,7 +176,7 @@ def _host(of_host: Sequence[Finding]) -> str:
 
 
 def _grouped(found: Iterable[Finding]) -> list[list[Finding]]:
-    """Findings grouped by the same claim and text, or by the same reason to be unknown, in order."""
+    """Group findings with the same claim and text, or with the same reason to be unknown, in order."""
     groups: dict[tuple[str, ...], list[Finding]] = {}
     for f in found:
         one = ("", f.seen) if f.cause else (f.id, f.seen, f.needed, f.accepted)
@@ -173,7 +185,7 @@ def _grouped(found: Iterable[Finding]) -> list[list[Finding]]:
 
 
 def _together(same: Sequence[Finding]) -> str:
-    """One line about findings with the same text."""
+    """Return one line about findings with the same text."""
     first, ids = same[0], dict.fromkeys(f.id for f in same)
     if len(ids) > 1:
         return f"[{_mark(first)}] {', '.join(ids)}: {first.seen}"
@@ -190,19 +202,19 @@ def _held(same: Sequence[Finding]) -> str:
 
 
 def _mark(found: Finding) -> str:
-    """Upper case for a blocking finding, lower case for a warning or a remark."""
+    """Return the mark of a finding: upper case if it blocks, lower case for a warning or a remark."""
     if found.held is Held.NO and not found.blocks:
         return {Severity.WARN: "warn", Severity.INFO: "note"}.get(found.severity, _HELD[found.held])
     return _HELD[found.held]
 
 
 def _severity_order(found: Finding) -> tuple[bool, bool]:
-    """Sorts blocking before others, false before unknown."""
+    """Return a sort key that puts blocking findings before others, and false ones before unknown ones."""
     return not found.blocks, found.held is not Held.NO
 
 
 def _later(found: Finding) -> bool:
-    """Whether the check runs at a later gate: unknown, as information."""
+    """Return whether the check runs only at a later gate: its finding is unknown and for information."""
     return found.held is Held.UNKNOWN and found.severity is Severity.INFO
 
 

@@ -1,4 +1,4 @@
-"""Events as JSON lines: one object per line, with the seconds since the epoch as ``at``."""
+"""Write events as JSON lines: one object for each event, with the seconds since the epoch as ``at``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from zkmigrate.runbook.engine import events
 
 
 class JsonLines:
-    """Writes every event in order."""
+    """A receiver of events that writes each as one line of JSON, in order."""
 
     def __init__(self, out: TextIO, wall: Callable[[], float]) -> None:
         self._out = out

@@ -1,4 +1,4 @@
-"""The live view: events scroll by above; below them the board is redrawn four times a second."""
+"""Show a run on a terminal: events scroll by above a board that is redrawn four times a second."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ _ON_THE_BOARD = (
 
 
 class LiveView:
-    """A context manager; call it with each event.
+    """A receiver of events that shows them on a terminal while its context is open.
 
-    keys: the keys that work while the run waits, empty with ``--yes``. clock: the time of day for finished
-    changes outside the window. views: how the playbook shows its samples.
+    keys: a line on the keys that work while the run waits; empty with ``--yes``. clock: returns the time of
+    day, shown with changes that end outside the window. views: how the playbook shows its samples.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class LiveView:
                 self._console.print(Text(line))
 
     def _done_line(self, event: events.Event) -> list[str]:
-        """The change that this event ends, with the time; only outside the window."""
+        """Return a line with the time for a change that this event ends outside the window."""
         if isinstance(event, events.StageBegun):
             self._in_window = event.window
         elif isinstance(event, events.ChangeSent):

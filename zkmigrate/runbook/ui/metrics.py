@@ -1,4 +1,4 @@
-"""``--metrics FILE``: the state of a run as a text file for Prometheus' node exporter.
+"""Write the state of a run as a text file for Prometheus' node exporter: ``--metrics FILE``.
 
 docs/reference/metrics.md says how to read it. No gauge names a host.
 """
@@ -20,10 +20,12 @@ _EVERY_S = 1.0
 
 
 class Metrics:
-    """Passes every event on, and writes the file atomically when one changes a value.
+    """A receiver of events that writes the state of the run to a file, then passes each event on.
 
-    targets: the number of targets of each ``stage.step``, where known. now: seconds since the epoch. When the
-    file cannot be written, it says so once and the run goes on.
+    The file is replaced atomically, for frequent events at most once a second. If it cannot be written, an
+    event reports that once, and the run goes on.
+
+    targets: the number of targets of each ``stage.step``, where known. now: seconds since the epoch.
     """
 
     def __init__(
@@ -114,8 +116,11 @@ class Metrics:
                 self._code.set(event.code)
 
     def _note_progress(self, event: events.StepBegun | events.WaveBegun, waves: int) -> None:
-        """Set the progress of a step. waves: begun so far. The newest is over when the next begins or the
-        step ends, also in a later process."""
+        """Set the progress of a step.
+
+        waves: the number of waves begun so far. A wave is done when the next begins or the step ends, also if
+        a later process ends it.
+        """
         step, self._waves = f"{event.stage}.{event.step}", waves
         self._begun.labels(step, event.way.value).set(waves)
         self._ended_waves.labels(step, event.way.value).set(max(0, waves - 1))

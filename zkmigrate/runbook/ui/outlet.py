@@ -1,4 +1,4 @@
-"""The stream of a run's output, which outlives its terminal or pipe."""
+"""Keep a run going after its terminal or pipe is closed."""
 
 from __future__ import annotations
 
@@ -9,15 +9,20 @@ from zkmigrate.clean import Clean
 
 
 def outlet(out: TextIO, lost: Callable[[], None]) -> TextIO:
-    """The stream, which a closed terminal does not fail. lost: called once, when it is closed."""
+    """Return a stream that writes to ``out`` and does not fail when that is closed.
+
+    lost: called once, when writing fails for the first time.
+    """
     if isinstance(out, Clean):
         return cast(TextIO, Clean(outlet(out.raw, lost)))
     return cast(TextIO, _Outlet(out, lost))
 
 
 class _Outlet:
-    """Writes to a stream, and loses what that does not take. A line that cannot be shown must not end a walk
-    where it stands."""
+    """A stream that drops what the stream below does not accept.
+
+    Output that cannot be shown must not end a walk in the middle of its work.
+    """
 
     def __init__(self, out: TextIO, lost: Callable[[], None]) -> None:
         self._out = out

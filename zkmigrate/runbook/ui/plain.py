@@ -1,4 +1,4 @@
-"""Events as lines, for pipes, logs and dumb terminals."""
+"""Write events as lines, for pipes, logs and terminals without cursor control."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ _EVERY_S = 2.0
 
 
 class Plain:
-    """Writes a line per event, with the time. Repeated waits and countdowns show every 2 s."""
+    """A receiver of events that writes them as lines with the time.
+
+    A repeated wait or countdown is shown every 2 s.
+    """
 
     def __init__(self, out: TextIO, clock: Callable[[], str], now: Callable[[], float]) -> None:
         self._out = out

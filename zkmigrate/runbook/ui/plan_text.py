@@ -1,4 +1,4 @@
-"""The plan as text. Hosts with the same changes share lines; a long block is printed once."""
+"""Write a plan as text. Hosts with the same changes share lines; a long block is printed once."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from zkmigrate.runbook.engine.planfile import FileChange, FileStage, FileStep, P
 from zkmigrate.runbook.model.report import counted
 
 _REPEATED_FROM = 4
-"""Blocks of at least this many lines are printed once."""
+"""A repeated block of at least this many lines is printed only once."""
 
 
 def lines(plan: PlanFile) -> list[str]:
-    """The whole plan for a terminal or a file."""
+    """Return the whole plan as lines, for a terminal or a file."""
     out = [
         f"plan of {plan.playbook}, digest {plan.digest}",
         f"inventory {plan.inventory}",
@@ -78,7 +78,7 @@ def _step(name: str, step: FileStep, printed: dict[tuple[str, ...], str]) -> lis
 
 
 def _parts(detail: Sequence[str]) -> list[list[str]]:
-    """The parts of a detail: a line with the indented lines below it."""
+    """Split a detail into its parts: each a line with the indented lines below it."""
     parts: list[list[str]] = []
     for line in detail:
         if parts and line.startswith(" "):

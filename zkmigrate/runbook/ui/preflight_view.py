@@ -1,7 +1,7 @@
-"""The screen of ``zkmigrate preflight``: each check with what was seen, what is needed, what to do.
+"""Show the result of ``zkmigrate preflight``: for each check what was seen, what is needed, what to do.
 
-Sections: blocks, unknown, warns, later, holds. On a terminal in colour and in its width; elsewhere plain, one
-line for each text. ``--json`` has all of it, finding by finding.
+The sections are: blocks, unknown, warns, later, holds. On a terminal the text is coloured and wrapped to the
+width; elsewhere it is plain, one line for each text. ``--json`` has every finding in full.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from zkmigrate.runbook.model.finding import AGAIN, Finding, Held, Severity
 from zkmigrate.runbook.ui import finding_lines
 
 _WIDEST = 120
-"""Longer lines are hard to read, however wide the terminal is."""
+"""The most characters in a line. Longer lines are hard to read, even on a wider terminal."""
 
 _LISTED = 8
 """The most targets of one check that are listed; the others are counted."""
@@ -38,7 +38,7 @@ class Item:
 
 @dataclass(frozen=True)
 class Section:
-    """Items of one severity. count: of their findings."""
+    """The items of one severity. count: the number of their findings."""
 
     name: str
     style: str
@@ -48,7 +48,7 @@ class Section:
 
 
 def tally(findings: Sequence[Finding]) -> dict[str, int]:
-    """The number of findings in each section."""
+    """Count the findings in each section."""
     counts = dict.fromkeys(("blocks", "unknown", "warns", "later", "holds"), 0)
     for f in findings:
         counts[_section(f)] += 1
@@ -64,7 +64,7 @@ def _section(f: Finding) -> str:
 
 
 def sections(findings: Sequence[Finding], locations: Locations) -> tuple[Section, ...]:
-    """The sections that are not empty."""
+    """Return the sections that are not empty, in the order of the screen."""
     of = {name: [f for f in findings if _section(f) == name] for name in tally(findings)}
     blocking = sum(f.blocks for f in of["unknown"])
     unknown = "could not be seen: " + (
@@ -88,7 +88,7 @@ def sections(findings: Sequence[Finding], locations: Locations) -> tuple[Section
 
 
 def _items(findings: Sequence[Finding], locations: Locations) -> tuple[Item, ...]:
-    """One item for each check; targets with the same text share a line."""
+    """Return one item for each check. Targets with the same text are listed together."""
     checks: dict[str, list[Finding]] = {}
     for f in findings:
         checks.setdefault(f.id, []).append(f)
@@ -130,8 +130,11 @@ def _moves(findings: Sequence[Finding], locations: Locations) -> list[tuple[str,
 
 
 def _unknown(findings: Sequence[Finding], locations: Locations, *, alone: bool) -> tuple[Item, ...]:
-    """First hosts that do not answer, by reason; then checks that one failed look leaves unknown; then the
-    others. alone: no host lets this machine in."""
+    """Return the items of the section "unknown".
+
+    First come hosts that do not answer, by reason; then checks that one failed look leaves unknown; then the
+    others. alone: whether no host lets this machine in.
+    """
     reasons: dict[tuple[str, str], list[list[Finding]]] = {}
     silent = finding_lines.by_silent_host(findings)
     if alone:
@@ -170,7 +173,11 @@ def _silent(cause: str, why: str, hosts: Sequence[Sequence[Finding]], locations:
 def _no_host(
     findings: Sequence[Finding], silent: Sequence[Sequence[Finding]], locations: Locations
 ) -> tuple[Item, ...]:
-    """No host lets this machine in: the reason per host, with one remedy, and what follows from it."""
+    """Return the items for the case that no host lets this machine in.
+
+    The first names the reason for each host and the remedies; the second, if any, the checks that are unknown
+    because of it.
+    """
     item = Item("no host lets this machine in")
     for of_host in silent:
         (cause, why), name = finding_lines.why_silent(of_host), of_host[0].target
@@ -190,12 +197,12 @@ def _later(findings: Sequence[Finding]) -> tuple[Item, ...]:
 
 
 def _holding(findings: Sequence[Finding]) -> tuple[Item, ...]:
-    """One item for source, one for dest, and so on; a number counts the targets."""
+    """Return one item for each area such as source or dest. A number counts the targets."""
     return tuple(Item(line) for line in finding_lines.by_area(findings))
 
 
 def lines(findings: Sequence[Finding], locations: Locations, width: int | None) -> list[StyledLine]:
-    """The whole screen. width: of the terminal in characters; None: do not break lines."""
+    """Return the whole screen. width: of the terminal, in characters; None: do not break lines."""
     wide = None if width is None else max(40, min(width, _WIDEST))
     out: list[StyledLine] = []
     for section in sections(findings, locations):
@@ -219,9 +226,11 @@ def show(
     onward: str = "",
     stage: str = "",
 ) -> None:
-    """Write the screen: on a terminal in its width, and in colour unless NO_COLOR is set or it has none.
+    """Write the result, in the terminal's width and in colour.
 
-    playbook_words, onward, stage: as for :func:`ending`.
+    Without a terminal, or with TERM unset or ``dumb``, plain lines are written. NO_COLOR turns colours off.
+
+    playbook_words, onward, stage: see :func:`ending`.
     """
     terminal = out.isatty()
     width = shutil.get_terminal_size().columns if terminal else None
@@ -252,10 +261,11 @@ def _wrapped(text: str, head: str, width: int | None, style: str) -> list[Styled
 
 
 def ending(findings: Sequence[Finding], playbook_words: str, onward: str = "", stage: str = "") -> list[str]:
-    """Return the result, and the next command.
+    """Return the result in one line, and the next command if there is one.
 
-    playbook_words: the options that name this inventory. onward: direction and command that continue the open
-    run, empty without one. stage: of ``--stage``, after which nothing follows; empty at a gate.
+    playbook_words: the options that name this inventory. onward: the direction and command that continue the
+    open run; empty without one. stage: the value of ``--stage``, after which no command follows; empty at a
+    gate.
     """
     counts, blocking = tally(findings), sum(f.blocks for f in findings)
     besides = sum(not f.blocks for f in findings if _section(f) == "unknown")

@@ -1,6 +1,6 @@
-"""The newest events and samples of a running process, from the end of their files.
+"""Read the newest events and samples of a running process from the end of their files.
 
-For ``status`` at a second terminal. A line that cannot be read is skipped.
+``status`` at a second terminal uses it. A line that cannot be read is skipped.
 """
 
 from __future__ import annotations
@@ -16,17 +16,19 @@ from zkmigrate.runbook.engine import samples
 from zkmigrate.runbook.ui.run_files import EVENTS
 
 _TAIL = 1 << 18
-"""Bytes read from the end of each file: some minutes of a busy run."""
+"""The number of bytes read from the end of each file; enough for some minutes of a busy run."""
 
 
 @dataclass
 class RecentEvents:
-    """What the events read so far say of now; times are seconds since the epoch.
+    """The current state of a run, as far as the events read so far say; times are seconds since the epoch.
 
-    waits: {what, progress, left_s, at, since}. wave: {done, of, left_s, at}, and bytes_left of a step that
-    tells that; its numbers are of now. holds: the event Holding. asks:
-    where a question is open. sent: operation → {host, text, at} of changes without an outcome. left_s: to
-    turn back, at ``left_at``.
+    waits: {what, progress, left_s, at, since} of the current wait.
+    wave: {done, of, left_s, many, at} of the newest wave; with bytes_left for a step that reports it.
+    holds: the event Holding while the run holds.
+    asks: where a question is open; empty for none.
+    sent: operation → {host, text, at} of each change without an outcome.
+    left_s: the seconds left to turn back, as of ``left_at``; None without a limit.
     """
 
     step: str = ""
@@ -41,7 +43,10 @@ class RecentEvents:
     left_at: float = 0.0
 
     def add(self, event: Mapping[str, Any]) -> None:
-        """Add one event, as JSON. KeyError, TypeError or ValueError when it is none."""
+        """Take in one event, given as JSON.
+
+        Raises KeyError, TypeError or ValueError if it is not an event.
+        """
         at = float(event["at"])
         kind = event["event"]
         if kind in ("RunBegun", "RunEnded", "StepEnded", "StepBlocked", "Turned"):
@@ -84,7 +89,7 @@ class RecentEvents:
 
 
 def read(run_dir: Path) -> RecentEvents:
-    """The newest events of a run."""
+    """Read the newest events of a run."""
     recent = RecentEvents()
     for line in _lines(run_dir / EVENTS):
         try:
@@ -95,18 +100,18 @@ def read(run_dir: Path) -> RecentEvents:
 
 
 def newest_samples(run_dir: Path) -> dict[str, dict[str, Any]]:
-    """The newest sample of each kind."""
+    """Return the newest sample of each kind."""
     return {str(line.get("kind")): line for line in _lines(run_dir / samples.NAME)}
 
 
 def _progress(event: Mapping[str, Any], at: float) -> dict[str, Any] | None:
-    """The progress in an event, if it has any."""
+    """Return the progress that an event reports, if any."""
     progress = {key: event.get(key) for key in ("done", "of", "left_s", "many")}
     return {**progress, "at": at} if progress["of"] else None
 
 
 def _lines(path: Path) -> Iterator[dict[str, Any]]:
-    """The objects on the last whole lines of a file that others append to."""
+    """Yield the JSON objects in the last ``_TAIL`` bytes of a file that another process appends to."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:

@@ -1,6 +1,6 @@
-"""The files beside a run's journal: ``plan.json`` (its plan) and ``events.jsonl`` (what it showed).
+"""Write the files beside a run's journal: ``plan.json`` (its plan) and ``events.jsonl`` (its events).
 
-For the report and for people; the run never reads them.
+The report, ``status`` and people read them; the run itself never does.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ EVENTS = "events.jsonl"
 
 
 def write_plan(run_dir: Path, plan: PlanFile) -> None:
-    """Write the plan of a run, as ``plan --out`` does."""
+    """Write the plan of a run into its directory, in the format of ``plan --out``."""
     fd = os.open(run_dir / PLAN, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(fd, "w", encoding="utf-8") as file:
         file.write(plan.text())
@@ -29,9 +29,9 @@ def write_plan(run_dir: Path, plan: PlanFile) -> None:
 
 @contextmanager
 def recorded(run_dir: Path, emit: events.Emit) -> Iterator[events.Emit]:
-    """Pass every event to ``emit`` and append it to the run's events, one line each.
+    """Append each event to the run's events, one line each, and pass it to ``emit``.
 
-    When the file cannot be written, it says so once and the run goes on.
+    If the file cannot be written, an event reports that once, and the run goes on.
     """
     fd = os.open(run_dir / EVENTS, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     file = os.fdopen(fd, "w", encoding="utf-8")

@@ -1,6 +1,6 @@
-"""The runbook as one Markdown page: the changes of the plan as commands for a person, and their undo.
+"""Write the runbook as one Markdown page: the plan's changes as commands for a person, and their undo.
 
-How ``zkm-host`` is used without the tool: docs/how-to/by-hand.md.
+docs/how-to/by-hand.md says how ``zkm-host`` is used without the tool.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from zkmigrate.runbook.model.playbook import Playbook, Stage
 from zkmigrate.runbook.model.step import AnyStep, Context, Hazard, Way
 
 _RUN = re.compile(r"(?<=--run )RUN\b|(?<=/zkmigrate/)RUN(?=/)|\bRUN(?=\.OPID)")
-"""Where a command of the plan holds the placeholder of the run's id."""
+"""The placeholder of the run's id in a command of the plan."""
 
 _REFUSED = re.compile(r"\|[a-z-]+ is refused")
-"""Where the refusals begin that an answer may be on the way back."""
+"""The beginning of the refusals in the pattern of an answer on the way back."""
 
 
 @dataclass(frozen=True)
 class Block:
-    """Commands that are given one after the other. hosts: where they work, or the clusters."""
+    """Commands to be given one after the other. hosts: the hosts or clusters that they change."""
 
     hosts: tuple[str, ...]
     step: str
@@ -38,7 +38,7 @@ class Block:
     lines: tuple[str, ...]
 
     def to_json(self) -> dict[str, str]:
-        """Return the block as ``--json`` holds it."""
+        """Return the block as an object for ``--json``."""
         return {"host": ",".join(self.hosts), "step": self.step, "way": self.way.value} | {
             "text": "\n".join(self.lines)
         }
@@ -46,10 +46,10 @@ class Block:
 
 @dataclass(frozen=True)
 class Runbook:
-    """What the page is made of.
+    """The content of the page.
 
-    run: the id to work under. leg: seconds since the epoch, a part of every operation id. history: of the run
-    if the tool has begun it; the page then holds the undo of what is done.
+    run: the id of the run in every command. leg: seconds since the epoch, a part of every operation id.
+    history: the run's history if the tool has begun it; the page then also has the undo of what is done.
     """
 
     playbook: Playbook
@@ -70,7 +70,7 @@ class Runbook:
 
 
 def text(parts: Sequence[str | Block]) -> str:
-    """Return the page as Markdown, without anything that a terminal obeys."""
+    """Return the page as Markdown, without characters that a terminal obeys."""
     lines: list[str] = []
     for part in parts:
         if isinstance(part, Block):
@@ -132,7 +132,7 @@ def _step(book: Runbook, stage: PlannedStage, step: PlannedStep, real: AnyStep) 
 
 
 def _forward(book: Runbook, name: str, step: PlannedStep) -> Iterator[str | Block]:
-    """Yield the commands, and what the plan shows of files and rules, once for targets that have the same."""
+    """Yield the commands, then the diffs and details of the plan. Targets with the same text share it."""
     changes = {target: tuple(one.change for one in planned) for target, planned in step.targets.items()}
     yield from _commands(book, name, Way.FORWARD, changes)
     shown: dict[tuple[str, ...], list[str]] = {}
@@ -146,7 +146,7 @@ def _forward(book: Runbook, name: str, step: PlannedStep) -> Iterator[str | Bloc
 
 
 def _commands(book: Runbook, name: str, way: Way, changes: Mapping[str, Changes]) -> Iterator[str | Block]:
-    """Yield the commands of each target, once for targets with the same changes in words."""
+    """Yield the commands of each target. Targets whose changes have the same description share a block."""
     groups: dict[tuple[str, ...], list[str]] = {}
     for target, all_ in changes.items():
         groups.setdefault(tuple(change.describe() for change in all_), []).append(target)
@@ -180,7 +180,7 @@ def _line(book: Runbook, change: Change, operation: str) -> str:
 
 
 def expected(change: Change, way: Way) -> str:
-    """Return what the host or the cluster's tool answers, for a reader."""
+    """Return the answer to expect from the host or the cluster's tool, in words for a reader."""
     if isinstance(change, ClusterChange) or not change.expect:
         return change.expect
     pattern = f"{change.expect}|{change.spared}" if way is Way.BACK and change.spared else change.expect
@@ -193,7 +193,7 @@ def expected(change: Change, way: Way) -> str:
 
 
 def _undo(book: Runbook, stage: PlannedStage, step: PlannedStep, real: AnyStep) -> dict[str, Changes]:
-    """Return the changes that undo the step, per target: of its plan, and of what the tool has done."""
+    """Return the changes that undo the step, by target: those of its plan, and those the tool has made."""
     if step.facts is None:
         return {}
     name, history = f"{stage.id}.{step.id}", book.history

@@ -1,4 +1,4 @@
-"""Events as sentences, for the plain and the live view."""
+"""Write events as sentences, for the plain and the live view."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _ARROW = {Way.FORWARD: "->", Way.BACK: "<-"}
 
 
 def local_time(at: float) -> str:
-    """Write a time on this machine's clock; with its date unless that is today."""
+    """Return a time on this machine's clock, with its date unless that is today."""
     when, now = time.localtime(at), time.localtime()
     return time.strftime("%H:%M:%S" if when[:3] == now[:3] else "%Y-%m-%d %H:%M:%S", when)
 
 
 def sentence(event: events.Event) -> str:
-    """One event as one line; empty for an event that only the live view shows."""
+    """Return an event as one line; empty for an event that only the live view shows."""
     match event:
         case events.RunBegun():
             how = "resumed" if event.resumed else "begun"
@@ -104,17 +104,17 @@ _HOLD_ENDED = {
 }
 
 _TURNED = (7, 9)
-"""The exit codes of a run that has turned back and arrived."""
+"""The exit codes of a run that has turned back and finished its way back."""
 
 
 class Story:
-    """Events as lines with their findings; findings just shown are not repeated."""
+    """A writer of events as lines with their findings. Findings that were just shown are not repeated."""
 
     def __init__(self) -> None:
         self._shown: tuple[Finding, ...] = ()
 
     def lines(self, event: events.Event) -> list[str]:
-        """The lines of one event."""
+        """Return the lines of one event."""
         out = [line] if (line := sentence(event)) else []
         if isinstance(event, events.StepEnded | events.StepBlocked | events.RunEnded):
             if event.findings != self._shown:
@@ -137,7 +137,7 @@ def _hook(event: events.HookBegun | events.HookEnded) -> str:
 
 
 def _hook_ended(event: events.HookEnded) -> str:
-    """How a hook ended; of a failed one also the end of its output and where the rest is."""
+    """Say how a hook ended; for a failed one also the end of its output and where the rest is."""
     took = f"{event.seconds:.1f} s"
     if event.code == 0:
         return f"   {_hook(event)}: done in {took}"
@@ -150,7 +150,7 @@ def _hook_ended(event: events.HookEnded) -> str:
 
 
 def holding(event: events.Holding) -> str:
-    """Why the walk holds, the possible answers, and what happens without one."""
+    """Say why the walk holds, the possible answers, and what happens without one."""
     back = "back (b; too late to keep the clients' sessions)" if event.late else "back (b)"
     answers = f"go (g), stop (s) or {back}?"
     if event.before:
@@ -167,13 +167,16 @@ def holding(event: events.Holding) -> str:
 
 
 def waits_for(what: str, left_s: float | None) -> str:
-    """Return what a step waits for: until a state is there, or for a long look (no ``left_s``)."""
+    """Say what a step waits for: until a state is reached, or, without ``left_s``, for a long look."""
     return f"waits {'for' if left_s is None else 'until'} {what}"
 
 
 def progress(done: int, of: int, many: str, left_s: float | None, bytes_left: int | None = None) -> str:
-    """The progress of a step when its newest wave began, and about how long the rest takes. many: what its
-    targets are called. bytes_left: still to be copied, of a step that tells that; its progress is of now."""
+    """Say how far a step is, and about how long the rest takes.
+
+    many: the noun for its targets. bytes_left: the bytes still to be copied, for a step that reports them;
+    its progress is the current one. Other steps report their progress before the newest wave.
+    """
     words = f"{done:,} of {of:,} {many} done"
     words += " before this wave" if bytes_left is None else f", {bytes_left:,} bytes left"
     if left_s is None:

@@ -1,4 +1,4 @@
-"""Rich's console; control characters in the text itself are removed."""
+"""Print coloured text with rich, without control characters from the text itself."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from zkmigrate.clean import Clean, clean
 
 
 class Styled(Console):
-    """Cleans each text before layout, and writes past the stream that would remove our colours."""
+    """A rich console that cleans each text before layout.
+
+    It writes past a ``Clean`` stream, which would remove the colours.
+    """
 
     def __init__(self, out: TextIO, width: int | None = None) -> None:
         super().__init__(file=out.raw if isinstance(out, Clean) else out, width=width)
