@@ -1,5 +1,5 @@
-"""The report: a run's directory made into one page, its figures, or JSON. Asks no host.
+"""Make the report of a run from its directory: one page, its figures, or JSON. No host is asked.
 
-``sources`` reads the files; ``build`` makes a frozen :class:`~zkmigrate.runbook.model.report.Report` of them,
-purely; ``page``, ``markdown`` and ``data`` put that into words and pictures.
+``sources`` reads the files. ``build`` makes a frozen :class:`~zkmigrate.runbook.model.report.Report` of them
+without side effects. ``page``, ``markdown`` and ``data`` turn that into words and pictures.
 """

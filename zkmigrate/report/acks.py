@@ -1,4 +1,7 @@
-"""Acknowledgements of real clients, from their own recordings. Pure."""
+"""Find the gaps between acknowledgements of real clients, from the clients' own recordings.
+
+No function here has side effects.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +17,12 @@ from zkmigrate.runbook.model.series import LISTED, number, placed
 def acks(
     clients: Iterable[tuple[str, Sequence[Mapping[str, Any]]]], times: Timebase, visits: Iterable[Visit]
 ) -> tuple[Acks, ...]:
-    """Real clients' acknowledgements, as the lab's load records them: ``mono_ns`` of each ``ack``, and of
-    ``stopping``, when the client stopped asking."""
+    """Return the acknowledgements of each client, and their longest gaps.
+
+    clients: (name, rows) as the lab's load records them. ``mono_ns`` of a row ``ack`` is the time of an
+    acknowledgement, that of a row ``stopping`` the time when the client stopped sending. A client without
+    acknowledgements is left out.
+    """
     walks = tuple(visits)
     out = []
     for client, rows in clients:

@@ -1,4 +1,4 @@
-"""From a run's files to a :class:`~zkmigrate.runbook.model.report.Report`. Pure."""
+"""Build a :class:`~zkmigrate.runbook.model.report.Report` from a run's files, without side effects."""
 
 from __future__ import annotations
 
@@ -34,16 +34,17 @@ from zkmigrate.runbook.model.series import number
 from zkmigrate.runbook.model.step import Way
 
 _IDLE_S = 30.0
-"""After this time without a line or a sample, the tool did not run: pictures leave the time out."""
+"""After this many seconds without a line or a sample, the tool was not running; pictures omit the time."""
 
 _SAME_S = 0.5
-"""At most this much earlier than its first event, a process writes its first line."""
+"""A process writes its first line at most this many seconds before its first event."""
 
 
 def build(sources: Sources, playbook: Playbook | None) -> Report:
-    """The report. playbook: the run's own; without it, the report lacks windows and the playbook's parts.
+    """Return the report of a run.
 
-    JournalError for a line that this version cannot read.
+    playbook: the run's own; None if it is not installed, in which case the report lacks windows and the
+    playbook's parts. Raises JournalError for a line that this version cannot read.
     """
     try:
         return _build(sources, playbook)
@@ -143,7 +144,7 @@ def _standing(sources: Sources, history: History, playbook: Playbook | None) -> 
 
 
 def _plan_matches(plan: Mapping[str, Any] | None, digest: str) -> str:
-    """Whether plan.json has the digest that the journal names."""
+    """Say whether plan.json has the digest that the journal names."""
     if plan is None:
         return "no readable plan.json"
     seen = plan.get("digest")
@@ -153,7 +154,10 @@ def _plan_matches(plan: Mapping[str, Any] | None, digest: str) -> str:
 
 
 def _processes(sources: Sources, times: Timebase, story: Story) -> tuple[Process, ...]:
-    """One for each call of the tool, from its events; without events, from the ends in the journal."""
+    """Return one process for each call of the tool, from its events.
+
+    Without events, the processes are those whose ends are in the journal.
+    """
     out: list[Process] = []
     for event in sources.events:
         at = number(event, "at")
@@ -178,7 +182,7 @@ def _processes(sources: Sources, times: Timebase, story: Story) -> tuple[Process
 
 
 def _way_back(found: Sequence[Window], history: History, story: Story, damaged: bool, shown: Shown) -> str:
-    """Whether the way back was taken, in one sentence."""
+    """Say in one sentence whether the way back was taken."""
     if damaged:
         return "not known: the journal is damaged"
     turned = [w for w in found if w.outcome == "turned back"]
@@ -214,7 +218,7 @@ def _remarks(sources: Sources, times: Timebase, story: Story, reporting: Reporti
 
 
 def _gone(processes: Sequence[Process], moments: Sequence[float]) -> Spans:
-    """Each time without a process: (last record, start of the next process). moments: in order."""
+    """Return each time without a process: (last record, start of the next process). moments: in order."""
     out = []
     for process in processes[1:]:
         before = bisect_left(moments, process.start - _SAME_S)
@@ -224,7 +228,10 @@ def _gone(processes: Sequence[Process], moments: Sequence[float]) -> Spans:
 
 
 def _active(ordered: Sequence[float]) -> tuple[tuple[float, float], ...]:
-    """The stretches with records, in order."""
+    """Return the (start, end) of each period with records, in order.
+
+    ordered: the times of all records, not empty.
+    """
     out, start = [], ordered[0]
     for a, b in pairwise(ordered):
         if b - a > _IDLE_S:

@@ -1,4 +1,4 @@
-"""The report as JSON: every value of it, times as seconds since the epoch."""
+"""Write the report as JSON, with every value; times are seconds since the epoch."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from zkmigrate.runbook.model.report import Op, Report, Window
 
 
 def data(report: Report) -> dict[str, Any]:
-    """JSON values only. A change is described in words; file contents stay in the journal."""
+    """Return the report as JSON values. A change is described in words; file contents stay in the journal."""
     body = _plain(report)
     assert isinstance(body, dict)
     return body

@@ -1,4 +1,4 @@
-"""The report as Markdown: for a ticket, a pull request, or a terminal of a hundred columns."""
+"""Write the report as Markdown, for a ticket, a pull request, or a terminal of a hundred columns."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from zkmigrate.runbook.model.report import Lane, Report, Table, clock, day
 WIDTH = 100
 _MARKS = re.compile(r"([\\`*\[\]<>|#~&]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])|(?<!\S)[-+](?=\s))")
 _BRIEF_S = 0.1
-"""A row's line leaves out shorter states."""
+"""States shorter than this many seconds are left out of a row's line."""
 
 
 def plain(words: object) -> str:
-    """Text on one line, without meaning for Markdown or a terminal."""
+    """Return text on one line, with all that Markdown or a terminal would interpret escaped."""
     return _MARKS.sub(r"\\\1", re.sub(r"\s+", " ", clean(str(words).replace("\n", " "))))
 
 
 def markdown(report: Report) -> str:
-    """The whole report as text."""
+    """Return the whole report as text."""
     word, _ = STATES[report.state]
     out = [
         f"# {plain(report.name or report.playbook)}: run {plain(report.run)}",
@@ -51,7 +51,7 @@ def markdown(report: Report) -> str:
 
 
 def _story(lane: Lane) -> str:
-    """The states of a row with their start times; equal neighbours appear once."""
+    """Return the states of a row with their start times; equal neighbours appear once."""
     parts: list[str] = []
     last = ""
     for span in lane.spans:
@@ -68,7 +68,7 @@ def _wrapped(line: str, indent: str = "") -> list[str]:
 
 
 def _table(table: Table) -> list[str]:
-    """A table where it fits the width, else a list headed by the first cells."""
+    """Return a table if it fits the width, else a list with the first cells as headings."""
     rows = [[plain(cell) for cell in row] for row in table.rows]
     head = [plain(name) for name in table.head]
     widths = [max(len(row[n]) for row in [head, *rows]) for n in range(len(head))]
@@ -85,7 +85,7 @@ def _line(row: Sequence[str], widths: Sequence[int]) -> str:
 
 
 def _item(table: Table, head: Sequence[str], row: Sequence[str]) -> list[str]:
-    """One row as an item of a list. A row without a first cell belongs to the row before."""
+    """Return one row as an item of a list. A row without a first cell belongs to the row before."""
     if table.id == "findings":
         held, id, claim, seen = row[1:]
         words = f"  - {held}: {id}: " + "; ".join(part for part in (claim, seen) if part)

@@ -1,4 +1,4 @@
-"""The report as one HTML page: without script, it fetches nothing; for screens, paper and mail."""
+"""Write the report as one HTML page for screens, paper and mail. It has no script and loads nothing."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ STATES = {
 
 
 def page(report: Report) -> str:
-    """The whole page as text."""
+    """Return the whole page as text."""
     word, colour = STATES[report.state]
     made = render(
         "report/page.html",
@@ -39,7 +39,7 @@ def page(report: Report) -> str:
 
 
 def _pictures(report: Report) -> Iterator[tuple[str, str, str, Sequence[Sequence[str]]]]:
-    """(heading, drawing, caption, lists of the states that are drawn)."""
+    """Yield (heading, drawing, caption, lists of the states that are drawn) of each picture."""
     special = report.shown.reporting
     legends = [states for _, states in special.legends]
     yield "Timeline", pictures.timeline(report), special.caption, legends

@@ -1,4 +1,4 @@
-"""The pictures of a report that have rows: the timeline of the run, and each window close up."""
+"""Draw the pictures of a report that have rows: the timeline of the run, and a close-up of each window."""
 
 from __future__ import annotations
 
@@ -22,14 +22,17 @@ from zkmigrate.runbook.model.report import (
 )
 
 _ROWS, _STILL = 20, 5
-"""With more rows of a kind, a window shows those that changed or were silent, but at least a few."""
+"""The most rows of a kind that a close-up shows whole, and the fewest that it shows of more.
+
+Of more rows it shows those that changed or were silent.
+"""
 
 _THIN_FROM, _ALL_PX = 40, 800.0
-"""From this number on, the rows of a kind share this height in the timeline, without names."""
+"""From this many rows of a kind on, the timeline gives all of them together this height, without names."""
 
 
 def timeline(report: Report) -> str:
-    """The whole run: stages, the rows of the runbook, what was in sync, answers of brokers."""
+    """Draw the whole run: its stages, the runbook's rows, partitions out of sync, and brokers' answers."""
     sheet = Sheet(Axis(report.active, LABELS, EDGE), report.shown.reporting.colours)
     end = report.active[-1][1]
     y = sheet.row("stage")
@@ -45,7 +48,7 @@ def timeline(report: Report) -> str:
 
 
 def close_up(window: Window, report: Report) -> str:
-    """One window, from a little before its beginning to a little after its end."""
+    """Draw one window, from a little before its beginning to a little after its end."""
     last = report.end if window.end is None else window.end
     start, end = max(report.start, window.start - 2.0), max(min(report.end, last + 3.0), window.start + 0.5)
     pieces = [(max(a, start), min(b, end)) for a, b in report.active if a < end and b > start]
@@ -69,7 +72,7 @@ def close_up(window: Window, report: Report) -> str:
 
 
 def _rows(sheet: Sheet, report: Report, start: float, end: float, close: bool = False) -> None:
-    """The rows of the runbook. close: in a close-up of a window."""
+    """Draw the rows of the runbook. close: whether the picture is the close-up of a window."""
     silent: dict[str, list[Gap]] = {}
     for gap in report.silences:
         if gap.start <= end and gap.start + gap.seconds >= start:
@@ -101,7 +104,7 @@ def _rows(sheet: Sheet, report: Report, start: float, end: float, close: bool = 
 
 
 def _shown(lane: Lane, start: float, end: float) -> list[Span]:
-    """The spans inside the picture. Neighbours in the same state become one, with both notes."""
+    """Return the spans inside the picture. Neighbours in the same state are joined, with both notes."""
     out: list[Span] = []
     for span in lane.spans:
         until = end if span.end is None else span.end
@@ -129,7 +132,7 @@ def _span(sheet: Sheet, y: float, name: str, span: Span, height: float) -> None:
 
 
 def _silence(sheet: Sheet, y: float, height: float, gap: Gap, start: float, end: float) -> None:
-    """A line at the foot of a broker's row: no answer."""
+    """Draw a line at the foot of a broker's row for a time without an answer."""
     last, foot = gap.start + gap.seconds, min(3.5, height / 2)
     said = f"{gap.client}: no answer for {length(gap.seconds)} from {clock(gap.start, 0.1)}: {gap.why}"
     sheet.bar(
@@ -139,7 +142,10 @@ def _silence(sheet: Sheet, y: float, height: float, gap: Gap, start: float, end:
 
 
 def _stages(visits: Sequence[Visit], end: float) -> list[tuple[str, bool, float, float]]:
-    """(stage, back, start, end): consecutive steps of a stage in one direction are one."""
+    """Return (stage, back, start, end) of each stage.
+
+    Consecutive steps of a stage in one direction are joined.
+    """
     out: list[tuple[str, bool, float, float]] = []
     for v in visits:
         stage, until = v.step.partition(".")[0], end if v.end is None else v.end
@@ -160,7 +166,7 @@ def _step(sheet: Sheet, y: float, step: str, back: bool, start: float, end: floa
 
 
 def _sync(sheet: Sheet, syncs: Sequence[Sync]) -> None:
-    """Partitions that were not fully in sync, between two looks of a step; and each change of controller."""
+    """Draw the share of partitions that were not in sync between two looks, and each change of controller."""
     y = sheet.row("not in sync")
     for now, later in pairwise(syncs):
         if now.under or now.offline:
@@ -178,7 +184,7 @@ def _sync(sheet: Sheet, syncs: Sequence[Sync]) -> None:
 
 
 def _decided(sheet: Sheet, decisions: Iterable[Decision]) -> None:
-    """Consents, holds, turns and alarms as lines through every row, with names where there is room."""
+    """Draw consents, holds, turns and alarms as lines through every row, with names where there is room."""
     right = -1e9
     for d in decisions:
         if d.kind not in ("consent", "hold", "turn", "alarm", "lost"):

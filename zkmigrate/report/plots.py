@@ -1,4 +1,4 @@
-"""Plots over time: answers, acknowledgements and latency of real clients, lag."""
+"""Plot values over time: answers, acknowledgements and latency of real clients, and lag."""
 
 from __future__ import annotations
 
@@ -14,20 +14,26 @@ _LOW_MS, _HIGH_MS = 0.1, 10000.0
 _DECADE_PX = 17.6
 _BINS = 400
 _MOST = 6000
-"""With more points, the plot shows the median and the slowest of each short time."""
+"""With more points than this, a plot shows the median and the slowest of each short time."""
 
 _PARTITIONS = 20
 _PACE_S, _CANARY_PACE_S = 0.25, 0.6
-"""A longer time between two acknowledgements is a gap; the canary sends each quarter of a second."""
+"""A time of more seconds between two acknowledgements is a gap, for real clients and for the canary.
+
+The canary sends each quarter of a second.
+"""
 
 _APART_S = 60.0
-"""Moments that are further apart stand in two pieces of the axis."""
+"""Moments that are more seconds apart are in two pieces of the axis."""
 
 _MIDDLE = {"median": SERIES[0], "slowest": SERIES[1]}
 
 
 def answers(sheet: Sheet, report: Report, start: float, end: float) -> None:
-    """The canary and real clients, then each broker's answers: a dot on a logarithmic scale, or a cross."""
+    """Draw the canary's and real clients' acknowledgements, then each broker's answers.
+
+    An answer is a dot on a logarithmic scale; a missing one is a cross.
+    """
     samples = report.shown.samples
     _canary(sheet, samples.canary, report.produced, start, end)
     for acks in report.acks:
@@ -43,7 +49,10 @@ def answers(sheet: Sheet, report: Report, start: float, end: float) -> None:
 
 
 def _canary(sheet: Sheet, name: str, produced: Sequence[Produced], start: float, end: float) -> None:
-    """Acknowledgements of each partition (of many, those with the longest gaps), and the latency of all."""
+    """Draw the acknowledgements of each partition and the latency of all.
+
+    Of many partitions, those with the longest gaps are drawn.
+    """
     worst = sorted(produced, key=lambda x: -max((gap.seconds for gap in x.gaps), default=0.0))[:_PARTITIONS]
     for one in produced:
         moments = [at for at, _ in one.took if start <= at <= end]
@@ -55,7 +64,7 @@ def _canary(sheet: Sheet, name: str, produced: Sequence[Produced], start: float,
 
 
 def _acked(sheet: Sheet, name: str, client: str, moments: Sequence[float], pace_s: float) -> None:
-    """A band where two acknowledgements are closer than ``pace_s``; a gap elsewhere."""
+    """Draw a band while acknowledgements are at most ``pace_s`` apart, and nothing in a gap."""
     y = sheet.row(name)
     near = max(pace_s, sheet.axis.total / 1500)
     breaks = [n for n, (a, b) in enumerate(pairwise(moments), start=1) if b - a > near]
@@ -70,7 +79,7 @@ def _acked(sheet: Sheet, name: str, client: str, moments: Sequence[float], pace_
 
 
 def _ms(sheet: Sheet, name: str, keys: dict[str, str]) -> tuple[float, float]:
-    """A logarithmic scale of milliseconds; the y of its foot, and of crosses."""
+    """Draw a logarithmic scale of milliseconds. Return the y of its foot, and the y of crosses."""
     foot = sheet.plot(name, keys)
     for ms in (0.1, 1, 10, 100, 1000, 10000):
         sheet.rule(_y(foot, ms), f"{ms / 1000:g} s" if ms >= 1000 else f"{ms:g} ms")
@@ -96,7 +105,7 @@ def _dots(sheet: Sheet, name: str, beats: Sequence[Beat]) -> None:
 
 
 def _crowd(sheet: Sheet, name: str, answering: str, beats: Sequence[Beat]) -> None:
-    """Median and slowest answers; a cross where at least one broker did not answer."""
+    """Draw the median and slowest answers, and a cross where at least one broker did not answer."""
     top = _took(sheet, name, answering, [(beat.at, beat.ms) for beat in beats if beat.ms is not None])
     silent: dict[int, list[Beat]] = {}
     for beat in beats:
@@ -109,7 +118,7 @@ def _crowd(sheet: Sheet, name: str, answering: str, beats: Sequence[Beat]) -> No
 
 
 def _took(sheet: Sheet, name: str, client: str, took: Sequence[tuple[float, float]]) -> float:
-    """Median and slowest of each short time; the y of crosses."""
+    """Draw the median and the slowest of each short time. Return the y of crosses."""
     foot, top = _ms(sheet, name, _MIDDLE)
     bins: dict[int, list[tuple[float, float]]] = {}
     wide = max(sheet.axis.total / _BINS, 0.05)
@@ -127,7 +136,7 @@ def _took(sheet: Sheet, name: str, client: str, took: Sequence[tuple[float, floa
 
 
 def lag(report: Report) -> str:
-    """How far each host was behind, until the proof."""
+    """Draw how many transactions each host was behind, until the proof."""
     points = [p for p in report.lags if p.behind is not None]
     sheet = Sheet(Axis(_pieces(p.at for p in points), LABELS, EDGE))
     colours = {host: SERIES[n % len(SERIES)] for n, host in enumerate(dict.fromkeys(p.host for p in points))}
@@ -154,8 +163,10 @@ def lag(report: Report) -> str:
 
 
 def curves(report: Report) -> str:
-    """A plot of each kind of figure, one below the other, with a line for each name. A line ends where
-    nothing was measured for a minute."""
+    """Draw a plot for each kind of figure, one below the other, with a line for each name.
+
+    A line ends where nothing was measured for a minute.
+    """
     sheet = Sheet(Axis(_pieces(at for one in report.curves for at, _ in one.points), LABELS, EDGE))
     names = sorted({one.name for one in report.curves})
     colours = {name: SERIES[n % len(SERIES)] for n, name in enumerate(names)}
@@ -174,7 +185,7 @@ def curves(report: Report) -> str:
 
 
 def _curve(sheet: Sheet, one: Curve, foot: float, scale: float, colour: str) -> None:
-    """Of the points of one pixel the highest is drawn."""
+    """Draw one curve. Of the points at one pixel, only the highest is drawn."""
     highest: dict[int, tuple[float, float]] = {}
     for at, value in one.points:
         place = round(sheet.axis.x(at))
@@ -192,7 +203,7 @@ def _curve(sheet: Sheet, one: Curve, foot: float, scale: float, colour: str) -> 
 
 
 def _thinned(own: Sequence[Lag], axis: Axis) -> list[Lag]:
-    """For each pixel, the look that was furthest behind."""
+    """Return for each pixel the look at which the host was furthest behind."""
     worst: dict[int, Lag] = {}
     for look in own:
         place = round(axis.x(look.at))
@@ -208,6 +219,6 @@ def _pieces(moments: Iterable[float]) -> list[tuple[float, float]]:
 
 
 def nice(most: float) -> list[float]:
-    """Up to six even ticks from 0 to at least ``most``."""
+    """Return even ticks from 0 to at least ``most``, at most six."""
     unit = next(s * 10**power for power in range(12) for s in (1, 2, 5) if most <= s * 10**power * 5)
     return [float(unit * n) for n in range(max(1, math.ceil(most / unit)) + 1)]

@@ -1,4 +1,4 @@
-"""What is left to do in a run. Pure."""
+"""Say what is left to do in a run, without side effects."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from zkmigrate.runbook.model.step import Way
 
 
 def left_to_do(history: History, playbook: Playbook | None, chain: Chain) -> tuple[str, ...]:
-    """Sentences, the next task first. No journal knows the path that commands need in place of INVENTORY."""
+    """Return sentences about what is left to do, the next task first.
+
+    Commands have the word INVENTORY where the path belongs, which no journal knows.
+    """
     out = []
     of = f" --playbook {history.playbook}" if history.playbook else ""
     same = f"-i INVENTORY{of} --run-id {history.run}"
@@ -44,7 +47,7 @@ def left_to_do(history: History, playbook: Playbook | None, chain: Chain) -> tup
 
 
 def _ahead(history: History, playbook: Playbook) -> tuple[str, ...]:
-    """The stages ahead. A way back withdraws the consents to what it undid."""
+    """Return a sentence for each stage ahead. A way back withdraws the consents to what it undid."""
     begun = {step.partition(".")[0] for step in history.begun}
     agreed = {s for s in history.consents if history.way is Way.FORWARD or s in begun}
     out = []

@@ -1,4 +1,4 @@
-"""HTML and SVG from templates, which escape all values but the output of other templates.
+"""Render HTML and SVG from templates, which escape all values but the output of other templates.
 
 Jinja is imported on first use: a Spark cluster's workers import this module, and lack Jinja.
 """
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 _MOST_ROWS = 50
-"""A table shows so many rows; the others unfold."""
+"""The most rows that a table shows at first; the others unfold."""
 
 
 @cache
@@ -30,7 +30,10 @@ def _templates() -> Environment:
 
 
 def render(template: str, **values: object) -> str:
-    """The template at this path of the package with these values, clean. The text is ``Markup``."""
+    """Render a template of the package with these values, and clean the result. It is ``Markup``.
+
+    template: its path in the package.
+    """
     from markupsafe import Markup
 
     return Markup(clean(_templates().get_template(template).render(values)))

@@ -1,6 +1,6 @@
-"""A sheet: rows over one axis of time, made into an SVG picture.
+"""Draw rows over one axis of time as an SVG picture.
 
-Attributes instead of a style sheet, so that a picture looks the same wherever it is copied to.
+It uses attributes instead of a style sheet, so that a copied picture looks the same everywhere.
 """
 
 from __future__ import annotations
@@ -16,16 +16,17 @@ ROW, BAR, HEAD = 22, 16, 30
 EDGE = WIDTH - 12
 
 JOINED_S = 3.0
-"""Looks that are further apart are not joined."""
+"""Looks that are at least this many seconds apart are not joined."""
 
 PLOT = 100
 _NAME_CHARS = 23
 
 
 class Sheet:
-    """Rows from top to bottom; moments are seconds since the epoch, y is in pixels. colours: of states.
+    """A picture in the making, with rows from top to bottom over an axis of time.
 
-    said: what a tooltip, or a reader of screens, tells of an element.
+    Moments are seconds since the epoch, y is in pixels. colours: the colour of each state. In all methods
+    said is the tooltip of an element, which screen readers also read.
     """
 
     def __init__(self, axis: Axis, colours: Mapping[str, str] | None = None) -> None:
@@ -35,7 +36,10 @@ class Sheet:
         self._marks: list[tuple[str, Mapping[str, object], str, str]] = []
 
     def mark(self, tag: str, said: str = "", words: str = "", /, **attributes: object) -> None:
-        """An element. ``_`` in the name of an attribute is ``-``; an attribute that is None is left out."""
+        """Add an element.
+
+        ``_`` in the name of an attribute becomes ``-``; an attribute that is None is left out.
+        """
         shown = {
             name.replace("_", "-"): f"{value:.6g}" if isinstance(value, float) else value
             for name, value in attributes.items()
@@ -43,15 +47,15 @@ class Sheet:
         self._marks.append((tag, shown, said, words))
 
     def text(self, x: float, y: float, words: str, /, **attributes: object) -> None:
-        """A line of text with its baseline at y."""
+        """Add a line of text with its baseline at y."""
         self.mark("text", "", words, x=x, y=y, **attributes)
 
     def faint(self, x: float, y: float, words: str, /, **attributes: object) -> None:
-        """Small, pale text."""
+        """Add small, pale text."""
         self.text(x, y, words, **{"font_size": 9, "opacity": 0.75, **attributes})
 
     def row(self, name: str, height: float = ROW) -> float:
-        """The top of a new row."""
+        """Begin a new row and return the y of its top."""
         top = self.y
         if height >= BAR:
             shown = name if len(name) <= _NAME_CHARS else f"{name[: _NAME_CHARS - 1]}…"
@@ -63,7 +67,10 @@ class Sheet:
         self, start: float, end: float, y: float, said: str, words: str = "", height: float = BAR,
         least: float = 1.0, **attributes: object,
     ) -> None:  # fmt: skip
-        """A bar between two moments, with words inside if they fit. least: the smallest width, in pixels."""
+        """Add a bar between two moments, with words inside if they fit.
+
+        least: its smallest width, in pixels.
+        """
         x = self.axis.x(start)
         wide = max(self.axis.x(end) - x, least)
         self.mark("rect", said, x=x, y=y, width=wide, height=height, **attributes)
@@ -71,16 +78,14 @@ class Sheet:
             self.text(x + wide / 2, y + height - 4.5, words, text_anchor="middle", fill=TEXT)
 
     def dot(self, at: float, y: float, said: str, **attributes: object) -> None:
-        """A dot at a moment."""
         self.mark("circle", said, cx=self.axis.x(at), cy=y, **{"r": 2.0, **attributes})
 
     def cross(self, at: float, y: float, said: str, **attributes: object) -> None:
-        """A cross at a moment."""
         d = f"M{self.axis.x(at) - 2.5:.1f} {y:.1f} l5 5 m0 -5 l-5 5"
         self.mark("path", said, d=d, fill="none", **attributes)
 
     def moment(self, at: float, words: str, colour: str, said: str = "") -> None:
-        """A dashed line through every row so far, with words above it."""
+        """Add a dashed line through every row so far, with words above it."""
         x, top = self.axis.x(at), HEAD - 4
         self.mark(
             "line", said or words, x1=x, x2=x, y1=top - 12, y2=self.y, stroke=colour,
@@ -91,14 +96,14 @@ class Sheet:
             self.text(x + (-3 if end else 3), top - 4, words, text_anchor="end" if end else None)
 
     def rule(self, y: float, words: str) -> None:
-        """A line across a plot, with its value."""
+        """Add a line across a plot, with its value."""
         self.mark(
             "line", x1=self.axis.left, x2=self.axis.right, y1=y, y2=y, stroke="currentColor", opacity=0.2
         )
         self.faint(self.axis.left - 8, y + 3, words, text_anchor="end")
 
     def plot(self, name: str, keys: Mapping[str, str]) -> float:
-        """Room for a plot; the y of its foot. keys: colours by name."""
+        """Make room for a plot and return the y of its foot. keys: the colour of each name."""
         self.y += 8
         self.text(8, self.y + 2, name)
         for n, (words, colour) in enumerate(keys.items()):
@@ -109,7 +114,7 @@ class Sheet:
         return self.y
 
     def drawn(self, title: str, description: str, below: float = 0) -> str:
-        """The picture, with the axis behind its rows. below: pixels in use below the axis."""
+        """Return the picture as SVG, with the axis behind its rows. below: pixels in use below the axis."""
         marks, self._marks = self._marks, []
         top, bottom = HEAD - 4, self.y
         for x, words in self.axis.ticks():

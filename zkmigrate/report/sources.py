@@ -1,7 +1,7 @@
-"""The files of a run, read without a lock, and checked.
+"""Read and check the files of a run, without a lock.
 
-The journal is read as far as its chain is intact. Events, samples and plan may be missing or torn: lines that
-cannot be read are counted and ignored.
+The journal is read as far as its chain is intact. Events, samples and plan may be missing or torn: lines
+that cannot be read are counted and ignored.
 """
 
 from __future__ import annotations
@@ -25,8 +25,12 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Sources:
-    """entries: the intact lines. remarks: sentences about unreadable data. load: recordings of real clients,
-    by client. at_work: who works on the run on this machine, empty for nobody."""
+    """The content of a run's files.
+
+    entries: the intact lines of the journal. remarks: sentences about data that cannot be read.
+    load: the recordings of real clients, by client.
+    at_work: the verb and user that work on the run on this machine; empty if none does.
+    """
 
     run: str
     entries: tuple[Entry, ...]
@@ -40,9 +44,10 @@ class Sources:
 
 
 def read(run_dir: Path, load: Path | None = None) -> Sources:
-    """The files of ``run_dir``; UsageError if it is not a run's directory.
+    """Read the files of ``run_dir``. Raises UsageError if it is not a run's directory.
 
-    load: a directory with recordings of real clients (``producer.jsonl``, ``tenant.jsonl``).
+    load: a directory with recordings of real clients (``producer.jsonl``, ``tenant.jsonl``). Raises
+    LostJournalError if the journal does not begin a run.
     """
     if not run_dir.is_dir():
         raise UsageError(f"no directory {run_dir}. Next: give --run-id of a run, or set ZKMIGRATE_RUNS")
@@ -104,7 +109,7 @@ def _chain(parsed: chain.Parsed, content: bytes) -> Chain:
 
 
 def _content(path: Path) -> bytes | None:
-    """A plain file's bytes, None if it is missing. Links are not followed."""
+    """Return the bytes of a plain file, or None if it is missing. Links are not followed."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except FileNotFoundError:
@@ -119,7 +124,7 @@ def _content(path: Path) -> bytes | None:
 
 
 def _rows(path: Path) -> tuple[tuple[Row, ...], str]:
-    """The objects of a file of JSON lines, and a remark on it."""
+    """Return the objects of a file of JSON lines, and a remark if lines or the file cannot be read."""
     try:
         content = _content(path)
     except UsageError as error:

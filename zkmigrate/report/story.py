@@ -1,4 +1,4 @@
-"""The journal's lines as a story: walks of steps, changes sent, decisions. Pure."""
+"""Turn the journal's lines into visits of steps, changes and decisions, without side effects."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from zkmigrate.runbook.model.step import Way
 
 @dataclass
 class _Walk:
-    """A visit in the making."""
+    """A visit of a step that is still being assembled."""
 
     step: str
     back: bool
@@ -31,7 +31,10 @@ class _Walk:
 
 
 def story_of(entries: Iterable[Entry], times: Timebase) -> Story:
-    """The story. KeyError, TypeError or ValueError for a line that this version cannot read."""
+    """Return the story of a journal.
+
+    Raises KeyError, TypeError or ValueError for a line that this version cannot read.
+    """
     teller = _Teller(times)
     for entry in entries:
         teller.take(entry)
@@ -123,7 +126,7 @@ class _Teller:
         return any(d.kind == "begin" for d in self._decisions)
 
     def _hook(self, at: float, body: Mapping[str, Any]) -> None:
-        """A hook that could stop the run, or failed."""
+        """Record a hook that could stop the run, or that failed."""
         answer = str(body["how"]) if body["code"] is None else f"exit code {body['code']}"
         self._decide(at, "hook", body["place"]["stage"], body["moment"], answer, body["run"])
 
@@ -143,7 +146,7 @@ class _Teller:
         self._open = None
 
     def _leave(self) -> None:
-        """The process ended inside a step."""
+        """End the open visit, because the process ended inside its step."""
         if self._open is not None:
             self._open.end = self._open.last
             self._open = None
@@ -175,7 +178,7 @@ class _Teller:
             self._decide(at, "hold", where, "the run continues", str(body["how"]), str(body.get("by", "")))
 
     def _answer(self, at: float, body: Mapping[str, Any]) -> None:
-        """An answered question."""
+        """Record an answered question."""
         stage, step, answer = str(body["stage"]), str(body["step"]), str(body["answer"])
         kind = "consent" if not step and answer in ("go", "skip") else "answer"
         to = f" to {body['to']}" if body["to"] else ""
@@ -186,7 +189,7 @@ class _Teller:
         )
 
     def _skipped(self, stage: str) -> bool:
-        """Whether the last decision is the answer that skips this stage."""
+        """Return whether the last decision is the answer that skips this stage."""
         last = self._decisions[-1:]
         return any((d.kind, d.where, d.answer) == ("consent", stage, "skip") for d in last)
 
@@ -220,7 +223,7 @@ def _visit(walk: _Walk, ops: Mapping[str, Op]) -> Visit:
 
 
 def _merged(visits: Iterable[Visit]) -> tuple[Visit, ...]:
-    """Repeated refusals of a step for the same reasons become one visit with its tries."""
+    """Join repeated refusals of a step with the same findings into one visit that counts the tries."""
     out: list[Visit] = []
     for visit in visits:
         before = out[-1] if out else None

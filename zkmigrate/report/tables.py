@@ -1,4 +1,4 @@
-"""The figures of a report as tables of words, the same for the page and for Markdown."""
+"""Write the figures of a report as tables of words, the same for the page and for Markdown."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from zkmigrate.runbook.model.report import (
 from zkmigrate.runbook.model.series import quantiles, steps_of, when
 
 _FOLDED_FROM = 12
-"""From this number on, the passed claims of a step are named by their ids only."""
+"""If a step has at least this many passed claims, only their ids are named."""
 
 
 _NAMED = 6
-"""At most so many targets of a finding are named."""
+"""The most targets of a finding that are named."""
 
 
 def figures(report: Report) -> tuple[tuple[str, str, str], ...]:
-    """The figures that every reader asks for first: (what, how much, note)."""
+    """Return the figures that every reader wants first: (what, how much, note)."""
     out = []
     window = move_of(report.windows)
     whole = f"from {report.shown.begins} to {report.shown.opens}"
@@ -61,13 +61,13 @@ def figures(report: Report) -> tuple[tuple[str, str, str], ...]:
 
 
 def _inside(acks: Acks, window: Window, report: Report) -> float | None:
-    """The full length of the longest gap that overlaps the window."""
+    """Return the full length in seconds of the longest gap that overlaps the window; None without a gap."""
     end = window.end if window.end is not None else report.end
     return max((b - a for a, b in pairwise(acks.times) if a < end and b > window.start), default=None)
 
 
 def tables(report: Report) -> tuple[Table, ...]:
-    """Every table with rows, in the order of the page."""
+    """Return every table that has rows, in the order of the page."""
     made = (
         windows(report), *report.shown.felt, _acks(report), *report.shown.sections, _decisions(report),
         _processes(report), _steps(report), _findings(report), _unfinished(report), _digests(report),
@@ -76,7 +76,7 @@ def tables(report: Report) -> tuple[Table, ...]:
 
 
 def windows(report: Report) -> Table:
-    """The windows side by side, with their steps; a way back has a column of its own."""
+    """Return a table of the windows side by side, with their steps. A way back has its own column."""
     columns = [(w, back) for w in report.windows for back in (False, True) if not back or _back(w)]
     steps = dict.fromkeys(p.step for w in report.windows for p in w.parts)
     rows = [(step, *(_share(w, step, back) for w, back in columns)) for step in steps]
@@ -161,7 +161,7 @@ def _decisions(report: Report) -> Table:
 
 
 def _question(decision: Decision) -> str:
-    """What was asked, and the findings in doubt."""
+    """Return a decision's question and the findings in doubt, as text."""
     stood = [
         f"{held} {id}: " + "; ".join(part for part in (seen, claim and f"expected: {claim}") if part)
         for held, id, claim, seen in _grouped(decision.findings)
@@ -213,7 +213,10 @@ def _findings(report: Report) -> Table:
 
 
 def _grouped(findings: Sequence[Finding]) -> list[tuple[str, str, str, str]]:
-    """(result, id with targets, claim, seen) per claim. Many that passed, and those to come, are one row."""
+    """Return a row (result, id with targets, claim, seen) for each claim.
+
+    Many passed claims share one row, and so do those that are checked later.
+    """
     groups: dict[tuple[str, str, str], list[Finding]] = {}
     for f in sorted(findings, key=lambda f: _ORDER.index(mark(f))):
         groups.setdefault((mark(f), f.id, f.claim), []).append(f)
@@ -242,7 +245,7 @@ def _targets(same: Sequence[Finding]) -> str:
 
 
 def mark(f: Finding) -> str:
-    """The result of a finding: ``ok``, ``NO``, ``unknown``, ``warn``, ``note``, ``later``."""
+    """Return the result of a finding: ``ok``, ``NO``, ``unknown``, ``warn``, ``note`` or ``later``."""
     if f.held is Held.YES:
         return "ok"
     if f.blocks:
@@ -256,7 +259,7 @@ _ORDER = ("NO", "unknown", "warn", "note", "ok", "later")
 
 
 def _unfinished(report: Report) -> Table:
-    """Changes that failed, or whose outcome is not known."""
+    """Return a table of the changes that failed, or have no known outcome."""
     rows = [
         (clock(op.sent, 0.1), op.target, op.id, "not confirmed" if op.status == "open" else op.status,
          op.change.describe(), op.output.strip()[:300])
@@ -283,7 +286,7 @@ def _digests(report: Report) -> Table:
 
 
 def lists(report: Report) -> Iterable[tuple[str, str, tuple[str, ...]]]:
-    """(id, title, lines): what is left to do, and what the reader must know about the data."""
+    """Yield (id, title, lines) of each list: what is left to do, and notes on the data."""
     yield "left", "To do", report.left
     if report.remarks:
         yield "remarks", "Notes on the data", report.remarks

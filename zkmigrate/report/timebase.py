@@ -1,4 +1,4 @@
-"""One time for everything: the operator's monotonic clock, dated once per process.
+"""Date all records of a run by the operator's monotonic clock.
 
 The wall clock may be corrected at any moment. The monotonic clock has no date and starts anew with the
 machine. So the first line with both clocks dates a process; from there, its monotonic clock counts.
@@ -17,7 +17,7 @@ _STEP_S = 1.0
 
 
 class Timebase:
-    """Made from the journal's lines. jumps: (line, seconds) where the wall clock jumped."""
+    """The times of a journal's lines. jumps: (line, seconds) of each jump of the wall clock."""
 
     def __init__(self, entries: Iterable[Entry]) -> None:
         self._anchors: list[float] = []
@@ -43,19 +43,19 @@ class Timebase:
             fresh = fresh or entry.kind == "end"
 
     def of(self, entry: Entry) -> float:
-        """When a line was written."""
+        """Return when a line was written, in seconds since the epoch."""
         return self._times[entry.seq]
 
     def of_wall(self, at: float) -> float:
-        """A moment of the wall clock."""
+        """Return a moment of the wall clock, corrected for its jumps."""
         place = bisect_right(self._walls, at) - 1
         return at - self._skews[place] if place >= 0 else at
 
     def of_rows(self, rows: Iterable[Mapping[str, Any]]) -> list[tuple[float, Mapping[str, Any]]]:
-        """Samples with their times, in order; a row without both clocks is left out.
+        """Return samples with their times, in order. A row without both clocks is left out.
 
-        Each process of the tool begins with a row of kind ``process``: its offset is that of the nearest
-        anchor.
+        Each process of the tool begins with a row of kind ``process``, which is dated by the nearest dated
+        process of the journal, or by its own clocks if none is near.
         """
         out: list[tuple[float, Mapping[str, Any]]] = []
         offset: float | None = None
@@ -71,5 +71,5 @@ class Timebase:
         return sorted(out, key=lambda pair: pair[0])
 
     def of_mono(self, mono: float) -> float:
-        """A moment of the machine's monotonic clock, dated by the last process."""
+        """Return a moment of the machine's monotonic clock, dated by the journal's last process."""
         return mono + (self._anchors[-1] if self._anchors else 0.0)

@@ -1,4 +1,7 @@
-"""The verb ``report``: a run's directory in, a page, Markdown or JSON out. Asks no host, takes no lock."""
+"""Make a page, Markdown or JSON of a run's directory: the verb ``report``.
+
+It asks no host and takes no lock.
+"""
 
 from __future__ import annotations
 
@@ -35,11 +38,11 @@ FORMATS: Mapping[str, Callable[[Report], str]] = {"html": page, "md": markdown, 
 
 @dataclass(frozen=True)
 class ReportRequest:
-    """Which run to report on, and how.
+    """The options of one call of ``report``.
 
-    inventory: read only if run_id is empty. playbook: empty for the run's own. out: None for ``report.html``
-    in the run's directory, or for standard output with another format; ``-`` is standard output. load: a
-    directory with recordings of real clients.
+    inventory: read only if run_id is empty. playbook: empty for the run's own. out: the file; ``-`` is
+    standard output. None means ``report.html`` in the run's directory, or standard output with another
+    format. load: a directory with recordings of real clients.
     """
 
     inventory: Path
@@ -52,7 +55,10 @@ class ReportRequest:
 
 
 def report(request: ReportRequest, stdout: TextIO) -> int:
-    """Make the report. UsageError if there is no such run; JournalError for a journal of another version."""
+    """Make and write the report. Return 0.
+
+    Raises UsageError if there is no such run, and JournalError for a journal of another version.
+    """
     run_dir = _run_dir(request)
     read = sources.read(run_dir, request.load)
     text = FORMATS[request.format](build(read, _playbook(request, read)))
@@ -74,7 +80,7 @@ def _run_dir(request: ReportRequest) -> Path:
 
 
 def _playbook(request: ReportRequest, read: sources.Sources) -> Playbook | None:
-    """The playbook that was named, else the run's own; None if it is not installed."""
+    """Return the playbook that was named, else the run's own, or None if that is not installed."""
     if request.playbook:
         return playbook_files.load(request.playbook)
     try:
@@ -84,7 +90,10 @@ def _playbook(request: ReportRequest, read: sources.Sources) -> Playbook | None:
 
 
 def _write(target: Path, text: str, run_dir: Path) -> None:
-    """Replace the file atomically; never one of the run's own files."""
+    """Replace the file atomically.
+
+    Raises UsageError for one of the run's own files and for a missing directory.
+    """
     own = target.parent.resolve() == run_dir.resolve() and target.stem != "report"
     if own and target.exists():
         raise UsageError(f"{target} belongs to the run. Nothing was written. Next: give another --out")

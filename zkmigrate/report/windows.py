@@ -1,4 +1,7 @@
-"""The windows of a run: from the first change that shuts clients out until clients can connect. Pure."""
+"""Find the windows of a run: from the first change that shuts clients out until clients can connect.
+
+No function here has side effects.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ def windows(
     events: Sequence[Mapping[str, Any]],
     gone: Spans = (),
 ) -> tuple[Window, ...]:
-    """Every window that was begun, in order."""
+    """Return every window that was begun, in order."""
     stages = {stage.id: stage for stage in playbook.stages if stage.window is not None}
     begun = _begun(story, stages)
     holds, shut = _holds(story), playbook.report.opened
@@ -52,12 +55,12 @@ def windows(
 
 
 def _inside(spans: Spans, start: float, end: float) -> float:
-    """Seconds of these spans between two moments."""
+    """Return how many seconds of these spans are between two moments."""
     return sum(max(0.0, min(b, end) - max(a, start)) for a, b in spans)
 
 
 def _holds(story: Story) -> list[tuple[float, float]]:
-    """(from, until) of each hold; one without an end lasts to the last line."""
+    """Return the (start, end) of each hold. One without an end lasts to the last line."""
     out: list[tuple[float, float]] = []
     since: float | None = None
     for at, begins in [(d.at, not d.answer) for d in story.decisions if d.kind == "hold"]:
@@ -68,7 +71,10 @@ def _holds(story: Story) -> list[tuple[float, float]]:
 
 
 def _begun(story: Story, stages: Mapping[str, Stage]) -> list[tuple[str, float]]:
-    """(stage, first change that shuts clients out). Another window begins after a way back past that step."""
+    """Return (stage, time of the first change that shuts clients out) of each window.
+
+    A stage has a further window if a way back reopened the one before.
+    """
     out: list[tuple[str, float]] = []
     for op in story.ops:
         stage = _stage(op.step)
@@ -110,13 +116,13 @@ def _opens(story: Story, stage: str, steps: WindowSteps) -> list[Op]:
 
 
 def _whole(visits: Sequence[Visit], steps: WindowSteps) -> bool:
-    """Whether the rehearsal reached its last step before its way back."""
+    """Return whether the rehearsal reached its last step before its way back."""
     forward = {v.step.partition(".")[2] for v in visits if not v.back and v.outcome == "done"}
     return steps.shut[-1] in forward
 
 
 def _parts(visits: Sequence[Visit], start: float, end: float | None) -> tuple[Part, ...]:
-    """The steps inside the window, cut at its ends."""
+    """Return the steps inside the window, cut at its ends."""
     out = []
     for v in visits:
         if (v.end is not None and v.end <= start) or (end is not None and v.start >= end):
@@ -127,7 +133,7 @@ def _parts(visits: Sequence[Visit], start: float, end: float | None) -> tuple[Pa
 
 
 def _deadline(times: Timebase, events: Sequence[Mapping[str, Any]], start: float, end: float) -> float | None:
-    """The deadline of the countdown on the screen."""
+    """Return the deadline of the first countdown in the window; None without one."""
     for event in events:
         at, left = number(event, "at"), number(event, "left_s")
         if event.get("event") == "Countdown" and at is not None and left is not None:
@@ -140,7 +146,10 @@ def _deadline(times: Timebase, events: Sequence[Mapping[str, Any]], start: float
 def _opened_by(
     opens: Sequence[Op], shut: tuple[str, str], lanes: Sequence[Lane], until: float
 ) -> dict[str, str]:
-    """Who opened the door of each host. shut: as ``Reporting.opened``."""
+    """Return how each host was opened, ``operator`` or ``by itself``.
+
+    shut: the value of ``Reporting.opened``.
+    """
     ours = {op.target for op in opens if op.sent < until}
     kind, open_ = shut
     hosts = [lane for lane in lanes if lane.kind == kind]
