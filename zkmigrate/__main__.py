@@ -1,4 +1,4 @@
-"""``python -m zkmigrate``: the command line."""
+"""Run the command line: ``python -m zkmigrate``."""
 
 from zkmigrate.cli.main import main
 

@@ -1,7 +1,7 @@
-"""The one place where text is made safe to print.
+"""Make text safe to print.
 
-Hosts, logs and znodes choose words that we show. A terminal obeys some characters in them: it clears the
-screen, sets the clipboard, or turns the direction of writing. Here they become readable escapes.
+Hosts, logs and znodes provide words that the tool shows. A terminal obeys some characters in them: it clears
+the screen, sets the clipboard, or turns the direction of writing. Here they become readable escapes.
 """
 
 from __future__ import annotations
@@ -22,18 +22,20 @@ _UNFIT = re.compile(
 
 
 def clean(text: object) -> str:
-    r"""Text with each unprintable character as JSON's escape, ``\u001b`` for ESC: a line of JSON means the
-    same."""
+    r"""Return text with each unprintable character as an escape of JSON, such as ``\u001b`` for ESC.
+
+    A line of JSON keeps its meaning.
+    """
     return _UNFIT.sub(_escape, str(text))
 
 
 def inline(text: object) -> str:
-    r"""As ``clean``, for a value inside a line: a line feed becomes ``\u000a``."""
+    r"""Return clean text for a value inside a line: a line feed becomes ``\u000a``."""
     return clean(text).replace("\n", "\\u000a")
 
 
 def indented(line: str) -> str:
-    """A line whose further lines are indented, so that a value in it cannot pass for a line of ours."""
+    """Indent all lines of a text but the first, so that a value in it cannot pass for a line of the tool."""
     return line.rstrip("\n").replace("\n", "\n         ")
 
 
@@ -43,7 +45,10 @@ def _escape(found: re.Match[str]) -> str:
 
 
 class Clean:
-    """A text stream that writes everything clean. raw: the stream below, for our own colours."""
+    """A text stream that cleans all that is written to it.
+
+    raw: the stream below, for the tool's own colours.
+    """
 
     def __init__(self, raw: TextIO) -> None:
         self.raw = raw
@@ -60,7 +65,7 @@ class Clean:
 
     @property
     def buffer(self) -> io.RawIOBase:
-        """For those who write UTF-8, as click does where the encoding is ASCII."""
+        """A binary stream for callers that write UTF-8, as click does where the encoding is ASCII."""
         return _CleanBytes(self.raw)
 
     def __getattr__(self, name: str) -> Any:
@@ -82,7 +87,7 @@ class _CleanBytes(io.RawIOBase):
 
 
 def clean_streams() -> None:
-    """Clean everything that this process prints, warnings and tracebacks too."""
+    """Clean all further output of this process, including warnings and tracebacks."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is not None and not isinstance(stream, Clean):

@@ -1,7 +1,8 @@
-"""How long the present work may take: set by the walk in a window, asked by whoever waits for a host.
+"""Limit how long the current work may wait for hosts.
 
-Every wait inside the scope, in any layer and thread of :func:`zkmigrate.hosts.parallel.together`, asks
-:func:`remaining` and so ends in time. Outside a scope each wait has its own limit.
+The walk sets a limit in a window. Every wait inside its scope, in any layer and in the threads of
+:func:`zkmigrate.hosts.parallel.together`, calls :func:`remaining` and so ends in time. Outside a scope each
+wait has its own limit.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 
 _LEAST_S = 0.001
-"""A socket takes a timeout of 0 for "do not wait at all"."""
+"""The shortest wait. For a socket, a timeout of 0 means not to wait at all."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,10 @@ _SCOPE: ContextVar[_Scope | None] = ContextVar("deadline", default=None)
 def within(
     each_s: float, whole_s: float = math.inf, now: Callable[[], float] = time.monotonic
 ) -> Iterator[None]:
-    """In here no question waits longer than ``each_s`` seconds, and none ends after ``whole_s``."""
+    """Limit every wait inside the block.
+
+    each_s: the most seconds of one wait. whole_s: seconds after which all waits end. now: the clock.
+    """
     token = _SCOPE.set(_Scope(each_s, now() + whole_s, now))
     try:
         yield
@@ -40,7 +44,7 @@ def within(
 
 
 def remaining(most_s: float) -> float:
-    """Seconds for a wait that by itself takes at most ``most_s``; never quite 0."""
+    """Return the seconds that a wait may take, at most ``most_s`` and always more than 0."""
     scope = _SCOPE.get()
     if scope is None:
         return most_s
@@ -48,5 +52,5 @@ def remaining(most_s: float) -> float:
 
 
 def bounded() -> bool:
-    """Whether there is no time to wait: then report a silent host instead of waiting for it."""
+    """Return whether time is limited, so that a silent host is reported and not waited for."""
     return not math.isinf(remaining(math.inf))

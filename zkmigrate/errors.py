@@ -1,11 +1,14 @@
-"""The errors for the operator. Each message of a ``ZkmigrateError`` says what was seen, what was needed and
-what to do next; ``exit_code`` is the command line's (docs/reference/exit-codes.md)."""
+"""Define the errors that are shown to the operator.
+
+Each message of a ``ZkmigrateError`` says what was seen, what was needed and what to do next. ``exit_code`` is
+the exit code of the command line (docs/reference/exit-codes.md).
+"""
 
 from __future__ import annotations
 
 
 class ZkmigrateError(Exception):
-    """Base of all errors that are meant for the operator."""
+    """The base of all errors that are shown to the operator."""
 
     exit_code = 8
 
@@ -35,7 +38,7 @@ class JournalError(ZkmigrateError):
 class LostJournalError(JournalError):
     """A run's journal is lost or damaged, and the operator has to choose a direction.
 
-    seen: what is wrong with it, without a full stop. run: the id. place: the file. also: a sentence more.
+    seen: what is wrong with it, without a full stop. run: the id. place: the file. also: a further sentence.
     """
 
     def __init__(self, seen: str, run: str, place: str, also: str = "") -> None:
@@ -46,7 +49,7 @@ class LostJournalError(JournalError):
         return self.told("")
 
     def told(self, options: str) -> str:
-        """Return the message. options: those that name inventory and playbook in its commands."""
+        """Return the message. options: those that name inventory and playbook, for its commands."""
         words = ("zkmigrate resume", options, "--run-id", self.run, "--journal-lost")
         command = " ".join(word for word in words if word)
         return "\n".join(
@@ -62,10 +65,10 @@ class LostJournalError(JournalError):
 
 
 class RecordError(JournalError):
-    """A step's record is missing, or unreadable for this version. Names run, step and field."""
+    """A step's record is missing, or this version cannot read it. The message names run, step and field."""
 
 
 class HostError(ZkmigrateError):
-    """A host did not do, or did not confirm, what was asked. The outcome may be unknown: look again."""
+    """A host did not do, or did not confirm, what was asked of it. The outcome may be unknown: look again."""
 
     exit_code = 8

@@ -1,4 +1,4 @@
-"""Reads files that an operator names. It never waits for a writer, and never reads without an end."""
+"""Read files that an operator names, without waiting for a writer and without reading for ever."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ from io import BufferedReader
 from pathlib import Path
 
 MOST_BYTES = 1 << 30
-"""No input is larger, unless its reader allows less."""
+"""The largest input, in bytes, unless its reader allows less."""
 
 
 def opened(path: Path | str) -> BufferedReader:
-    """Open a plain file for reading. Raises OSError, also for a pipe, a device and a directory; its
-    ``strerror`` says why."""
+    """Open a plain file for reading.
+
+    Raises OSError, also for a pipe, a device and a directory; its ``strerror`` says why.
+    """
     fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     mode = os.fstat(fd).st_mode
     if stat.S_ISREG(mode):
@@ -26,8 +28,10 @@ def opened(path: Path | str) -> BufferedReader:
 
 
 def content(path: Path | str, most: int = MOST_BYTES) -> bytes:
-    """Return the bytes of a plain file. Raises OSError as ``opened`` does, and for more than ``most``
-    bytes."""
+    """Return the bytes of a plain file.
+
+    Raises OSError as ``opened`` does, and for a file of more than ``most`` bytes.
+    """
     with opened(path) as file:
         if os.fstat(file.fileno()).st_size > most:
             raise OSError(errno.EFBIG, f"it has more than {most >> 20} MiB", str(path))

@@ -1,4 +1,4 @@
-"""Parses Java properties as java.util.Properties.load does: zoo.cfg, server.properties, meta.properties.
+"""Parse Java properties as java.util.Properties.load does: zoo.cfg, server.properties, meta.properties.
 
 Lines end at ``\\n``, ``\\r`` or ``\\r\\n`` and nowhere else. A line that ends with an odd number of
 backslashes continues on the next one, whose leading blanks do not count. ``#`` and ``!`` begin a comment. A
@@ -29,9 +29,12 @@ class PropertiesError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A key with its value, both without escapes. separated: whether something separates them; Java reads a
-    key alone as one with an empty value. line: the number of its first line. start, end: its place in the
-    text, from the first line's begin to the last line's end."""
+    """A key with its value, both without escapes.
+
+    separated: whether a separator follows the key; Java gives a key alone an empty value.
+    line: the number of its first line.
+    start, end: its place in the text, from the start of its first line to the end of its last line.
+    """
 
     key: str
     value: str
@@ -42,8 +45,10 @@ class Entry:
 
 
 def entries(text: str) -> Iterator[Entry]:
-    """Yield the entries of a text in order, repeated keys included. Raises PropertiesError for a malformed
-    ``\\uXXXX``."""
+    """Yield the entries of a text in order, repeated keys included.
+
+    Raises PropertiesError for a malformed ``\\uXXXX``.
+    """
     pending = ""
     first = start = 0
     for number, match in enumerate(_LINE.finditer(text), 1):

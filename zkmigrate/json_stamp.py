@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 SCHEMA = 1
-"""The version of what ``--json`` prints. Keys may be added without another one."""
+"""The version of the form of what ``--json`` prints. New keys do not change it."""
 
 
 def stamped(body: Mapping[str, Any], at: float | None = None) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Reads JSON, and refuses text that parsers understand in different ways."""
+"""Read JSON, and refuse text that parsers understand in different ways."""
 
 from __future__ import annotations
 

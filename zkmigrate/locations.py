@@ -1,4 +1,4 @@
-"""Where the inventory says a thing: ``FILE:LINE`` of a key or host."""
+"""Find the lines of an inventory file, as ``FILE:LINE`` of a key or host."""
 
 from __future__ import annotations
 
@@ -14,19 +14,21 @@ _NAMED = re.compile(rf"(?:(?P<keys>{_KEYS}(?: (?:or|and) {_KEYS})*) in )?migrati
 
 @dataclass(frozen=True)
 class Locations:
-    """The file as the operator named it, and the line of each key (``dest.data_dir``) and host name."""
+    """An inventory file as the operator named it, with the line of each key and host.
+
+    keys: the line of each key, such as ``dest.data_dir``. hosts: the line of each host's name.
+    """
 
     file: str
     keys: dict[str, int] = field(default_factory=dict)
     hosts: dict[str, int] = field(default_factory=dict)
 
     def host(self, name: str) -> str:
-        """``FILE:LINE`` of a host's entry; empty for an unknown name."""
+        """Return ``FILE:LINE`` of a host's entry; empty for an unknown name."""
         return f"{self.file}:{self.hosts[name]}" if name in self.hosts else ""
 
     def located(self, text: str) -> str:
-        """The text with ``KEY in migration.yml`` replaced by the real file and, where the key is there, its
-        line."""
+        """Replace ``KEY in migration.yml`` in a text by the real file and, where the key exists, its line."""
 
         def place(match: re.Match[str]) -> str:
             if match["keys"] is None:
@@ -39,7 +41,7 @@ class Locations:
 
 
 def read_locations(path: Path) -> Locations:
-    """The lines of an inventory's keys. The file has been loaded before, so it exists and is text."""
+    """Read the lines of an inventory's keys. The file was loaded before, so it exists and is text."""
     document = marked_yaml.parse(path.read_text("utf-8-sig"))
     found = Locations(str(path))
     _walk(document, document.value, (), found)

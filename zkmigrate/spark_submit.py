@@ -1,5 +1,7 @@
-"""What spark-submit runs: ``zkmigrate analyze`` with the arguments behind this file's name, in the Spark that
-spark-submit configured. The code comes from the archive of ``python -m zkmigrate.spark.pack``."""
+"""Run ``zkmigrate analyze`` under spark-submit, in the Spark that spark-submit configured.
+
+The arguments follow this file's name. The code comes from the archive of ``python -m zkmigrate.spark.pack``.
+"""
 
 import sys
 

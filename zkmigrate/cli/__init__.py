@@ -1,1 +1,1 @@
-"""The command line: one file for each verb with options of its own, and what it puts together."""
+"""Define the command line: one file for each verb with options of its own, and one that assembles them."""

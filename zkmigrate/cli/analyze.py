@@ -1,4 +1,4 @@
-"""The verb ``analyze`` for the command line."""
+"""Define the verb ``analyze`` of the command line."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _AS_GIVEN = (
 
 
 def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
-    """The verb. do: runs it and exits with its code."""
+    """Return the verb. do: runs a function and exits with the code it returns."""
 
     @click.command("analyze")
     @click.argument("jobs", metavar="JOB[,JOB...]|all")
@@ -138,7 +138,7 @@ def _analyze(options: dict[str, Any]) -> int:
 
 
 def _what_ifs(path: Path) -> tuple[WhatIf, ...]:
-    """Raises UsageError."""
+    """Read the file of ``--what-if``. Raises UsageError."""
     from zkmigrate import input_file
     from zkmigrate.cluster.placement.what_if import parse
     from zkmigrate.errors import UsageError
@@ -151,7 +151,10 @@ def _what_ifs(path: Path) -> tuple[WhatIf, ...]:
 
 
 def _names(text: str, options: dict[str, Any]) -> tuple[str, ...]:
-    """The jobs by name. options: decide which ``all`` has. Raises UsageError for an unknown job."""
+    """Return the names of the jobs to run. Raises UsageError for an unknown job.
+
+    options: decide which jobs ``all`` means: a job with its own input runs only if its option is given.
+    """
     from zkmigrate.errors import UsageError
 
     if text == "all":

@@ -1,4 +1,4 @@
-"""The verb ``collect`` for the command line."""
+"""Define the verb ``collect`` of the command line."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _TIMES = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9}
 
 
 def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
-    """The verb. do: runs it and exits with its code."""
+    """Return the verb. do: runs a function and exits with the code it returns."""
 
     @click.command("collect")
     @click.argument("places", metavar="[NAME=]DIR|HOST:DIR...", nargs=-1)
@@ -114,7 +114,7 @@ def _verify(options: dict[str, Any]) -> int:
 
 
 def _request(options: dict[str, Any]) -> Request:
-    """The options as a request. Raises UsageError."""
+    """Convert the options to a request. Raises UsageError."""
     from zkmigrate.zookeeper.data.txnlog import MAX_RECORD
     from zkmigrate.zookeeper.disks.collect import Request
 
@@ -132,7 +132,7 @@ def _request(options: dict[str, Any]) -> Request:
 
 
 def _out(options: dict[str, Any]) -> Path:
-    """The folder to fill. Raises UsageError without it, or without a place."""
+    """Return the folder to fill. Raises UsageError if it or a place to copy from is missing."""
     from zkmigrate.errors import UsageError
 
     out: Path | None = options["out"]
@@ -142,7 +142,7 @@ def _out(options: dict[str, Any]) -> Path:
 
 
 def servers(places: tuple[str, ...], log_dirs: tuple[str, ...]) -> tuple[Server, ...]:
-    """The named servers, each with its dataLogDir. Raises UsageError."""
+    """Return the named servers, each with its dataLogDir if one is given. Raises UsageError."""
     from zkmigrate.errors import UsageError
     from zkmigrate.zookeeper.disks.collect import Server
 
@@ -166,7 +166,11 @@ def servers(places: tuple[str, ...], log_dirs: tuple[str, ...]) -> tuple[Server,
 
 
 def _named(text: str) -> tuple[str, Place]:
-    """The given name, else the host's, else the last part of a local directory; and the place."""
+    """Return the name and the place of a server.
+
+    Without a given name it is the host's, for a local directory the last part of its path. Raises UsageError
+    for a name that cannot be a folder.
+    """
     from zkmigrate.errors import UsageError
     from zkmigrate.zookeeper.disks.location import VERSION_2, parse_place
 
@@ -182,14 +186,14 @@ def _named(text: str) -> tuple[str, Place]:
 
 
 def _absolute(place: Place) -> Place:
-    """The place with an absolute path, so that a later call from another folder finds it."""
+    """Make a local path absolute, so that a later call from another folder finds the place."""
     from zkmigrate.zookeeper.disks.location import Place
 
     return place if place.host else Place("", str(Path(place.path).absolute()))
 
 
 def rate(text: str) -> float:
-    """Bytes per second. Raises UsageError."""
+    """Parse a rate such as ``10M`` into bytes per second; 0 means no limit. Raises UsageError."""
     from zkmigrate.errors import UsageError
 
     match = _RATE.fullmatch(text)
@@ -202,7 +206,7 @@ def rate(text: str) -> float:
 
 
 def _since(text: str) -> tuple[int | None, float | None]:
-    """The zxid or the hours. Raises UsageError."""
+    """Parse ``--since`` into (zxid, hours), of which at most one is not None. Raises UsageError."""
     from zkmigrate.errors import UsageError
     from zkmigrate.zookeeper.data.errors import MalformedError
     from zkmigrate.zookeeper.data.zxid import parse_zxid

@@ -1,4 +1,4 @@
-"""Options ``-v``, ``--log-file`` and ``--no-color``."""
+"""Carry out the options ``-v``, ``--log-file`` and ``--no-color``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _FORM = logging.Formatter("%(asctime)s.%(msecs)03d %(message)s", "%Y-%m-%dT%H:%M
 
 
 class _ToStderr(logging.Handler):
-    """Writes to what is standard error now: the live view redirects it."""
+    """A log handler that writes to the current ``sys.stderr``, which the live view replaces while it runs."""
 
     def emit(self, record: logging.LogRecord) -> None:
         # Not click.echo: it writes below the stream that the live view puts in the place of standard error.
@@ -25,7 +25,7 @@ class _ToStderr(logging.Handler):
 
 
 class _ToFile(logging.FileHandler):
-    """Appends to a file that only its owner can read."""
+    """A log handler that appends to a file that only its owner can read."""
 
     def _open(self) -> object:  # type: ignore[override]
         return os.fdopen(os.open(self.baseFilename, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "a")
@@ -50,7 +50,7 @@ def log_file(context: click.Context, _option: click.Parameter, given: Path | Non
 
 
 def no_color(_context: click.Context, _option: click.Parameter, given: bool) -> None:
-    """Have rich print no colours, as NO_COLOR does."""
+    """Make rich print no colours, as NO_COLOR does."""
     if given:
         os.environ["NO_COLOR"] = "1"
 

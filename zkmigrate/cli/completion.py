@@ -1,6 +1,6 @@
-"""Shell completion: click's scripts, and words that depend on runs and playbooks.
+"""Complete words in a shell: click's scripts, and words that depend on runs and playbooks.
 
-A completion never fails and never prints. What it cannot read completes to nothing.
+A completion never fails and never prints. If something cannot be read, there are no suggestions.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Given: TypeAlias = Mapping[str, Any]
 
 
 def script(command: click.Command, shell: str) -> str:
-    """The script that a shell sources. Raises UsageError for a shell that click does not know."""
+    """Return the script that a shell sources. Raises UsageError for a shell that click does not know."""
     known = get_completion_class(shell)
     if known is None:
         raise UsageError(f"no completion for {shell}")
@@ -37,7 +37,7 @@ def script(command: click.Command, shell: str) -> str:
 
 
 def words(what: str, given: Given, incomplete: str) -> list[CompletionItem]:
-    """The words of a kind in ``_KINDS`` that begin with ``incomplete``."""
+    """Return the words of a kind in ``_KINDS`` that begin with ``incomplete``."""
     try:
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
             found = list(_KINDS[what](given, incomplete))
@@ -51,7 +51,7 @@ def _plain(values: Iterable[str]) -> list[CompletionItem]:
 
 
 def _runs(_given: Given, _incomplete: str) -> list[CompletionItem]:
-    """The runs that have begun, newest first."""
+    """Return the runs that have begun, newest first."""
     folder = runs.base(os.environ)
     found = [path for path in folder.iterdir() if runs.is_id(path.name) and runs.has_begun(path)]
     return _plain(path.name for path in sorted(found, key=lambda path: path.stat().st_mtime, reverse=True))

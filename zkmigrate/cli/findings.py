@@ -1,6 +1,6 @@
 """Explain findings: the verb ``help``, and the page *Findings* of the site that ``make docs`` builds.
 
-The words stand once, beside the check or the step: a check's docstring, and the ``MEANINGS`` of a module.
+Each text is kept once, beside its check or step: in a check's docstring, or in the ``MEANINGS`` of a module.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ _HOUSE = (
     "zkmigrate.move.facts",
     "zkmigrate.move.rules",
 )
-"""Packages whose modules may have MEANINGS, beside those of the steps of every shipped playbook."""
+"""Packages whose modules may have MEANINGS, in addition to those of every shipped playbook's steps."""
 
 _ALIKE = 0.8
-"""So much an unknown id must resemble one (as difflib counts) to be taken for a typing error."""
+"""The similarity (as difflib counts) from which on an unknown id counts as a typing error for a known one."""
 
 _AREAS = {
     "operator": "The operator's machine",
@@ -59,7 +59,7 @@ _SAME_AREA = {
     "verify": "open", "finalize": "open", "brokers": "return", "brokers-back": "return", "replay": "return",
     "close": "return", "read": "return", "hook": "engine", "STEP": "arm",
 }  # fmt: skip
-"""First words of ids that stand in the area of another one."""
+"""The first words of ids that are listed in the area of another word."""
 
 _HEAD = """# Findings
 
@@ -73,8 +73,12 @@ unless its entry says *warns*. The page *Preflight* says how checks and gates wo
 
 @dataclass(frozen=True)
 class Entry:
-    """What there is to say of an id. expected: of a check, what should be true; then means is empty. when: of
-    a check, for what, where and with what weight it counts."""
+    """The explanation of one finding's id.
+
+    meaning: id, meaning, cause and remedy. expected: what a check expects to be true; ``meaning.means`` is
+    then empty. when: for what and at which gates a check runs, and whether it blocks. Both are empty for an
+    id that is not a check.
+    """
 
     meaning: Meaning
     expected: str = ""
@@ -82,12 +86,12 @@ class Entry:
 
     @property
     def area(self) -> str:
-        """The first word of the id, or the one whose area it shares."""
+        """The first word of the id, or the word in whose area it is listed."""
         word = self.meaning.id.partition(".")[0]
         return _SAME_AREA.get(word, word)
 
     def lines(self) -> Iterator[str]:
-        """The entry, one paragraph a line."""
+        """Yield the entry as text, one paragraph for each line."""
         if self.expected:
             yield f"Expected: {self.expected}."
         elif self.meaning.cause.startswith("A remark"):
@@ -102,7 +106,7 @@ class Entry:
 
 @cache
 def entries() -> dict[str, Entry]:
-    """Every id and its entry: the checks in the order in which a preflight shows them, then the others."""
+    """Return the entry of every id: checks in the order of a preflight, then the others."""
     told = [
         Entry(Meaning(check.id, "", _without_numbers(check.about), check.todo), check.claim,
               f"Checked {_targets(check, dependent.words)}, "
@@ -118,7 +122,10 @@ def entries() -> dict[str, Entry]:
 
 
 def dependents() -> Iterator[Any]:
-    """Every shipped dependent; Kafka first, whose words a check has that all of them share."""
+    """Return every shipped dependent, Kafka first.
+
+    The entry of a check that several dependents share uses the words of the first.
+    """
     values = [value for module in _modules("zkmigrate.move.dependents") for value in vars(module).values()]
     found = [v for v in values if isinstance(getattr(v, "words", None), Words) and not isinstance(v, type)]
     return iter(sorted(found, key=lambda dependent: dependent.words.kind != KAFKA))
@@ -151,8 +158,10 @@ def _modules(package: str) -> Iterator[ModuleType]:
 
 
 def entry(id: str) -> Entry:
-    """The entry of an id, ``cut.phase`` by that of ``STEP.phase``. UsageError for an id that is not one: it
-    names those that resemble it."""
+    """Return the entry of an id. An id such as ``cut.phase`` may use the general entry ``STEP.phase``.
+
+    Raises UsageError for an unknown id; the message names similar ones.
+    """
     known = entries()
     if id in known:
         return known[id]
@@ -166,7 +175,7 @@ def entry(id: str) -> Entry:
 
 
 def page() -> str:
-    """Write all entries as one page of Markdown, sorted by area."""
+    """Return all entries as one page of Markdown, sorted by area."""
     parts = [_HEAD]
     areas = dict.fromkeys((*_AREAS, *(one.area for one in entries().values())))
     for area in areas:

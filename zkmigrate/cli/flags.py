@@ -1,4 +1,4 @@
-"""Options that several verbs share.
+"""Define options that several verbs share.
 
 Every verb's ``--help`` imports this module, so it imports nothing heavy.
 """
@@ -27,7 +27,10 @@ def _shipped(_context: click.Context, _option: click.Parameter, playbook: str) -
 
 
 def completed(kind: str) -> Callable[[click.Context, click.Parameter, str], list[Any]]:
-    """Complete an option's value with one of the kinds of ``zkmigrate.cli.completion``."""
+    """Return a function that completes an option's value with words of a kind.
+
+    kind: a key of ``_KINDS`` in ``zkmigrate.cli.completion``.
+    """
 
     def complete(context: click.Context, _option: click.Parameter, incomplete: str) -> list[Any]:
         from zkmigrate.cli import completion
@@ -38,7 +41,7 @@ def completed(kind: str) -> Callable[[click.Context, click.Parameter, str], list
 
 
 def together(*options: Callable[[F], F]) -> Callable[[F], F]:
-    """Several options as one decorator, in the order of ``--help``."""
+    """Combine several options into one decorator that keeps their order in ``--help``."""
 
     def added(verb: F) -> F:
         for option in reversed(options):
@@ -49,17 +52,17 @@ def together(*options: Callable[[F], F]) -> Callable[[F], F]:
 
 
 def which_run(text: str) -> Callable[[F], F]:
-    """``--run-id`` with a help text for one verb."""
+    """Return the option ``--run-id`` with the help text of one verb."""
     return click.option("--run-id", shell_complete=completed("runs"), default="", help=text)
 
 
 def named(option: str, kind: str, metavar: str, text: str) -> Callable[[F], F]:
-    """An option whose value is a name of this kind."""
+    """Return an option with a text value that is completed with words of this kind."""
     return click.option(option, shell_complete=completed(kind), default="", metavar=metavar, help=text)
 
 
 def many(option: str, name: str, metavar: str, text: str, *, required: bool = False) -> Callable[[F], F]:
-    """A repeatable option."""
+    """Return a repeatable option."""
     told = f"{text} Repeatable."
     return click.option(option, name, multiple=True, required=required, metavar=metavar, help=told)
 
@@ -67,7 +70,7 @@ def many(option: str, name: str, metavar: str, text: str, *, required: bool = Fa
 def number(
     option: str, name: str, metavar: str, text: str, default: int, *, least: int = 1, most: int | None = None
 ) -> Callable[[F], F]:
-    """An option whose value is a whole number within bounds."""
+    """Return an option whose value is a whole number from ``least`` to ``most``."""
     kind = click.IntRange(least, most)
     return click.option(
         option, name, type=kind, default=default, show_default=True, metavar=metavar, help=text
@@ -75,7 +78,7 @@ def number(
 
 
 def switch(*names: str, text: str, envvar: str | None = None) -> Callable[[F], F]:
-    """A boolean option that also takes a value: ``--force``, ``--force=true``, ``--force=false``."""
+    """Return a boolean option that also takes a value: ``--force``, ``--force=true``, ``--force=false``."""
     return click.option(
         *names, is_flag=False, flag_value="true", type=click.BOOL, default=False, metavar="[=false]",
         envvar=envvar, show_envvar=bool(envvar), help=text,
@@ -83,7 +86,10 @@ def switch(*names: str, text: str, envvar: str | None = None) -> Callable[[F], F
 
 
 class _Decimal(click.FloatRange):
-    """A number within bounds. click's own kind takes nan, because it is below and above no bound."""
+    """A number within bounds.
+
+    click's own type accepts nan, because nan is neither below nor above a bound.
+    """
 
     name = "number"
 
@@ -92,7 +98,7 @@ class _Decimal(click.FloatRange):
         self.or_zero = or_zero
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Return the number. Raises BadParameter."""
+        """Return the number. Raises BadParameter for text that is no number within the bounds."""
         if self.or_zero and click.FLOAT.convert(value, param, ctx) == 0:
             return 0.0
         found: float = super().convert(value, param, ctx)
@@ -102,10 +108,10 @@ class _Decimal(click.FloatRange):
 
 
 def decimal(least: float, most: float, *, or_zero: bool = False) -> click.FloatRange:
-    """Return the kind of an option whose value is a number from ``least`` to ``most``, or also 0.
+    """Return the type of an option whose value is a number from ``least`` to ``most``.
 
-    Every option that takes such a number uses it. ``most`` keeps what is computed from it finite, and
-    ``least`` keeps a rate from waiting for ever.
+    or_zero: whether 0 is allowed too. Every option with such a number uses this type. ``most`` keeps results
+    finite, and ``least`` keeps a rate from causing endless waits.
     """
     return _Decimal(least, most, or_zero=or_zero)
 
@@ -216,12 +222,14 @@ both_sides: Callable[[F], F] = together(
         "Their dataLogDirs, if they are not the dataDirs, in the same order.",
     ),
 )
-"""The data directories of source and dest."""
+"""The options for the data directories of source and dest."""
 
 
 def ssh(account: str = "your own", pins: str = "~/.ssh/known_hosts") -> Callable[[F], F]:
-    """How to reach hosts without an inventory. account, pins: the defaults of ``--ssh-user`` and
-    ``--known-hosts``, in words."""
+    """Return the options that say how to reach hosts without an inventory.
+
+    account, pins: the defaults of ``--ssh-user`` and ``--known-hosts``, in words for the help text.
+    """
     return together(
         click.option("--ssh-user", default="", help=f"Account on all hosts. Default: {account}."),
         click.option("--ssh-port", type=click.IntRange(1, 65535), help="Port of their sshd."),

@@ -1,4 +1,4 @@
-"""The verbs ``gateway …`` for the command line; :mod:`zkmigrate.topics.gateway.verbs` does the work."""
+"""Define the verbs ``gateway …`` of the command line; :mod:`zkmigrate.topics.gateway.verbs` does the work."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from zkmigrate.cli import flags
 _VERBS = ("route", "settle", "hold", "unhold", "seal", "unseal", "go")
 
 _FENCING = click.IntRange(0, 10**15 - 1)
-"""As the gateway and zkm-host take it."""
+"""A fencing number, with the bounds that the gateway and zkm-host accept."""
 
 _config = click.option("--config", type=flags.FILE, required=True, help="The gateway's file.")
 
 
 def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
-    """The group of verbs. do: runs one and exits with its code."""
+    """Return the group of verbs. do: runs a function and exits with the code it returns."""
 
     @click.group("gateway")
     def gateway() -> None:

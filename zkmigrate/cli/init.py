@@ -1,4 +1,4 @@
-"""The options of ``init``; :mod:`zkmigrate.inventory.discovery.init_verb` does the work."""
+"""Define the options of ``init``; :mod:`zkmigrate.inventory.discovery.init_verb` does the work."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from zkmigrate.cli import flags
 
 
 def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
-    """The verb. do: runs it and exits with its code."""
+    """Return the verb. do: runs a function and exits with the code it returns."""
 
     @click.command("init")
     @flags.many("--source", "source", "HOST[:PORT],…", "Servers that Kafka leaves; one is enough.")
@@ -56,7 +56,7 @@ def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
 
 
 def verb(options: dict[str, Any]) -> int:
-    """Run ``init`` with these options."""
+    """Run ``init`` with these options and return its exit code."""
     from zkmigrate.inventory.discovery.draft import SshDraft
     from zkmigrate.inventory.discovery.init_request import InitOptions
     from zkmigrate.inventory.discovery.init_verb import init as look_and_write

@@ -1,4 +1,4 @@
-"""The command line: verbs, options and exit codes. :mod:`zkmigrate.runbook.runs` does the work.
+"""Define the command line: verbs, options and exit codes. :mod:`zkmigrate.runbook.runs` does the work.
 
 Each verb imports heavy modules only when it runs, so that ``--help`` answers at once.
 """
@@ -32,12 +32,12 @@ if TYPE_CHECKING:
     from zkmigrate.runbook.runs.verb_context import VerbContext
 
 _READER_GONE = 128 + signal.SIGPIPE
-"""The code of a program that the shell sees ended by SIGPIPE."""
+"""The exit code that a shell shows for a program that SIGPIPE ended."""
 _TELL_EVENTS = ("run", "resume", "rollback")
 _ELSEWHERE = (
     "analyze", "collect", "gateway", "init", "mirror", "placement", "prove", "replay", "writers", "zxid",
 )  # fmt: skip
-"""Verbs and groups of verbs with a module of their own here; its ``command`` makes them."""
+"""Verbs and groups of verbs with a module of their own in this package, whose ``command`` creates them."""
 
 _MOVE = {
     "init": "Write a first migration.yml from what the hosts show.",
@@ -69,7 +69,7 @@ _AREAS: Mapping[str, Mapping[str, str]] = {
         "analyze": "Analyze logs and snapshots with Spark.",
     },
 }
-"""Verbs that are listed by the help of their area. They are typed with or without its name."""
+"""Verbs that are listed by the help of their area. They work with or without its name before them."""
 
 _OTHER = {
     "placement": "Plan which brokers hold which replicas.",
@@ -82,7 +82,7 @@ _OTHER = {
 
 
 class Area(click.Group):
-    """Some of the verbs, with a list of their own. verbs: the group of all verbs."""
+    """A named group of verbs, which has its own page of help. verbs: the group of all verbs."""
 
     def __init__(self, name: str, verbs: click.Group) -> None:
         super().__init__(name, help=_OTHER[name], short_help=_OTHER[name])
@@ -100,7 +100,7 @@ class Area(click.Group):
 
 
 class Verbs(click.Group):
-    """The verbs. The module of ``lab`` is imported only when one of its commands runs."""
+    """The group of all verbs. The module of ``lab`` is imported only when one of its commands runs."""
 
     def format_commands(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
         widest = max(map(len, (*_MOVE, *_OTHER)))
@@ -122,7 +122,10 @@ class Verbs(click.Group):
         return super().get_command(ctx, cmd_name)
 
     def main(self, *args: Any, **extra: Any) -> Any:
-        """Clean the output streams and handle Ctrl-C before anything else runs."""
+        """Run the command line after cleaning the output streams and taking over Ctrl-C.
+
+        A lab handles Ctrl-C itself.
+        """
         clean_streams()
         given = extra.get("args", args[0] if args else None)
         words = sys.argv[1:] if given is None else list(given)
@@ -586,7 +589,7 @@ def _explain(id: str) -> int:
 
 
 def _say_first(verb: str, options: dict[str, Any]) -> None:
-    """Print a first line at a terminal, because imports and silent hosts take time."""
+    """Print a first line on a terminal, because imports and silent hosts take time."""
     if sys.stderr.isatty() and not options["as_json"]:
         click.echo(f"zkmigrate {verb} begins; Ctrl-C stops it", err=True)
 
@@ -630,7 +633,7 @@ def _wishes(options: dict[str, Any]) -> RunOptions:
 
 
 def _do(verb: Callable[[], int]) -> None:
-    """Run a verb. A known failure ends with its message and exit code, without a traceback."""
+    """Run a verb and exit with its code. A known failure is shown as its message, without a traceback."""
     try:
         code = verb()
     except LostJournalError as error:
@@ -649,7 +652,7 @@ def _do(verb: Callable[[], int]) -> None:
 
 
 def _inventory_options() -> str:
-    """Return the options of this call that name inventory and playbook, for a shell."""
+    """Return the options of this call that name inventory and playbook, quoted for a shell."""
     from zkmigrate.runbook.runs.verb_context import inventory_options
 
     given = click.get_current_context().params
@@ -657,7 +660,11 @@ def _inventory_options() -> str:
 
 
 def _refused(message: str, code: int) -> int:
-    """Print why; with ``--json`` also on standard output, for a verb with events as the last event."""
+    """Print why a verb failed, and return its code.
+
+    With ``--json`` the reason is also printed as JSON on standard output: for a verb that prints events, as
+    the event RunEnded.
+    """
     context = click.get_current_context()
     click.echo(f"zkmigrate: {message}", err=True)
     if context.params.get("as_json"):

@@ -1,4 +1,4 @@
-"""The verbs ``mirror …`` for the command line; :mod:`zkmigrate.topics.mirror.verbs` does the work."""
+"""Define the verbs ``mirror …`` of the command line; :mod:`zkmigrate.topics.mirror.verbs` does the work."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 _MOST_COPIERS = 1000
-"""Each copier compares the hashes of all of them for every partition."""
+"""The most copiers. Each compares the hashes of all copiers for every partition."""
 
 
 def _addresses(_context: click.Context, _option: click.Parameter, value: str | None) -> list[str]:
-    """``HOST:PORT,…`` as a list; empty without one. BadParameter."""
+    """Split ``HOST:PORT,…`` into a list; return an empty one without a value. Raises BadParameter."""
     if value is None:
         return []
     found = [one.strip() for one in value.split(",") if one.strip()]
@@ -33,7 +33,7 @@ def _addresses(_context: click.Context, _option: click.Parameter, value: str | N
 
 
 def _share(_context: click.Context, _option: click.Parameter, value: str) -> tuple[int, int]:
-    """``K/N`` as numbers. BadParameter."""
+    """Parse ``K/N`` into the number of a copier and the number of copiers. Raises BadParameter."""
     number, _, copiers = value.partition("/")
     if not (
         len(value) <= len("1000/1000")
@@ -68,7 +68,7 @@ _groups: Callable[[F], F] = flags.many(
 
 
 def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
-    """The group of verbs. do: runs one and exits with its code."""
+    """Return the group of verbs. do: runs a function and exits with the code it returns."""
 
     @click.group("mirror")
     def mirror() -> None:
@@ -160,7 +160,10 @@ def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
 
 
 def _compare(options: dict[str, Any]) -> int:
-    """Raises UsageError where neither both clusters nor both sides' directories are named, or both."""
+    """Compare two clusters, or the log directories of their brokers, and return the exit code.
+
+    Raises UsageError unless the options name either both clusters or both sides' directories.
+    """
     from zkmigrate.errors import UsageError
 
     brokers, logs = ([bool(options[f"{side}{of}"]) for side in ("source", "target")] for of in ("", "_logs"))

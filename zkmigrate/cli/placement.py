@@ -1,4 +1,4 @@
-"""The verb ``placement`` for the command line; :mod:`zkmigrate.cluster.placing.verb` does the work."""
+"""Define the verb ``placement`` of the command line; :mod:`zkmigrate.cluster.placing.verb` does the work."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ _fix_racks = click.option(
 
 
 def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
-    """The group of verbs. do: runs one and exits with its code."""
+    """Return the group of verbs. do: runs a function and exits with the code it returns."""
 
     @click.group("placement")
     def placement() -> None:
@@ -265,7 +265,7 @@ def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
 
 
 def _always(_context: click.Context, option: click.Parameter, value: bool) -> None:
-    """Take an option that is always on. Raises BadParameter for false."""
+    """Accept an option that is always on. Raises BadParameter for false."""
     if not value:
         raise click.BadParameter("A map never holds partitions that stay. Leave it out.", param=option)
 
@@ -282,7 +282,7 @@ def _place(options: dict[str, Any], request: Any) -> int:
 
 
 def _out(options: dict[str, Any]) -> Path | None:
-    """Return the file of the plan, named as here or as in topicmappr. Raises UsageError."""
+    """Return the file of the plan, from this tool's option or from those of topicmappr. Raises UsageError."""
     if not options["out_file"]:
         _useless("--out-file", "out_path")
         out: Path | None = options["out"]
@@ -293,15 +293,18 @@ def _out(options: dict[str, Any]) -> Path | None:
 
 
 def _sized(request: Any) -> bool:
-    """Whether a plan needs sizes and free bytes. ``rebuild`` by count does not."""
+    """Return whether a plan needs sizes and free bytes: every plan but ``rebuild`` by count does."""
     from zkmigrate.cluster.placement.request import By, Rebuild
 
     return not isinstance(request, Rebuild) or request.placement is not By.COUNT
 
 
 def _cluster(options: dict[str, Any], *, sized: bool) -> tuple[Cluster, tuple[Notice, ...]]:
-    """The cluster that the options name, and what was noticed. sized: whether sizes and free bytes are
-    needed. Raises UsageError, InventoryError, HostError and NoPlanError."""
+    """Return the cluster that the options name, and notices about how it was read.
+
+    sized: whether sizes and free bytes are needed. Raises UsageError, InventoryError, HostError and
+    NoPlanError.
+    """
     from zkmigrate.cluster.placement import maps
     from zkmigrate.errors import UsageError
 
@@ -330,7 +333,7 @@ def _now_ms() -> int:
 
 
 def from_file(path: Path) -> Cluster:
-    """The cluster in a file. Raises UsageError."""
+    """Read a cluster from a file. Raises UsageError."""
     from zkmigrate import input_file
     from zkmigrate.cluster.placement.cluster_file import parse
     from zkmigrate.errors import UsageError
@@ -422,7 +425,7 @@ def _choice(options: dict[str, Any]) -> Choice:
 
 
 def _sets(options: dict[str, Any]) -> dict[Name, Set]:
-    """The sets of ``--map-string``, none without it. Raises UsageError."""
+    """Return the sets of ``--map-string``; none without that option. Raises UsageError."""
     from zkmigrate.cluster.placement import maps
 
     text = options["map_string"]
@@ -443,12 +446,12 @@ def _rollout(options: dict[str, Any]) -> Rollout:
 
 
 def _useless(needed: str, *names: str) -> None:
-    """UsageError where one of these options is given, and the one that it belongs to is not."""
+    """Raise UsageError if one of these options is given without the option ``needed`` that it belongs to."""
     _no_effect(names, f"without {needed}. Next: add that option")
 
 
 def _excluded(given: str, *names: str) -> None:
-    """UsageError where one of these options is given beside one that leaves it without effect."""
+    """Raise UsageError if one of these options is given beside ``given``, which leaves it without effect."""
     _no_effect(names, f"with {given}. Next: drop one of them")
 
 
@@ -467,12 +470,12 @@ def _given(name: str) -> bool:
 
 
 def _many(texts: tuple[str, ...]) -> tuple[str, ...]:
-    """The parts between commas."""
+    """Return the parts between commas, without blanks around them."""
     return tuple(part.strip() for text in texts for part in text.split(",") if part.strip())
 
 
 def _ids(option: str, text: str) -> tuple[int, ...]:
-    """Ids of brokers between commas, each once. Raises UsageError."""
+    """Parse ids of brokers between commas. Raises UsageError for text that is no id, or an id given twice."""
     from zkmigrate.errors import UsageError
 
     try:

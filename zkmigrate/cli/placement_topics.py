@@ -1,4 +1,4 @@
-"""The verbs of ``placement`` about topics and the cluster's state, beside those that plan moves."""
+"""Define the verbs of ``placement`` for topics and the cluster's state, beside those that plan moves."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 _MOST = 10_000
-"""The most partitions of one call: so many a controller of Kafka 4 takes in one request."""
+"""The most partitions of one call; a controller of Kafka 4 accepts that many in one request."""
 
 
 class _Place(click.ParamType[Any]):
-    """A place in the order of brokers, or a word for one."""
+    """A place in the order of brokers, or one of some words instead."""
 
     name = "place"
 
@@ -72,7 +72,10 @@ _how: Callable[[F], F] = flags.together(
 def add_to(
     placement: click.Group, do: Callable[[Callable[[], int]], None], from_file: Callable[[Path], Cluster]
 ) -> None:
-    """Add the verbs to the group. do: runs one and exits with its code. from_file: reads ``--cluster``."""
+    """Add the verbs to the group.
+
+    do: runs a function and exits with the code it returns. from_file: reads the file of ``--cluster``.
+    """
 
     def sets(options: dict[str, Any], choose: Callable[[Cluster], TopicSets]) -> None:
         do(lambda: _sets(options, from_file, choose))
@@ -211,7 +214,10 @@ def _grown(cluster: Cluster, options: dict[str, Any]) -> TopicSets:
 
 
 def _drawn(cluster: Cluster, options: dict[str, Any]) -> tuple[int | None, int | None]:
-    """Return start and shift as given, or drawn at random as Kafka does. None: the planner finds them."""
+    """Return start and shift: as given, or drawn at random as Kafka does.
+
+    None means that the planner finds one.
+    """
     start, shift = options["start"], options["shift"]
     if start == "random":
         drawn = random.SystemRandom()

@@ -1,4 +1,4 @@
-"""The verb ``prove`` for the command line."""
+"""Define the verb ``prove`` of the command line."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from zkmigrate.json_stamp import stamped
 
 
 def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
-    """The verb. do: runs it and exits with its code."""
+    """Return the verb. do: runs a function and exits with the code it returns."""
 
     @click.command("prove")
     @click.argument("proof", type=click.Choice(["tail", "delta", "digest", "all"]))

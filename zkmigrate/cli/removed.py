@@ -1,4 +1,4 @@
-"""Name what replaces each word that was removed from the command line."""
+"""Name a replacement for each word that was removed from the command line."""
 
 from __future__ import annotations
 
@@ -34,7 +34,10 @@ REMOVED: Mapping[tuple[str, str], str] = {
     ("analyze", "--broker-log"): _REPORT,
     ("analyze", "--broker-log-zone"): _REPORT,
 }
-"""What to do instead, by the verb or option that a removed word followed, and the word."""
+"""What to do instead of a removed word.
+
+A key is the verb or option that the word followed, empty for a removed verb, and the word itself.
+"""
 
 
 def refuse(place: str, word: str) -> None:
@@ -44,7 +47,7 @@ def refuse(place: str, word: str) -> None:
 
 
 def options(place: str) -> Callable[[F], F]:
-    """Let a command refuse each option that was removed from it."""
+    """Return a decorator that makes a command refuse each option that was removed from it."""
 
     def refused(_context: click.Context, option: click.Parameter, value: str | None) -> None:
         if value is not None:

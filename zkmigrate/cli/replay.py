@@ -1,4 +1,4 @@
-"""The verb ``replay list`` for the command line."""
+"""Define the verb ``replay list`` of the command line."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
-    """The group of verbs. do: runs one and exits with its code."""
+    """Return the group of verbs. do: runs a function and exits with the code it returns."""
 
     @click.group("replay")
     def replay() -> None:
@@ -46,7 +46,7 @@ def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
 
 @contextmanager
 def _looking(options: dict[str, Any]) -> Iterator[ReplayDisks]:
-    """Open the disks that the options name."""
+    """Open the disks that the options name, and close them after the block."""
     from zkmigrate.move.facts.replay import ReplayDisks
     from zkmigrate.zookeeper.data.txnlog import MAX_RECORD
     from zkmigrate.zookeeper.disks.chroot import parse_chroot

@@ -1,4 +1,4 @@
-"""The verb ``writers`` for the command line."""
+"""Define the verb ``writers`` of the command line."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from zkmigrate.cli.zxid import places_of
 
 
 def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
-    """The verb. do: runs it and exits with its code."""
+    """Return the verb. do: runs a function and exits with the code it returns."""
 
     @click.command("writers")
     @click.argument("place", metavar="DIR|HOST:DIR")

@@ -1,4 +1,4 @@
-"""The verbs ``zxid …`` for the command line."""
+"""Define the verbs ``zxid …`` of the command line."""
 
 from __future__ import annotations
 
@@ -17,10 +17,16 @@ if TYPE_CHECKING:
 
 WINDOW = 100
 LARGEST_WINDOW = 500
-"""Half of globalOutstandingLimit: with more requests from all clients, a server delays them."""
+"""The most requests in flight: half of globalOutstandingLimit.
+
+With more requests than that limit, from all clients together, a server delays them.
+"""
 
 MAX_REPLY = 64 << 20
-"""In bytes. Servers do not limit replies; the children list of a znode with a million is about 20 MB."""
+"""The largest reply, in bytes.
+
+Servers do not limit replies; the list of a million children of a znode takes about 20 MB.
+"""
 
 _OF_A_SERVER = ("window", "max_reply")
 _OF_A_DISK = ("log_dir", "chroot", "jute_maxbuffer")
@@ -28,7 +34,7 @@ _OF_A_HOST = ("ssh_user", "ssh_port", "ssh_key", "known_hosts", "ssh_config", "b
 
 
 def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
-    """The group of verbs. do: runs one and exits with its code."""
+    """Return the group of verbs. do: runs a function and exits with the code it returns."""
 
     @click.group("zxid")
     def zxid() -> None:
@@ -86,7 +92,10 @@ def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
 
 
 def ssh_of(options: dict[str, Any]) -> Ssh:
-    """How to reach hosts, from the options of ``flags.ssh``. Raises InventoryError if they do not fit."""
+    """Return how to reach hosts, from the options of ``flags.ssh``.
+
+    Raises InventoryError if they do not fit.
+    """
     from zkmigrate.inventory.discovery.draft import SshDraft
     from zkmigrate.inventory.discovery.init_request import transport_ssh
 
@@ -96,8 +105,10 @@ def ssh_of(options: dict[str, Any]) -> Ssh:
 
 
 def compared(options: dict[str, Any]) -> tuple[int | None, tuple[int, ...]]:
-    """The zxid at which to compare trees, None for the newest, and the sessions that are clients of dest.
-    Raises UsageError."""
+    """Return the zxid at which to compare trees, and the sessions that are clients of dest.
+
+    The zxid is None for the newest. Raises UsageError for a malformed zxid or session.
+    """
     from zkmigrate.errors import UsageError
     from zkmigrate.zookeeper.data.errors import MalformedError
     from zkmigrate.zookeeper.data.session import parse_session
@@ -149,7 +160,7 @@ def _subtree(options: dict[str, Any]) -> int:
 
 
 def _fitting(options: dict[str, Any]) -> None:
-    """Raises UsageError unless the options name either a server or a directory, and only what fits it."""
+    """Raise UsageError unless the options name either a server or a directory, and only what fits that."""
     from zkmigrate.errors import UsageError
 
     if bool(options["servers"]) == bool(options["place"]):
@@ -162,7 +173,7 @@ def _fitting(options: dict[str, Any]) -> None:
 
 
 def places_of(options: dict[str, Any]) -> tuple[Place, Place | None, Ssh | None]:
-    """The dataDir; the dataLogDir if given; how to reach hosts if either is on a host."""
+    """Return the dataDir, the dataLogDir if given, and how to reach hosts if one of the two is on a host."""
     from zkmigrate.zookeeper.disks.location import any_remote, parse_place
 
     data = parse_place(options["place"])
