@@ -13,7 +13,7 @@ from typing import Any, TextIO, cast
 
 _UNFIT = re.compile(
     "["
-    "\x00-\x08\x0b-\x1f\x7f-\x9f"  # control characters but line feed and tab; what a terminal obeys
+    "\x00-\x08\x0b-\x1f\x7f-\x9f"  # control characters but line feed and tab: a terminal obeys them
     "\u00ad\u061c\u115f\u1160\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb"
     # ^ no width, or a mark that turns the direction of writing or breaks a line
     "\ud800-\udfff\ufffe\uffff\U000e0000-\U000e0fff"  # no characters, or invisible tags
@@ -54,7 +54,7 @@ class Clean:
         self.raw = raw
 
     def write(self, text: str) -> int:
-        if not isinstance(text, str):  # click asks a stream in this way whether it takes bytes
+        if not isinstance(text, str):  # click writes bytes to find out whether a stream accepts them
             raise TypeError(f"text is needed, not {type(text).__name__}")
         self.raw.write(clean(text))
         return len(text)

@@ -69,6 +69,6 @@ class RecordError(JournalError):
 
 
 class HostError(ZkmigrateError):
-    """A host did not do, or did not confirm, what was asked of it. The outcome may be unknown: look again."""
+    """A host did not do, or did not confirm, what it was to do. The outcome may be unknown: look again."""
 
     exit_code = 8

@@ -21,8 +21,8 @@ class TooDeep(ValueError):
 def loads(content: bytes | str) -> Any:
     """Read JSON in UTF-8.
 
-    Raises ValueError, also for NaN and infinite numbers, for a key that occurs twice in an object, for
-    numbers of thousands of digits, and for lists or objects that are nested too deeply.
+    Raises ValueError, also for NaN and infinite numbers, and for a key that occurs twice in an object. The
+    same holds for numbers of thousands of digits, and for lists or objects that are nested too deeply.
     """
     text = content if isinstance(content, str) else content.decode("utf-8-sig")
     try:

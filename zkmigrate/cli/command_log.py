@@ -19,8 +19,8 @@ class _ToStderr(logging.Handler):
     """A log handler that writes to the current ``sys.stderr``, which the live view replaces while it runs."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        # Not click.echo: it writes below the stream that the live view puts in the place of standard error.
-        with contextlib.suppress(OSError):  # a closed terminal must not fail what is logged
+        # Not click.echo, which bypasses the stream that the live view puts in place of standard error.
+        with contextlib.suppress(OSError):  # a closed terminal must not make the logged work fail
             print(clean(self.format(record)), file=sys.stderr, flush=True)
 
 

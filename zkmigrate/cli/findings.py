@@ -30,7 +30,7 @@ _HOUSE = (
     "zkmigrate.move.facts",
     "zkmigrate.move.rules",
 )
-"""Packages whose modules may have MEANINGS, in addition to those of every shipped playbook's steps."""
+"""Packages with modules that may have MEANINGS, in addition to those of every shipped playbook's steps."""
 
 _ALIKE = 0.8
 """The similarity (as difflib counts) from which on an unknown id counts as a typing error for a known one."""
@@ -75,9 +75,11 @@ unless its entry says *warns*. The page *Preflight* says how checks and gates wo
 class Entry:
     """The explanation of one finding's id.
 
-    meaning: id, meaning, cause and remedy. expected: what a check expects to be true; ``meaning.means`` is
-    then empty. when: for what and at which gates a check runs, and whether it blocks. Both are empty for an
-    id that is not a check.
+    meaning: the id, what it means, its cause and its remedy. expected: what a check expects to be true; then
+    ``meaning.means`` is empty.
+    when: for what and at which gates a check runs, and whether it blocks.
+
+    ``expected`` and ``when`` are empty for an id that is not a check.
     """
 
     meaning: Meaning
@@ -86,7 +88,7 @@ class Entry:
 
     @property
     def area(self) -> str:
-        """The first word of the id, or the word in whose area it is listed."""
+        """The first word of the id, or the word that it is listed under."""
         word = self.meaning.id.partition(".")[0]
         return _SAME_AREA.get(word, word)
 

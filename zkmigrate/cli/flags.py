@@ -70,7 +70,7 @@ def many(option: str, name: str, metavar: str, text: str, *, required: bool = Fa
 def number(
     option: str, name: str, metavar: str, text: str, default: int, *, least: int = 1, most: int | None = None
 ) -> Callable[[F], F]:
-    """Return an option whose value is a whole number from ``least`` to ``most``."""
+    """Return an option with a whole number from ``least`` to ``most`` as its value."""
     kind = click.IntRange(least, most)
     return click.option(
         option, name, type=kind, default=default, show_default=True, metavar=metavar, help=text
@@ -98,7 +98,7 @@ class _Decimal(click.FloatRange):
         self.or_zero = or_zero
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Return the number. Raises BadParameter for text that is no number within the bounds."""
+        """Return the number. Raises BadParameter for other text and for a number out of bounds."""
         if self.or_zero and click.FLOAT.convert(value, param, ctx) == 0:
             return 0.0
         found: float = super().convert(value, param, ctx)
@@ -108,7 +108,7 @@ class _Decimal(click.FloatRange):
 
 
 def decimal(least: float, most: float, *, or_zero: bool = False) -> click.FloatRange:
-    """Return the type of an option whose value is a number from ``least`` to ``most``.
+    """Return the type of an option with a number from ``least`` to ``most`` as its value.
 
     or_zero: whether 0 is allowed too. Every option with such a number uses this type. ``most`` keeps results
     finite, and ``least`` keeps a rate from causing endless waits.

@@ -37,7 +37,7 @@ _TELL_EVENTS = ("run", "resume", "rollback")
 _ELSEWHERE = (
     "analyze", "collect", "gateway", "init", "mirror", "placement", "prove", "replay", "writers", "zxid",
 )  # fmt: skip
-"""Verbs and groups of verbs with a module of their own in this package, whose ``command`` creates them."""
+"""Verbs and groups of verbs in their own modules of this package; ``command`` of a module creates them."""
 
 _MOVE = {
     "init": "Write a first migration.yml from what the hosts show.",
@@ -130,7 +130,7 @@ class Verbs(click.Group):
         given = extra.get("args", args[0] if args else None)
         words = sys.argv[1:] if given is None else list(given)
         here = threading.current_thread() is threading.main_thread()
-        if words[:1] == ["lab"] or not here:  # a lab first takes its hosts down, however many signals come
+        if words[:1] == ["lab"] or not here:  # a lab handles signals itself, to stop its hosts first
             return super().main(*args, **extra)
         stop = Interrupt(at_once=True)
         with stop.listening(), stop.answered(_say_stopping):
@@ -640,10 +640,10 @@ def _do(verb: Callable[[], int]) -> None:
         code = _refused(error.told(_inventory_options()), error.exit_code)
     except ZkmigrateError as error:
         code = _refused(str(error), error.exit_code)
-    except OSError as error:  # of this machine; errors of hosts are ZkmigrateError
+    except OSError as error:  # an error of this machine; errors of hosts are ZkmigrateError
         walks = click.get_current_context().command.name in _TELL_EVENTS
         if isinstance(error, BrokenPipeError) and not walks:
-            # Whoever read the output wants no more of it, such as head. What is buffered has nowhere to go.
+            # The reader, such as head, has closed the pipe. Discard the output that is still buffered.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             code = _READER_GONE
         else:

@@ -475,7 +475,7 @@ def _many(texts: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _ids(option: str, text: str) -> tuple[int, ...]:
-    """Parse ids of brokers between commas. Raises UsageError for text that is no id, or an id given twice."""
+    """Parse ids of brokers between commas. Raises UsageError for other text, or for an id given twice."""
     from zkmigrate.errors import UsageError
 
     try:

@@ -156,7 +156,7 @@ def _plan_matches(plan: Mapping[str, Any] | None, digest: str) -> str:
 def _processes(sources: Sources, times: Timebase, story: Story) -> tuple[Process, ...]:
     """Return one process for each call of the tool, from its events.
 
-    Without events, the processes are those whose ends are in the journal.
+    Without events, there is one process for each end in the journal.
     """
     out: list[Process] = []
     for event in sources.events:

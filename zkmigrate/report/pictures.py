@@ -22,7 +22,7 @@ from zkmigrate.runbook.model.report import (
 )
 
 _ROWS, _STILL = 20, 5
-"""The most rows of a kind that a close-up shows whole, and the fewest that it shows of more.
+"""The most rows of a kind that a close-up shows whole, and the fewest that it shows if a kind has more.
 
 Of more rows it shows those that changed or were silent.
 """

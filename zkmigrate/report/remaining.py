@@ -47,7 +47,7 @@ def left_to_do(history: History, playbook: Playbook | None, chain: Chain) -> tup
 
 
 def _ahead(history: History, playbook: Playbook) -> tuple[str, ...]:
-    """Return a sentence for each stage ahead. A way back withdraws the consents to what it undid."""
+    """Return a sentence for each stage ahead. A way back withdraws the consents to the stages it undid."""
     begun = {step.partition(".")[0] for step in history.begun}
     agreed = {s for s in history.consents if history.way is Way.FORWARD or s in begun}
     out = []

@@ -44,7 +44,11 @@ class Axis:
         self._starts = [a for a, _ in self.pieces]
 
     def x(self, at: float) -> float:
-        """Return the x of a moment; for one outside of all pieces, the x of an edge."""
+        """Return the x of a moment.
+
+        A moment between two pieces has the x of the first one's end; one before all pieces, that of the left
+        edge.
+        """
         place = max(0, bisect_right(self._starts, at) - 1)
         before = sum(b - a for a, b in self.pieces[:place]) * self._scale + place * self.gap
         a, b = self.pieces[place]

@@ -54,8 +54,8 @@ class Timebase:
     def of_rows(self, rows: Iterable[Mapping[str, Any]]) -> list[tuple[float, Mapping[str, Any]]]:
         """Return samples with their times, in order. A row without both clocks is left out.
 
-        Each process of the tool begins with a row of kind ``process``, which is dated by the nearest dated
-        process of the journal, or by its own clocks if none is near.
+        Each process of the tool begins with a row of kind ``process``. Its samples are dated by the nearest
+        dated process of the journal, or by the row's own clocks if none is near.
         """
         out: list[tuple[float, Mapping[str, Any]]] = []
         offset: float | None = None

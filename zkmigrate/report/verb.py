@@ -1,6 +1,6 @@
 """Make a page, Markdown or JSON of a run's directory: the verb ``report``.
 
-It asks no host and takes no lock.
+It needs no host and takes no lock.
 """
 
 from __future__ import annotations

@@ -134,7 +134,7 @@ def _named(step: dict[str, Any]) -> str:
 
 
 def _next(playbook: Playbook, history: History) -> dict[str, Any] | None:
-    """Return the run's current or next step as JSON; None if no step is left.
+    """Return the run's current or next step as JSON; None if it has none.
 
     begun: whether the step has begun. asks: the question that the operator must answer before its stage.
     """

@@ -151,7 +151,7 @@ class HookProcesses(HookRunner):
 
     def _spawn(self, call: HookCall) -> subprocess.Popen[bytes]:
         variables = {**os.environ, **call.variables, "ZKMIGRATE_RUN_DIR": str(self._run_dir)}
-        # A file, not a pipe: a program that does not read its input blocks nobody.
+        # A file, not a pipe: with a pipe, a program that does not read its input would block this thread.
         with tempfile.TemporaryFile() as stdin, self._guard:
             stdin.write(call.text.encode("utf-8", "replace"))
             stdin.seek(0)

@@ -1,4 +1,4 @@
-"""Judge a window whose process has died, and say what the operator must know of it.
+"""Judge a window that is left behind by a dead process, and say what the operator must know of it.
 
 The judgement follows from the journal, the state of the hosts, and the time. Only :func:`asked` and
 :func:`by_hosts` connect to hosts.
@@ -193,7 +193,7 @@ def shut_stage(history: History, playbook: Playbook, inventory: Inventory) -> St
 
 
 def asked(history: History, playbook: Playbook, inventory: Inventory, look: Look) -> Stands | None:
-    """Ask the hosts of the window that shuts clients out for their state; None without such a window."""
+    """Return the state of the hosts in the window that shuts clients out; None without such a window."""
     stage = shut_stage(history, playbook, inventory)
     unattended = stage.window.unattended if stage is not None and stage.window is not None else None
     return None if unattended is None else unattended.stands(inventory, look)
@@ -214,7 +214,7 @@ def judged(
 def by_hosts(
     history: History, playbook: Playbook, inventory: Inventory, look: Look, now: float
 ) -> LeftWindow | None:
-    """Judge the window of a run whose journal cannot be read, by the state of its hosts.
+    """Judge the window of a run without a readable journal, by the state of its hosts.
 
     history: what the remaining lines of the journal say. now: seconds since the epoch. Returns None if the
     hosts shut no client out.

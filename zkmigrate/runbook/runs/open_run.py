@@ -163,7 +163,7 @@ class JournalOpener:
             journal.append("turn", {"way": Way.FORWARD.value, "why": why, "kept": [], "by": by})
             remarks.append(f"turned: {why}")
         journal.append("found", found.body(text))
-        # Unless the hosts know something newer, finish the way back that the remaining lines tell of.
+        # Unless the hosts know something newer, finish the way back that is in the remaining lines.
         same = left.way is Way.BACK and left.turn is not None and left.turn.then == "end" and not found.newer
         back_to = left.turn.to if same and left.turn else ""
         return OpenJournal(self._checked(journal), back_to, tuple(remarks))
@@ -189,7 +189,7 @@ class JournalOpener:
         lines.
         """
         before = journals.content(self.run_dir)
-        if not before:  # damaged, or its first line was never written
+        if not before:  # it is damaged, or its first line was never written
             return ""
         copies = self._copies(lambda copy: held_copies.beyond(before, copy))
         content = held_copies.longest(self.run_dir / journals.NAME, before, copies)
@@ -231,7 +231,7 @@ class JournalOpener:
         journal.append("begin", {**names, "inventory": digest, "plan": plan_digest, "hosts": hosts})
 
     def _checked(self, journal: Journal) -> Journal:
-        if not journal.history.run:  # died before its first line was whole
+        if not journal.history.run:  # the process died before the first line was whole
             self._write_begin(journal, "")
         runs.check_same(journal.history, self.playbook.id, inventories.digest(self.inventory))
         return journal

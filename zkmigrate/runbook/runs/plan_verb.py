@@ -32,8 +32,8 @@ from zkmigrate.runbook.ui import plan_text
 def show_plan(context: VerbContext, run_id: str, out: Path | None = None, *, force: bool = False) -> int:
     """Print the plan. Changes nothing on hosts or clusters.
 
-    run_id: a run whose rehearsal says how long the window will be. out: a file to write the plan to as well.
-    force: whether to replace that file.
+    run_id: a run with a rehearsal, which says how long the window will be. out: a file to write the plan to
+    as well. force: whether to replace that file.
 
     A journal that cannot be read causes a warning: the plan is valid, but ``run`` refuses to begin beside it.
     """
@@ -52,14 +52,14 @@ def show_plan(context: VerbContext, run_id: str, out: Path | None = None, *, for
     warnings = [f"warning: {why}. Next: zkmigrate status, before any run begins" for why in unreadable]
     if context.as_json:
         sys.stderr.write("".join(f"{warning}\n" for warning in warnings))
-        context.out.write(plan_file.text())  # with its own format and checksum, and no time: as in the file
+        context.out.write(plan_file.text())  # as in the file: with its format and checksum, without a time
     else:
         print_result(context, {}, [*lines, *warnings])
     return 8 if plan_file.unknown else 0
 
 
 def show_saved(context: VerbContext, file: Path, *, offline: bool) -> int:
-    """Print a saved plan, with a warning if it is no longer valid. offline: do not ask the hosts."""
+    """Print a saved plan, with a warning if it is no longer valid. offline: do not query the hosts."""
     saved = planfile.read(file)
     remarks = _remarks_on(context, saved, offline=offline)
     lines = [*plan_text.lines(saved), *(f"warning: {remark}" for remark in remarks)]
@@ -98,8 +98,8 @@ def _make(
 ) -> PlanFile:
     """Make the plan of the whole run.
 
-    history: the run whose figures and retired brokers to use; None without a run. measure: also include what
-    only two looks some seconds apart can show.
+    history: a run with figures and retired brokers for the plan; None without a run. measure: also include
+    what only two looks some seconds apart can show.
     """
     records = history.records() if history is not None else {}
     retired = tuple(history.retired.values()) if history is not None else ()

@@ -49,7 +49,7 @@ def _from_file(path: Path) -> object:
     sys.modules[path.stem] = module
     try:
         spec.loader.exec_module(module)
-    except (Exception, SystemExit) as error:  # whatever the operator's file does wrong
+    except (Exception, SystemExit) as error:  # the operator's file may raise anything
         raise UsageError(
             f"{path}:{_failed_line(error, path)}: the playbook file fails: {type(error).__name__}: "
             f"{getattr(error, 'msg', None) or error}. Next: correct the file, or leave --playbook out"

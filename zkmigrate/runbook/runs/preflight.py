@@ -27,7 +27,7 @@ from zkmigrate.runbook.ui import preflight_view
 
 
 def preflight(context: VerbContext, stage: str = "") -> int:
-    """Run every check of the first gate; after the first gate, the checks of the run's next gate.
+    """Run every check of the first gate; for a run that has outgrown that gate, of the run's next gate.
 
     stage: one of the playbook's ``looks``, to run instead of a gate, with the records of the open or newest
     run. Returns 3 if a finding blocks, else 0.
@@ -85,7 +85,7 @@ def _look_of(playbook: Playbook, id: str) -> Stage:
 
 
 def looked(step: AnyStep, context: Context, look: Look, clock: Clock) -> tuple[Finding, ...]:
-    """Return the findings of a read-only step, which is asked again for as long as it waits."""
+    """Return the findings of a read-only step. As long as the step waits, it looks again."""
     patience = Patience(clock.now)
     while isinstance(verdict := step.check(context, step.observe(context, look)), Waiting):
         if (left := patience.left(verdict)) <= 0:

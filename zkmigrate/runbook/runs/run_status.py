@@ -102,7 +102,7 @@ def status(
 
 
 def _asked(look: Look, playbook: Playbook, inventory: Inventory) -> dict[str, Any]:
-    """Ask the hosts, and return their answers as JSON."""
+    """Query the hosts, and return their answers as JSON."""
     hosts = of_hosts(look, playbook, inventory)
     return {
         "hosts": hosts,
@@ -114,7 +114,7 @@ def _asked(look: Look, playbook: Playbook, inventory: Inventory) -> dict[str, An
 def _by_hosts(
     context: VerbContext, inventory: Inventory, playbook: Playbook, run_dir: Path, lost: JournalError
 ) -> int:
-    """Print the hosts' state for a run whose journal cannot be read, and why it cannot."""
+    """Print the hosts' state for a run without a readable journal, and why it cannot be read."""
     working, history, left = process.at_work(run_dir), History(), None
     with contextlib.suppress(JournalError):
         history = journal.folded(journal.kept_lines(run_dir))
@@ -216,7 +216,7 @@ def waited(run_dir: Path, name: str) -> int | None:
     It is 0 if the place was reached. If the process ended before, it is its exit code, ``NOT_REACHED`` if
     that is 0, or ``GONE`` if it recorded no end.
     """
-    working = process.at_work(run_dir)  # before the journal: what it wrote last is then there
+    working = process.at_work(run_dir)  # read before the journal, which then has what the process wrote last
     history = journal.read(run_dir)
     if name in history.done | history.stages_done:
         return 0
@@ -333,7 +333,7 @@ def _walked_back(step: str, seconds: Mapping[str, float]) -> str:
     return f"  took  {step} ({took})"
 
 
-# --- what the process at work does ---------------------------------------------------------------------
+# --- the process that works on the run -----------------------------------------------------------------
 
 
 def _now(run_dir: Path, history: History, hosts: tuple[str, ...], now: float) -> dict[str, Any]:
@@ -385,7 +385,7 @@ def _under_way(body: Mapping[str, Any], views: Sequence[View]) -> list[str]:
     elif now["step"]:
         back = "back " if now["way"] == "back" else ""
         out.append(f"now: {back}{now['step']} since {local_time(now['since'])}")
-    if (wave := now["wave"]) and held is None:  # a hold tells the progress itself
+    if (wave := now["wave"]) and held is None:  # a hold shows the progress itself
         far = (wave["done"], wave["of"], wave["many"], wave["left_s"], wave.get("bytes_left"))
         out.append(sentences.progress(*far))
     if waits := now["waits"]:

@@ -212,7 +212,7 @@ def _agreed(console: StdConsole, steps: Sequence[str], told: Sequence[str]) -> b
 
 
 def _load(context: VerbContext, options: RunOptions) -> tuple[Inventory, Playbook]:
-    """Load inventory and playbook, and check the options before a host is asked or a directory is made.
+    """Load inventory and playbook, and check the options before hosts are queried or a directory is made.
 
     Raises UsageError for unknown names, and where questions can be neither asked nor skipped.
     """
@@ -253,7 +253,7 @@ def _walk(
     context = replace(context, out=outlet(context.out, context.interrupt.ask))
     programs = hooks.HookProcesses(run_dir, context.inventory.resolve().parent, context.interrupt)
     with contextlib.ExitStack() as last, contextlib.ExitStack() as stack:
-        stack.callback(programs.settle)  # last of all: a resume need not wait for them
+        stack.callback(programs.settle)  # last of all, so that a resume need not wait for them
         local = LocalLock(run_dir, context.verb)
         stack.callback(local.close)
         stack.callback(runs.remove_empty, run_dir)
@@ -330,7 +330,7 @@ def _with_metrics(
     """Return a receiver of events that also writes the file of ``--metrics``, or ``shown`` without a path."""
     if path is None:
         return shown
-    from zkmigrate.runbook.ui.metrics import Metrics  # only here is its library needed
+    from zkmigrate.runbook.ui.metrics import Metrics  # its library is needed only here
 
     known = {counted.step: len(counted.targets(inventory, {})) for counted in playbook.counted}
     return Metrics(path, shown, {step: count for step, count in known.items() if count}, time.time)

@@ -19,7 +19,7 @@ from zkmigrate.runbook.ui.runbook_page import Block, Runbook
 def show_runbook(context: VerbContext, run_id: str, out: Path | None, *, go_no_go: bool) -> int:
     """Write the page. Hosts and clusters are only read.
 
-    run_id: the run whose records and id the page uses. out: the file; None for standard output. Raises
+    run_id: the page uses the records and the id of this run. out: the file; None for standard output. Raises
     UsageError for a file that cannot be written, and for a playbook without a go/no-go page.
     """
     _check_out(out)

@@ -1,6 +1,6 @@
 """Look at real hosts: answer the engine's questions over ssh, and let rooms answer their own requests.
 
-Read-only hosts are asked by SFTP and plain commands of an ordinary account: no sudo, nothing installed. On
+Read-only hosts are queried by SFTP and plain commands of an ordinary account: no sudo, nothing installed. On
 the others zkm-host answers what needs root: over an open channel once it is installed, streamed before that.
 A look that fails returns Unknown with its cause; it never raises an exception.
 """
@@ -42,7 +42,7 @@ _LATE_S = 4.0
 """Within a deadline, a host counts as silent this many seconds after most others answered."""
 _ABSENT = "absent"
 _CAUSES: dict[int, Cause] = {4: "missing-tool", 9: "denied"}
-"""The causes that zkm-host's exit codes stand for; all other codes mean ``failed``."""
+"""The causes by zkm-host's exit codes; all other codes mean ``failed``."""
 
 
 class Observe:
@@ -82,7 +82,7 @@ class Observe:
         place, _, method = request.answered_by.rpartition(".")
         with self._guard:
             if place not in self._answers:
-                # Only now, because clients are slow to import.
+                # Imported only now, because clients are slow to import.
                 self._answers[place] = resolve_name(place)(self._inventory, self)
         answer: Callable[[Request[T]], T] = getattr(self._answers[place], method)
         return answer(request)
@@ -100,7 +100,7 @@ class Observe:
                 except TransportError as error:
                     if error.cause != "missing-tool":
                         raise
-                    self._program.forget(host)  # finalized meanwhile: stream its verbs from now on
+                    self._program.forget(host)  # it was finalized meanwhile: stream from now on
             done = self._program.streamed(host, *words)
         except (TransportError, UsageError) as error:
             return _failed(error)
@@ -130,7 +130,7 @@ class Observe:
                 return Absent(path)
             except (OSError, TransportError) as error:
                 return _failed(error, f"{host}: {path}")
-        # One more byte tells a file of exactly the limit from a larger one.
+        # One more byte distinguishes a file of exactly the limit from a larger one.
         content = self._read(host, path, 0, FILE_LIMIT)
         if isinstance(content, Unknown) and content.cause in ("denied", "missing-tool"):
             return self._file_as_account(host, path, content)

@@ -53,7 +53,7 @@ class Pace:
         if left is None:
             return
         if self._first is None or left > self._first[1]:
-            self._first = (now, left)  # it has grown: start again
+            self._first = (now, left)  # more is left than before: start again
         self._last = (now, left)
 
     def eta_s(self, now: float) -> float | None:
@@ -136,7 +136,7 @@ class Board:
                 self._hosts = {host: _Host() for host in event.hosts}
                 self._stages = {id: "" for id, _ in event.stages} | dict(event.over)
             case events.StageBegun():
-                self._countdown = None  # of a window; the next countdown sets it again
+                self._countdown = None  # the next countdown sets it again
                 self._finish_stages(event.stage)
                 self._in_window = event.window
                 self._stages[event.stage] = "<-" if event.way is Way.BACK else "begins"
@@ -193,7 +193,7 @@ class Board:
         """
         sent = self._sent.pop(event.operation, None)
         where = event.target if sent is None else sent.where
-        if sent is None and where not in self._hosts:  # it was never sent to a place that is shown
+        if sent is None and where not in self._hosts:  # its place is not on the board
             return
         text = self._hosts.get(where, _Host()).text if sent is None else sent.describe()
         self._hosts[where] = _Host(text, event.status, self._now())
@@ -232,14 +232,14 @@ class Board:
 
     def _footer(self, now: float) -> list[Line]:
         lines: list[Line] = []
-        if self._wave is not None and self._hold is None:  # a hold tells the progress itself
+        if self._wave is not None and self._hold is None:  # a hold shows the progress itself
             at, wave = self._wave
             left_s = None if wave.left_s is None else max(0.0, wave.left_s - (now - at))
             bytes_left = wave.bytes_left if isinstance(wave, events.Progressed) else None
             lines.append((sentences.progress(wave.done, wave.of, wave.many, left_s, bytes_left), ""))
         if self._wait is not None and self._hold is None and self._asks is None:
             told = self._wave is not None and isinstance(self._wave[1], events.Progressed)
-            eta_s = None if told else self._pace.eta_s(now)  # a step that tells its time left knows better
+            eta_s = None if told else self._pace.eta_s(now)  # a step that reports its time left knows better
             lines += [(line, "") for line in _waiting(self._wait, now - self._pace.since, eta_s)]
             lines += [(f"  {self._keys}", "dim")] if self._keys and not self._in_window else []
         if self._request is not None:

@@ -90,7 +90,7 @@ class StdConsole:
             self._ended = not data
             self._buffer += data
             if len(self._buffer) > _LINE_LIMIT and b"\n" not in self._buffer:
-                self._buffer = b""  # not typed: a device or a file, which must not block the run
+                self._buffer = b""  # a device or a file, not a person: it must not block the run
                 return ""
         line, _, self._buffer = self._buffer.partition(b"\n")
         return line.decode("utf-8", "replace").strip() or " "

@@ -53,7 +53,7 @@ class LiveView:
         self._console: Console = Styled(out)
         self._board = Board(now, keys, views)
         self._live = self._new_live()
-        # Held by whoever writes to the terminal: one thread's print would shift another one's drawing.
+        # Held while a thread writes to the terminal: otherwise its text would shift the drawing of another.
         self._lock = threading.RLock()
         self._story = sentences.Story()
         self._clock = clock
@@ -74,7 +74,7 @@ class LiveView:
             self._live.stop()
 
     def _new_live(self) -> Live:
-        # A stopped one remembers its height, and would wipe as many lines when it starts again.
+        # A stopped Live remembers its height, and would erase that many lines when it starts again.
         return Live(console=self._console, auto_refresh=False, transient=True)
 
     @contextmanager

@@ -146,7 +146,7 @@ def _forward(book: Runbook, name: str, step: PlannedStep) -> Iterator[str | Bloc
 
 
 def _commands(book: Runbook, name: str, way: Way, changes: Mapping[str, Changes]) -> Iterator[str | Block]:
-    """Yield the commands of each target. Targets whose changes have the same description share a block."""
+    """Yield the commands of each target. Targets with equally described changes share a block."""
     groups: dict[tuple[str, ...], list[str]] = {}
     for target, all_ in changes.items():
         groups.setdefault(tuple(change.describe() for change in all_), []).append(target)
@@ -198,7 +198,7 @@ def _undo(book: Runbook, stage: PlannedStage, step: PlannedStep, real: AnyStep) 
         return {}
     name, history = f"{stage.id}.{step.id}", book.history
     done: dict[str, tuple[Applied, ...]] = {}
-    if history is not None and not stage.window:  # by hand a window is walked from its start
+    if history is not None and not stage.window:  # by hand, a window is begun anew
         done = {target: history.applied(name, target) for target in history.touched(name)}
     for target, changes in step.targets.items():
         done[target] = tuple(

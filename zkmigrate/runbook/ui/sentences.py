@@ -120,7 +120,7 @@ class Story:
             if event.findings != self._shown:
                 out += [f"     {line}" for line in finding_lines.findings(event.findings)]
             self._shown = event.findings
-        if isinstance(event, events.RunEnded) and event.code not in _TURNED:  # their move has been made
+        if isinstance(event, events.RunEnded) and event.code not in _TURNED:  # those need nothing more
             out += [f"   next: {move}" for move in finding_lines.moves(event.findings)]
         return [indented(line) for line in out]
 
