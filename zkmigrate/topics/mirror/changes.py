@@ -10,13 +10,15 @@ from zkmigrate.runbook.model.change import ClusterChange
 from zkmigrate.topics.mirror.rules.direction import Copies
 
 MIRRORED = "mirrored"
-"""The cluster to which the inventory's topics are mirrored."""
+"""The name, in changes, of the cluster to which the inventory's topics are mirrored."""
 
 
 @dataclass(frozen=True)
 class CopyOffsets(ClusterChange):
-    """Commit for these groups on target what they have committed on source for these topics. It changes no
-    group that has members on target."""
+    """A change that commits on target the offsets that groups have committed on source for these topics.
+
+    Nothing is committed if one of the groups has members on target.
+    """
 
     cluster: str
     topics: tuple[str, ...]
@@ -30,7 +32,7 @@ class CopyOffsets(ClusterChange):
 
 @dataclass(frozen=True)
 class SetDirection(ClusterChange):
-    """Record on both clusters where copiers may write these topics.
+    """A change that records on both clusters where copiers may write these topics.
 
     number: the run's fencing number. Nothing is changed if a higher one is recorded.
     """
@@ -49,7 +51,10 @@ class SetDirection(ClusterChange):
 
 @dataclass(frozen=True)
 class AlterAcls(ClusterChange):
-    """Add these ACLs to target, or delete exactly these there. acls: the fields of each :class:`Acl`."""
+    """A change that adds these ACLs to target, or deletes exactly these ACLs from it.
+
+    acls: the fields of each :class:`Acl`.
+    """
 
     cluster: str
     action: Literal["grant", "revoke"]

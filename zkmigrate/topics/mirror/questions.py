@@ -1,4 +1,4 @@
-"""The questions about two clusters, of which one mirrors topics of the other."""
+"""Defines the requests for facts about two clusters, of which one mirrors topics of the other."""
 
 from __future__ import annotations
 
@@ -14,14 +14,18 @@ from zkmigrate.topics.mirror.rules.needed import Lacking
 
 T = TypeVar("T")
 Part: TypeAlias = tuple[str, int]
-"""Topic and partition."""
+"""A topic's name and a partition's number."""
 
 _ANSWERS = "zkmigrate.topics.mirror.clients.answers:MirrorAnswers"
 
 
 @dataclass(frozen=True)
 class ClusterAt:
-    """Where a cluster is reached. brokers: ``host:port``. config: a file of client properties; None: none."""
+    """The addresses and the client properties of a cluster.
+
+    brokers: ``host:port`` of each. config: the path of a file of client properties; None to connect without
+    one.
+    """
 
     brokers: tuple[str, ...]
     config: str | None = None
@@ -29,13 +33,14 @@ class ClusterAt:
 
 @dataclass(frozen=True)
 class BothEnds:
-    """Where a mirrored partition ends on both clusters. An offset is None if no leader reported it, or
-    there is no such partition.
+    """The ends of a mirrored partition's logs on both clusters.
 
-    source: the end of the log of source's leader. stable: source's last stable offset, which is lower while
-    a transaction is open or replicas lag. target: target's high watermark. held: why records of source
-    cannot be read yet; empty if all can. below, target_below: why fewer than min.insync.replicas are in
-    sync on that side; empty if enough are.
+    An offset is None if no leader reported it, or if the partition does not exist.
+
+    source: the log end offset of source's leader. stable: source's last stable offset, which is lower while a
+    transaction is open or replicas lag. target: target's high watermark. held: why some records of source
+    cannot be read yet; empty if all can. below, target_below: why fewer than min.insync.replicas are in sync
+    on source and on target; empty if enough are.
     """
 
     source: int | None
@@ -47,7 +52,7 @@ class BothEnds:
 
     @property
     def lag(self) -> int | None:
-        """Offsets that target lacks; None where that is not known."""
+        """The number of offsets that target lacks; None if it is not known."""
         return None if self.source is None or self.target is None else self.source - self.target
 
     @property
@@ -58,7 +63,7 @@ class BothEnds:
 
 @dataclass(frozen=True)
 class GroupPair:
-    """How a consumer group's commits on target compare with source's.
+    """A comparison of a consumer group's commits on target with its commits on source.
 
     state: equal, behind, ahead, active, refused (the group cannot switch), or unknown. behind: how many
     offsets target's commits are behind. why: an explanation for the operator.
@@ -71,17 +76,21 @@ class GroupPair:
 
 @dataclass(frozen=True)
 class MirrorSurvey:
-    """Everything that a mirror copies, and what it cannot copy.
+    """The topics, groups and ACLs that a mirror copies, and those that it cannot copy.
 
-    ids, brokers: of source and target. refused: topics that cannot be mirrored, and why. differ: settings
-    with another value on target, by ``topic: key``. partitions: state (missing, behind, equal, held,
-    failed, unknown) and why. grants: ACLs that target lacks, except those that let somebody write. later:
-    the ACLs that let somebody write. notes: what could not be read, and why. others: groups that are not
-    named but have members or commits on the topics, and which. super_users: the clusters where
-    ``super.users`` is set. left: settings that only one release has, or that the mirror does not copy, by
-    ``topic: key``, and why. transactional: the producers that write to source's topics in transactions, and
-    what is known of each. transactional_dark: why there may be more of them; empty if these are all. lacking:
-    the rights that the run lacks.
+    ids, brokers: the cluster ids, and the broker ids, of source and target. refused: by topic, why it cannot
+    be mirrored. differ: by ``topic: key``, the settings that have another value on target. partitions: the
+    state (missing, behind, equal, held, failed, unknown) and the reason for it. groups: how the commits of
+    each group compare.
+
+    grants: the ACLs that target lacks, except those that permit writing. later: the ACLs that permit writing.
+    notes: what could not be read, and why. others: by group, how groups that were not named use the topics.
+    super_users: the clusters where ``super.users`` is set. left: by ``topic: key``, why a setting is not
+    copied, for example because only one release has it.
+
+    transactional: the producers that write to source's topics in transactions, and what is known of each.
+    transactional_dark: why there may be more of them; empty if these are all. lacking: the rights that the
+    run lacks.
     """
 
     ids: tuple[str, str]
@@ -103,7 +112,10 @@ class MirrorSurvey:
 
 @dataclass(frozen=True)
 class Granted:
-    """Which ACLs target has. everywhere: on each of its brokers. somewhere: on one of them at least."""
+    """The ACLs, among the requested ones, that target has.
+
+    everywhere: the ACLs that each broker has. somewhere: the ACLs that at least one broker has.
+    """
 
     everywhere: frozenset[Acl]
     somewhere: frozenset[Acl]
@@ -111,8 +123,11 @@ class Granted:
 
 @dataclass(frozen=True)
 class GroupReads:
-    """What the members of a group read on source. parts: the partitions that they are assigned, each with the
-    group's committed offset, None without one. why: why neither is known, else empty."""
+    """The partitions that the members of a group read on source.
+
+    parts: the assigned partitions, each with the group's committed offset, or None without a commit. why: why
+    they are not known; empty if they are.
+    """
 
     parts: Mapping[tuple[str, int], int | None]
     why: str = ""
@@ -120,10 +135,10 @@ class GroupReads:
 
 @dataclass(frozen=True)
 class RangeCompared:
-    """What a comparison of the committed records in a range of offsets showed.
+    """The result of a comparison of the committed records in a range of offsets.
 
-    first: the first difference; empty if there is none. records: how many are equal. note: which offsets
-    were not compared, and why; empty if all were.
+    first: the first difference; empty if there is none. records: the number of equal records. note: which
+    offsets were not compared, and why; empty if all were.
     """
 
     first: str
@@ -133,7 +148,7 @@ class RangeCompared:
 
 @dataclass(frozen=True)
 class MirrorRequest(Request[T]):
-    """A question about two clusters. Topics of source are mirrored to target."""
+    """A request about two clusters, where topics of source are mirrored to target."""
 
     source: ClusterAt
     target: ClusterAt
@@ -141,7 +156,10 @@ class MirrorRequest(Request[T]):
 
 @dataclass(frozen=True)
 class SurveyMirror(MirrorRequest[Reading[MirrorSurvey]]):
-    """Ask how topics, groups and ACLs compare. groups: empty for all that committed on the topics."""
+    """A request for how the topics, groups and ACLs of both clusters compare.
+
+    groups: the groups to compare; empty for all groups that use the topics.
+    """
 
     topics: Sequence[str]
     groups: Sequence[str]
@@ -150,7 +168,7 @@ class SurveyMirror(MirrorRequest[Reading[MirrorSurvey]]):
 
 @dataclass(frozen=True)
 class ReadMirrorEnds(MirrorRequest[Reading[Mapping[Part, BothEnds]]]):
-    """Ask where the logs of these topics end, by source's partitions."""
+    """A request for where the logs of these topics end on both clusters, by source's partitions."""
 
     topics: Sequence[str]
     answered_by = f"{_ANSWERS}.ends"
@@ -158,7 +176,7 @@ class ReadMirrorEnds(MirrorRequest[Reading[Mapping[Part, BothEnds]]]):
 
 @dataclass(frozen=True)
 class ReadDirection(MirrorRequest[Reading[Direction]]):
-    """Ask where copiers may write these topics, as recorded on both clusters."""
+    """A request for where copiers may write these topics, as recorded on both clusters."""
 
     topics: Sequence[str]
     answered_by = f"{_ANSWERS}.direction"
@@ -166,7 +184,10 @@ class ReadDirection(MirrorRequest[Reading[Direction]]):
 
 @dataclass(frozen=True)
 class CompareCommits(MirrorRequest[Reading[Mapping[str, GroupPair]]]):
-    """Ask how the commits of these groups on these topics compare. groups: as in SurveyMirror."""
+    """A request for how the commits of these groups on these topics compare.
+
+    groups: the groups to compare; empty for all groups that use the topics.
+    """
 
     topics: Sequence[str]
     groups: Sequence[str]
@@ -175,7 +196,7 @@ class CompareCommits(MirrorRequest[Reading[Mapping[str, GroupPair]]]):
 
 @dataclass(frozen=True)
 class FindGranted(MirrorRequest[Reading[Granted]]):
-    """Ask which of these ACLs target has."""
+    """A request for which of these ACLs target has."""
 
     acls: Sequence[Acl]
     answered_by = f"{_ANSWERS}.granted"
@@ -183,8 +204,10 @@ class FindGranted(MirrorRequest[Reading[Granted]]):
 
 @dataclass(frozen=True)
 class FindGroupReads(MirrorRequest[Reading[Mapping[str, GroupReads]]]):
-    """Ask what these groups read of these topics on source now, if they have members. groups: empty for
-    all. It asks nothing of target."""
+    """A request for what the members of these groups read from these topics on source now.
+
+    groups: the groups; empty for all. Groups without members are left out. Only source is read.
+    """
 
     topics: Sequence[str]
     groups: Sequence[str]
@@ -193,8 +216,11 @@ class FindGroupReads(MirrorRequest[Reading[Mapping[str, GroupReads]]]):
 
 @dataclass(frozen=True)
 class CompareRecords(MirrorRequest[Reading[Mapping[Part, Reading[RangeCompared]]]]):
-    """Compare the committed records in each range of offsets. A range is its first offset and the offset
-    after its last. Records that one of the logs no longer has are not compared."""
+    """A request to compare the committed records in ranges of offsets.
+
+    ranges: by partition, the first offset and the offset after the last. Records that one of the logs no
+    longer has are not compared.
+    """
 
     ranges: Mapping[Part, tuple[int, int]]
     answered_by = f"{_ANSWERS}.differences"

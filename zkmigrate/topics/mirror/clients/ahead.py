@@ -17,14 +17,15 @@ from zkmigrate.topics.mirror.rules.gaps import Append, steps
 from zkmigrate.topics.mirror.rules.topic import AFTER, compacts
 
 PEEK_BYTES = 64 << 10
-"""How many bytes of each partition are read, approximately."""
+"""The approximate number of bytes that are read of each partition."""
 SCAN_BYTES, SCAN_S = 16 << 20, 20.0
-"""Bytes read of each partition of a compacted topic, approximately, because any of its records may lack a
-key; and the seconds that the reading of all partitions may take."""
+"""The limits for compacted topics, where any record may lack a key: the approximate bytes of each partition,
+and the seconds for all partitions together.
+"""
 
 
 def looked(source: Cluster, mirrored: Sequence[Mirrored], placed: Sequence[Place]) -> list[Place]:
-    """Return the partitions with state ``failed`` where target would refuse the records to be copied next.
+    """Return the partitions, and mark those ``failed`` where target would refuse the next records.
 
     Partitions that cannot be read become ``unknown``; the others are returned unchanged. For a compacted
     topic that was not read to its end, the note gives the offset up to which its records were checked.
@@ -75,12 +76,12 @@ def _read(
     most: int,
     until: float,
 ) -> tuple[str, int]:
-    """Return why target would refuse a batch from offset ``at`` on (empty if none), and the next offset to
-    read.
+    """Read batches from offset ``at`` on, until target would refuse one.
 
-    At least one fetch response is read. Reading ends at offset ``end``, after about ``most`` bytes, or at
-    the time ``until`` of the monotonic clock. Raises BatchError for records that cannot be parsed,
-    HostError if source does not respond.
+    Returns why target would refuse it (empty if it would refuse none), and the next offset to read. At least
+    one fetch response is read. Reading ends at offset ``end``, after about ``most`` bytes, or at the time
+    ``until`` of the monotonic clock. Raises BatchError for records that cannot be parsed, and HostError if
+    source does not respond.
     """
     codecs = KafkaCodecs()
     while at < end and most > 0:

@@ -26,23 +26,29 @@ from zkmigrate.topics.mirror.rules.outcome import Again, outcome
 from zkmigrate.topics.mirror.rules.position import Ends
 
 _AGAIN_S = 0.1
-"""Between two questions for a coordinator that target does not tell yet."""
+"""Seconds between two attempts while target's coordinators are not ready."""
 
 
 class Mirroring(Protocol):
-    """An inventory with two clusters. ends: where source and target are reached."""
+    """An inventory with two clusters.
+
+    ends: the addresses of source and target.
+    """
 
     @property
     def ends(self) -> tuple[ClusterAt, ClusterAt]: ...
 
 
 def alterer(inventory: Mirroring, _look: Look) -> Alter:
-    """The sender of changes to the inventory's target."""
+    """Return the sender of changes to the inventory's target."""
     return Alter(inventory)
 
 
 class Alter:
-    """It opens both clusters at the first change, and keeps their connections."""
+    """A sender of changes to mirrored clusters.
+
+    It connects to both clusters at the first change, and keeps the connections.
+    """
 
     def __init__(self, inventory: Mirroring) -> None:
         self._inventory = inventory
@@ -50,8 +56,11 @@ class Alter:
         self._pair: Pair | None = None
 
     def __call__(self, change: ClusterChange) -> tuple[int, str]:
-        """Send one change: 0 and what was done, or 1 and why target refused. HostError when the outcome is
-        unknown."""
+        """Send one change, and return an exit code and a text.
+
+        The code is 0 with what was done, or 1 with why it was not done. Raises HostError if the outcome is
+        unknown.
+        """
         if not isinstance(change, CopyOffsets | AlterAcls | SetDirection):
             return 1, f"nothing was sent: {change.describe()} is not a change of a mirrored cluster"
         with self._guard:
@@ -73,7 +82,11 @@ class Alter:
 
 
 def alter_acls(target: Cluster, change: AlterAcls) -> tuple[int, str]:
-    """Add or delete ACLs on target. HostError when Kafka refuses one, for others may have been changed."""
+    """Add ACLs to target or delete ACLs from it.
+
+    Returns 0 and what was done. Raises HostError if Kafka refuses one ACL, because others may have been
+    changed.
+    """
     (rights.grant if change.action == "grant" else rights.revoke)(target, [Acl(*one) for one in change.acls])
     return 0, f"{change.action} on target: {len(change.acls)} ACLs"
 
@@ -120,8 +133,12 @@ def _not_taken(target: Cluster, topics: Sequence[str]) -> list[str]:
 
 
 def copy_offsets(source: Cluster, target: Cluster, change: CopyOffsets) -> tuple[int, str]:
-    """Commit on target what the groups have committed on source, at most up to target's ends. Nothing is sent
-    unless all of them can be. HostError when the outcome is unknown."""
+    """Commit on target the offsets that the groups have committed on source.
+
+    An offset beyond the end of target's log is lowered to that end. Nothing is sent unless every group can be
+    committed. Returns 0 and what was done, or 1 and why it was not done. Raises HostError if the outcome is
+    unknown.
+    """
     read = groups.read(source, target, change.topics, change.groups)
     if read.troubles:
         return _refused(read.troubles)
@@ -149,7 +166,11 @@ def copy_offsets(source: Cluster, target: Cluster, change: CopyOffsets) -> tuple
 
 
 def _coordinated(target: Cluster, read: groups.Read) -> groups.Read:
-    """With target's coordinators. A fresh cluster tells them a moment after the first question."""
+    """Return ``read`` with the coordinators of its groups on target.
+
+    The request is repeated for up to ``REQUEST_S`` seconds, because a fresh cluster does not report its
+    coordinators at once.
+    """
     end = time.monotonic() + deadline.remaining(REQUEST_S)
     while (touched := groups.touch(target, read)).troubles and time.monotonic() < end:
         time.sleep(_AGAIN_S)

@@ -1,4 +1,4 @@
-"""Answers the questions about what is mirrored from both clusters."""
+"""Answers the requests for facts about what is mirrored, from both clusters."""
 
 from __future__ import annotations
 
@@ -50,13 +50,15 @@ from zkmigrate.topics.mirror.rules.position import Ends
 T = TypeVar("T")
 
 _GARBLED = (KeyError, ValueError, TypeError)
-"""What reading an unexpected answer raises."""
+"""The exceptions that reading an unexpected response raises."""
 Range = tuple[int, int]
 
 
 class MirrorAnswers:
-    """Answers the questions about two clusters. It keeps the connections to each pair of clusters, and asks
-    each pair one question at a time."""
+    """A client that answers the requests about pairs of clusters.
+
+    It keeps the connections to each pair of clusters, and answers one request at a time for each pair.
+    """
 
     def __init__(self, _inventory: Inventory, _look: Look) -> None:
         self._guard = threading.Lock()
@@ -153,8 +155,11 @@ def _survey(here: Cluster, there: Cluster, names: Sequence[str], named: Sequence
 def _others(
     here: Cluster, placed: Sequence[Place], names: Sequence[str], named: Sequence[str]
 ) -> tuple[dict[str, str], dict[str, str]]:
-    """Why each group beside the named ones counts, and what could not be looked at. One whose commits are all
-    before the log's start begins anew on either cluster, so it does not."""
+    """Return why each group that was not named uses the topics, and what could not be read.
+
+    A group without members is left out if its commits are all before the logs' starts, because it begins anew
+    on either cluster.
+    """
     if not named:
         return {}, {}
     try:
@@ -173,7 +178,10 @@ def _others(
 
 
 def _otherwise(needed: str, found: str, why: str) -> str:
-    """A setting that target has otherwise. why: it is left so; empty if it is not."""
+    """Describe a setting that has another value on target.
+
+    why: why it stays different; empty if the mirror changes it.
+    """
     return f"{found}, needed: {needed}" + (f"; {why}" if why else "")
 
 

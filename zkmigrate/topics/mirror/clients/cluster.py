@@ -1,7 +1,7 @@
-"""One cluster as the mirror needs it: raw batches in and out, end markers, ends, topics and their settings.
+"""Sends the mirror's requests to one cluster: fetch, produce, end markers, ends of logs, topics and settings.
 
-kafka-python has no public call for most of it, so the requests are sent here. Versions below those with topic
-ids are asked for.
+kafka-python has no public call for most of them. Where newer versions of a request name topics by id, an
+older version is sent.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ T = TypeVar("T")
 
 REQUEST_S = 30.0
 _OTHERS_S = 1.5 * REQUEST_S
-"""After so long no further broker is asked what another one has not answered."""
+"""Seconds after which a failed request is not sent to yet another broker."""
 FETCH_BYTES, PARTITION_BYTES = 16 << 20, 1 << 20
-"""The most bytes of one fetch, and of one partition in it. A larger batch comes alone."""
+"""The most bytes of one fetch response, and of one partition in it. A larger batch is sent alone."""
 _WAIT_MS = 250
-"""How long a fetch waits for records."""
+"""The longest time that a fetch waits for records, in milliseconds."""
 _LARGEST = 128 << 20
 _CONSUMER, UNCOMMITTED, COMMITTED = -1, 0, 1
 _DEBUGGER = -2
@@ -52,20 +52,22 @@ _LATEST, _EARLIEST = -1, -2
 _NO_EPOCH, _TOPIC, _BROKER = -1, 2, 4
 _SUPER, _LEAST = "super.users", "min.insync.replicas"
 _ANONYMOUS = "ANONYMOUS"
-"""Kafka's name of a client that does not log in."""
+"""Kafka's name for a client that does not log in."""
 
 _IN_FLIGHT = 1 << 16
-"""kafka-python refuses a request beyond it. The copier has one for each partition in flight."""
+"""The most requests in flight on one connection; kafka-python refuses more. The copier sends one for each
+partition in flight.
+"""
 _OPEN: Mapping[str, Any] = {}
 _REASON = re.compile(r"Connection (?:lost|failed): (.*)")
 
 _LOG = logging.getLogger("kafka")
-_LOG.addHandler(logging.NullHandler())  # the copier tells what matters
-_LOG.setLevel(logging.INFO)  # below it kafka-python logs passwords
+_LOG.addHandler(logging.NullHandler())  # the copier reports what matters
+_LOG.setLevel(logging.INFO)  # kafka-python logs passwords at the level DEBUG
 
 
 class _Said(logging.Handler):
-    """Why connections failed: kafka-python says that in its log only."""
+    """A log handler that collects why connections failed; kafka-python reports that only in its log."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -137,7 +139,10 @@ class Fetched:
 
 
 class _Client(KafkaAdminClient):  # type: ignore[misc]
-    """kafka-python's, which ends its thread also where it does not connect. A look is repeated for hours."""
+    """An admin client that ends its thread even if it cannot connect.
+
+    Looks are repeated for hours, so threads would accumulate otherwise.
+    """
 
     def __init__(self, **configs: Any) -> None:
         try:
@@ -149,9 +154,14 @@ class _Client(KafkaAdminClient):  # type: ignore[misc]
 
 
 class Cluster:
-    """A connection to a cluster. brokers: ``host:port``. security: of ``security.settings``. account: the
-    principal by Kafka's default rules; with TLS alone the brokers take it from the certificate. Its calls
-    raise HostError when no answer came, so the outcome of a change is unknown."""
+    """A connection to a cluster.
+
+    what: the cluster's name in messages. brokers: ``host:port`` of each. security: the result of
+    ``security.settings``. account: the principal by Kafka's default rules; with TLS alone, the brokers take
+    the principal from the certificate instead.
+
+    Methods raise HostError if no response arrived, so that the outcome of a change is unknown.
+    """
 
     def __init__(self, what: str, brokers: Sequence[str], security: Mapping[str, Any] = _OPEN) -> None:
         self.what = what
@@ -183,14 +193,14 @@ class Cluster:
 
     @property
     def at(self) -> str:
-        """The addresses of brokers, as Kafka's own tools take them."""
+        """The addresses of the brokers, in the form that Kafka's own tools accept."""
         return ",".join(self._brokers)
 
     def close(self) -> None:
         self._admin.close()
 
     def call(self, do: Callable[[KafkaAdminClient], T]) -> T:
-        """What kafka-python's own client has a call for."""
+        """Call a method of kafka-python's admin client. Raises HostError if the call fails."""
         try:
             return do(self._admin)
         except (KafkaError, OSError) as error:
@@ -205,11 +215,11 @@ class Cluster:
         return request.API_KEY in self._manager.broker_version_data.api_versions
 
     def begin(self, request: Any, node: int | None = None) -> Any:
-        """Send a request and return at once; ``end`` waits for the answer."""
+        """Send a request and return at once; ``end`` waits for the response."""
         return self._net.call_soon_with_future(self._manager.send, request, node)
 
     def end(self, sent: Any) -> Any:
-        """The answer to a request, within :mod:`zkmigrate.deadline`."""
+        """Wait for the response to a request, within :mod:`zkmigrate.deadline`, and return it."""
         most_s = deadline.remaining(math.inf)
         try:
             if math.isinf(most_s):  # the client's own limit holds
@@ -219,11 +229,11 @@ class Cluster:
             raise self._silent(error) from None
 
     def ask(self, request: Any, node: int | None = None) -> Any:
-        """Return the answer of this broker, or else of the first that gives one: any may have died a moment
-        ago.
+        """Send a request to a broker and return the response.
 
-        Without a node for questions only, as one that fails may have been received. HostError when none
-        answers.
+        Without a node, other brokers are tried until one responds, because any may have died a moment ago.
+        Such a request must not change anything, because a broker that fails may have received it. Raises
+        HostError if none responds.
         """
         began = time.monotonic()
         try:
@@ -238,17 +248,20 @@ class Cluster:
         raise failed
 
     def _known(self) -> list[int]:
-        """The ids of the brokers that the newest Metadata names."""
+        """Return the ids of the brokers in the newest metadata."""
         return sorted(one.node_id for one in self._manager.cluster.brokers())
 
     # -- topics
 
     def id(self) -> str:
-        """The cluster's id."""
+        """Return the cluster's id."""
         return str(self.ask(MetadataRequest(topics=[], allow_auto_topic_creation=False)).cluster_id)
 
     def leaders(self, topics: Iterable[str]) -> dict[str, dict[int, int]]:
-        """The leader of each partition, -1 without one. A topic that does not exist is left out."""
+        """Return the leader of each partition, by topic; -1 for a partition without a leader.
+
+        Topics that do not exist are left out.
+        """
         return _leaders(self._led(topics))
 
     def _led(self, topics: Iterable[str]) -> dict[str, dict[int, _Led]]:
@@ -264,15 +277,16 @@ class Cluster:
         }
 
     def brokers(self) -> list[int]:
-        """The ids of the brokers that are there."""
+        """Return the ids of the live brokers."""
         answer = self.ask(MetadataRequest(topics=[], allow_auto_topic_creation=False))
         return sorted(one.node_id for one in answer.brokers)
 
     def controller(self) -> int:
         """Return the id of a broker that accepts changes of topics.
 
-        Without ZooKeeper every broker passes them on, and Metadata names any as the controller, also one that
-        died a moment ago. So it is the first one that answers. HostError when none does.
+        With ZooKeeper it is the controller. Without ZooKeeper every broker forwards such changes, and
+        Metadata may name any broker as the controller, even one that died a moment ago. So the first broker
+        that responds is returned. Raises HostError if none responds.
         """
         request = MetadataRequest(topics=[], allow_auto_topic_creation=False)
         answer = self.ask(request)
@@ -310,7 +324,10 @@ class Cluster:
         return found, hidden
 
     def unshown(self, names: Iterable[str]) -> dict[str, str]:
-        """Return why Kafka does not show some of these topics. One that does not exist is left out."""
+        """Return, by topic, why Kafka does not show it.
+
+        Topics that Kafka shows and topics that do not exist are left out.
+        """
         asked = [MetadataRequest.MetadataRequestTopic(name=name) for name in names]
         return self._unshown(self.ask(MetadataRequest(topics=asked, allow_auto_topic_creation=False)))
 
@@ -322,10 +339,10 @@ class Cluster:
         }
 
     def least_in_sync(self, names: Sequence[str]) -> dict[str, int]:
-        """Return each topic's min.insync.replicas: how many replicas must be in sync for a write with
-        acks=all.
+        """Return each topic's min.insync.replicas.
 
-        Raises HostError if Kafka does not show the setting.
+        That is how many replicas must be in sync for a write with acks=all. Raises HostError if Kafka does
+        not show the setting.
         """
         request = DescribeConfigsRequest(
             resources=[(_TOPIC, name, [_LEAST]) for name in names], min_version=1
@@ -340,8 +357,11 @@ class Cluster:
         return found
 
     def super_users(self, node: int) -> bool:
-        """Whether this broker has ``super.users``; whose names it hides, as of every setting that it does not
-        know. HostError with Kafka's reason."""
+        """Return whether ``super.users`` is set on this broker.
+
+        The broker hides the value, as it does for every setting that it does not know. Raises HostError with
+        Kafka's reason.
+        """
         request = DescribeConfigsRequest(resources=[(_BROKER, str(node), [_SUPER])], min_version=1)
         [result] = self.ask(request, node).results
         if result.error_code:
@@ -352,8 +372,11 @@ class Cluster:
     # -- logs
 
     def ends(self, parts: Iterable[Part], *, committed: bool = False) -> dict[Part, Ends | int]:
-        """Both ends of each partition's log, or Kafka's error; none where the leader does not answer.
-        committed: up to the last stable offset."""
+        """Return where each partition's log begins and ends, or Kafka's error code.
+
+        Partitions are left out if they have no leader or the leader does not respond. committed: whether the
+        end is the last stable offset instead of the high watermark.
+        """
         starts = self._offsets(parts, _EARLIEST, UNCOMMITTED)
         ends = self._offsets(parts, _LATEST, COMMITTED if committed else UNCOMMITTED)
         found: dict[Part, Ends | int] = {}
@@ -373,15 +396,14 @@ class Cluster:
         return -1 if error else offset
 
     def latest(self, topics: Iterable[str]) -> dict[Part, Latest]:
-        """Return where the log of each partition of these topics ends. Topics that do not exist are left
-        out.
+        """Return where the log of each partition of these topics ends.
 
-        All requests are in flight at once.
+        Topics that do not exist are left out. All requests are in flight at once.
         """
         led = self._led(topics)
         parts = [(name, number) for name, numbers in led.items() for number in numbers]
         by_leader = _grouped(parts, _leaders(led))
-        # The log's end first: what is written meanwhile does not look as if it could not be read.
+        # The log's end first, so that records written meanwhile do not seem to be unreadable.
         asked = ((_DEBUGGER, UNCOMMITTED), (_CONSUMER, UNCOMMITTED), (_CONSUMER, COMMITTED))
         sent = [self._begin_offsets(by_leader, _LATEST, isolation, asker) for asker, isolation in asked]
         last, ends, stable = (
@@ -432,7 +454,7 @@ class Cluster:
         return sent
 
     def _end_offsets(self, sent: Iterable[Any]) -> dict[Part, tuple[int, int]]:
-        """Kafka's error and the offset."""
+        """Return Kafka's error code and the offset of each partition whose leader responds."""
         found = dict[Part, tuple[int, int]]()
         for one in sent:
             with suppress(HostError):  # the partitions of a leader that is gone are left out
@@ -442,7 +464,7 @@ class Cluster:
         return found
 
     def _by_leader(self, parts: Iterable[Part]) -> dict[int, dict[str, list[int]]]:
-        """Partitions by topic, by the broker that leads them; those without a leader are left out."""
+        """Group partitions by leader and topic. Partitions without a leader are left out."""
         wanted = list(parts)
         return _grouped(wanted, self.leaders({name for name, _ in wanted}))
 
@@ -453,7 +475,10 @@ class Cluster:
         isolation: int = COMMITTED,
         most: int = FETCH_BYTES,
     ) -> Any:
-        """Ask a leader for batches from these offsets on; ``fetched`` waits for them. most: bytes."""
+        """Request batches from these offsets on and return at once; ``fetched`` waits for the response.
+
+        most: the most bytes of the response.
+        """
         kind = FetchRequest.FetchTopic
         by_topic: dict[str, list[Any]] = defaultdict(list)
         for (name, number), offset in offsets.items():
@@ -482,11 +507,14 @@ class Cluster:
         return self.begin(request, leader)
 
     def arrived(self, sent: Any) -> bool:
-        """Whether the answer is there, or will never be."""
+        """Return whether the response to a request has arrived, or can no longer arrive."""
         return bool(sent.is_done)
 
     def fetched(self, sent: Any) -> dict[Part, Fetched]:
-        """The answer to ``begin_fetch``. HostError if the request as a whole failed."""
+        """Wait for the response to ``begin_fetch`` and return it by partition.
+
+        Raises HostError if the request as a whole failed.
+        """
         answer = self.end(sent)
         if getattr(answer, "error_code", 0):
             raise HostError(f"{self.what}: {said(answer.error_code)}")
@@ -503,7 +531,10 @@ class Cluster:
         }
 
     def begin_produce(self, leader: int, batches: Mapping[Part, bytes]) -> Any:
-        """Send one batch for each partition with acks=all; ``produced`` waits for the answer."""
+        """Send one batch for each partition with acks=all, and return at once.
+
+        ``produced`` waits for the response.
+        """
         kind = ProduceRequest.TopicProduceData
         by_topic: dict[str, list[Any]] = defaultdict(list)
         for (name, number), data in batches.items():
@@ -518,8 +549,10 @@ class Cluster:
         return self.begin(request, leader)
 
     def produced(self, sent: Any) -> dict[Part, tuple[int, int, str]]:
-        """Return the response to ``begin_produce`` by partition: Kafka's error code, the base offset, and
-        the error message."""
+        """Wait for the response to ``begin_produce`` and return it by partition.
+
+        It consists of Kafka's error code, the base offset, and the error message.
+        """
         return {
             (topic.name, p.index): (p.error_code, p.base_offset, _refused(p))
             for topic in self.end(sent).responses
@@ -527,8 +560,11 @@ class Cluster:
         }
 
     def mark(self, leader: int, counts: Mapping[Part, tuple[int, Owner]]) -> dict[Part, int]:
-        """Append so many end markers of empty, aborted transactions to each partition. Kafka's error for
-        each."""
+        """Append end markers of empty, aborted transactions to partitions of one leader.
+
+        counts: by partition, the number of markers and their owner. Returns Kafka's error code by partition,
+        0 if there is none.
+        """
         kind = WriteTxnMarkersRequest.WritableTxnMarker
         markers = []
         for round in range(max(count for count, _ in counts.values())):
@@ -559,7 +595,7 @@ class Cluster:
         return found
 
     def drop(self, part: Part, offset: int) -> int:
-        """Delete the records below an offset. Kafka's error."""
+        """Delete the records of a partition below an offset, and return Kafka's error code."""
         kind = DeleteRecordsRequest.DeleteRecordsTopic
         name, number = part
         below = kind.DeleteRecordsPartition(partition_index=number, offset=offset)
@@ -574,13 +610,17 @@ class Cluster:
     # -- who may write end markers
 
     def take(self, names: Sequence[str]) -> dict[str, Owner | int]:
-        """Own these transactional ids; whoever owned one before is fenced. Kafka's error for one to be tried
-        again."""
+        """Take over these transactional ids, so that their former owners are fenced off.
+
+        Returns, by id, its owner or Kafka's error code.
+        """
         return self._owners.take(names)
 
     def ended(self, owners: Sequence[Owner]) -> dict[str, int]:
-        """Kafka's error for ending a transaction that was never begun, by transactional id. It changes
-        nothing."""
+        """Return, by transactional id, Kafka's error code for ending a transaction that was never begun.
+
+        This changes nothing; the code shows whether the owner still owns the id.
+        """
         return self._owners.ended(owners)
 
 
@@ -601,8 +641,10 @@ def _settings(configs: Iterable[Any]) -> Settings:
 
 
 def _refused(answer: Any) -> str:
-    """Return Kafka's message about a refused batch: that of its first invalid record if the broker names
-    one."""
+    """Return Kafka's message about a refused batch; empty if the batch was not refused.
+
+    It is the message about the first invalid record, if the broker names one.
+    """
     if not answer.error_code:
         return ""
     first = next((one.batch_index_error_message for one in answer.record_errors or ()), None)
@@ -614,7 +656,7 @@ def _leaders(led: Mapping[str, Mapping[int, _Led]]) -> dict[str, dict[int, int]]
 
 
 def _grouped(parts: Iterable[Part], led: Mapping[str, Mapping[int, int]]) -> dict[int, dict[str, list[int]]]:
-    """Partitions by topic, by the broker that leads them; those without a leader are left out."""
+    """Group partitions by leader and topic. Partitions without a leader are left out."""
     found: dict[int, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
     for name, number in parts:
         leader = led.get(name, {}).get(number, -1)

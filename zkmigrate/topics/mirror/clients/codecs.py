@@ -1,4 +1,4 @@
-"""Kafka's compressions, over zlib and cramjam."""
+"""Compresses and decompresses records with Kafka's codecs, by zlib and cramjam."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from zkmigrate.topics.mirror.rules.batch import BatchError
 _NONE, _GZIP, _SNAPPY, _LZ4, _ZSTD = range(5)
 _XERIAL = b"\x82SNAPPY\0"
 _XERIAL_HEADER = _XERIAL + struct.pack(">ii", 1, 1)
-"""Java's clients write snappy as blocks behind this header."""
+"""The header that Java's clients write before their blocks of snappy."""
 _LZ4_BLOCK = 64 << 10
 _LZ4_HEADER = bytes.fromhex("04224d18 60 40 82")
 """The header of an LZ4 frame with independent blocks of at most 64 KiB, the only kind that Kafka reads. The
@@ -22,17 +22,21 @@ last byte is a checksum of the two bytes before it."""
 _PLAIN, _LZ4_END = 1 << 31, bytes(4)
 """The bit in a block's size that marks the block as uncompressed, and the end mark of a frame."""
 _IN_GZIP = 31
-"""zlib's window bits for the format of gzip."""
+"""zlib's window bits for the gzip format."""
 MAX_INFLATED = 128 << 20
-"""The most bytes that the records of one batch may inflate to: as many as a whole answer of a broker."""
+"""The most bytes that the records of one batch may inflate to, the same as for a whole response of a broker.
+"""
 _FIRST_BUFFER, _GROWTH = 1 << 16, 8
 _FULL = "failed to write whole buffer"
-"""cramjam's text for a buffer that is too small."""
+"""cramjam's error text for a buffer that is too small."""
 
 
 @dataclass(frozen=True)
 class KafkaCodecs:
-    """Of ``mirror.rules.records.Codecs``. limit: the most bytes that a payload may inflate to."""
+    """An implementation of ``mirror.rules.records.Codecs``.
+
+    limit: the most bytes that a payload may inflate to.
+    """
 
     limit: int = MAX_INFLATED
 
@@ -86,12 +90,16 @@ class KafkaCodecs:
         return bytes(out)
 
     def _block(self, payload: bytes, before: int) -> bytes:
-        """A block of snappy. It tells its size first, and cramjam reserves so much."""
+        """Decompress a block of snappy, unless it would exceed the limit.
+
+        The size is checked first: the block begins with it, and cramjam reserves that much memory. before:
+        how many bytes of the payload were decompressed already.
+        """
         self._check(before + int(cramjam.snappy.decompress_raw_len(payload)))
         return bytes(cramjam.snappy.decompress_raw(payload))
 
     def _frames(self, module: ModuleType, payload: bytes) -> bytes:
-        """LZ4 or zstd, into a buffer that grows up to the limit."""
+        """Decompress LZ4 or zstd into a buffer that grows up to the limit."""
         size = max(_FIRST_BUFFER, len(payload))
         while True:
             size = min(size * _GROWTH, self.limit)
@@ -114,8 +122,10 @@ class KafkaCodecs:
 
 
 def _lz4(payload: bytes) -> bytes:
-    """Return the payload as an LZ4 frame that Kafka can read. The frames that cramjam makes itself have
-    blocks that depend on each other."""
+    """Return the payload as an LZ4 frame that Kafka can read.
+
+    The frames that cramjam makes itself have blocks that depend on each other.
+    """
     out = bytearray(_LZ4_HEADER)
     for at in range(0, len(payload), _LZ4_BLOCK):
         plain = payload[at : at + _LZ4_BLOCK]

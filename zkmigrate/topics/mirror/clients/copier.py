@@ -42,22 +42,27 @@ from zkmigrate.topics.mirror.rules.rate import UNLIMITED, full
 from zkmigrate.topics.mirror.rules.small_batches import joined
 
 LEASE_S = 2.0
-"""A copier writes end markers for at most so many seconds without asking whether it still may."""
+"""The longest time, in seconds, that a copier writes end markers without checking that it still may."""
 SETTLE_S = 2.5
-"""Longer than the lease: after it a former copier writes nothing more, and what it sent has arrived."""
+"""Seconds that a copier waits after a takeover, longer than the lease. By then the former copier writes
+nothing more, and everything that it sent has arrived.
+"""
 LOOK_S = 5.0
-"""Seconds between two looks whether target's ends are where the copier left them."""
+"""Seconds between two checks that target's logs end where the copier left them."""
 RETRY_S = 0.5
 KNOWN_S = 60.0
-"""So long after an answer several requests may be in flight. A broker lets a producer that it does not know,
-or has forgotten, begin anywhere: if it refused the first batch, the second would stand in its place."""
+"""Seconds after an accepted batch in which several requests may be in flight. A broker lets a producer that
+it does not know, or has forgotten, begin with any sequence number. If it refused the first batch, it would
+append the second at the offset of the first.
+"""
 MARKERS = 1000
-"""Most end markers for one partition in one request."""
+"""The most end markers for one partition in one request."""
 QUEUE_BYTES, PARTITION_QUEUE_BYTES = 64 << 20, 8 << 20
-"""The most bytes of source's answers in memory, of all partitions, and of one before source is asked for
-another. A batch larger than a fetch comes on top."""
+"""The most bytes of source's responses in memory: of all partitions, and of one partition before more is
+requested for it. A batch larger than a fetch may exceed them.
+"""
 PAUSE_S = 0.1
-"""How long at most it waits for the rate before it looks around."""
+"""The longest time, in seconds, that one round waits for the rate limit."""
 
 
 class Copier:
@@ -90,20 +95,22 @@ class Copier:
         self._bucket = full(rate, time.monotonic())
 
     def add(self, parts: Iterable[Part]) -> None:
-        """Copy these as well, those that it does not know."""
+        """Start to copy these partitions too, unless they are known already."""
         for part in parts:
             self.partitions.setdefault(part, Partition(part))
 
     def stop(self, topic: str, why: str) -> None:
-        """Copy a topic no more: its partitions have failed."""
+        """Stop copying a topic, and mark its partitions as failed for the reason ``why``."""
         for p in self.partitions.values():
             if p.part[0] == topic and p.left:
                 self._judge(p, Failed(why))
 
     def copy(self, ended: Callable[[], bool], tick: Callable[[], None], *, once: bool = False) -> None:
-        """Copy until ``ended``, or until no partition is left. once: only up to source's ends at the
-        beginning. tick: called often. LockedError when it ends by itself and another copier has taken over
-        some partitions."""
+        """Copy until ``ended`` returns True or no partition is left to copy.
+
+        once: whether to copy only up to source's ends at the beginning. tick: called after each round. Raises
+        LockedError if copying ends by itself and this copier may no longer write some partitions.
+        """
         while not ended():
             left = [p for p in self.partitions.values() if p.left]
             if not left or (once and all(p.at_goal for p in left)):
@@ -139,7 +146,10 @@ class Copier:
     # -- beginning
 
     def _open(self, shut: Sequence[Partition]) -> None:
-        """Take these partitions over, and read their positions ``SETTLE_S`` later. Others go on meanwhile."""
+        """Take over these partitions, and read their positions ``SETTLE_S`` seconds later.
+
+        The other partitions are copied meanwhile.
+        """
         now = time.monotonic()
         settled = [p for p in shut if p.due is not None and p.due <= now]
         if new := [p for p in shut if p.due is None]:
@@ -148,7 +158,7 @@ class Copier:
             self._read(settled)
 
     def _take(self, shut: Sequence[Partition]) -> None:
-        """Take these partitions over, unless another copier has."""
+        """Take over these partitions, except those that another copier has taken from this one."""
         if known := [p for p in shut if p.part in self._owners]:
             self._ask(known)
         begun = time.monotonic()
@@ -163,7 +173,10 @@ class Copier:
                 self._judge(p, _heard(owner, p.tries))
 
     def _read(self, shut: Sequence[Partition]) -> None:
-        """Read the positions of these partitions from both logs, after what a former copier sent."""
+        """Read the positions of these partitions from both logs.
+
+        By now everything that a former copier sent has arrived.
+        """
         parts = [p.part for p in shut]
         # Target first: another copier may still write, up to what source has by then.
         targets = [self._target.ends(parts, committed=stable) for stable in (False, True)]
@@ -192,7 +205,7 @@ class Copier:
         deletes = p.part[0] in self._deletes
         try:
             begun = position(clusters, leaders, p.part, sides, self._codecs, deletes=deletes)
-        except PartError as error:  # the others go on
+        except PartError as error:  # the other partitions are still copied
             self._judge(p, _heard(error.code, p.tries))
             return
         except HostError as error:
@@ -208,7 +221,10 @@ class Copier:
     # -- source
 
     def _fetch(self) -> None:
-        """Ask each leader that owes no answer, as far as there is room: first for what waited longest."""
+        """Send a fetch request to each leader without one in flight, as far as there is room in memory.
+
+        Partitions that have waited longest come first.
+        """
         room = QUEUE_BYTES - sum(p.queued for p in self.partitions.values())
         room -= sum(most for _, most, _ in self._flying)
         flying = {self._leaders.get(part, -1) for _, _, offsets in self._flying for part in offsets}
@@ -222,7 +238,10 @@ class Copier:
             self._flying.append((self._source.begin_fetch(leader, offsets, most=most), most, offsets))
 
     def _collect(self, *, wait: bool) -> None:
-        """Queue the steps for what source has sent. wait: for an answer."""
+        """Queue the steps for the responses of source that have arrived.
+
+        wait: whether to wait for one response if none has arrived.
+        """
         flying, self._flying = self._flying, []
         for sent, most, offsets in flying:
             if not wait and not self._source.arrived(sent):
@@ -237,7 +256,7 @@ class Copier:
             for part, answer in answers.items():
                 p = self.partitions[part]
                 if not p.open or p.fetched != offsets[part]:
-                    continue  # the position was read anew meanwhile
+                    continue  # the position was read again meanwhile
                 if answer.error:
                     self._judge(p, _heard(answer.error, p.tries))
                 else:
@@ -257,7 +276,10 @@ class Copier:
             p.fetched, p.served = batches[-1].next_offset, time.monotonic()
 
     def _queued(self) -> list[Partition]:
-        """The partitions with something to do. Those that waited longest come first."""
+        """Build the next steps, and return the partitions that have some.
+
+        Partitions that have waited longest come first.
+        """
         for p in self.partitions.values():
             if p.open:
                 try:
@@ -285,7 +307,7 @@ class Copier:
             p.producer, p.heard = fresh(offset), -inf
 
     def _append(self, queued: Sequence[Partition]) -> None:
-        """Append the next few batches of each partition, several requests in flight."""
+        """Append the next few batches of each partition, with several requests in flight."""
         sent: list[tuple[Any, dict[Part, Append]]] = []
         senders = {p.part: p.producer for p in queued}
         now = time.monotonic()
@@ -323,9 +345,9 @@ class Copier:
                     p.bytes += step.size
 
     def _mark(self, gaps: Sequence[Partition]) -> None:
-        """Fill a part of each partition's gap, then see that its log grew by that much.
+        """Fill a part of each partition's gap with end markers, then check that its log grew by that much.
 
-        After the first marker those of former copiers are refused.
+        After the first marker, Kafka refuses those of former copiers.
         """
         self._still_mine()
         by_leader: dict[int, dict[Part, tuple[int, Owner]]] = {}
@@ -367,7 +389,7 @@ class Copier:
     # -- looks
 
     def _still_mine(self) -> None:
-        """Ask, when it is time, whether another copier has taken over a partition."""
+        """Check every ``LEASE_S`` seconds whether another copier has taken over a partition."""
         still, now = [p for p in self.partitions.values() if p.open], time.monotonic()
         if any(now - p.asked > LEASE_S for p in still):
             self._ask(still)
@@ -378,9 +400,10 @@ class Copier:
         self._hear_leaders(self._ask_leaders())
 
     def _ask_leaders(self) -> tuple[list[str], Any] | None:
-        """Request from target who leads the topics, after each response of source and at regular intervals.
+        """Request the leaders of the topics from target, if a request is due.
 
-        Returns the topics and the pending request, or None if no request is due.
+        It is due after each response of source, and at regular intervals. Returns the topics and the pending
+        request, or None if no request is due.
         """
         begun = time.monotonic()
         topics = sorted({p.part[0] for p in self.partitions.values() if p.left})
@@ -412,7 +435,7 @@ class Copier:
                 p.asked = begun
 
     def _look(self) -> None:
-        """See whether target's ends are where the copier left them."""
+        """Check that target's logs end where the copier left them."""
         still = [p for p in self.partitions.values() if p.open]
         ends = self._target.ends([p.part for p in still])
         for p in still:
@@ -428,13 +451,16 @@ class Copier:
     # -- answers
 
     def _lost(self, parts: Iterable[Part], error: HostError) -> None:
-        """A broker did not answer: these partitions are read anew, the others go on."""
+        """Let the positions of these partitions be read again, because a broker did not respond."""
         for part in parts:
             if self.partitions[part].open:
                 self.partitions[part].again(str(error))
 
     def _judge(self, p: Partition, answer: Appended | Again | Fenced | Failed) -> bool:
-        """Whether it is done; else the partition is read anew, has failed or is another copier's."""
+        """Return whether a request succeeded; otherwise update the state of the partition.
+
+        Its position is then read again, or it has failed, or it belongs to another copier.
+        """
         if isinstance(answer, Appended):
             return True
         if isinstance(answer, Again):
@@ -455,7 +481,7 @@ def _heard(code: int, tries: int = 0) -> Appended | Again | Fenced | Failed:
 
 
 def _stopped(taken: Sequence[Partition]) -> str:
-    """Return the message with which a copier ends that may no longer write some partitions."""
+    """Return the message with which a copier ends if it may no longer write some partitions."""
     names = ", ".join(f"{p.part[0]}-{p.part[1]}" for p in taken if p.why == TAKEN_OVER)
     said = [f"another copier has taken over {names}. This one has stopped"] if names else []
     said += dict.fromkeys(p.why for p in taken if p.why != TAKEN_OVER)

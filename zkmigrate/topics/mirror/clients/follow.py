@@ -1,7 +1,7 @@
-"""Keeps what stands beside the records equal: partitions, settings, group offsets, ACLs.
+"""Keeps partitions, settings, group offsets and ACLs on target equal to source's.
 
-It looks at both sides between two rounds of the copier. What cannot be read or changed is a finding; copying
-goes on.
+It looks at both sides between two rounds of the copier. What cannot be read or changed becomes a finding, and
+copying continues.
 """
 
 from __future__ import annotations
@@ -24,15 +24,17 @@ from zkmigrate.topics.mirror.rules.share import WHOLE, Share
 from zkmigrate.topics.mirror.rules.topic import deletes
 
 SOON_S = 0.5
-"""Until the next look when a change is still to show, or a coordinator was not told."""
+"""Seconds until the next look if a change does not show yet, or a coordinator was not reported."""
 SHARE = 9
-"""Looks wait so many times longer than they take: a slow cluster must not stop the copier."""
+"""How many times longer than a look takes the next one is delayed, because a slow cluster must not stop the
+copier.
+"""
 NO_AUTHORIZER = "no authorizer"
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What is not equal, or could not be looked at, and why."""
+    """A difference that remains, or something that could not be read, and why."""
 
     about: str
     why: str
@@ -42,14 +44,15 @@ Told = Grow | Configure | Committed | Changed | Finding
 
 
 class Follower:
-    """Copies changes of topics, group offsets and ACLs from source to target while records are copied.
+    """A follower that copies changes of topics, group offsets and ACLs while records are copied.
 
-    names: the topics. named: the groups; if empty, all groups that committed on the topics. clears: the
-    topics whose records may be deleted, a set shared with the copier and updated here. refresh_s: how many
-    seconds later at most a change at source is on target. say: called with each change and each new
-    finding. share: the part of the partitions that this copier copies, also of new partitions. findings:
-    those of the last round. unread: the partitions that had too few replicas in sync on source in the last
-    round, so that their last records cannot be read yet.
+    names: the topics. named: the groups; if empty, all groups that use the topics. clears: the topics whose
+    records may be deleted, a set shared with the copier and updated here. refresh_s: the longest time, in
+    seconds, until a change at source is on target. say: called with each change and each new finding. share:
+    the part of the partitions that this copier copies, also of new partitions.
+
+    findings: those of the last round. unread: the partitions that had too few replicas in sync on source in
+    the last round, so that their last records cannot be read yet.
     """
 
     def __init__(
@@ -74,12 +77,15 @@ class Follower:
         self.unread: tuple[Part, ...] = ()
 
     def tick(self, copier: Copier) -> None:
-        """Look, if it is time."""
+        """Look at both clusters if a look is due."""
         if time.monotonic() >= self._due:
             self.look(copier)
 
     def look(self, copier: Copier) -> bool:
-        """Make target equal, as far as it goes now. Whether the next look can do more."""
+        """Make target equal to source as far as possible now.
+
+        Returns whether the next look can do more.
+        """
         before, self.findings = self.findings, {}
         begun, soon = time.monotonic(), False
         parts = {
@@ -151,8 +157,10 @@ class Follower:
     # -- replicas
 
     def _watch_replicas(self, copier: Copier) -> bool:
-        """Report the partitions of source with too few replicas in sync: their last records cannot be
-        copied yet."""
+        """Report the partitions of source with too few replicas in sync.
+
+        Their last records cannot be copied yet.
+        """
         ours = [part for part, one in copier.partitions.items() if one.left]
         logs = reached(self._source, {topic for topic, _ in ours}) if ours else {}
         short = {part: logs[part] for part in ours if part in logs and logs[part].below}
@@ -169,7 +177,7 @@ class Follower:
         read = groups.read(self._source, self._target, names, self._named)
         read = groups.touch(self._target, read)
         self._groups = tuple(one.name for one in read.groups)
-        copier.still_leads()  # after a switch target's commits go on, and source's are older
+        copier.still_leads()  # after a switch, target's commits are newer than source's
         sound = self._target.ends([p.part for p in copier.partitions.values() if p.open])
         ends = {part: one.end for part, one in sound.items() if isinstance(one, Ends)}
         troubles = dict(read.troubles)

@@ -21,16 +21,20 @@ from zkmigrate.topics.mirror.rules.position import Ends
 
 _GROUP = 0
 _CONSUMERS = "consumer"
-"""The type of a group whose members read partitions."""
+"""The protocol type of groups with members that read partitions."""
 _ACTIVE = frozenset({22, 25, 27})
-"""ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID and REBALANCE_IN_PROGRESS: the group has members. The broker decides
-that at the commit itself."""
+"""Kafka's error codes ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID and REBALANCE_IN_PROGRESS, with which a broker
+refuses a commit because the group has members.
+"""
 
 
 @dataclass(frozen=True)
 class Read:
-    """groups: with commits for the topics, or named. brokers: target's coordinator of those that it knows.
-    troubles: by group."""
+    """The commits of consumer groups on both clusters.
+
+    groups: the groups that have commits for the topics, use them, or are named. brokers: target's
+    coordinators of the groups that it knows. troubles: by group, why it could not be read.
+    """
 
     groups: tuple[Group, ...]
     brokers: Mapping[str, int]
@@ -38,8 +42,10 @@ class Read:
 
 
 def read(source: Cluster, target: Cluster, topics: Collection[str], named: Collection[str]) -> Read:
-    """Read the commits of consumer groups from source, then from target. Where target is ahead, read source
-    again: meanwhile its consumers may have committed, and a copier followed.
+    """Read the commits of consumer groups from source, then from target.
+
+    Where target is ahead, source is read again, because its consumers may have committed meanwhile and a
+    copier may have copied that.
 
     named: the groups to read. If empty, all groups that committed on the topics or have members that read
     them, and groups of newer types that use the topics.
@@ -49,14 +55,14 @@ def read(source: Cluster, target: Cluster, topics: Collection[str], named: Colle
     read = _commits(source, wanted, topics, troubles)
     refused = _newer(source, wanted, topics, {name for name, own in read.items() if own} | {*named})
     bare = {name: one for name, one in wanted.items() if not read.get(name)}
-    # Of the groups without commits those that are joining may be on any topic.
+    # A group without commits may use any topic while its members are joining.
     members = {} if named else _members(source, bare, topics, {})
     ours = {
         name: read.get(name, {})
         for name in wanted
         if name in named or name in refused or name in members or read.get(name)
     }
-    # After the commits: a log only grows.
+    # Read after the commits, because a log only grows.
     ends = {part: one.last for part, one in source.latest(topics).items()} if any(ours.values()) else {}
     refused |= {name: why for name, own in ours.items() if name not in refused and (why := beyond(own, ends))}
     refused |= _lacking(source, target, {name: own for name, own in ours.items() if name not in refused})
@@ -64,7 +70,7 @@ def read(source: Cluster, target: Cluster, topics: Collection[str], named: Colle
     known = listed(target)
     there = with_states(target, {name: known[name] for name in ours if name in known})
     theirs = _commits(target, there, topics, troubles)
-    # What consumers committed on source since it was read, and a copier has committed on target already.
+    # Consumers may have committed on source since it was read, and a copier has copied that to target.
     ahead = {name: wanted[name] for name, own in theirs.items() if _above(own, ours[name])}
     ours |= _commits(source, ahead, topics, troubles)
     groups = [
@@ -81,8 +87,10 @@ def _above(theirs: Commits, ours: Commits) -> bool:
 
 
 def _lacking(source: Cluster, target: Cluster, groups: Mapping[str, Commits]) -> dict[str, str]:
-    """Return, by group, why target lacks the records that its consumers would read next. Other groups are
-    left out."""
+    """Return, by group, why target lacks the records that its consumers would read next.
+
+    Groups for which target has these records are left out.
+    """
     parts = sorted({part for own in groups.values() for part in own})
     there = _starts(target, parts)
     low = {part for own in groups.values() for part, one in own.items() if one.offset < there.get(part, 0)}
@@ -110,10 +118,10 @@ def _state(there: Listed | None) -> str:
 def _newer(
     source: Cluster, groups: Mapping[str, Listed], topics: Collection[str], concerned: Collection[str]
 ) -> dict[str, str]:
-    """Return, by group, why groups of newer types cannot switch. Groups that do not use the topics are left
-    out.
+    """Return, by group, why groups of newer types cannot switch.
 
-    concerned: groups that are included even if they do not use the topics now.
+    Groups that do not use the topics are left out. concerned: groups that are included even if they do not
+    use the topics now.
     """
     return {
         name: f"{groups[name].newer}: {what or 'it is one of these groups'}. {_LEFT}"
@@ -129,8 +137,10 @@ _LEFT = (
 
 
 def reads(source: Cluster, topics: Collection[str], named: Collection[str]) -> dict[str, GroupReads]:
-    """What groups with members read of the topics, and how far they have committed. named: only these;
-    empty: all."""
+    """Return what groups with members read from the topics, and how far they have committed.
+
+    named: only these groups; empty for all.
+    """
     here, troubles = listed(source), dict[str, str]()
     wanted = {name: here[name] for name in named or sorted(here) if name in here}
     assigned = _members(source, wanted, topics, troubles)
@@ -156,7 +166,7 @@ class Others:
 
 
 def others(source: Cluster, topics: Collection[str], named: Collection[str]) -> Others:
-    """The groups beside the named ones that have committed on the topics, or have members that read them."""
+    """Return the groups that are not named but have commits for the topics or members that read them."""
     here = {name: one for name, one in listed(source).items() if name not in named}
     troubles = dict[str, str]()
     commits = _commits(source, here, topics, troubles)
@@ -190,7 +200,10 @@ def _members(
 
 
 def _assigned(group: Any, topics: Collection[str]) -> set[Part] | str:
-    """The partitions of the topics that a described group's members have; or why that is not known."""
+    """Return the partitions of the topics that are assigned to a group's members.
+
+    If they are not known, the reason is returned instead.
+    """
     if group.error_code:
         return f"source does not describe it: {said(group.error_code)}"
     if group.group_state in INACTIVE or group.protocol_type != _CONSUMERS:
@@ -206,8 +219,11 @@ def _assigned(group: Any, topics: Collection[str]) -> set[Part] | str:
 
 
 def touch(target: Cluster, read: Read) -> Read:
-    """Ask target who coordinates the groups that it does not know. The first question ever makes Kafka's
-    topic of commits; it is answered later."""
+    """Find target's coordinators of the groups that target does not know yet.
+
+    The first such request to a cluster makes Kafka create its topic of commits; it succeeds only later.
+    Returns ``read`` with the coordinators that were found, and a trouble for each group without one.
+    """
     unknown = [one.name for one in read.groups if one.name not in read.brokers]
     asked = {
         name: (FindCoordinatorRequest(key=name, key_type=_GROUP, max_version=3), None) for name in unknown
@@ -223,8 +239,11 @@ def touch(target: Cluster, read: Read) -> Read:
 
 
 def commit(target: Cluster, wanted: Mapping[str, tuple[int, Commits]]) -> dict[str, str | HostError]:
-    """Commit for groups without members, by their coordinators. Why it was not done, by group; HostError
-    where that is unknown."""
+    """Commit offsets on target for groups without members, at their coordinators.
+
+    wanted: by group, the coordinator and the commits. Returns, by group, why it was not committed; a
+    HostError if the outcome is unknown.
+    """
     asked = {name: (_request(name, commits), broker) for name, (broker, commits) in wanted.items()}
     found: dict[str, str | HostError] = {}
     for name, answer in each(target, asked).items():

@@ -1,4 +1,4 @@
-"""Stores in a cluster who leads a mirrored topic: in the commits of a consumer group that has no members.
+"""Stores the leader of each mirrored topic in the commits of a consumer group that has no members.
 
 The committed offset is the fencing number of the run that wrote it. Kafka retains the commit as long as the
 topic exists.
@@ -31,9 +31,9 @@ _MOST_S, _AGAIN_S = 30.0, 0.1
 
 
 class Leads:
-    """Reads and writes who leads topics, at the coordinator of the group ``GROUP``.
+    """A store of the leaders of topics, at the coordinator of the group ``GROUP``.
 
-    begin, end: send a request to a node, and wait for its response. The first request to a cluster creates
+    begin: sends a request to a node. end: waits for its response. The first request to a cluster creates
     Kafka's topic of commits if it does not exist yet.
     """
 
@@ -56,13 +56,17 @@ class Leads:
         return _leads(self._what, topics, answer)
 
     def told_by(self, node: int, topics: Collection[str]) -> dict[str, Lead]:
-        """Return the leaders that this node, the coordinator, reports. No topic is created. Raises
-        HostError."""
+        """Return the leaders that this node, the group's coordinator, reports.
+
+        No topic is created. Raises HostError.
+        """
         return _leads(self._what, topics, self._end(self._begin(_question(topics), node)))
 
     def keep(self, kept: Mapping[str, Lead]) -> None:
-        """Record the leaders of these topics. Raises HostError with Kafka's reason, or if the outcome is
-        unknown."""
+        """Record the leaders of these topics.
+
+        Raises HostError with Kafka's reason, or if the outcome is unknown.
+        """
         kind = OffsetCommitRequest.OffsetCommitRequestTopic
         request = OffsetCommitRequest(
             group_id=GROUP,
@@ -83,7 +87,7 @@ class Leads:
                 for topic, one in kept.items()
             ],
             min_version=2,
-            max_version=4,  # later ones have no time to keep it
+            max_version=4,  # later ones have no retention time
         )
         answer = self._again(request, _committed)
         if error := _committed(answer):
@@ -134,8 +138,11 @@ def _question(topics: Collection[str]) -> OffsetFetchRequest:
 
 
 def _leads(what: str, topics: Collection[str], answer: Any) -> dict[str, Lead]:
-    """Return the leaders in a coordinator's response, by topic. Raises HostError if it has an error, or lacks
-    one of the topics: without a record every copier may write."""
+    """Return the leaders in a coordinator's response, by topic.
+
+    Raises HostError if the response has an error or lacks one of the topics. Topics without a record are left
+    out; every copier may write them.
+    """
     parts = [(topic.name, one) for topic in answer.topics for one in topic.partitions]
     if error := max((answer.error_code, *(one.error_code for _, one in parts)), key=abs):
         raise HostError(f"{what} does not report who leads: {told_of(error)}")

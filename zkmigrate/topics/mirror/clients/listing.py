@@ -29,8 +29,6 @@ _AT_ONCE = 4
 """How many requests may be in flight to one cluster."""
 _HIDDEN = 30
 """Kafka's error code GROUP_AUTHORIZATION_FAILED."""
-"""Kafka's topic of commits. The leader of each of its partitions coordinates and lists the groups whose
-commits are in it."""
 SHARE = "share"
 _CONSUMER, _STREAMS = "consumer", "streams"
 _NEWER = {
@@ -41,7 +39,7 @@ _NEWER = {
 """Descriptions, for messages, of the types of groups that cannot switch."""
 
 with warnings.catch_warnings():
-    # kafka-python's way to read its schemas.
+    # This is how kafka-python itself reads its schemas.
     warnings.simplefilter("ignore", DeprecationWarning)
 
     class ConsumerGroupDescribeRequest(ApiMessage, load_json=schemas):  # type: ignore[misc, call-arg]
@@ -143,8 +141,10 @@ def _every(cluster: Cluster) -> dict[str, Listed]:
 
 
 def with_states(cluster: Cluster, groups: Mapping[str, Listed]) -> dict[str, Listed]:
-    """Add the states that ListGroups does not report before Kafka 2.6. A state that the coordinator does
-    not report either remains empty."""
+    """Add the group states that ListGroups does not report before Kafka 2.6.
+
+    A state that the coordinator does not report either remains empty.
+    """
     silent = {name: one.broker for name, one in groups.items() if not one.state}
     found = dict(groups)
     for name, group in described(cluster, silent):
@@ -248,8 +248,10 @@ _DESCRIBE: Mapping[str, Any] = {
 
 
 def each(cluster: Cluster, asked: Mapping[Any, tuple[Any, int | None]]) -> dict[Any, Any]:
-    """Return the responses by key, or the HostError in place of one. At most ``_AT_ONCE`` requests are in
-    flight."""
+    """Send requests, and return the responses by key, with a HostError in place of a failed one.
+
+    asked: by key, the request and the node; None for any node. At most ``_AT_ONCE`` requests are in flight.
+    """
     found, keys = dict[Any, Any](), list(asked)
     for at in range(0, len(keys), _AT_ONCE):
         sent = [(key, cluster.begin(*asked[key])) for key in keys[at : at + _AT_ONCE]]

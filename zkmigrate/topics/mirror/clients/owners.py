@@ -1,6 +1,6 @@
-"""Who may write end markers: owners of transactional ids, asked for at their coordinators.
+"""Takes over the transactional ids with which a copier writes end markers, at their coordinators.
 
-All requests are in flight at once, because a copier may own thousands.
+All requests are in flight at once, because a copier may own thousands of ids.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _NO_COORDINATOR, _NOT_COORDINATOR = 15, 16
 
 @dataclass(frozen=True)
 class Owner:
-    """A transactional id's producer id and epoch."""
+    """A transactional id that a copier owns, with its producer id and epoch."""
 
     name: str
     id: int
@@ -34,15 +34,20 @@ def owned(part: tuple[str, int]) -> str:
 
 
 class Owners:
-    """Asks the coordinators of a cluster. begin, end: send a request to a node, and wait for its answer."""
+    """A client of the coordinators of transactional ids in one cluster.
+
+    begin: sends a request to a node. end: waits for its response.
+    """
 
     def __init__(self, begin: Callable[..., Any], end: Callable[[Any], Any]) -> None:
         self._begin, self._end = begin, end
         self._coordinators: dict[str, int] = {}
 
     def take(self, names: Sequence[str]) -> dict[str, Owner | int]:
-        """Own these transactional ids; whoever owned one before is fenced. Kafka's error for one to be tried
-        again."""
+        """Take over these transactional ids, so that their former owners are fenced off.
+
+        Returns, by id, its owner or Kafka's error code.
+        """
         told = self._coordinated(
             {
                 name: InitProducerIdRequest(
@@ -60,8 +65,10 @@ class Owners:
         } | {name: _NO_COORDINATOR for name in names if name not in told}
 
     def ended(self, owners: Sequence[Owner]) -> dict[str, int]:
-        """Kafka's error for ending a transaction that was never begun, by transactional id. It changes
-        nothing."""
+        """Return, by transactional id, Kafka's error code for ending a transaction that was never begun.
+
+        This changes nothing; the code shows whether the owner still owns the id.
+        """
         told = self._coordinated(
             {
                 owner.name: EndTxnRequest(
@@ -79,8 +86,10 @@ class Owners:
         }
 
     def _coordinated(self, requests: Mapping[str, Any]) -> dict[str, Any]:
-        """The coordinators' answers by transactional id; none for one without a coordinator. All requests are
-        in flight at once."""
+        """Send each request to the coordinator of its transactional id, and return the responses by id.
+
+        Ids without a coordinator are left out. All requests are in flight at once.
+        """
         known = self._coordinators
         try:
             asked = {

@@ -15,7 +15,10 @@ from zkmigrate.topics.mirror.questions import ClusterAt
 
 
 class Pair:
-    """Opens both when they are first needed and keeps them. One user at a time; others wait."""
+    """The connections to two clusters, opened when they are first needed and then kept.
+
+    One thread uses them at a time; the others wait.
+    """
 
     def __init__(self, source: ClusterAt, target: ClusterAt) -> None:
         self._at = {"source": source, "target": target}
@@ -24,8 +27,11 @@ class Pair:
 
     @contextmanager
     def clusters(self) -> Iterator[tuple[Cluster, Cluster]]:
-        """Source and target. UsageError when they are the same one, or a file of properties is wrong;
-        HostError when one does not answer in time."""
+        """Yield the connections to source and target.
+
+        Raises UsageError if both are the same cluster or a file of properties is wrong, and HostError if a
+        cluster does not respond in time.
+        """
         if not self._turn.acquire(timeout=deadline.remaining(threading.TIMEOUT_MAX)):
             raise HostError("the question before this one is not answered yet")
         try:
@@ -53,7 +59,7 @@ class Pair:
         return here, there
 
     def close(self) -> None:
-        """Close both. The next use opens them again."""
+        """Close both connections. The next use opens them again."""
         opened, self._open = self._open, None
         for one in opened or ():
             one.close()

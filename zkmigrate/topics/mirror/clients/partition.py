@@ -1,4 +1,4 @@
-"""A partition as the copier knows it: where it is, and what is queued for it."""
+"""The state of a partition that is being copied: its position, and the steps that are queued for it."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Partition:
 
     @property
     def left(self) -> bool:
-        """Whether it is still to be copied."""
+        """Whether the partition is still to be copied."""
         return not self.failed and not self.taken
 
     @property
@@ -60,17 +60,19 @@ class Partition:
 
     @property
     def queued(self) -> int:
-        """Bytes of source's answers that it holds."""
+        """The bytes of source's responses that are queued."""
         return sum(size for size, _ in self.later)
 
     @property
     def at_goal(self) -> bool:
-        """Whether all that source held at the beginning is there."""
+        """Whether everything that source had committed at the beginning is on target."""
         return self.position is not None and self.goal is not None and self.position >= self.goal
 
     def make(self) -> None:
-        """Make the next steps, no more than are sent at once: batches that are opened take memory.
-        BatchError."""
+        """Build the next steps, at most as many as are sent at once, because unpacked batches take memory.
+
+        Raises BatchError.
+        """
         while self.later and len(self.steps) < WINDOW:
             step = next(self.later[0][1], None)
             if step is None:
@@ -79,7 +81,7 @@ class Partition:
                 self.steps.append(step)
 
     def head(self, most: int) -> list[Append]:
-        """The batches with which the steps begin."""
+        """Return the batches at the beginning of the queued steps, at most ``most``."""
         found: list[Append] = []
         for step in islice(self.steps, most):
             if not isinstance(step, Append):
@@ -88,12 +90,12 @@ class Partition:
         return found
 
     def again(self, why: str) -> None:
-        """Forget what is queued; the position is to be read anew."""
+        """Discard what is queued, and let the position be read again."""
         self.position, self.due, self.why, self.heard = None, None, why, -inf
         self._forget()
 
     def fail(self, why: str) -> None:
-        """It cannot go on."""
+        """Stop copying, because the partition has failed."""
         self.failed = why
         self._forget()
 

@@ -68,7 +68,10 @@ def missing_rights(
 def permitted(
     cluster: Cluster, topics: Iterable[str], groups: Sequence[str], ids: Collection[str]
 ) -> Permitted:
-    """Return what this account may do. ids: transactional ids of the mirror."""
+    """Return what this account may do on a cluster, according to its brokers.
+
+    ids: transactional ids of the mirror. Raises HostError if the cluster does not respond.
+    """
     logged = not cluster.offers(ListTransactionsRequest)
     every: dict[str, Collection[str]] = {}
     if not logged:

@@ -16,16 +16,18 @@ from zkmigrate.topics.mirror.rules.position import WINDOW, Begin, Ends, Failed, 
 from zkmigrate.topics.mirror.rules.stand import Stand, first_wrong, stands
 
 _EMPTY = 20
-"""So many fetches without a batch in a row, 250 ms each, end the reading of records."""
+"""The number of fetches in a row without a batch, 250 ms each, after which reading fails."""
 _MOVES = 3
-"""How often a comparison begins anew where retention moves the start of a log meanwhile."""
+"""How often a comparison starts again because retention moved the start of a log meanwhile."""
 _BACK = 16
-"""How many times farther ``last_data`` looks back for the last batch of data each time."""
+"""The factor by which ``last_data`` extends the distance that it looks back, each time."""
 
 
 class PartError(HostError):
-    """A leader refused to send a partition's records, or sent none where its log has some. code: Kafka's
-    error code."""
+    """A leader's refusal to send a partition's records, or its empty responses although the log has some.
+
+    code: Kafka's error code.
+    """
 
     def __init__(self, cluster: Cluster, part: Part, code: int, what: str) -> None:
         super().__init__(f"{cluster.what}: {part[0]}-{part[1]}: {what}")
@@ -43,7 +45,8 @@ def position(
 ) -> Begin | Failed:
     """Return the offset where a copier continues, if the end of target's log equals source's records there.
 
-    clients, leaders: of source and target. Returns Failed if they differ. Raises PartError, HostError.
+    clusters, leaders: those of source and target. Returns Failed if the logs differ. Raises PartError or
+    HostError.
     """
     target = sides.target
     try:
@@ -64,10 +67,10 @@ def position(
 
 
 def last_data(cluster: Cluster, leader: int, part: Part, start: int, end: int) -> list[Batch]:
-    """Return the last batches of records of a log: one more than a copier has in flight, or all if there
-    are fewer.
+    """Return the last batches of records of a log.
 
-    start, end: where the log begins and ends. Raises BatchError.
+    These are one more than a copier has in flight, or all if there are fewer. start, end: where the log
+    begins and ends. Raises BatchError.
     """
     found: list[Batch] = []
     back, upto = 1, end
@@ -94,9 +97,10 @@ def compared(
 ) -> tuple[Joined, int]:
     """Compare what read_committed consumers of both clusters read from one offset up to another.
 
-    clients, leaders: of source and target. Where retention deletes records meanwhile, what both clusters
-    still have is compared. Returns also from which offset that was. Raises BatchError, or HostError if a
-    broker sends nothing, or retention deletes faster than it is read.
+    clusters, leaders: those of source and target. If retention deletes records meanwhile, only what both
+    clusters still have is compared. Returns the result, and the offset from which records were compared.
+
+    Raises BatchError, or HostError if a broker sends nothing or retention deletes faster than the comparison.
     """
     for last in (False,) * _MOVES + (True,):
         here, there = (
@@ -127,8 +131,10 @@ def _start(cluster: Cluster, part: Part) -> int:
 def committed(
     cluster: Cluster, leader: int, part: Part, begun: int, end: int, codecs: records.Codecs
 ) -> Iterator[Batch]:
-    """Yield the batches that a read_committed consumer reads, up to the last one that begins before
-    ``end``."""
+    """Yield the batches that a read_committed consumer reads.
+
+    The last batch begins before ``end``.
+    """
     for offset, batches, answer in _answers(cluster, leader, part, begun, end, COMMITTED):
         for step in steps(offset, batches, answer.aborted, codecs):
             if isinstance(step, Append) and step.offset < end:
@@ -138,8 +144,10 @@ def committed(
 def _standing(
     cluster: Cluster, leader: int, part: Part, begun: int, end: int, codecs: records.Codecs
 ) -> Iterator[Stand]:
-    """Yield what a log holds, from the batch that contains ``begun`` up to ``end``. Raises BatchError,
-    HostError."""
+    """Yield what a log holds, from the batch that contains ``begun`` up to ``end``.
+
+    Raises BatchError or HostError.
+    """
     for _, batches, answer in _answers(cluster, leader, part, begun, end, COMMITTED):
         yield from stands(batches, answer.aborted, codecs)
 
@@ -147,11 +155,11 @@ def _standing(
 def _answers(
     cluster: Cluster, leader: int, part: Part, begun: int, end: int, isolation: int
 ) -> Iterator[tuple[int, list[Batch], Fetched]]:
-    """Fetch every batch from one offset up to another. Yields the requested offset and the batches of each
-    response.
+    """Fetch every batch from one offset up to another.
 
-    Ends sooner if compaction removed the last offsets of the log. Raises BatchError, and PartError if the
-    leader refuses, or sends nothing although its log goes on.
+    Yields the requested offset, the batches and the response of each fetch. Ends sooner if compaction removed
+    the last offsets of the log. Raises BatchError, and PartError if the leader refuses, or sends nothing
+    although its log goes on.
     """
     empty = 0
     while begun < end:

@@ -17,7 +17,10 @@ from zkmigrate.topics.mirror.rules.replicas import below, held_back
 
 @dataclass(frozen=True)
 class Reached:
-    """Where a partition's log ends. below: why too few of its replicas are in sync; empty if enough are."""
+    """The end of a partition's log.
+
+    below: why too few of its replicas are in sync; empty if enough are.
+    """
 
     latest: Latest
     below: str = ""
@@ -30,14 +33,15 @@ class Reached:
 
     @property
     def held(self) -> str:
-        """Why nobody can read the last records yet, or why too few replicas are in sync; empty if neither
-        is so."""
+        """Why nobody can read the last records yet, or why too few replicas are in sync; else empty."""
         return held_back(self.latest.log_end, self.latest.end, self.below)
 
 
 def reached(cluster: Cluster, topics: Collection[str]) -> dict[Part, Reached]:
-    """Return where each partition's log ends. min.insync.replicas is read only for topics with a replica
-    out of sync."""
+    """Return where each partition's log ends.
+
+    min.insync.replicas is read only for topics with a replica out of sync.
+    """
     found = cluster.latest(topics)
     lagging = {part[0] for part, one in found.items() if len(one.in_sync) < len(one.replicas)}
     least, why = dict[str, int](), ""

@@ -25,8 +25,10 @@ from zkmigrate.topics.mirror.clients.cluster import Cluster
 
 
 def read(cluster: Cluster, node: int | None = None) -> frozenset[Acl] | None:
-    """All ACLs of topics and groups that this broker knows, or any one; None without an authorizer. HostError
-    with Kafka's reason."""
+    """Return all ACLs of topics and groups, or None if the cluster has no authorizer.
+
+    node: the broker whose ACLs are returned; None for any broker. Raises HostError with Kafka's reason.
+    """
     found = set[Acl]()
     for kind in (TOPIC, GROUP):
         every = DescribeAclsRequest(
@@ -38,7 +40,7 @@ def read(cluster: Cluster, node: int | None = None) -> frozenset[Acl] | None:
             operation=ACLOperation.ANY,
             permission_type=ACLPermissionType.ANY,
         )
-        # describe_acls of kafka-python waits past a deadline.
+        # kafka-python's describe_acls would wait longer than the deadline.
         answer = cluster.ask(every, node)
         try:
             told, _ = KafkaAdminClient._convert_describe_acls_response_to_acls(answer)
@@ -72,14 +74,20 @@ def _where(rule: Acl) -> tuple[ResourceType, str, ACLResourcePatternType]:
 
 
 def grant(cluster: Cluster, rules: Iterable[Acl]) -> None:
-    """Add ACLs; one that is there already stays. HostError with Kafka's reason."""
+    """Add ACLs. Those that exist already stay as they are.
+
+    Raises HostError with Kafka's reason.
+    """
     acls = [ACL(*_may(one), ResourcePattern(*_where(one))) for one in rules]
     told = cluster.call(lambda admin: admin.create_acls(acls))
     _refused(cluster, told["failed"])
 
 
 def revoke(cluster: Cluster, rules: Iterable[Acl]) -> None:
-    """Delete exactly these ACLs. HostError with Kafka's reason."""
+    """Delete exactly these ACLs.
+
+    Raises HostError with Kafka's reason.
+    """
     which = [ACLFilter(*_may(one), ResourcePatternFilter(*_where(one))) for one in rules]
     told = cluster.call(lambda admin: admin.delete_acls(which))
     _refused(cluster, [error for _, _, error in told if error is not NoError])

@@ -1,6 +1,6 @@
-"""TLS and SASL of a cluster, from a file of Kafka's own client properties.
+"""Reads the TLS and SASL settings of a cluster from a file of Kafka client properties.
 
-Values of secrets are in no message.
+No message contains the value of a secret.
 """
 
 from __future__ import annotations
@@ -46,8 +46,10 @@ _CONTROLS = {"a": "\a", "b": "\b", "t": "\t", "n": "\n", "v": "\v", "f": "\f", "
 
 
 def settings(file: Path | None) -> dict[str, Any]:
-    """The settings of kafka-python for a file of client properties; none without a file. UsageError names the
-    file and the key."""
+    """Return the settings of kafka-python for a file of client properties; none without a file.
+
+    Raises UsageError that names the file and the key.
+    """
     if file is None:
         return {}
     try:
@@ -63,7 +65,10 @@ def settings(file: Path | None) -> dict[str, Any]:
 
 
 def of(properties: Mapping[str, str]) -> dict[str, Any]:
-    """The settings of kafka-python for client properties. UsageError."""
+    """Return the settings of kafka-python for client properties.
+
+    Raises UsageError.
+    """
     prefixes = ("security.", "sasl.", "ssl.")
     if unknown := sorted(key for key in properties if key.startswith(prefixes) and key not in _KNOWN):
         raise UsageError(f"{', '.join(unknown)}: not known here. Possible: {', '.join(sorted(_KNOWN))}")

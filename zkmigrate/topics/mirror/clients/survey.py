@@ -1,4 +1,4 @@
-"""What both clusters show of all that is mirrored: topics, partitions, groups, ACLs."""
+"""Reads from both clusters everything that is mirrored: topics, partitions, groups and ACLs."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class Place:
 
     @property
     def lag(self) -> int:
-        """Offsets that target lacks."""
+        """The number of offsets that target lacks."""
         return max(0, self.stable - (self.target.end if self.target else 0)) + self.unread
 
 
@@ -90,8 +90,11 @@ _GROUP = "group "
 
 @dataclass(frozen=True)
 class Beside:
-    """The consumer groups by name, and the ACLs. notes: what could not be read, and why. writers: the
-    producers that write to source's topics in transactions."""
+    """The groups, ACLs and transactional producers of a mirror.
+
+    groups: by name, how its commits compare. rights: the ACLs that target needs. notes: what could not be
+    read, and why. writers: the producers that write to source's topics in transactions.
+    """
 
     groups: Mapping[str, Standing]
     rights: Rights
@@ -100,7 +103,7 @@ class Beside:
 
     @property
     def hidden(self) -> list[str]:
-        """The groups that could not be read."""
+        """The names of the groups that could not be read."""
         return [about.removeprefix(_GROUP) for about in self.notes if about.startswith(_GROUP)]
 
 
@@ -229,7 +232,7 @@ def standing_direction(source: Cluster, target: Cluster, names: Sequence[str]) -
 
 
 def places(source: Cluster, target: Cluster, mirrored: Sequence[Mirrored]) -> list[Place]:
-    """Every partition of the topics that are not refused."""
+    """Return every partition of the topics that are not refused."""
     parts = [(one.topic, n) for one in mirrored if not one.refused for n in range(one.partitions)]
     there = [(one.topic, n) for one in mirrored if not one.refused for n in range(one.found)]
     clears = {one.topic for one in mirrored if deletes(one.values)}
@@ -256,8 +259,7 @@ def places(source: Cluster, target: Cluster, mirrored: Sequence[Mirrored]) -> li
 
 
 def _held(source: Cluster, found: Sequence[Place]) -> list[Place]:
-    """Mark the partitions of source whose last records nobody can read yet, and those with too few replicas
-    in sync."""
+    """Mark partitions with records that nobody can read yet, and those with too few replicas in sync."""
     logs = reached(source, {one.part[0] for one in found})
     return [_held_back(one, logs[one.part]) if one.part in logs else one for one in found]
 
@@ -283,8 +285,10 @@ def lacks(source: Ends, target: Ends) -> str:
 def _state_of(
     clusters: Sequence[Cluster], leaders: Sequence[int], part: Part, sides: Sides, *, deletes: bool
 ) -> tuple[str, str, str]:
-    """Return the state of a partition, why a copier could not continue here (empty if it could), and a
-    note."""
+    """Return the state of a partition, why a copier could not continue there, and a note.
+
+    The reason is empty if a copier could continue.
+    """
     if -1 in leaders:
         return "unknown", NOT_TOLD, ""
     try:
@@ -297,9 +301,10 @@ def _state_of(
 
 
 def beside(source: Cluster, target: Cluster, names: Sequence[str], named: Sequence[str]) -> Beside:
-    """How groups and ACLs stand. names: of topics. named: groups; empty: all that committed on the topics.
+    """Read the groups, ACLs and transactional producers from both clusters.
 
-    It changes nothing and asks for no coordinator, which would make a topic.
+    names: the topics. named: the groups; empty for all groups that use the topics. Changes nothing, and looks
+    for no coordinator, because that would create a topic.
     """
     standings, found, notes = dict[str, Standing](), _NO_RIGHTS, dict[str, str]()
     try:

@@ -1,5 +1,7 @@
-"""Reads topics for the mirror, creates and changes those of target, and finds out what target would
-accept."""
+"""Reads topics for the mirror, and creates and changes those of target.
+
+It also tries changes, to find out what target would accept.
+"""
 
 from __future__ import annotations
 
@@ -112,7 +114,7 @@ def try_making(cluster: Cluster, new: Iterable[New]) -> dict[str, Tried]:
     found = {}
     for name, one in sent.items():
         told = cluster.end(one).topics[0]
-        if for_code(told.error_code).retriable:  # it says nothing about the topic
+        if for_code(told.error_code).retriable:  # the error is not about the topic
             raise HostError(f"{cluster.what}: {said(told.error_code, told.error_message)}")
         configs = [(c.name, c.value or "", c.config_source, ()) for c in told.configs or ()]
         why = said(told.error_code, told.error_message) if told.error_code not in (0, _EXISTS) else ""

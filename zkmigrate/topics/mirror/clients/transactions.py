@@ -86,8 +86,7 @@ def _producer(told: Any) -> Producer:
 
 
 def _listed(cluster: Cluster, why: list[str]) -> dict[str, Transactional]:
-    """Return every transactional id that the coordinators list, with the partitions of its open
-    transaction.
+    """Return the transactional ids that coordinators list, with the partitions of open transactions.
 
     why: the reasons for which something could not be read are appended to it. Brokers leave out the ids that
     this account may not describe, without an error.
@@ -137,8 +136,11 @@ def describes_every_id(cluster: Cluster) -> bool:
 
 
 def _kept(cluster: Cluster, why: list[str]) -> dict[str, Transactional]:
-    """Return every transactional id that the coordinators' own log contains. why:
-    receives the reasons for which ids may be missing, also that this account may not read the log."""
+    """Return every transactional id that the coordinators' own log contains.
+
+    why: the reasons for which ids may be missing are appended to it, for example that this account may not
+    read the log.
+    """
     why += [
         f"transactional ids: {told}. Needed: Read and Describe on it"
         for told in cluster.unshown([TRANSACTIONS]).values()

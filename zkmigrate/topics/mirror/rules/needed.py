@@ -19,6 +19,9 @@ EVERY = "*"
 OWNED = "zkmigrate-mirror-"
 """The beginning of the transactional ids of the mirror."""
 COMMITS, TRANSACTIONS = "__consumer_offsets", "__transaction_state"
+"""Kafka's topics of commits and of transactions. The leader of each partition of the first coordinates and
+lists the groups with commits in it.
+"""
 _READ, _WRITE, _CREATE, _DELETE, _ALTER = "Read", "Write", "Create", "Delete", "Alter"
 _DESCRIBE, _ACTION = "Describe", "ClusterAction"
 _SETTINGS, _SET = "DescribeConfigs", "AlterConfigs"
