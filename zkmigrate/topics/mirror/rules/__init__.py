@@ -1,1 +1,1 @@
-"""Decisions of the mirror: record batches, gaps, positions, answers. Nothing here asks a broker."""
+"""The mirror's decisions on record batches, gaps, positions and responses, without requests to brokers."""

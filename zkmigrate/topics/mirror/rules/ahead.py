@@ -15,10 +15,9 @@ _NO_KEY = b"\x01"
 
 
 def limit(values: Mapping[str, str], key: str) -> tuple[str, int] | None:
-    """Return the setting that limits timestamps of records to one side, and its milliseconds; None if there
-    is no limit.
+    """Return the setting that limits timestamps of records to one side, and its milliseconds.
 
-    values: the settings of the topic. key: ``BEFORE`` or ``AFTER``.
+    Returns None if there is no limit. values: the settings of the topic. key: ``BEFORE`` or ``AFTER``.
     """
     for name in (key, DIFFERENCE):
         if values.get(name, NO_LIMIT) != NO_LIMIT:
@@ -53,6 +52,6 @@ def refused(step: Append, values: Mapping[str, str], now_ms: int, codecs: Codecs
 def _time(offset: int, ms: int) -> str:
     try:
         text = datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="seconds")
-    except (OverflowError, ValueError, OSError):  # no year that a calendar has
+    except (OverflowError, ValueError, OSError):  # the time is outside the calendar
         text = f"{ms} ms"
     return f"the batch at offset {offset} has a record of {text}"

@@ -1,6 +1,6 @@
-"""Record batches of format 2 (Kafka 0.11 and later): header, checks, another producer in the header.
+"""Parses, checks and writes record batches of format 2 (Kafka 0.11 and later).
 
-The records themselves stay packed. Format: Kafka's ``DefaultRecordBatch``.
+The records themselves stay packed. The format is that of Kafka's ``DefaultRecordBatch``.
 """
 
 from __future__ import annotations
@@ -17,15 +17,17 @@ _HEAD = struct.Struct(">qiib")
 _LENGTH_END, _CRC_AT, _CRC_FROM = 12, 17, 21
 _MAGIC = 2
 HEAD = _HEAD.size
-"""Bytes of a batch that tell its offset, size and format."""
+"""How many bytes at the beginning of a batch show its offset, size and format."""
 
 CODEC, APPEND_TIME, TRANSACTIONAL, CONTROL = 0x07, 0x08, 0x10, 0x20
-"""Bits of the attributes."""
+"""Bits of a batch's attributes."""
 
 
 class BatchError(ValueError):
-    """A batch that must not be copied. what: length, magic, CRC, count, order or time. at: the byte of what
-    was parsed at which it begins."""
+    """A batch that must not be copied.
+
+    what: length, magic, CRC, count, order or time. at: where the batch begins in the parsed data, in bytes.
+    """
 
     def __init__(self, what: str, text: str, at: int = 0) -> None:
         super().__init__(f"{what}: {text}")
@@ -34,9 +36,13 @@ class BatchError(ValueError):
 
 @dataclass(slots=True)
 class Batch:
-    """A batch. Nobody changes it; to make a frozen one takes five times as long. last_delta: of the last
-    offset to ``base_offset``; compaction may have removed its record.
-    base_ms, max_ms: milliseconds since the epoch. payload: the records, compressed by ``codec``."""
+    """A record batch.
+
+    It must not be changed. It is not frozen, because creating a frozen one takes five times as long.
+
+    last_delta: the last offset minus ``base_offset``; compaction may have removed the record there. base_ms,
+    max_ms: milliseconds since the epoch. payload: the records, compressed by ``codec``.
+    """
 
     base_offset: int
     leader_epoch: int
@@ -62,7 +68,7 @@ class Batch:
 
     @property
     def append_time(self) -> bool:
-        """The broker's clock set the time: every record has ``max_ms``."""
+        """Whether the broker's clock set the time, so that every record has ``max_ms``."""
         return bool(self.attributes & APPEND_TIME)
 
     @property
@@ -75,19 +81,25 @@ class Batch:
 
     @property
     def whole(self) -> bool:
-        """No record is missing."""
+        """Whether each offset of the batch has a record."""
         return self.count == self.last_delta + 1
 
 
 class Head(NamedTuple):
-    """What the beginning of a batch tells. size: bytes of the whole batch."""
+    """The offset and size of a batch, read from its beginning.
+
+    size: the bytes of the whole batch.
+    """
 
     base_offset: int
     size: int
 
 
 def head(data: bytes, at: int = 0) -> Head:
-    """Of the batch that begins at a place of the data, which holds ``HEAD`` bytes of it. BatchError."""
+    """Return the offset and size of the batch that begins at a position of the data.
+
+    The data must hold at least ``HEAD`` bytes of it. Raises BatchError.
+    """
     offset, length, _, magic = _HEAD.unpack_from(data, at)
     if magic != _MAGIC:
         raise BatchError("magic", f"the batch at offset {offset} has format {magic}, needed: {_MAGIC}", at)
@@ -97,15 +109,17 @@ def head(data: bytes, at: int = 0) -> Head:
 
 
 def bare(data: bytes, at: int) -> Batch:
-    """The batch that begins at a place, without its payload: nothing of it is checked."""
+    """Return the batch that begins at a position, without its payload and without any check."""
     offset, _, leader_epoch, _, _, *fields = _HEADER.unpack_from(data, at)
     fields.append(b"")
     return Batch(offset, leader_epoch, *fields)
 
 
 def parse(data: bytes, begun: int = 0) -> list[Batch]:
-    """The batches of a fetch answer. A last one that the answer cuts short is left out. begun: the offset
-    that was asked for. BatchError."""
+    """Return the batches of a fetch response.
+
+    A last batch that the response cuts off is left out. begun: the requested offset. Raises BatchError.
+    """
     found: list[Batch] = []
     at = 0
     while len(data) - at >= HEAD:
@@ -114,7 +128,7 @@ def parse(data: bytes, begun: int = 0) -> list[Batch]:
         if end > len(data):
             break
         batch = _batch(data, at, end)
-        # Whoever takes a batch that ends before the offset asked for asks for that offset for ever.
+        # Accepting a batch that ends before the requested offset would request that offset forever.
         if offset < (begun if found else 0) or batch.next_offset <= begun:
             raise BatchError(
                 "order", f"offsets {offset} to {batch.next_offset - 1} came where {begun} was needed", at
@@ -142,7 +156,7 @@ def _batch(data: bytes, at: int, end: int) -> Batch:
 
 
 def encode(batch: Batch) -> bytes:
-    """The batch with a new CRC."""
+    """Return the bytes of a batch, with a new CRC."""
     head = _HEADER.pack(
         batch.base_offset,
         _HEADER.size - _LENGTH_END + len(batch.payload),
@@ -163,10 +177,10 @@ def encode(batch: Batch) -> bytes:
 
 
 def produced(batch: Batch, producer_id: int, sequence: int) -> bytes:
-    """The bytes to produce: a plain batch of this producer, epoch 0.
+    """Return the bytes to produce: a plain batch of this producer with epoch 0.
 
-    Offsets begin at 0: then the broker keeps compressed records as they are. Transactional and delete
-    horizon bits are cleared; target's cleaner sets a horizon of its own.
+    Its base offset is 0, because the broker then keeps compressed records as they are. The transactional and
+    delete horizon bits are cleared; target's cleaner sets a horizon of its own.
     """
     return encode(
         replace(
@@ -182,17 +196,20 @@ def produced(batch: Batch, producer_id: int, sequence: int) -> bytes:
 
 
 def next_sequence(sequence: int, count: int) -> int:
-    """The sequence number after ``count`` records. They go from 0 to 2**31 - 1, then from 0 again."""
+    """Return the sequence number after ``count`` records.
+
+    Sequence numbers go from 0 to 2**31 - 1 and then begin at 0 again.
+    """
     return (sequence + count) & 0x7FFF_FFFF
 
 
 def visible(
     batches: Sequence[Batch], aborted: Sequence[tuple[int, int]], aborts: Sequence[int]
 ) -> list[Batch]:
-    """Those that a read_committed consumer sees.
+    """Return the batches that a read_committed consumer sees.
 
     aborted: producer id and first offset of each aborted transaction. aborts: the offsets of the control
-    batches that abort.
+    batches that abort a transaction.
     """
     waiting = sorted(aborted, key=lambda one: one[1])
     ended, left, seen = set(aborts), set[int](), list[Batch]()

@@ -1,7 +1,7 @@
-"""Committed offsets of groups: what to commit on target, and whether both sides are equal.
+"""Decides which offsets of groups to commit on target, and compares the commits of both clusters.
 
-A consumer whose offset lies beyond the log's end is reset. So target's offset is never above target's end.
-Nor is it above source's offset, else records would be skipped.
+A consumer with an offset beyond the log's end is reset. So target's offset is never above target's end. It is
+not above source's offset either, because records would be skipped.
 """
 
 from __future__ import annotations
@@ -15,14 +15,17 @@ INACTIVE = frozenset({"Empty", "Dead"})
 
 
 class Commit(NamedTuple):
-    """metadata: the consumer's own words, which Kafka Streams needs."""
+    """A committed offset.
+
+    metadata: the consumer's own text, which Kafka Streams needs.
+    """
 
     offset: int
     metadata: str = ""
 
 
 Commits = Mapping[tuple[str, int], Commit]
-"""By topic and partition."""
+"""Commits by topic and partition."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +48,7 @@ _BARE = "no commit: after a switch its consumers begin where auto.offset.reset s
 
 @dataclass(frozen=True)
 class Committed:
-    """What the mirror has committed on target for a group."""
+    """The offsets that the mirror has committed on target for a group."""
 
     group: str
     commits: Commits
@@ -53,10 +56,10 @@ class Committed:
 
 @dataclass(frozen=True)
 class Standing:
-    """How a group's commits on target compare with source's.
+    """A comparison of a group's commits on target with its commits on source.
 
-    state: equal, behind, ahead, active or refused. behind: how many offsets target's commits are behind.
-    why: an explanation for the operator.
+    state: equal, behind, ahead, active or refused. behind: how many offsets target's commits are behind. why:
+    an explanation for the operator.
     """
 
     state: str
@@ -65,7 +68,10 @@ class Standing:
 
 
 def to_commit(group: Group, ends: Mapping[tuple[str, int], int]) -> dict[tuple[str, int], Commit]:
-    """What to commit on target now. ends: target's, of the partitions that are sound; no others."""
+    """Return the offsets to commit on target now.
+
+    ends: by partition, the end of target's log. Partitions without an entry are left out.
+    """
     if group.state not in INACTIVE:
         return {}
     found = {}
@@ -79,7 +85,10 @@ def to_commit(group: Group, ends: Mapping[tuple[str, int], int]) -> dict[tuple[s
 
 
 def standing(group: Group) -> Standing:
-    """How a group stands on target. The switch needs ``equal`` of each."""
+    """Return how a group's commits on target compare with source's.
+
+    A switch needs ``equal`` for each group.
+    """
     behind = sum(
         max(0, commit.offset - (group.target[part].offset if part in group.target else 0))
         for part, commit in group.source.items()

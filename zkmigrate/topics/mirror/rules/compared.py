@@ -1,4 +1,4 @@
-"""What a comparison found of each partition: as text and exit code; and the verdict on two logs on disk."""
+"""Describes the results of a comparison as text and exit code, and compares two logs on disk."""
 
 from __future__ import annotations
 
@@ -9,13 +9,16 @@ from zkmigrate.topics.mirror.rules.join import Joined
 from zkmigrate.topics.mirror.rules.log import Log
 
 CLAIM, UNKNOWN = 10, 11
-"""Exit codes: something differs; target is behind, or a part could not be read."""
+"""Exit codes if something differs, and if target is behind or a part could not be read."""
 
 
 @dataclass(frozen=True)
 class Compared:
-    """A partition. state: equal, behind, different or unknown. records: how many are equal. begun, end: the
-    offsets between which."""
+    """The result of the comparison of one partition.
+
+    state: equal, behind, different or unknown. records: the number of equal records. begun, end: the offsets
+    between which records were compared.
+    """
 
     topic: str
     partition: int
@@ -28,20 +31,23 @@ class Compared:
 
 @dataclass(frozen=True)
 class ComparedLogs(Compared):
-    """differing: records by kind. notes: what else was seen."""
+    """The result of the comparison of a partition's two logs on disk.
+
+    differing: the number of differing records by kind. notes: further observations.
+    """
 
     differing: Mapping[str, int] = field(default_factory=dict)
     notes: Sequence[str] = ()
 
 
 def code(found: Sequence[Compared]) -> int:
-    """The exit code."""
+    """Return the exit code for the compared partitions."""
     states = {one.state for one in found}
     return CLAIM if "different" in states else UNKNOWN if states & {"behind", "unknown"} else 0
 
 
 def line(one: Compared) -> str:
-    """A partition as text."""
+    """Return the result of one partition as a line of text."""
     text = f"{one.topic}-{one.partition}: {one.state}"
     if one.why:
         return f"{text}: {one.why}"
@@ -49,25 +55,25 @@ def line(one: Compared) -> str:
 
 
 def more(one: ComparedLogs) -> Iterator[str]:
-    """The lines below that of a partition."""
+    """Yield the lines that follow the line of a partition."""
     if one.differing:
         yield f"    differing records: {kinds(one.differing)}"
     yield from (f"    note: {note}" for note in one.notes)
 
 
 def kinds(differing: Mapping[str, int]) -> str:
-    """The kinds of differences with their numbers of records."""
+    """Return the kinds of differences as text, with the number of records of each."""
     return ", ".join(f"{kind} {count}" for kind, count in sorted(differing.items()))
 
 
 def total(found: Sequence[Compared]) -> str:
-    """The last line."""
+    """Return the last line, with the totals of all partitions."""
     differ = sum(one.state == "different" for one in found)
     return f"partitions: {len(found)}, different: {differ}, records: {sum(one.records for one in found)}"
 
 
 def bounds(source: Log, target: Log) -> tuple[int, int]:
-    """The offsets between which both logs have committed records."""
+    """Return the offsets between which both logs have committed records."""
     begun = max(source.start, target.start)
     return begun, max(begun, min(source.stable, target.stable))
 
@@ -75,8 +81,11 @@ def bounds(source: Log, target: Log) -> tuple[int, int]:
 def verdict(
     topic: str, partition: int, source: Log, target: Log, found: Sequence[Joined | str]
 ) -> ComparedLogs:
-    """Of a partition's two logs. found: of each part of the offsets, in order; a text: why it could not be
-    read."""
+    """Return the result for a partition's two logs.
+
+    found: the comparison of each part of the offsets, in order; a text if it could not be read, with the
+    reason.
+    """
     begun, end = bounds(source, target)
     joined = Joined()
     for one in found:

@@ -8,13 +8,16 @@ from zkmigrate.topics.mirror.rules.batch import BatchError
 from zkmigrate.topics.mirror.rules.records import read_varint
 
 Read = tuple[int, int, bytes]
-"""Offset, time in milliseconds, body."""
+"""A record: its offset, its timestamp in milliseconds, and its body."""
 
 _SHOWN = 40
 
 
 def named(one: Read | None, other: Read | None) -> str:
-    """How the next records differ, source's and target's. None: none is left."""
+    """Describe how the next record of source differs from the next record of target.
+
+    None means that the cluster has no further record.
+    """
     if one is None or other is None or one[0] != other[0]:
         here, there = ("none" if read is None else f"offset {read[0]}" for read in (one, other))
         return f"source's next record: {here}, target's: {there}"
@@ -29,8 +32,11 @@ def named(one: Read | None, other: Read | None) -> str:
 
 
 def kind(one: Read | None, other: Read | None) -> str:
-    """In what the next records differ. missing: target lacks source's; extra: source lacks target's; time,
-    key, value, headers: the first that differs; encoding: none of them, but the bytes."""
+    """Return the kind of difference between the next record of source and the next record of target.
+
+    missing: target lacks source's record. extra: source lacks target's record. time, key, value, headers: the
+    first field that differs. encoding: no field differs, but the bytes do.
+    """
     if other is None or (one is not None and one[0] < other[0]):
         return "missing"
     if one is None or one[0] > other[0]:
@@ -42,7 +48,7 @@ def kind(one: Read | None, other: Read | None) -> str:
 
 
 def _differing(one: Read, other: Read) -> Iterator[tuple[str, object, object]]:
-    """The fields that differ, with both values."""
+    """Return the fields that differ, each with both values."""
     fields, others = ({"time": read[1]} | _fields(read[2]) for read in (one, other))
     return ((name, value, others[name]) for name, value in fields.items() if value != others[name])
 

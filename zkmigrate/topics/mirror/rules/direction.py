@@ -1,8 +1,8 @@
-"""Decides which of two clusters leads a mirrored topic: the one that clients write to, so no copier may
-write it.
+"""Decides which of two clusters leads a mirrored topic.
 
-Each cluster stores its own :class:`Lead` for a topic. A switch writes it, and a copier reads it from
-target. If a cluster stores none, every copier may write.
+Clients write to the cluster that leads a topic, so no copier may write it there. Each cluster stores its own
+:class:`Lead` for a topic. A switch writes it, and a copier reads it from target. If a cluster stores none,
+every copier may write.
 """
 
 from __future__ import annotations
@@ -13,12 +13,14 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 Copies: TypeAlias = Literal["forward", "none", "backward"]
-"""Where copiers may write: ``forward`` on target, ``none`` on neither cluster, ``backward`` on source."""
+"""Where copiers may write: ``forward`` on target only, ``none`` on neither cluster, ``backward`` on source
+only.
+"""
 
 
 @dataclass(frozen=True)
 class Lead:
-    """What one cluster has recorded about the leader of a topic.
+    """The record of one cluster about the leader of a topic.
 
     cluster: the id of the leading cluster; empty if the record cannot be parsed. number: the fencing number
     of the run that wrote it.
@@ -63,11 +65,10 @@ def barred(topic: str, lead: Lead | None, source: str, target: str) -> str:
 
 @dataclass(frozen=True)
 class Direction:
-    """Where copiers may write, according to both clusters.
+    """The permission for copiers to write, according to both clusters.
 
     copies: empty if nothing is recorded about the topics, ``mixed`` if the clusters or topics disagree.
-    number: the highest fencing number recorded. unnoted: topics without a record, if source leads all
-    others.
+    number: the highest fencing number recorded. unnoted: topics without a record, if source leads all others.
     """
 
     copies: Copies | Literal["", "mixed"]
@@ -114,7 +115,7 @@ def direction(
             pair = (here.cluster if here else "", there.cluster if there else "")
             found.add(known.get(pair, "mixed"))
     numbers = [one.number for side in leads for one in side.values()]
-    if found == {"", "forward"}:  # a topic that was added to the set since
+    if found == {"", "forward"}:  # a topic was added to the set after the record was made
         return Direction("forward", max(numbers), tuple(bare))
     return Direction(found.pop() if len(found) == 1 else "mixed", max(numbers, default=0))
 

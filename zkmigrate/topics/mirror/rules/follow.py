@@ -1,6 +1,7 @@
-"""What target's topics need after source's have changed: partitions, settings, or an end of the copying.
+"""Decides how target's topics follow changes of source's: partitions, settings, or an end of the copying.
 
-Target has no place for notes. So a look compares both sides; what earlier looks of this run saw is a Memory.
+Target has no place for notes. So each look compares both sides, and a Memory keeps what earlier looks of this
+run saw.
 """
 
 from __future__ import annotations
@@ -13,7 +14,10 @@ from zkmigrate.topics.mirror.rules.topic import Settings, align, named, refusal
 
 @dataclass(frozen=True)
 class State:
-    """The current state of a topic. id: Kafka's topic id, empty if the brokers have none."""
+    """The current state of a topic.
+
+    id: Kafka's topic id; empty if the brokers have none.
+    """
 
     id: str
     partitions: int
@@ -23,8 +27,10 @@ class State:
 
 @dataclass(frozen=True)
 class Memory:
-    """What earlier looks saw of source's topic. keys: settings that the mirror keeps equal. gone: the last
-    look did not find it."""
+    """What earlier looks saw of a topic on source.
+
+    keys: the settings that the mirror keeps equal. gone: whether the last look did not find the topic.
+    """
 
     id: str = ""
     partitions: int = 0
@@ -34,7 +40,7 @@ class Memory:
 
 @dataclass(frozen=True)
 class Grow:
-    """Give target's topic this many partitions."""
+    """A change that gives target's topic this many partitions."""
 
     topic: str
     partitions: int
@@ -42,7 +48,7 @@ class Grow:
 
 @dataclass(frozen=True)
 class Configure:
-    """Set and remove settings of target's topic."""
+    """A change that sets and removes settings of target's topic."""
 
     topic: str
     put: Mapping[str, str]
@@ -51,7 +57,10 @@ class Configure:
 
 @dataclass(frozen=True)
 class Stop:
-    """Copy this topic no more. why: for its partitions."""
+    """A decision to stop copying a topic.
+
+    why: the reason that its partitions report.
+    """
 
     topic: str
     why: str
@@ -62,7 +71,11 @@ Change = Grow | Configure | Stop
 
 @dataclass(frozen=True)
 class Followed:
-    """changes: for target. left: what stays different, by setting, and why; under "" of the whole topic."""
+    """The result of a look at one topic.
+
+    changes: the changes for target. left: by setting, why it stays different; the key "" is the whole topic.
+    memory: what this look saw, for the next one.
+    """
 
     changes: tuple[Change, ...]
     left: Mapping[str, str]
@@ -70,9 +83,11 @@ class Followed:
 
 
 def follow(name: str, here: State | None, there: State | None, before: Memory) -> Followed:
-    """Of one topic. here, there: source's and target's, None without one.
+    """Compare a topic on both clusters, and return the changes for target.
 
-    A topic is gone when two looks in a row miss it: a broker that has just started may not know it yet.
+    here, there: the topic on source and target; None if it does not exist. before: what earlier looks saw. A
+    topic is deleted only if two looks in a row miss it, because a broker that has just started may not know
+    it yet.
     """
     if here is None:
         stop = (Stop(name, "source has no such topic any more: it was deleted or renamed"),)
@@ -90,13 +105,13 @@ def follow(name: str, here: State | None, there: State | None, before: Memory) -
     found = align(here.settings, there.settings, there.replicas, before.keys)
     if found.put or found.remove:
         changes.append(Configure(name, found.put, found.remove))
-    # One that source has no more is to be removed until target has source's value.
+    # A setting that source no longer has remains to be removed until target has source's value.
     keys = named(here.settings) | {key for key in before.keys if key in found.differ}
     return Followed(tuple(changes), found.left, Memory(here.id or before.id, here.partitions, keys))
 
 
 def _anew(here: State, before: Memory) -> str:
-    """Why source's topic is not the one that was copied; empty if it may be."""
+    """Return why source's topic is not the one that was copied; empty if it may be."""
     if before.id and here.id and here.id != before.id:
         return f"source's topic was made anew: its id is {here.id}, was {before.id}"
     if here.partitions < before.partitions:

@@ -1,7 +1,7 @@
-"""What to append to target so that every record keeps its offset.
+"""Builds the steps that append source's records to target at equal offsets.
 
 Offsets that a read_committed consumer does not see are filled: holes of compaction, control records, aborted
-records. A log that begins above 0 gets empty records, and then the records below its start are deleted.
+records. If source's log begins above 0, target gets empty records up to there, which are then deleted.
 """
 
 from __future__ import annotations
@@ -14,12 +14,14 @@ from zkmigrate.topics.mirror.rules.position import Begin, Failed
 from zkmigrate.topics.mirror.rules.records import FILL, Codecs, aborts, filling, split
 
 MAX_GAP = 5_000_000
-"""The most offsets that end markers fill in one gap: 78 bytes each, some thousands a second."""
+"""The most offsets that end markers fill in one gap. A marker has 78 bytes, and some thousands are written
+each second.
+"""
 
 
 @dataclass(frozen=True)
 class Gap:
-    """``count`` offsets to fill with end markers of empty transactions."""
+    """A step that fills ``count`` offsets with end markers of empty transactions."""
 
     offset: int
     count: int
@@ -27,7 +29,10 @@ class Gap:
 
 @dataclass(slots=True)
 class Append:
-    """A whole batch to append at its ``base_offset``. Nobody changes it, as with a batch."""
+    """A step that appends a whole batch at its ``base_offset``.
+
+    Like a batch, it must not be changed.
+    """
 
     batch: Batch
 
@@ -41,13 +46,13 @@ class Append:
 
     @property
     def size(self) -> int:
-        """Bytes."""
+        """The size of the batch in bytes."""
         return Batch.SIZE + len(self.batch.payload)
 
 
 @dataclass(frozen=True)
 class Drop:
-    """The records below ``offset`` to delete."""
+    """A step that deletes the records below ``offset``."""
 
     offset: int
 
@@ -58,8 +63,10 @@ Step = Gap | Append | Drop
 def steps(
     position: int, batches: Sequence[Batch], aborted: Sequence[tuple[int, int]], codecs: Codecs
 ) -> Iterator[Step]:
-    """The steps from target's end ``position`` to the end of these batches of source. aborted: producer id
-    and first offset of each aborted transaction. BatchError."""
+    """Yield the steps from target's end ``position`` to the end of these batches of source.
+
+    aborted: producer id and first offset of each aborted transaction. Raises BatchError.
+    """
     ended = [one.base_offset for one in batches if one.control and one.count and aborts(one, codecs)]
     for batch in visible(batches, aborted, ended):
         as_is = batch.whole and batch.base_offset >= position and not batch.append_time
@@ -73,7 +80,10 @@ def steps(
 
 
 def first(begun: Begin, ms: int, codecs: Codecs) -> Iterator[Step]:
-    """The steps up to the offset at which copying begins. ms: the time of empty records."""
+    """Yield the steps up to the offset at which copying begins.
+
+    ms: the timestamp of empty records, in milliseconds.
+    """
     offset = begun.offset
     if not begun.drops:
         if begun.start > offset:
@@ -87,7 +97,7 @@ def first(begun: Begin, ms: int, codecs: Codecs) -> Iterator[Step]:
 
 
 def too_wide(gap: Gap) -> Failed | None:
-    """Why a gap is not filled, if it is not."""
+    """Return a failure if a gap is too wide to be filled, else None."""
     if gap.count <= MAX_GAP:
         return None
     return Failed(f"a gap of {gap.count} offsets. Needed: at most {MAX_GAP}")

@@ -1,7 +1,7 @@
-"""Two reads joined by offset: how many records are equal, how many differ in what, and the first difference.
+"""Compares two reads by offset: counts equal and differing records, and describes the first difference.
 
-Both are in the order of offsets, so they are read side by side. A batch that both have, byte for byte, is not
-unpacked.
+Both are in the order of offsets, so they are read side by side. A batch that both sides have, byte for byte,
+is not unpacked.
 """
 
 from __future__ import annotations
@@ -17,27 +17,34 @@ from zkmigrate.topics.mirror.rules.records import Codecs, seen
 
 @dataclass(frozen=True)
 class Joined:
-    """equal: records; differing: records by kind; first: the first difference, empty without one."""
+    """The result of the comparison of two reads.
+
+    equal: the number of equal records. differing: the number of differing records by kind. first: a
+    description of the first difference; empty if there is none.
+    """
 
     equal: int = 0
     differing: Mapping[str, int] = field(default_factory=dict)
     first: str = ""
 
     def then(self, later: Joined) -> Joined:
-        """Of these offsets and those that follow."""
+        """Return the result for these offsets and those that follow."""
         differing = Counter(self.differing)
         differing.update(later.differing)
         return Joined(self.equal + later.equal, dict(differing), self.first or later.first)
 
 
 class _Side:
-    """Batches of one side, unpacked where need be. Only offsets from ``begin`` up to ``end`` count."""
+    """The batches of one side, which are unpacked only if necessary.
+
+    Only records at offsets from ``begin`` up to ``end`` count.
+    """
 
     def __init__(self, what: str, batches: Iterable[Batch], begin: int, end: int, codecs: Codecs) -> None:
         self._what, self._batches = what, iter(batches)
         self._begin, self._end, self._codecs = begin, end, codecs
         self.batch = next(self._batches, None)
-        self.left: list[Read] = []  # of the batch before this one, backwards
+        self.left: list[Read] = []  # the records of the batch before this one, in reverse order
 
     def skip(self) -> None:
         self.batch = next(self._batches, None)
@@ -47,7 +54,7 @@ class _Side:
         return not self.left and (self.batch is None or self.batch.base_offset >= stop)
 
     def head(self) -> Read | None:
-        """The next record; None at the end."""
+        """Return the next record, or None at the end."""
         while not self.left and self.batch is not None:
             try:
                 found = list(seen(self.batch, self._codecs))
@@ -62,8 +69,11 @@ class _Side:
 def join(
     source: Iterable[Batch], target: Iterable[Batch], begin: int, stop: int, end: int, codecs: Codecs
 ) -> Joined:
-    """Compare the records from offset ``begin`` up to ``stop``. source, target: committed batches up to
-    ``end``, which tell the next record where one side lacks some. Raises BatchError."""
+    """Compare the records from offset ``begin`` up to ``stop``.
+
+    source, target: committed batches up to ``end``. Those after ``stop`` show the next record where one side
+    lacks some. Raises BatchError.
+    """
     here = _Side("source", source, begin, end, codecs)
     there = _Side("target", target, begin, end, codecs)
     equal, differing, first = 0, Counter[str](), ""
@@ -89,8 +99,11 @@ def join(
 
 
 def _same(here: _Side, there: _Side, begin: int, stop: int) -> Batch | None:
-    """The next batch of both sides, if it counts whole and both hold the same records, as far as that can be
-    told without unpacking them."""
+    """Return the next batch of both sides if it holds equal records, without unpacking it.
+
+    Returns None if a part of it is outside the offsets to compare, or if only unpacking can show whether the
+    records are equal.
+    """
     one, other = here.batch, there.batch
     if here.left or there.left or one is None or other is None:
         return None

@@ -1,4 +1,4 @@
-"""A partition's log on disk: its segments in a row, the offsets that count, and its committed batches."""
+"""Joins the segments of a partition's log on disk, and reads its committed batches."""
 
 from __future__ import annotations
 
@@ -11,15 +11,18 @@ from zkmigrate.topics.mirror.rules.scan import Aborted, Scanned, Transactions
 from zkmigrate.zookeeper.data.reader import RandomReader
 
 CHUNK = 8 << 20
-"""Bytes of one read; more for a longer batch."""
+"""The bytes of one read; more for a longer batch."""
 SLICE = 64 << 20
-"""Bytes of source's log that are compared at a time."""
+"""The bytes of source's log that are compared at a time."""
 
 Open = Callable[[str], RandomReader]
 
 
 class LogError(ValueError):
-    """A log that cannot be compared. path, at: the file, and the byte in it."""
+    """A log that cannot be compared.
+
+    path, at: the file, and the byte in it.
+    """
 
     def __init__(self, path: str, at: int, why: object) -> None:
         super().__init__(f"{path}, byte {at}: {why}")
@@ -27,7 +30,7 @@ class LogError(ValueError):
 
 @dataclass(frozen=True)
 class Segment:
-    """A file of a log."""
+    """A segment file of a log, with the result of its scan."""
 
     path: str
     scanned: Scanned
@@ -35,8 +38,12 @@ class Segment:
 
 @dataclass(frozen=True)
 class Log:
-    """segments: by offset, at least one. start: the log start offset of the broker's checkpoint, 0 without
-    one. watermark: the high watermark of the checkpoint; None without one."""
+    """A partition's log on disk.
+
+    segments: at least one, in the order of offsets. checkpoint: the log start offset in the broker's
+    checkpoint, 0 if it has none. watermark: the high watermark in the broker's checkpoint, None if it has
+    none.
+    """
 
     segments: tuple[Segment, ...]
     transactions: Transactions
@@ -45,8 +52,10 @@ class Log:
 
     @property
     def start(self) -> int:
-        """The first offset that consumers see. Kafka writes to the checkpoint only what differs from the
-        first segment's."""
+        """The first offset that consumers see.
+
+        Kafka writes a log start offset to the checkpoint only if it differs from that of the first segment.
+        """
         return max(self.checkpoint, self.segments[0].scanned.base_offset)
 
     @property
@@ -56,20 +65,25 @@ class Log:
 
     @property
     def stable(self) -> int:
-        """The last stable offset. Behind the high watermark records may not be on every replica."""
+        """The last stable offset, which is not above the high watermark.
+
+        Records above the high watermark may not be on every replica.
+        """
         known = self.end if self.watermark is None else min(self.end, self.watermark)
         return min((known, *self.transactions.begun.values()))
 
     @property
     def rest(self) -> str:
-        """What follows the last whole batch; empty for nothing."""
+        """What follows the last whole batch; empty if nothing does."""
         last = self.segments[-1]
         return f"{last.path}: {last.scanned.rest} from byte {last.scanned.end}" if last.scanned.rest else ""
 
 
 def chained(segments: Sequence[Segment], checkpoint: int = 0, watermark: int | None = None) -> Log:
-    """The log of these segments, at least one, in any order. Raises LogError where they do not follow each
-    other."""
+    """Return the log of these segments.
+
+    segments: at least one, in any order. Raises LogError if they do not follow each other.
+    """
     ordered = sorted(segments, key=lambda one: one.scanned.base_offset)
     transactions = Transactions()
     for before, one in zip((None, *ordered), ordered, strict=False):
@@ -85,7 +99,7 @@ def chained(segments: Sequence[Segment], checkpoint: int = 0, watermark: int | N
 
 
 def slices(log: Log, begin: int, end: int) -> list[tuple[int, int]]:
-    """The offsets from ``begin`` up to ``end`` in parts of about SLICE bytes of this log."""
+    """Divide the offsets from ``begin`` up to ``end`` into parts of about SLICE bytes of this log."""
     bounds, taken = [begin], 0
     for segment in log.segments:
         at = 0
@@ -99,8 +113,11 @@ def slices(log: Log, begin: int, end: int) -> list[tuple[int, int]]:
 
 
 def committed(log: Log, begin: int, end: int, open_: Open) -> Iterator[Batch]:
-    """The batches that a read_committed consumer sees, from the one with offset ``begin`` up to the last that
-    begins below ``end``. end: at most the last stable offset. Raises LogError, OSError."""
+    """Yield the batches that a read_committed consumer sees.
+
+    The first contains offset ``begin``, and the last begins below ``end``. end: at most the last stable
+    offset. Raises LogError or OSError.
+    """
     waiting = [one for one in log.transactions.aborted if one.marker >= begin]
     waiting.sort(key=_first, reverse=True)
     live: list[Aborted] = []
@@ -119,7 +136,7 @@ def _first(one: Aborted) -> int:
 
 
 def _chunks(log: Log, begin: int, end: int, open_: Open) -> Iterator[list[Batch]]:
-    """All batches in parts of about CHUNK bytes, from a place before ``begin`` on up to behind ``end``."""
+    """Yield all batches in parts of about CHUNK bytes, from before ``begin`` to after ``end``."""
     bases = [one.scanned.base_offset for one in log.segments]
     for segment in log.segments[max(0, bisect_right(bases, begin) - 1) :]:
         reader, last = open_(segment.path), segment.scanned.end

@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, TypeAlias
 
 Purpose: TypeAlias = Literal["mirror", "switch"]
-"""Whose account it is: that of a copier, or that of a run of the playbook kafka_topic_move."""
+"""The use of an account: by a copier, or by a run of the playbook kafka_topic_move."""
 Side: TypeAlias = Literal["source", "target"]
 
 TOPIC, GROUP, CLUSTER, TRANSACTIONAL_ID = "topic", "group", "cluster", "transactional-id"
 EVERY = "*"
 OWNED = "zkmigrate-mirror-"
-"""The beginning of the transactional ids of the mirror."""
+"""The prefix of the mirror's transactional ids."""
 COMMITS, TRANSACTIONS = "__consumer_offsets", "__transaction_state"
 """Kafka's topics of commits and of transactions. The leader of each partition of the first coordinates and
 lists the groups with commits in it.
@@ -46,11 +46,14 @@ _FOR_RECORDS = {
     ("target", _WRITE, TOPIC),
     ("target", _WRITE, TRANSACTIONAL_ID),
 }
-"""Without these no record of a topic can be copied."""
+"""The rights without which no record of a topic can be copied."""
 
 
 class Right(NamedTuple):
-    """An operation on a resource. name: empty for the cluster. topic: the topic for which it is needed."""
+    """An operation on a resource that an account needs.
+
+    name: empty for the cluster. topic: the topic for which it is needed.
+    """
 
     operation: str
     resource: str
@@ -60,11 +63,11 @@ class Right(NamedTuple):
 
 @dataclass(frozen=True)
 class Permitted:
-    """What an account may do on a cluster, according to its brokers.
+    """The operations that an account may do on a cluster, according to its brokers.
 
     topics, groups, ids: operations by name of topic, group and transactional id. cluster: operations on the
-    cluster. missing: the topics that do not exist. logged: whether transactional ids can be read from the
-    log of the coordinators only, as before Kafka 3.0.
+    cluster. missing: the topics that do not exist. logged: whether transactional ids can be read from the log
+    of the coordinators only, as before Kafka 3.0.
     """
 
     topics: Mapping[str, Collection[str]]
@@ -130,8 +133,8 @@ def needed(
 ) -> Iterator[Right]:
     """Yield the rights that an account needs on a cluster.
 
-    groups: those whose offsets are copied. own_group: the group in which the mirror records who leads. ids:
-    the topics of target's transactional ids.
+    groups: the groups with offsets to copy. own_group: the group in which the mirror records who leads. ids:
+    by transactional id of target, its topic. permitted: the rights that the account has.
     """
     creating = () if _CREATE in permitted.cluster else permitted.missing
     for topic in topics:
@@ -188,6 +191,8 @@ def not_copied(found: Iterable[Lacking]) -> dict[str, str]:
 
 
 def only_warns(one: Lacking) -> bool:
-    """Return whether a switch works without these rights, and only cannot see whether there are super
-    users."""
+    """Return whether a switch works without these rights.
+
+    It then only cannot see whether there are super users.
+    """
     return one.resource == CLUSTER and one.operations == (_SETTINGS,)

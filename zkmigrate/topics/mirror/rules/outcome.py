@@ -1,4 +1,4 @@
-"""What a broker's answer to the copier means."""
+"""Decides what a broker's response to the copier means."""
 
 from __future__ import annotations
 
@@ -31,8 +31,10 @@ AGAIN = {
     75: "UNKNOWN_LEADER_EPOCH",
     OFFSET_NOT_AVAILABLE: "OFFSET_NOT_AVAILABLE",
 }
-"""Errors after which the position is read anew, by Kafka's code. With 45 and 46 a part is there already. 49:
-the transactional id has expired, as it does after a week without a transaction. Nobody has taken it over."""
+"""Kafka's errors, by code, after which the position is read again. With 45 and 46 some of the records are
+there already. 49 means that the transactional id has expired, as it does after a week without a transaction;
+no copier has taken it over.
+"""
 
 TOO_LARGE = 10
 _NAMES = {
@@ -46,41 +48,49 @@ _NAMES = {
     76: "UNSUPPORTED_COMPRESSION_TYPE",
     87: "INVALID_RECORD",
 }
-"""Errors that fail a partition, and that an operator can do something about."""
+"""Kafka's errors, by code, that fail a partition and that an operator can fix."""
 
 _ONCE, TRIES = frozenset({-1, 1, 45, 46, 59}), 5
-"""Of them those that a position read anew ends; they fail the partition after so many tries."""
+"""Those of AGAIN that another reading of the position should end. They fail the partition after so many
+tries.
+"""
 
 FENCED = frozenset({47, 52, 90})
 """INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED and PRODUCER_FENCED: another copier has taken
 over."""
 
 NO_TRANSACTION = 48
-"""INVALID_TXN_STATE: the answer to the owner of a transactional id that ends a transaction it never began."""
+"""INVALID_TXN_STATE, the response to the owner of a transactional id that ends a transaction it never began.
+"""
 
 
 @dataclass(frozen=True)
 class Appended:
-    """It is there, where it was needed."""
+    """The outcome of a request that succeeded."""
 
 
 @dataclass(frozen=True)
 class Again:
-    """Whether it is there is not known: read the position anew. why: Kafka's name of the error."""
+    """The outcome of a request that may have succeeded, so that the position must be read again.
+
+    why: Kafka's name of the error.
+    """
 
     why: str
 
 
 @dataclass(frozen=True)
 class Fenced:
-    """Another copier has taken over."""
+    """The outcome of a request that Kafka refused because another copier has taken over."""
 
 
 def answered(
     needed: int, error: int, base_offset: int, tries: int = 0, why: str = ""
 ) -> Appended | Again | Fenced | Failed:
-    """Return what the response to a batch means that belongs at offset ``needed``. tries, why: as for
-    ``outcome``."""
+    """Return what the response to a batch means.
+
+    needed: the offset at which the batch belongs. tries, why: as for ``outcome``.
+    """
     if error == 0 and base_offset != needed:
         return foreign(base_offset, needed)
     return outcome(error, tries, why)
@@ -103,8 +113,10 @@ def outcome(error: int, tries: int = 0, why: str = "") -> Appended | Again | Fen
 
 
 def owns(error: int) -> bool | None:
-    """Whether the copier still owns its transactional id, by the answer to ending a transaction that it never
-    began; None: not known."""
+    """Return whether the copier still owns its transactional id, or None if that is not known.
+
+    error: the error code of the response to ending a transaction that was never begun.
+    """
     if error in (0, NO_TRANSACTION):
         return True
     return False if error in FENCED else None

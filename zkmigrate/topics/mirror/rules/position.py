@@ -1,8 +1,8 @@
-"""Where a copier goes on, and as which producer: both logs tell, nothing else is kept.
+"""Decides where a copier continues, and as which producer, from both logs alone.
 
-The producer id is made from an offset of target's log, far above the ids that brokers hand out (from 0, by
-thousands). Two copiers that see the same log therefore use the same id and the same next sequence number, and
-a broker appends each batch of theirs once.
+The producer id is derived from an offset of target's log. It is far above the ids that brokers assign from 0
+in blocks of a thousand. Two copiers that see the same log therefore use the same id and the same next
+sequence number, and a broker appends each of their batches once.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from zkmigrate.topics.mirror.rules.batch import Batch, next_sequence
 from zkmigrate.topics.mirror.rules.stand import FIRST_ID, Stand, foreign_id
 
 FIRST_FILLING_ID = FIRST_ID + (1 << 61)
-"""The first producer id of batches that fill a prefix that source has deleted."""
+"""The first producer id of batches that fill the offsets which source has deleted."""
 
 WINDOW = 4
-"""Most batches of one producer in flight. A broker remembers the last five."""
+"""The most batches of one producer in flight. A broker remembers the last five."""
 
 
 @dataclass(frozen=True)
 class Ends:
-    """Log start offset and high watermark of a partition."""
+    """The log start offset of a partition, and its high watermark or last stable offset."""
 
     start: int
     end: int
@@ -30,27 +30,31 @@ class Ends:
 
 @dataclass(frozen=True)
 class Failed:
-    """The partition cannot go on; why."""
+    """The reason why a partition cannot be copied further."""
 
     why: str
 
 
 @dataclass(frozen=True)
 class Producer:
-    """The id, and the sequence number of the next record."""
+    """A producer id, and the sequence number of its next record."""
 
     id: int
     sequence: int
 
     def after(self, count: int) -> Producer:
-        """The same, ``count`` records later."""
+        """Return the producer after ``count`` more records."""
         return Producer(self.id, next_sequence(self.sequence, count))
 
 
 @dataclass(frozen=True)
 class Begin:
-    """offset: target's end. start: the first offset to ask source for; what is between them is filled.
-    drops: by empty records that are deleted, else by end markers. note: what could not be compared."""
+    """Where and how a copier begins to copy a partition.
+
+    offset: the end of target's log. start: the first offset to fetch from source. drops: whether the offsets
+    between them are filled with empty records that are then deleted; otherwise end markers fill them. note:
+    what could not be compared.
+    """
 
     offset: int
     start: int
@@ -73,10 +77,15 @@ class Sides:
 
 
 def begin(sides: Sides, last: Sequence[Batch], *, deletes: bool) -> Begin | Failed:
-    """Where to go on. last: target's last batches of data, one more than a copier has in flight; so a write
-    that made it fail is among them. Those of other producers are right where source has the same records:
-    target was the source before a switch. deletes: the topic has the cleanup policy delete, so retention may
-    have deleted such records on source first, and then nothing shows whether they were right."""
+    """Return where a copier continues, or why it cannot.
+
+    last: target's last batches of data, one more than a copier has in flight, so that they include a foreign
+    write that made the copier fail. Batches of other producers are accepted if source has the same records,
+    because target may have been the source before a switch.
+
+    deletes: whether the topic has the cleanup policy delete. Then retention may have deleted such records on
+    source first, so that they cannot be compared.
+    """
     source, target = sides.source, sides.target
     committed, own_stable = sides.stable
     if target.end > committed:
@@ -114,12 +123,12 @@ def begin(sides: Sides, last: Sequence[Batch], *, deletes: bool) -> Begin | Fail
 
 
 def fresh(end: int, *, filling: bool = False) -> Producer:
-    """A producer that begins at target's end."""
+    """Return a new producer that begins at target's end."""
     return Producer((FIRST_FILLING_ID if filling else FIRST_ID) + end, 0)
 
 
 def others(batch: Batch) -> bool:
-    """Whether another producer than a copier wrote a batch."""
+    """Return whether a producer other than a copier wrote a batch."""
     return foreign_id(batch.producer_id)
 
 
@@ -128,8 +137,10 @@ def _wrote(batch: Batch) -> str:
 
 
 def unequal(wrong: Stand) -> Failed:
-    """Return a failure that says that source has something else at an offset. wrong: what target has
-    there."""
+    """Return a failure that says how target's log differs from source's at an offset.
+
+    wrong: what target has there.
+    """
     if wrong.read is None:
         return Failed(
             f"target's offset {wrong.offset} holds the end or the aborted record of a transaction (producer "
@@ -148,5 +159,5 @@ def unequal(wrong: Stand) -> Failed:
 
 
 def foreign(seen: int, needed: int) -> Failed:
-    """target's log ends elsewhere than where the copier left it."""
+    """Return a failure that says that target's log does not end where the copier left it."""
     return Failed(f"target's log goes on at offset {seen}, needed: {needed}. Another producer wrote to it")

@@ -1,39 +1,42 @@
-"""The rate limit: a bucket that bytes run into, as many a second as may be sent."""
+"""Limits the rate of copying by a token bucket."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
 UNLIMITED = 1e18
-"""Bytes per second, more than any network has."""
+"""A rate in bytes per second that no network reaches."""
 BURST_S = 1.0
-"""The bucket holds what runs into it in so many seconds."""
+"""The capacity of the bucket, in seconds at its rate."""
 
 
 @dataclass(frozen=True)
 class Bucket:
-    """rate: bytes per second. held: bytes that may be sent now; below 0 after a batch larger than that. at:
-    when that was, in seconds of a clock that only goes forward."""
+    """A token bucket for bytes.
+
+    rate: bytes per second. held: the bytes that may be sent now; below 0 after a batch larger than that. at:
+    the time of ``held``, in seconds of a monotonic clock.
+    """
 
     rate: float
     held: float
     at: float
 
     def later(self, now: float) -> Bucket:
-        """The same at another time."""
+        """Return the bucket at a later time."""
         held = self.held + (now - self.at) * self.rate
         return Bucket(self.rate, min(held, self.rate * BURST_S), now)
 
     def less(self, count: int) -> Bucket:
-        """The same after so many bytes were sent."""
+        """Return the bucket after ``count`` bytes were sent."""
         return replace(self, held=self.held - count)
 
     @property
     def wait_s(self) -> float:
-        """Seconds until something may be sent again; 0: now. Also a batch larger than the bucket."""
+        """Seconds until something may be sent again, even a batch larger than the bucket; 0 for now."""
         return max(0.0, -self.held / self.rate)
 
 
 def full(rate: float, now: float) -> Bucket:
-    """A full bucket."""
+    """Return a full bucket."""
     return Bucket(rate, rate * BURST_S, now)

@@ -1,7 +1,7 @@
-"""Records inside a batch: where each begins, and batches cut so that no offset is missing.
+"""Reads and writes the records of a batch, and splits batches so that no offset is missing.
 
-A broker refuses a batch of a client with a missing offset, as compaction leaves them. Key, value and headers
-are never decoded. Format: Kafka's ``DefaultRecord``.
+A broker refuses a client's batch with a missing offset, as compaction leaves them. Key, value and headers are
+not decoded here. The format is that of Kafka's ``DefaultRecord``.
 """
 
 from __future__ import annotations
@@ -14,23 +14,29 @@ from typing import NamedTuple, Protocol
 from zkmigrate.topics.mirror.rules.batch import Batch, BatchError
 
 FILL = 100_000
-"""Records of one batch that fills a deleted prefix."""
+"""The number of records in a batch that fills a deleted prefix."""
 GZIP = 1
 MAX_RECORDS = 1_000_000
-"""The most records of a batch that is opened: each costs some 200 bytes of memory."""
+"""The most records of a batch that is unpacked. Each takes about 200 bytes of memory."""
 _MS_END = 1 << 63
 
 
 class Codecs(Hashable, Protocol):
-    """Kafka's compressions by number. ``pack`` may take another one and says which. ``unpack`` raises
-    BatchError."""
+    """Kafka's compressions, by number.
+
+    ``pack`` may use another codec, and returns its number. ``unpack`` raises BatchError.
+    """
 
     def pack(self, codec: int, payload: bytes) -> tuple[int, bytes]: ...
     def unpack(self, codec: int, payload: bytes) -> bytes: ...
 
 
 class Record(NamedTuple):
-    """delta: of the offset. ms_delta: of the time. body: key, value and headers as on the wire."""
+    """A record of a batch.
+
+    ms_delta: its timestamp minus the batch's ``base_ms``. delta: its offset minus the batch's
+    ``base_offset``. body: key, value and headers in wire format.
+    """
 
     attributes: int
     ms_delta: int
@@ -39,7 +45,10 @@ class Record(NamedTuple):
 
 
 def read_varint(data: bytes, at: int) -> tuple[int, int]:
-    """The number at a place, and the place after it. BatchError, IndexError."""
+    """Decode the zigzag varint at a position, and return it with the position after it.
+
+    Raises BatchError or IndexError.
+    """
     byte = data[at]
     at += 1
     if byte < 0x80:
@@ -57,7 +66,7 @@ def read_varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def varint(value: int) -> bytes:
-    """The number in Kafka's zigzag form."""
+    """Encode a number as a zigzag varint."""
     value = (value << 1) ^ (value >> 63)
     if value < 0x80:
         return bytes((value,))
@@ -72,7 +81,10 @@ def varint(value: int) -> bytes:
 
 
 def read(payload: bytes, count: int) -> list[Record]:
-    """The records of an unpacked payload. BatchError if they are not exactly ``count``, or too many."""
+    """Return the records of an unpacked payload.
+
+    Raises BatchError if the payload does not hold exactly ``count`` records, or ``count`` is too high.
+    """
     if count > MAX_RECORDS:
         raise BatchError("count", f"the batch has {count} records. Needed: at most {MAX_RECORDS}")
     found: list[Record] = []
@@ -96,7 +108,7 @@ def read(payload: bytes, count: int) -> list[Record]:
 
 
 def write(records: list[Record]) -> bytes:
-    """The payload of records."""
+    """Return the payload that holds these records."""
     out = bytearray()
     for one in records:
         head = bytes([one.attributes]) + varint(one.ms_delta) + varint(one.delta)
@@ -105,7 +117,10 @@ def write(records: list[Record]) -> bytes:
 
 
 def opened(batch: Batch, codecs: Codecs) -> list[Record]:
-    """The records of a batch. BatchError unless their offsets rise, within those of the batch."""
+    """Return the records of a batch.
+
+    Raises BatchError unless their offsets increase and are within those of the batch.
+    """
     found = read(codecs.unpack(batch.codec, batch.payload), batch.count)
     last = -1
     for one in found:
@@ -120,7 +135,10 @@ def opened(batch: Batch, codecs: Codecs) -> list[Record]:
 
 
 def seen(batch: Batch, codecs: Codecs) -> Iterator[tuple[int, int, bytes]]:
-    """Offset, time in milliseconds and body of each record. BatchError."""
+    """Yield the offset, the timestamp in milliseconds, and the body of each record.
+
+    Raises BatchError.
+    """
     for one in opened(batch, codecs):
         yield batch.base_offset + one.delta, _ms(batch, one), one.body
 
@@ -130,8 +148,10 @@ def _ms(batch: Batch, record: Record) -> int:
 
 
 def split(batch: Batch, start: int, codecs: Codecs) -> list[Batch]:
-    """The records from offset ``start`` on in whole batches, with the times that consumers see.
-    BatchError."""
+    """Return the records from offset ``start`` on in batches without missing offsets.
+
+    The records have the timestamps that consumers see. Raises BatchError.
+    """
     runs: list[list[Record]] = []
     for one in opened(batch, codecs):
         if batch.base_offset + one.delta < start:
@@ -166,17 +186,23 @@ def _whole(batch: Batch, run: list[Record], codecs: Codecs) -> Batch:
 
 @lru_cache(2)
 def _filling(count: int, codecs: Codecs) -> tuple[int, bytes]:
-    # An empty key, not none: a compacted topic takes no record without a key.
+    # The key is empty but present, because a compacted topic refuses records without a key.
     one = varint(0) + varint(-1) + varint(0)
     return codecs.pack(GZIP, write([Record(0, 0, delta, one) for delta in range(count)]))
 
 
 def filling(offset: int, count: int, ms: int, codecs: Codecs) -> Batch:
-    """``count`` empty records from an offset on, which nobody is to see. ms: their time."""
+    """Return a batch of ``count`` empty records that fill offsets, and that no consumer should see.
+
+    offset: the offset of the first record. ms: their timestamp in milliseconds.
+    """
     codec, payload = _filling(count, codecs)
     return Batch(offset, -1, codec, count - 1, ms, ms, -1, -1, -1, count, payload)
 
 
 def aborts(batch: Batch, codecs: Codecs) -> bool:
-    """Whether a control batch ends its transaction by an abort. Its key: version and type, 0 for abort."""
+    """Return whether a control batch aborts its transaction.
+
+    The key of its record holds a version and a type, which is 0 for an abort.
+    """
     return any(body[:1] == varint(4) and body[3:5] == b"\0\0" for _, _, body in seen(batch, codecs))

@@ -1,7 +1,7 @@
-"""A segment of a broker's log by the headers of its batches: its end, its transactions, places to begin at.
+"""Scans a segment of a broker's log: its end, its transactions, and positions at which reading can begin.
 
-Payloads are left out, except those of control batches. Consumers read up to the last stable offset: the first
-offset of the oldest transaction that no marker has ended.
+Only the headers of batches are read, and the payloads of control batches. Consumers read up to the last
+stable offset: the first offset of the oldest transaction that no marker has ended.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from zkmigrate.topics.mirror.rules.records import Codecs, aborts
 from zkmigrate.zookeeper.data.reader import RandomReader
 
 BLOCK = 1 << 18
-"""Bytes of one read of headers."""
+"""The bytes of one read of headers."""
 MARK = 4 << 20
-"""Bytes between two places to begin at."""
+"""The bytes between two positions at which reading can begin."""
 
 
 class Aborted(NamedTuple):
-    """A transaction: its first offset, and that of the marker that aborts it."""
+    """An aborted transaction: its first offset, and the offset of the marker that aborts it."""
 
     producer_id: int
     first: int
@@ -30,15 +30,18 @@ class Aborted(NamedTuple):
 
 @dataclass(frozen=True)
 class Transactions:
-    """Of a stretch of a log. ended: by producer id, the offset of its first marker and whether that aborts;
-    begun: the first offset of its transaction that is open at the end."""
+    """The transactions in a stretch of a log.
+
+    ended: by producer id, the offset of its first marker and whether that marker aborts. begun: by producer
+    id, the first offset of its transaction that is open at the end.
+    """
 
     aborted: tuple[Aborted, ...] = ()
     ended: Mapping[int, tuple[int, bool]] = field(default_factory=dict)
     begun: Mapping[int, int] = field(default_factory=dict)
 
     def then(self, later: Transactions) -> Transactions:
-        """Of this stretch and the one that follows."""
+        """Return the transactions of this stretch and the one that follows."""
         across = [
             Aborted(producer, first, later.ended[producer][0])
             for producer, first in self.begun.items()
@@ -54,9 +57,12 @@ class Transactions:
 
 @dataclass(frozen=True)
 class Scanned:
-    """A segment. base_offset: of its name. end: bytes up to the end of its last whole batch; next_offset:
-    after it. rest: what follows: zeros (preallocated), torn (cut off, or being written now) or empty. marks:
-    batches about every MARK bytes, by base offset and byte."""
+    """The result of the scan of a segment.
+
+    base_offset: the offset in its file name. end: the bytes up to the end of its last whole batch.
+    next_offset: the offset after that batch. rest: what follows it: zeros (preallocated), torn (cut off, or
+    being written now), or empty. marks: the base offset and byte of a batch about every MARK bytes.
+    """
 
     base_offset: int
     end: int
@@ -67,7 +73,10 @@ class Scanned:
 
 
 def scan(reader: RandomReader, base_offset: int, codecs: Codecs) -> Scanned:
-    """Read the headers of a segment. base_offset: of its name. BatchError with the byte, OSError."""
+    """Read the headers of the batches in a segment.
+
+    base_offset: the offset in its file name. Raises BatchError with the byte, or OSError.
+    """
     size, at, next_offset = reader.size(), 0, base_offset
     block, begun, rest = b"", 0, ""
     marks: list[tuple[int, int]] = []
@@ -100,8 +109,10 @@ def scan(reader: RandomReader, base_offset: int, codecs: Codecs) -> Scanned:
 
 
 def _rest(block: bytes, here: int, at: int, size: int) -> str:
-    """What the file ends with, if no whole batch begins here: zeros or torn. here: of the block; at: of the
-    file."""
+    """Return what the file ends with if no whole batch begins here: zeros or torn; else empty.
+
+    here: the position in the block. at: the position in the file.
+    """
     header = block[here : here + Batch.SIZE]
     if not header.strip(b"\0"):
         return "zeros"
@@ -115,7 +126,10 @@ def _rest(block: bytes, here: int, at: int, size: int) -> str:
 
 
 def _aborts(data: bytes, at: int, codecs: Codecs) -> bool:
-    """Whether a control batch is an abort's marker. One without a record is what compaction left."""
+    """Return whether a control batch aborts a transaction.
+
+    Compaction leaves control batches without a record, which do not.
+    """
     try:
         return any(one.count and aborts(one, codecs) for one in parse(data))
     except BatchError as error:

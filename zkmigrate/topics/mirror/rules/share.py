@@ -1,7 +1,7 @@
-"""Which copier copies which partition, when several share the topics: rendezvous hashing.
+"""Divides partitions among several copiers by rendezvous hashing.
 
-Each copier finds that out by itself. Another number of copiers moves only the partitions that a new one gets,
-or that an old one leaves.
+Each copier computes its share by itself. If the number of copiers changes, only those partitions move that a
+new copier gets or a former one leaves.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from hashlib import blake2b
 
 @dataclass(frozen=True)
 class Share:
-    """What the copier ``number`` of ``copiers`` copies; they count from 1."""
+    """The share of the copier ``number`` among ``copiers``, counted from 1."""
 
     number: int
     copiers: int
@@ -22,7 +22,7 @@ class Share:
         return f"{self.number}/{self.copiers}"
 
     def of(self, parts: Iterable[tuple[str, int]]) -> list[tuple[str, int]]:
-        """Its partitions among these: topic and number."""
+        """Return the partitions among these that belong to this share."""
         return [part for part in parts if owner(self.copiers, part) == self.number]
 
 
@@ -30,7 +30,10 @@ WHOLE = Share(1, 1)
 
 
 def owner(copiers: int, part: tuple[str, int]) -> int:
-    """The copier of a partition, from 1 to ``copiers``: the one whose hash with it is the largest."""
+    """Return the copier of a partition, from 1 to ``copiers``.
+
+    It is the one with the largest hash for this partition.
+    """
     return max(range(1, copiers + 1), key=lambda number: _weight(number, part))
 
 

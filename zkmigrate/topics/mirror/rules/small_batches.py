@@ -1,4 +1,4 @@
-"""Small batches joined into larger ones: each batch that is sent costs a request's share.
+"""Joins small batches into larger ones, because each batch that is sent adds to the cost of a request.
 
 A producer that does not wait sends batches of one record. Consumers see the same records at the same offsets.
 """
@@ -13,14 +13,18 @@ from zkmigrate.topics.mirror.rules.gaps import Append, Step
 from zkmigrate.topics.mirror.rules.records import read_varint, varint
 
 FEW = 16
-"""The most records of a batch that is joined. A record costs 5 µs of CPU time, a batch of its own 0.17 ms."""
+"""The most records of a batch that is joined with others. A record costs 5 µs of CPU time, a batch of its own
+0.17 ms.
+"""
 JOINED_BYTES = 128 << 10
 """The most bytes of a joined batch."""
 
 
 def joined(steps: Iterable[Step]) -> Iterator[Step]:
-    """The steps, small unpacked batches in a row as one. steps: of ``gaps.steps``, so each begins where the
-    former ended. BatchError."""
+    """Yield the steps, with consecutive small uncompressed batches joined into one.
+
+    steps: those of ``gaps.steps``, so that each begins where the one before it ended. Raises BatchError.
+    """
     run: list[Batch] = []
     size = 0
     for step in steps:
@@ -60,7 +64,10 @@ def _one(run: Sequence[Batch]) -> Batch:
 
 
 def _shifted(batch: Batch, delta: int, ms: int, parts: list[bytes | memoryview]) -> None:
-    """Add the parts of the records of a whole batch, with that much added to their offsets and times."""
+    """Append the encoded records of a whole batch to ``parts``, with other offsets and times.
+
+    delta, ms: what is added to the offset and the time of each record.
+    """
     data, at = batch.payload, 0
     view = memoryview(data)
     try:

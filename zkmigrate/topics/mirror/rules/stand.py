@@ -13,7 +13,7 @@ FIRST_ID = 1 << 62
 
 
 class Stand(NamedTuple):
-    """What a log holds from ``offset`` up to ``next``.
+    """The content of a log from ``offset`` up to ``next``.
 
     read: a record's timestamp in milliseconds and its body. None for what read_committed consumers do not
     read: the end of a transaction, or aborted records.
@@ -26,15 +26,18 @@ class Stand(NamedTuple):
 
 
 def foreign_id(producer_id: int) -> bool:
-    """Return whether a producer id cannot be that of a copied batch. End markers have ids that brokers
-    assigned."""
+    """Return whether a producer id cannot be that of a copied batch.
+
+    End markers have ids that brokers assigned.
+    """
     return producer_id < FIRST_ID
 
 
 def stands(batches: Sequence[Batch], aborted: Sequence[tuple[int, int]], codecs: Codecs) -> Iterator[Stand]:
-    """Yield what these batches hold at each offset. Offsets that compaction removed are left out.
+    """Yield what these batches hold at each offset.
 
-    aborted: the producer id and first offset of each aborted transaction. Raises BatchError.
+    Offsets that compaction removed are left out. aborted: the producer id and first offset of each aborted
+    transaction. Raises BatchError.
     """
     ended = [one.base_offset for one in batches if one.control and one.count and aborts(one, codecs)]
     shown = {one.base_offset for one in visible(batches, aborted, ended)}

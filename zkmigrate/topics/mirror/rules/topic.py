@@ -1,4 +1,4 @@
-"""What target's topic must be like: partitions, replicas, settings."""
+"""Decides which partitions, replicas and settings target's topic must have."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ THEIRS = "set on target only, the mirror leaves it"
 class Settings:
     """A topic's settings.
 
-    values: the values in force of every setting that the topic's Kafka has. changed: the settings whose
-    value is not Kafka's default. beneath: for each setting that is set on the topic itself, the value that
-    would apply without it; None if Kafka does not report it.
+    values: the values in force of every setting that the topic's Kafka has. changed: the settings with a
+    value that is not Kafka's default. beneath: for each setting that is set on the topic itself, the value
+    that would apply without it; None if Kafka does not report it.
     """
 
     values: Mapping[str, str] = field(default_factory=dict)
@@ -68,10 +68,10 @@ def wanted(here: Settings, known: Collection[str], replicas: int) -> dict[str, s
 
 
 def _limits(values: Mapping[str, str], known: Collection[str]) -> dict[str, str]:
-    """Return limits of timestamps that accept on target what source accepts, under the names that target's
-    Kafka has.
+    """Return limits of timestamps that accept on target what source accepts.
 
-    Where target has one setting for both limits, it gets the wider one.
+    known: the settings that target's Kafka has. The limits have target's names for them. If target has one
+    setting for both limits, it gets the wider one.
     """
     both = values.get(DIFFERENCE, NO_LIMIT)
     if DIFFERENCE in values and DIFFERENCE in known:
@@ -124,15 +124,17 @@ def align(here: Settings, there: Settings, replicas: int, had: Collection[str] =
 
 
 def not_copied(here: Settings, known: Collection[str]) -> dict[str, str]:
-    """Return the settings of source that target does not get, and why. known: the settings that target's
-    Kafka has."""
+    """Return the settings of source that target does not get, and why.
+
+    known: the settings that target's Kafka has.
+    """
     left = {key: NOT_COPIED[key] for key in here.changed if key in NOT_COPIED}
     left |= dict.fromkeys(here.changed - {*known} - LIMITS - NOT_COPIED.keys(), UNKNOWN_THERE)
     return left
 
 
 def deletes(settings: Mapping[str, str]) -> bool:
-    """Whether Kafka takes DeleteRecords for such a topic."""
+    """Return whether Kafka accepts DeleteRecords for a topic with these settings."""
     return "delete" in settings.get(POLICY, "delete").split(",")
 
 
@@ -142,8 +144,11 @@ def compacts(settings: Mapping[str, str]) -> bool:
 
 
 def refusal(name: str, partitions: int, found: int | None, settings: Mapping[str, str]) -> str:
-    """Why a topic cannot be mirrored; empty if it can. partitions: source's. found, settings: of target's
-    topic; None without one."""
+    """Return why a topic cannot be mirrored; empty if it can.
+
+    partitions: source's partition count. found: target's partition count; None without the topic. settings:
+    those of target's topic.
+    """
     if name.startswith("__"):
         return "an internal topic of Kafka; needed: a topic of its users"
     if found is not None and found > partitions:
