@@ -1,4 +1,4 @@
-"""The verb compare: read_committed reads of both sides, record by record."""
+"""The verb compare, which reads both sides as a read_committed consumer and compares each record."""
 
 from __future__ import annotations
 
@@ -19,8 +19,11 @@ from zkmigrate.topics.mirror.verbs.show import topic_body
 
 
 def compare(asked: Request, say: Callable[[str], None]) -> int:
-    """Compare the topics and print the first difference of each partition. 10: something differs; 11: target
-    is behind, or a part could not be read."""
+    """Compare the topics, and print the first difference of each partition.
+
+    Returns the exit code: 10 if something differs, 11 if target is behind or a part could not be read, else
+    0.
+    """
     with both(asked) as (here, there):
         mirrored = topics(here, there, asked.topics)
         found = [_compared(here, there, one) for one in places(here, there, mirrored)]

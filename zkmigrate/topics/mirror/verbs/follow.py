@@ -1,4 +1,4 @@
-"""What the mirror keeps equal beside the records, as text and JSON: groups, ACLs, each change of a run."""
+"""Shows what the mirror keeps equal beside the records, as text and JSON."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from zkmigrate.topics.mirror.rules.follow import Configure, Grow
 
 
 def lines(found: Beside) -> Iterator[str]:
-    """As text."""
+    """Yield the groups, ACLs and transactional producers as lines of text."""
     for name, one in sorted(found.groups.items()):
         yield f"group {name}: {one.why}"
     for rule in sorted(found.rights.grant):
@@ -29,7 +29,7 @@ def lines(found: Beside) -> Iterator[str]:
 
 
 def body(found: Beside) -> dict[str, Any]:
-    """As JSON."""
+    """Return the groups, ACLs and transactional producers as JSON."""
     return {
         "groups": [
             {"group": name, "state": one.state, "behind": one.behind, "why": one.why}
@@ -45,7 +45,7 @@ def body(found: Beside) -> dict[str, Any]:
 
 
 def told(what: Told) -> tuple[str, str, dict[str, Any]]:
-    """Event, text and JSON of a change or finding."""
+    """Return the event name, the text and the JSON of a change or finding."""
     match what:
         case Grow():
             text = f"added partitions to topic {what.topic}, now: {what.partitions}"

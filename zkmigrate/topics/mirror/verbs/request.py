@@ -1,4 +1,4 @@
-"""What a verb is asked for, and its two clusters."""
+"""The arguments of a verb, and the connections to its two clusters."""
 
 from __future__ import annotations
 
@@ -14,8 +14,11 @@ from zkmigrate.topics.mirror.questions import ClusterAt
 
 @dataclass(frozen=True)
 class Request:
-    """What a verb is asked for. source, target: brokers, ``host:port``. groups: of consumers; empty: all.
-    as_json: print JSON. source_config, target_config: files of client properties."""
+    """The arguments of a verb.
+
+    source, target: the brokers of each cluster, ``host:port``. groups: the consumer groups; empty for all.
+    as_json: whether to print JSON. source_config, target_config: files of client properties.
+    """
 
     source: Sequence[str]
     target: Sequence[str]
@@ -28,7 +31,10 @@ class Request:
 
 @contextmanager
 def both(asked: Request) -> Iterator[tuple[Cluster, Cluster]]:
-    """The two clusters. UsageError when they are the same one."""
+    """Yield the connections to both clusters.
+
+    Raises UsageError if they are the same cluster.
+    """
     pair = Pair(_at(asked.source, asked.source_config), _at(asked.target, asked.target_config))
     with closing(pair), pair.clusters() as clusters:
         yield clusters

@@ -1,4 +1,4 @@
-"""The verb run: makes the topics on target and copies until it is told to end."""
+"""The verb run, which creates the topics on target and copies until it is stopped."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ _FAILED, _UNREAD, _INTERRUPTED = 8, 11, 130
 _MADE_S = 30.0
 GC_THRESHOLD = 5_000
 """New objects between two garbage collections. kafka-python (3.0.12) does not close the sockets of refused
-connections, so they stay open until the next one: at most some 200."""
+connections. They stay open until the next collection, at most about 200.
+"""
 
 
 class Telling:
-    """Prints what the copier does: lines, or with as_json one event each."""
+    """A printer of what the copier does: lines of text, or one JSON event each with as_json."""
 
     def __init__(self, say: Callable[[str], None], *, as_json: bool) -> None:
         self._say, self._as_json = say, as_json
         self._told, self._bytes = time.monotonic(), 0
 
     def line(self, event: str, text: str, **body: object) -> None:
-        """Print an event."""
         at = round(time.time(), 3)
         self._say(json.dumps(stamped({"at": at, "event": event, **body}, at)) if self._as_json else text)
 
@@ -57,13 +57,19 @@ class Telling:
         self.line(event, f"{word} {topic}-{number}: {why}", topic=topic, partition=number, why=why)
 
     def followed(self, what: Told) -> None:
-        """Print a change beside the records, or a finding. Commits come at every look: events only."""
+        """Print a change beside the records, or a finding.
+
+        Commits, which come at every look, are printed only as events.
+        """
         event, text, body = told(what)
         if self._as_json or not isinstance(what, Committed):
             self.line(event, text, **body)
 
     def progress(self, partitions: Collection[Partition], findings: Mapping[str, str]) -> None:
-        """Print how far it is, now and then. findings: by what they are about."""
+        """Print the progress, at most every ``EVERY_S`` seconds.
+
+        findings: by what they are about, the reason.
+        """
         now = time.monotonic()
         if now - self._told < EVERY_S:
             return
@@ -78,7 +84,10 @@ class Telling:
         self.line("Progress", text, lag=_lag(partitions), bytes_s=round(rate), **body)
 
     def ended(self, partitions: Collection[Partition], refused: Sequence[str], code: int) -> None:
-        """Print how the run ended. refused: topics that could not be mirrored."""
+        """Print how the run ended.
+
+        refused: topics that could not be mirrored.
+        """
         failed = [f"{p.part[0]}-{p.part[1]}" for p in partitions if p.failed]
         text = f"ended, lag: {_lag(partitions)} offsets, failed: {', '.join(failed) or 'none'}"
         taken = [f"{p.part[0]}-{p.part[1]}" for p in partitions if p.taken]
@@ -97,7 +106,7 @@ class Telling:
 
 
 def _lag(partitions: Collection[Partition]) -> int:
-    """Offsets that target lacks, as far as source has told."""
+    """Return the number of offsets that target lacks, as far as source has reported."""
     return sum(max(0, p.stable - p.position) for p in partitions if p.position is not None and not p.taken)
 
 
@@ -113,14 +122,15 @@ def run(
 ) -> int:
     """Copy until Ctrl-C; with ``once``, only up to where source's logs end at the start.
 
-    refresh_s: how many seconds later at most a change of partitions, settings, group offsets or ACLs at
-    source is on target. rate: the highest rate in bytes per second. share: which partitions to copy, if
-    there are several copiers. Topics that source does not lead are left out. Returns an exit code: 0 if
-    everything was copied; 8 if a partition failed or a topic was refused; 11 if source has records that
-    nobody can read yet; 130 after Ctrl-C. Raises UsageError, and LockedError if another copier took over or
-    a topic was left out.
+    refresh_s: the longest time, in seconds, until a change of partitions, settings, group offsets or ACLs at
+    source is on target. rate: the highest rate in bytes per second. share: which partitions to copy, if there
+    are several copiers. Topics that source does not lead are left out.
+
+    Returns an exit code: 0 if everything was copied; 8 if a partition failed or a topic was refused; 11 if
+    source has records that cannot be read yet; 130 after Ctrl-C. Raises UsageError, and LockedError if
+    another copier took over or a topic was left out.
     """
-    # Thousands of batches wait, none in a reference cycle: Python need not collect garbage that often.
+    # Thousands of batches wait, none of them in a reference cycle, so frequent collections are useless.
     gc.set_threshold(GC_THRESHOLD)
     stop = Interrupt()
     tell = Telling(say, as_json=asked.as_json)
@@ -172,11 +182,10 @@ def _may(
 
 
 def _ready(there: Cluster, mirrored: Iterable[Mirrored], tell: Telling) -> tuple[list[Mirrored], list[str]]:
-    """Create missing topics and partitions on target, and wait up to ``_MADE_S`` seconds until all have
-    leaders.
+    """Create missing topics and partitions on target, and wait until all have leaders.
 
-    Returns the topics that target has now, and the names of those that were refused. Raises UsageError if
-    all were.
+    Waits for at most ``_MADE_S`` seconds. Returns the topics that target has now, and the names of those that
+    were refused. Raises UsageError if all were.
     """
     ready, refused = list[Mirrored](), dict[str, str]()
     for one in mirrored:
@@ -210,7 +219,10 @@ def _led(fenced: Mapping[str, str]) -> str:
 
 
 def _make(there: Cluster, one: Mirrored, tell: Telling) -> None:
-    """Create the topic, or the partitions that target lacks. Raises RefusedError."""
+    """Create the topic, or the partitions that target lacks.
+
+    Raises RefusedError.
+    """
     growth = Grow(one.topic, one.partitions)
     if one.found == one.partitions:
         return
@@ -223,7 +235,7 @@ def _make(there: Cluster, one: Mirrored, tell: Telling) -> None:
 
 
 def _finish(follower: Follower, copier: Copier, stop: Interrupt) -> None:
-    """After the last record: group offsets up to target's ends."""
+    """Copy the last group offsets and changes, after the last record, for at most ``_MADE_S`` seconds."""
     end = time.monotonic() + _MADE_S
     while not stop.wanted and follower.look(copier) and time.monotonic() < end:
         time.sleep(SOON_S)

@@ -1,4 +1,7 @@
-"""The verbs plan and status: what both clusters show, as text or JSON. They change nothing."""
+"""The verbs plan and status, which print what both clusters show as text or JSON.
+
+They change nothing.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ _CLAIM, _UNKNOWN, _PREFLIGHT = 10, 11, 3
 
 
 def plan(asked: Request, say: Callable[[str], None]) -> int:
-    """Print what run would do."""
+    """Print what run would do, and return the exit code."""
     with both(asked) as (here, there):
         mirrored = topics(here, there, asked.topics)
         found = looked(here, mirrored, places(here, there, mirrored))
@@ -41,7 +44,7 @@ def plan(asked: Request, say: Callable[[str], None]) -> int:
 
 
 def status(asked: Request, say: Callable[[str], None]) -> int:
-    """Print how far target is."""
+    """Print how far target is, and return the exit code."""
     with both(asked) as (here, there):
         mirrored = topics(here, there, asked.topics)
         found = places(here, there, mirrored)
@@ -81,7 +84,7 @@ def _code(mirrored: Sequence[Mirrored], found: Sequence[Place]) -> int:
 
 
 def topic_body(one: Mirrored) -> dict[str, Any]:
-    """A topic as JSON."""
+    """Return a topic as JSON."""
     return {
         "topic": one.topic,
         "partitions": one.partitions,
@@ -111,7 +114,7 @@ def _bodies(found: Sequence[Place]) -> list[Mapping[str, Any]]:
 
 
 def plan_lines(mirrored: Sequence[Mirrored]) -> Iterator[str]:
-    """The topics as text."""
+    """Yield the topics as lines of text."""
     for one in mirrored:
         if one.refused:
             yield f"{one.topic}: refused: {one.refused}"
@@ -128,7 +131,7 @@ def plan_lines(mirrored: Sequence[Mirrored]) -> Iterator[str]:
 
 
 def place_lines(found: Sequence[Place]) -> Iterator[str]:
-    """The partitions as text."""
+    """Yield the partitions as lines of text."""
     for one in found:
         name = f"{one.part[0]}-{one.part[1]}"
         if one.why:
