@@ -1,4 +1,4 @@
-"""The changes of two clusters whose topics are mirrored."""
+"""Defines the changes of two clusters, of which one mirrors topics of the other."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ class BothEnds:
 
     @property
     def equal(self) -> bool:
-        """Whether both logs end at the same offset, with no transaction open."""
+        """Whether both logs end at one offset, with no transaction open."""
         return self.source is not None and self.source == self.stable == self.target
 
 

@@ -76,7 +76,6 @@ class Alter:
             return 1, f"nothing was sent: {error}"
 
     def close(self) -> None:
-        """Close the connections."""
         if self._pair is not None:
             self._pair.close()
 
@@ -118,7 +117,7 @@ def set_direction(source: Cluster, target: Cluster, change: SetDirection) -> tup
 def _not_taken(target: Cluster, topics: Sequence[str]) -> list[str]:
     """Take over the transactional ids of all partitions, so that their former copiers are fenced off.
 
-    Returns the ids that Kafka did not hand over, each with Kafka's error.
+    Returns the ids that could not be taken over, each with Kafka's error.
     """
     led = target.leaders(topics)
     left = {owned((topic, number)): 0 for topic, numbers in led.items() for number in numbers}

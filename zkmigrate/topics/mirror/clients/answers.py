@@ -65,7 +65,6 @@ class MirrorAnswers:
         self._pairs: dict[tuple[ClusterAt, ClusterAt], Pair] = {}
 
     def close(self) -> None:
-        """Close the connections."""
         for pair in self._pairs.values():
             pair.close()
 
@@ -157,8 +156,8 @@ def _others(
 ) -> tuple[dict[str, str], dict[str, str]]:
     """Return why each group that was not named uses the topics, and what could not be read.
 
-    A group without members is left out if its commits are all before the logs' starts, because it begins anew
-    on either cluster.
+    A group without members is left out if its commits are all before the logs' starts. Its consumers then
+    begin where auto.offset.reset says, on either cluster.
     """
     if not named:
         return {}, {}

@@ -92,10 +92,10 @@ class Topic:
 
 
 class Latest(NamedTuple):
-    """The ends of one partition's log. An offset is None if no leader reported it.
+    """The ends of one partition's log.
 
-    end: the high watermark, up to which consumers can read. stable: the last stable offset. log_end: the
-    log end offset of the leader. in_sync, replicas: broker ids.
+    An offset is None if no leader reported it. end: the high watermark, up to which consumers can read.
+    stable: the last stable offset. log_end: the log end offset of the leader. in_sync, replicas: broker ids.
     """
 
     end: int | None
@@ -200,7 +200,10 @@ class Cluster:
         self._admin.close()
 
     def call(self, do: Callable[[KafkaAdminClient], T]) -> T:
-        """Call a method of kafka-python's admin client. Raises HostError if the call fails."""
+        """Call a method of kafka-python's admin client.
+
+        Raises HostError if the call fails.
+        """
         try:
             return do(self._admin)
         except (KafkaError, OSError) as error:
@@ -454,7 +457,7 @@ class Cluster:
         return sent
 
     def _end_offsets(self, sent: Iterable[Any]) -> dict[Part, tuple[int, int]]:
-        """Return Kafka's error code and the offset of each partition whose leader responds."""
+        """Return Kafka's error code and the offset of each partition, as far as leaders respond."""
         found = dict[Part, tuple[int, int]]()
         for one in sent:
             with suppress(HostError):  # the partitions of a leader that is gone are left out
@@ -464,7 +467,7 @@ class Cluster:
         return found
 
     def _by_leader(self, parts: Iterable[Part]) -> dict[int, dict[str, list[int]]]:
-        """Group partitions by leader and topic. Partitions without a leader are left out."""
+        """Group partitions by leader and topic, and leave out those without a leader."""
         wanted = list(parts)
         return _grouped(wanted, self.leaders({name for name, _ in wanted}))
 
@@ -656,7 +659,7 @@ def _leaders(led: Mapping[str, Mapping[int, _Led]]) -> dict[str, dict[int, int]]
 
 
 def _grouped(parts: Iterable[Part], led: Mapping[str, Mapping[int, int]]) -> dict[int, dict[str, list[int]]]:
-    """Group partitions by leader and topic. Partitions without a leader are left out."""
+    """Group partitions by leader and topic, and leave out those without a leader."""
     found: dict[int, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
     for name, number in parts:
         leader = led.get(name, {}).get(number, -1)

@@ -24,7 +24,8 @@ _PLAIN, _LZ4_END = 1 << 31, bytes(4)
 _IN_GZIP = 31
 """zlib's window bits for the gzip format."""
 MAX_INFLATED = 128 << 20
-"""The most bytes that the records of one batch may inflate to, the same as for a whole response of a broker.
+"""The most bytes that the records of one batch may inflate to. A whole response of a broker has the same
+limit.
 """
 _FIRST_BUFFER, _GROWTH = 1 << 16, 8
 _FULL = "failed to write whole buffer"

@@ -66,9 +66,9 @@ PAUSE_S = 0.1
 
 
 class Copier:
-    """Copies a fixed set of partitions from source to target.
+    """A copier of partitions from source to target.
 
-    deletes: the topics of target whose records may be deleted. say: called once when a partition fails or
+    deletes: the topics of target that records may be deleted from. say: called once when a partition fails or
     this copier may no longer write it. rate: the highest rate in bytes per second, over all partitions.
     """
 
@@ -476,7 +476,10 @@ class Copier:
 
 
 def _heard(code: int, tries: int = 0) -> Appended | Again | Fenced | Failed:
-    """Return what an error code in a response without an error message means. tries: as for ``outcome``."""
+    """Return what an error code means in a response without an error message.
+
+    tries: as for ``outcome``.
+    """
     return outcome(code, tries, said(code))
 
 

@@ -99,7 +99,7 @@ def _lacking(source: Cluster, target: Cluster, groups: Mapping[str, Commits]) ->
 
 
 def _starts(cluster: Cluster, parts: Collection[Part]) -> dict[Part, int]:
-    """Return where the logs of partitions begin. Partitions whose leader does not report it are left out."""
+    """Return where the logs of partitions begin, as far as their leaders report it."""
     ends = cluster.ends(parts) if parts else {}
     return {part: one.start for part, one in ends.items() if isinstance(one, Ends)}
 
@@ -156,7 +156,7 @@ def reads(source: Cluster, topics: Collection[str], named: Collection[str]) -> d
 class Others:
     """Groups that use the topics but are not among the named ones.
 
-    commits: offsets by group. members: by group, why it counts whatever it has committed. troubles: by
+    commits: offsets by group. members: by group, why it uses the topics even without a commit. troubles: by
     group, why it could not be read.
     """
 
@@ -185,8 +185,8 @@ def _members(
 ) -> dict[str, set[Part]]:
     """Return, by group, the partitions of the topics that are assigned to members of classic groups.
 
-    Groups without such partitions are left out. troubles: groups whose assignment cannot be read are added
-    to it, with the reason.
+    Groups without such partitions are left out. troubles: groups with an assignment that cannot be read are
+    added to it, with the reason.
     """
     found = dict[str, set[Part]]()
     brokers = {name: one.broker for name, one in groups.items() if not one.newer}
@@ -285,9 +285,9 @@ def _request(group: str, commits: Commits) -> OffsetCommitRequest:
 def _commits(
     cluster: Cluster, groups: Mapping[str, Listed], topics: Collection[str], troubles: dict[str, str]
 ) -> dict[str, dict[Part, Commit]]:
-    """Return the commits of these groups for the topics. Share groups have none.
+    """Return the commits of these groups for the topics, except share groups, which have none.
 
-    troubles: groups whose commits cannot be read are added to it, with the reason.
+    troubles: groups with commits that cannot be read are added to it, with the reason.
     """
     asked = {
         name: (OffsetFetchRequest(group_id=name, topics=None, min_version=2, max_version=7), one.broker)

@@ -42,7 +42,7 @@ class Leads:
         self._node: int | None = None
 
     def ask(self, topics: Collection[str]) -> Any:
-        """Send the request for the leaders and return at once. ``told`` waits for the response."""
+        """Send the request for the leaders and return at once; ``told`` waits for the response."""
         return self._begin(_question(topics), self._coordinator())
 
     def told(self, topics: Collection[str], sent: Any) -> dict[str, Lead]:

@@ -19,15 +19,18 @@ TAKEN_OVER = "another copier has taken it over"
 class Partition:
     """The state of one partition that a copier copies.
 
-    position: the end of target's log; None until it was read. due: when the position may be read; None
-    until the partition was taken over. fetched: the next offset to fetch from source. stable: source's last
-    stable offset. steps: the next steps to carry out. later: the size in bytes of each response of source,
-    and those of its steps that are not built yet. tries: how often the position was read since the last
-    progress. why: what the partition waits for, or why it is taken. failed: why it cannot go on. taken:
-    whether another copier, or none, may write it. asked: when target last confirmed that this copier may
-    write end markers. heard: when target last accepted a batch of this producer. served: when source last
-    sent records. joins: whether small batches are joined. bytes: how many were copied so far. goal:
-    source's last stable offset at the start.
+    position: the end of target's log; None until it was read. due: when the position may be read; None until
+    the partition was taken over. fetched: the next offset to fetch from source. stable: source's last stable
+    offset. producer: the next id and sequence number to write with. steps: the next steps to carry out.
+    later: the size in bytes of each response of source, and those of its steps that are not built yet.
+
+    tries: how often the position was read since the last progress. why: what the partition waits for, or why
+    it is taken. failed: why it cannot be copied further. taken: whether this copier may no longer write it,
+    because another copier, or none, may. asked: when target last confirmed that this copier may write end
+    markers. heard: when target last accepted a batch of this producer. served: when source last sent records.
+
+    joins: whether small batches are joined. bytes: how many were copied so far. goal: source's last stable
+    offset at the start.
     """
 
     part: Part

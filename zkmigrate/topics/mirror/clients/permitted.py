@@ -1,8 +1,9 @@
-"""Asks a cluster's brokers which rights this account has. It changes nothing and creates no topic.
+"""Finds out from a cluster's brokers which rights this account has, without changing anything.
 
-Brokers report the operations on topics, also on missing ones, and on the cluster. For groups and
-transactional ids they do not. So a request is sent that any broker refuses first for a lacking right and
-then for another reason: a heartbeat without a member, and the end of a transaction of no producer.
+No topic is created either. Brokers report the operations on topics, also on missing ones, and on the cluster.
+For groups and transactional ids they do not. So a request is sent that any broker refuses, first for a
+lacking right and then for another reason. It is a heartbeat without a member, or the end of a transaction
+without a producer.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ def missing_rights(
 ) -> list[Lacking]:
     """Return the rights that the accounts on both clusters lack.
 
-    partitions: how many partitions each topic has on source. groups: those whose offsets are copied. hidden:
+    partitions: how many partitions each topic has on source. groups: the groups with offsets to copy. hidden:
     groups of source that could not be read. Raises HostError if a cluster does not respond.
     """
     ids = {owned((topic, n)): topic for topic, count in partitions.items() for n in range(count)}
@@ -131,7 +132,10 @@ def _writable(cluster: Cluster, ids: Collection[str]) -> dict[str, Collection[st
 
 
 def _codes(cluster: Cluster, asked: Mapping[Any, tuple[Any, int | None]]) -> dict[str, int]:
-    """Return the error code of each response. Raises HostError if one is missing."""
+    """Return the error code of each response.
+
+    Raises HostError if one is missing.
+    """
     found = {}
     for name, answer in each(cluster, asked).items():
         if isinstance(answer, HostError):

@@ -1,7 +1,7 @@
 """Reads where logs end, including records that cannot be read yet because too few replicas have them.
 
 A leader acknowledges a record with acks=1 at once. Since KIP-966 its high watermark does not advance while
-fewer than min.insync.replicas are in sync. Until then nobody can read the record, and it is lost if the
+fewer than min.insync.replicas are in sync. Until then consumers cannot read the record, and it is lost if the
 leader is lost.
 """
 
@@ -27,13 +27,13 @@ class Reached:
 
     @property
     def unread(self) -> int:
-        """The number of offsets that nobody can read yet."""
+        """The number of offsets that consumers cannot read yet."""
         one = self.latest
         return 0 if one.last is None or one.end is None else one.last - one.end
 
     @property
     def held(self) -> str:
-        """Why nobody can read the last records yet, or why too few replicas are in sync; else empty."""
+        """Why the last records cannot be read yet, or why too few replicas are in sync; else empty."""
         return held_back(self.latest.log_end, self.latest.end, self.below)
 
 

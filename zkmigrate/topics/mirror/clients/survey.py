@@ -64,8 +64,8 @@ class Place:
     """A partition on both clusters.
 
     stable: source's last stable offset. state: missing, behind, equal, held, failed or unknown; held means
-    that too few of source's replicas are in sync. note: further observations. unread: how many offsets of
-    source's log nobody can read yet.
+    that too few of source's replicas are in sync. why: the reason for the state. note: further observations.
+    unread: how many offsets of source's log cannot be read yet.
     """
 
     part: Part
@@ -217,16 +217,17 @@ def _to_keep(target: Cluster, known: Mapping[str, tuple[Topic, Topic]]) -> dict[
 
 
 def fenced_off(source: Cluster, target: Cluster, names: Sequence[str]) -> dict[str, str]:
-    """Return, by topic, why copiers may not write it on target. Topics that they may write are left out.
+    """Return, by topic, why copiers may not write it on target.
 
-    Looks for a coordinator, which creates Kafka's topic of commits if there is none.
+    Topics that they may write are left out. Looks for a coordinator, which creates Kafka's topic of commits
+    if there is none.
     """
     ids, told = (source.id(), target.id()), target.leads.told(names, target.leads.ask(names))
     return {name: why for name in names if (why := barred(name, told.get(name), *ids))}
 
 
 def standing_direction(source: Cluster, target: Cluster, names: Sequence[str]) -> Direction:
-    """Return where copiers may write these topics. Changes nothing."""
+    """Return where copiers may write these topics, without changing anything."""
     ids, told = (source.id(), target.id()), (listing.leads(source, names), listing.leads(target, names))
     return direction(names, ids, told)
 
@@ -259,7 +260,7 @@ def places(source: Cluster, target: Cluster, mirrored: Sequence[Mirrored]) -> li
 
 
 def _held(source: Cluster, found: Sequence[Place]) -> list[Place]:
-    """Mark partitions with records that nobody can read yet, and those with too few replicas in sync."""
+    """Mark partitions with records that cannot be read yet, and those with too few replicas in sync."""
     logs = reached(source, {one.part[0] for one in found})
     return [_held_back(one, logs[one.part]) if one.part in logs else one for one in found]
 

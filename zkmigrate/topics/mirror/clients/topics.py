@@ -27,7 +27,7 @@ setting."""
 
 
 class RefusedError(HostError):
-    """Kafka refused a request: nothing was changed."""
+    """An error for a request that Kafka refused, so that nothing was changed."""
 
 
 @dataclass(frozen=True)
@@ -53,9 +53,9 @@ class Tried:
 
 
 def states(cluster: Cluster, names: Sequence[str]) -> tuple[dict[str, State | None], dict[str, str]]:
-    """Return the current state of topics, None for one that does not exist; and why others cannot be read.
+    """Return the current state of topics, and why the state of others cannot be read.
 
-    Raises HostError if none can be read.
+    The state is None for a topic that does not exist. Raises HostError if no topic can be read.
     """
     ids, hidden = _ids(cluster, names)
     found, unread = cluster.topics([name for name, id in ids.items() if id is not None])
@@ -104,9 +104,10 @@ def make(cluster: Cluster, new: New) -> None:
 
 
 def try_making(cluster: Cluster, new: Iterable[New]) -> dict[str, Tried]:
-    """Return what would happen if these topics, which do not exist, were created. Changes nothing.
+    """Return what would happen if these topics, which do not exist, were created.
 
-    All requests are in flight at once. Raises HostError if target cannot validate them at the moment.
+    Nothing is changed. All requests are in flight at once. Raises HostError if target cannot validate them at
+    the moment.
     """
     wanted = list(new)
     node = cluster.controller() if wanted else -1
@@ -136,7 +137,10 @@ def _begin_making(cluster: Cluster, new: New, node: int, *, trial: bool) -> Any:
 
 
 def grow(cluster: Cluster, change: Grow) -> None:
-    """Add partitions to a topic. Raises RefusedError with Kafka's reason."""
+    """Add partitions to a topic.
+
+    Raises RefusedError with Kafka's reason.
+    """
     new = CreatePartitionsRequest.CreatePartitionsTopic(
         name=change.topic, count=change.partitions, assignments=None
     )
@@ -161,9 +165,9 @@ def configure(cluster: Cluster, change: Configure) -> None:
 
 
 def try_configuring(cluster: Cluster, changes: Iterable[Configure]) -> dict[str, dict[str, str]]:
-    """Return, by topic, the settings that target would refuse to change, and why. Changes nothing.
+    """Return, by topic, the settings that target would refuse to change, and why.
 
-    The key "" gives the reason if target refuses only the combination of settings.
+    Nothing is changed. The key "" gives the reason if target refuses only the combination of settings.
     """
     found = {}
     every = {one.topic: one for one in changes}

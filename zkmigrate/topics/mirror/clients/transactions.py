@@ -34,11 +34,11 @@ _GONE = 105
 ID_DENIED = 53
 """Kafka's error code TRANSACTIONAL_ID_AUTHORIZATION_FAILED."""
 _MOST_RECORDS = 200_000
-"""How many records of the topic of transactions are read at most."""
+"""The most records of the topic of transactions that are read."""
 
 
 def transactional(cluster: Cluster, topics: Collection[str]) -> Writers:
-    """Return who writes to these topics in transactions. Changes nothing."""
+    """Return who writes to these topics in transactions, without changing anything."""
     why = list(cluster.unshown(topics).values())
     producers = _producers(cluster, topics, why) if cluster.offers(DescribeProducersRequest) else None
     ids = (_listed if cluster.offers(ListTransactionsRequest) else _kept)(cluster, why)
