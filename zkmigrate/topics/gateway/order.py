@@ -14,8 +14,11 @@ GatewayVerb: TypeAlias = Literal["route", "settle", "hold", "unhold", "seal", "u
 
 @dataclass(frozen=True)
 class GatewayOrder(HostChange):
-    """An order to the gateway on a host, which remembers the operation id as zkm-host does. order, app, to,
-    hold, ttl_ms: as in ``zkmigrate gateway order``."""
+    """An order to the gateway on a host.
+
+    The gateway remembers the operation id, as zkm-host does. The fields order, app, to, hold and ttl_ms are
+    the arguments of ``zkmigrate gateway order``.
+    """
 
     host: str
     order: GatewayVerb
@@ -36,7 +39,7 @@ class GatewayOrder(HostChange):
         return (self.order, self.app, f"to={self.to}", f"hold={self.hold}", f"ttl_ms={self.ttl_ms}")
 
     def options(self) -> tuple[str, ...]:
-        """What ``zkmigrate gateway order`` takes behind the application."""
+        """Return the options that follow the application in ``zkmigrate gateway order``."""
         told = {"--to": self.to, "--hold": self.hold, "--ttl-ms": str(self.ttl_ms) if self.ttl_ms else ""}
         return tuple(word for option, value in told.items() if value for word in (option, value))
 

@@ -1,6 +1,6 @@
-"""Findings about the clients of an application that a switch has to consider, from the gateway's status.
+"""Check an application's clients for what hinders a switch, by the gateway's status.
 
-What a gateway cannot see is not judged: a producer's ``retries``, and producers that do not connect to it.
+A producer's ``retries``, and producers that do not connect to the gateway, cannot be checked.
 """
 
 from __future__ import annotations
@@ -13,17 +13,19 @@ from zkmigrate.runbook.model.finding import Finding, Severity, claim, few, meani
 
 _JAVA = re.compile(r"apache-kafka-java (\d+)\.(\d+)\.(\d+)")
 _STUCK = frozenset({(2, 5, 0), (2, 5, 1), (2, 6, 0), (2, 6, 1), (2, 7, 0)})
-"""KAFKA-10793: a consumer that loses its coordinator may never look for another one."""
+"""Java releases with KAFKA-10793: a consumer that loses its coordinator may never look for another one."""
 _ASSIGNED = (2, 6, 2), (3, 2, 0)
-"""First and last release with KAFKA-13563: a consumer with assign() that loses its coordinator commits no
-more."""
+"""First and last Java release with KAFKA-13563: a consumer with assign() may stop committing."""
 _ALL = "-1"
 _NEW_GROUPS = tuple(f"api: {name}" for name in ("CONSUMER_GROUP_", "SHARE_", "STREAMS_GROUP_"))
 
 
 def usage(name: str, seen: Mapping[str, Any]) -> tuple[Finding, ...]:
-    """Return the findings about an application. seen: its tables of counts in the status. If no client has
-    told its release, the release is unknown."""
+    """Return the findings about an application's clients.
+
+    seen: the application's tables of counts in the status. If a client did not report its release, it is
+    unknown whether all releases are safe.
+    """
     return (
         *_software(name, seen),
         _acks(name, seen["acks"]),
@@ -85,7 +87,7 @@ def _acks(name: str, acks: Mapping[str, int]) -> Finding:
 
 
 def _transactions(name: str, ids: Mapping[str, int]) -> Iterator[Finding]:
-    """Return a finding for each transactional id, so that somebody can accept one without the others."""
+    """Yield one finding for each transactional id, so that an operator can accept each one separately."""
     for id, requests in ids.items() or (("", 0),):
         yield claim(
             "gateway.transactions",

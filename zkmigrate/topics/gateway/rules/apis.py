@@ -1,8 +1,8 @@
-"""The requests that the gateway offers, and the versions of each.
+"""List the requests that the gateway offers, and the versions of each.
 
-Left out: topic ids, leaders in answers (KIP-951), the last fetched epoch (FETCH 12), transactions of version
-2 (KIP-890), KIP-848 and share groups, requests between brokers, and answers with addresses that a client can
-have from METADATA.
+Not offered are topic ids, leaders in answers (KIP-951), the last fetched epoch (FETCH 12), transactions of
+version 2 (KIP-890), KIP-848 and share groups, and requests between brokers. The same holds for answers with
+addresses that a client can get from METADATA.
 """
 
 from __future__ import annotations
@@ -13,12 +13,15 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Api:
-    """A kind of request. schema: the name of Kafka's message. least, most: the first and last version served.
-    told: the first version in the answer to API_VERSIONS, where clients expect an older one. free: it changes
-    nothing, so it is served while an application is held. look: the fields of the request that are read.
-    streamed: the rest of the request is passed on unread. rewritten: its answer is changed. denied: Kafka's
-    error that answers it on a read-only listener, or 0 if it is served there. If ``look`` has ``GroupId``, it
-    is denied only for mirrored groups."""
+    """A kind of request.
+
+    schema: the name of Kafka's message. least, most: the first and last version served. told: the first
+    version listed in the answer to API_VERSIONS, if clients expect an older one than ``least``. free: it
+    changes nothing, so it is served while an application is held. look: the fields of the request that are
+    read. streamed: the rest of the request is passed on unread. rewritten: its answer is changed. denied:
+    Kafka's error that answers it on a read-only listener, or 0 if it is served there. A kind with ``GroupId``
+    in ``look`` is denied only for mirrored groups.
+    """
 
     key: int
     schema: str
@@ -43,12 +46,12 @@ MEMBERS = frozenset({JOIN_GROUP, HEARTBEAT, SYNC_GROUP})
 """Requests that only members of a group send."""
 SASL_HANDSHAKE, API_VERSIONS, SASL_AUTHENTICATE = 17, 18, 36
 _TOPIC, _GROUP, _CLUSTER, _TRANSACTION = 29, 30, 31, 53
-"""Kafka's errors ``…_AUTHORIZATION_FAILED``: every client knows them and does not ask again."""
+"""Kafka's errors ``…_AUTHORIZATION_FAILED``: every client knows them and does not retry."""
 
 APIS = {
     one.key: one
     for one in (
-        # librdkafka takes a broker without PRODUCE 0 for one of before 0.9, so it is told (KAFKA-18659).
+        # librdkafka takes a broker without PRODUCE 0 for one older than 0.9, so 0 is listed (KAFKA-18659).
         Api(PRODUCE, "Produce", 3, 9, told=0, look=("TransactionalId", "Acks"), denied=_TOPIC),
         Api(FETCH, "Fetch", 4, 11, streamed=False),
         Api(2, "ListOffsets", 1, 7, streamed=False, rewritten=True),

@@ -1,4 +1,4 @@
-"""Clients that came back after the last switch of an application, and those that may fetch already."""
+"""Track which clients came back after an application's last switch, and which ones may fetch already."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ Client = tuple[str, str]
 
 
 class _Table(dict[Client, float]):
-    """Clients with a time. Beyond ``MOST_CLIENTS`` it loses the oldest of the address that has most."""
+    """Clients with a time each.
+
+    A client above ``MOST_CLIENTS`` displaces the oldest of the address with the most.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -41,8 +44,11 @@ class _Table(dict[Client, float]):
 
 
 class Rejoined:
-    """Members of groups, and the clients that their groups have confirmed since the last switch or long hold.
-    wall: seconds since the epoch. now: seconds of a monotonic clock."""
+    """Members of groups, and the clients that their groups have confirmed.
+
+    Confirmations count since the last switch or long hold. wall: seconds since the epoch. now: seconds of a
+    monotonic clock.
+    """
 
     def __init__(self) -> None:
         self._flipped = 0.0
@@ -51,7 +57,7 @@ class Rejoined:
         self._begun, self._confirmed, self._members = _Table(), _Table(), _Table()
 
     def member(self, client: Client) -> None:
-        """Remember a client that has sent a request only members of a group send."""
+        """Remember a client that has sent a request which only members of a group send."""
         self._members.put(client)
 
     def confirmed(self, client: Client) -> None:
@@ -59,9 +65,12 @@ class Rejoined:
         self._confirmed.put(client)
 
     def state(self, now: float, flipped: float, *, closed: bool) -> None:
-        """Note the state of the application. flipped: the time of the last switch, 0 without one. closed: its
-        requests wait. If they wait for ``LONG_S`` or longer, a group may lose its members, because their
-        HEARTBEAT waits too."""
+        """Note the state of the application.
+
+        flipped: the time of the last switch, 0 without one. closed: whether its requests wait. A wait of
+        ``LONG_S`` or longer ends all confirmations, because HEARTBEAT requests wait too, and a group may lose
+        its members.
+        """
         self._switched(flipped)
         if closed:
             self._closed = now if self._closed is None else self._closed
@@ -77,9 +86,13 @@ class Rejoined:
             self._begun, self._confirmed = _Table(), _Table()
 
     def may_fetch(self, client: Client, flipped: float, wall: float, now: float) -> bool:
-        """Return True if a FETCH may get records. flipped: the time of the last switch, 0 without one. A
-        client whose group has not confirmed it waits at most ``MEMBER_S`` if it is a member, else ``SYNC_S``
-        once, and only after a switch."""
+        """Return True if a client's FETCH may get records.
+
+        flipped: the time of the last switch, 0 without one.
+
+        A member of a group that has not confirmed it waits at most ``MEMBER_S``. Any other client waits at
+        most ``SYNC_S``, once, and only after a switch.
+        """
         self._switched(flipped)
         if client in self._confirmed:
             return True
@@ -92,8 +105,10 @@ class Rejoined:
 
 
 class Returned:
-    """Clients that were connected at the last switch of an application, and whether they came back. Times:
-    seconds of one clock."""
+    """Clients that were connected at the last switch of an application, and whether they came back.
+
+    All times are seconds of one clock.
+    """
 
     def __init__(self) -> None:
         self._flipped = -math.inf
@@ -102,8 +117,10 @@ class Returned:
         self._first = self._last = 0.0
 
     def flipped(self, clients: Iterable[Client], now: float) -> None:
-        """Start to wait for the clients that are connected at a switch. Clients still missing from a recent
-        switch remain missing."""
+        """Start to wait for the clients that are connected at a switch.
+
+        Clients still missing from a recent switch remain missing.
+        """
         before = self._missing if now - self._flipped < FLIPPED_S else {}
         missing = dict.fromkeys((*before, *clients))
         self._missing = dict.fromkeys(islice(missing, max(0, len(missing) - MOST_CLIENTS), None))
@@ -131,5 +148,5 @@ class Returned:
 
 
 def named(clients: Iterable[Client]) -> list[str]:
-    """Return the first clients in words."""
+    """Return the first ``MOST_TOLD`` clients as text."""
     return [f"{id} at {address}" for id, address in islice(clients, MOST_TOLD)]

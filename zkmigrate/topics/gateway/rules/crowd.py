@@ -1,4 +1,4 @@
-"""Groups of clients by their addresses, so that many connections of one attacker displace only each other."""
+"""Group clients by their addresses, so that many connections of one attacker displace only each other."""
 
 from __future__ import annotations
 
@@ -15,15 +15,20 @@ _MOST_CACHED = 10_000
 
 @lru_cache(_MOST_CACHED)
 def share(address: str) -> str:
-    """Return the name under which a client's address has its share of all limits: an IPv4 address itself, and
-    the /64 of an IPv6 address, because one client may use all addresses in it."""
+    """Return the name under which a client's address gets its share of all limits.
+
+    It is an IPv4 address itself, or the /64 of an IPv6 address, because one client may use all addresses in
+    it.
+    """
     return _block(address, 32, _OWN_V6)
 
 
 @lru_cache(_MOST_CACHED)
 def near(address: str) -> str:
-    """Return the name of the block around an address, which is often in one hand: /24 for IPv4, /48 for
-    IPv6."""
+    """Return the block around an address, which often has one owner.
+
+    It is a /24 for IPv4 and a /48 for IPv6.
+    """
     return _block(address, 24, _NEAR_V6)
 
 
@@ -40,7 +45,7 @@ def _block(address: str, v4: int, v6: int) -> str:
 
 
 class Groups(Generic[T]):
-    """Items in groups, and which group has most. Each step takes the same time, however many there are."""
+    """Items in groups, and the group that has the most items. Each operation takes constant time."""
 
     def __init__(self) -> None:
         self._items: dict[str, dict[T, None]] = {}
@@ -52,14 +57,14 @@ class Groups(Generic[T]):
         return group in self._items
 
     def add(self, item: T, group: str) -> None:
-        """Add an item that is not there yet."""
+        """Add an item that the group does not have yet."""
         items = self._items.setdefault(group, {})
         items[item] = None
         self._resize(group, len(items) - 1, len(items))
         self._most = max(self._most, len(items))
 
     def remove(self, item: T, group: str) -> None:
-        """Remove an item that is there."""
+        """Remove an item that the group has."""
         items = self._items[group]
         del items[item]
         self._resize(group, len(items) + 1, len(items))
@@ -77,7 +82,7 @@ class Groups(Generic[T]):
             self._sized.setdefault(now, {})[group] = None
 
     def largest(self) -> tuple[str, T]:
-        """Return a group that has most items, and the oldest item in it."""
+        """Return a group that has the most items, and its oldest item."""
         group = next(iter(self._sized[self._most]))
         return group, next(iter(self._items[group]))
 
@@ -117,7 +122,10 @@ class Crowd(Generic[T]):
                 del self._shares[near(address)]
 
     def first(self) -> T:
-        """Return the item that has to go first: of the block of addresses that has most items the address
-        that has most, and of this the oldest."""
+        """Return the item that has to go first.
+
+        In the block of addresses that has the most items, it is the oldest item of the address that has the
+        most.
+        """
         block, _ = self._near.largest()
         return self._shares[block].largest()[1]

@@ -1,6 +1,6 @@
-"""Answers that refuse a request with Kafka's error for each topic, partition or name in it.
+"""Build answers that refuse a request with Kafka's error for each topic, partition or name in it.
 
-Request and answer of one kind have the same shape, so Kafka's definitions of both are enough.
+A request and its answer have the same structure, so Kafka's definitions of both are enough.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 from zkmigrate.topics.gateway.rules.layout import SIZES, FrameError, Walk, varint, within
 
 MOST_ITEMS = 20_000
-"""The most topics, partitions and tagged fields together of a request that is answered."""
+"""The most topics, partitions and tagged fields of a request that is answered, counted together."""
 
 _SHORT, _INT = struct.Struct(">h"), struct.Struct(">i")
 _ERROR = "ErrorCode"
@@ -22,8 +22,10 @@ Fields = Sequence[Mapping[str, Any]]
 
 
 def read(walk: Walk, schema: Mapping[str, Any], version: int) -> Mapping[str, Any]:
-    """Return the fields of a request as raw bytes, and its arrays as lists, without records. Raises
-    FrameError."""
+    """Return the fields of a request by name, without records.
+
+    Fields are raw bytes, arrays are lists, and fields of type bytes or records are empty. Raises FrameError.
+    """
     reader = _Reader(walk, version, within(schema.get("flexibleVersions"), version))
     found = reader.fields(schema["fields"])
     if walk.at != len(walk.data):
@@ -32,8 +34,11 @@ def read(walk: Walk, schema: Mapping[str, Any], version: int) -> Mapping[str, An
 
 
 def written(schema: Mapping[str, Any], version: int, asked: Mapping[str, Any], error: int, why: str) -> bytes:
-    """Return an answer with an error in each place for one. asked: the fields of the request, which are
-    copied to fields of the same name. why: the error message, where the answer has one."""
+    """Return the body of an answer that has an error code in each place for one.
+
+    asked: the fields of the request, which are copied to fields of the same name. error: Kafka's error code.
+    why: the error message, where the answer has one.
+    """
     flexible = within(schema.get("flexibleVersions"), version)
     return _Writer(version, flexible, _SHORT.pack(error), why.encode()).fields(schema["fields"], asked)
 
@@ -104,8 +109,10 @@ class _Writer:
         return self._text(asked.get(name, empty), kind)
 
     def _array(self, one: Mapping[str, Any], asked: Mapping[str, Any]) -> bytes:
-        """Return an array with one item for each of the request's if items have an error, else an empty
-        one."""
+        """Encode an array.
+
+        It has one item for each item of the request's array if items have an error, else none.
+        """
         fields = one.get("fields", ())
         items = next((told for told in asked.values() if isinstance(told, list)), [])
         items = items if _told(fields, self.version) else []
@@ -122,7 +129,7 @@ class _Writer:
 
 
 def _told(fields: Fields, version: int) -> bool:
-    """Return True if these fields or their inner fields have an error."""
+    """Return True if one of these fields, or of their inner fields, is an error code."""
     return any(
         one["name"].endswith(_ERROR) or _told(one.get("fields", ()), version) for one in _own(fields, version)
     )

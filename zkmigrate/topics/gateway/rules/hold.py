@@ -1,4 +1,4 @@
-"""Route and hold of an application: how orders change them, and how requests are treated meanwhile."""
+"""Decide how orders change an application's route and hold, and what happens to its requests meanwhile."""
 
 from __future__ import annotations
 
@@ -10,21 +10,26 @@ from zkmigrate.topics.gateway.rules.apis import API_VERSIONS, APIS, FETCH, Api, 
 from zkmigrate.topics.gateway.rules.messages import Head
 
 SYNC_S = 10.0
-"""The most seconds that a client's FETCH gets no records after a switch, from the first FETCH on."""
+"""The most seconds that a client's FETCH gets no records after a switch, counted from its first FETCH on."""
 MEMBER_S = 60.0
-"""The most seconds for a member of a group, whose FETCH gets no records until its SYNC_GROUP is answered."""
+"""The most seconds that a group member's FETCH gets no records before its SYNC_GROUP is answered."""
 LONG_S = 3.0
-"""The seconds of a hold after which a group may have lost members. Brokers allow no session below 6 seconds,
-and members send a HEARTBEAT three times in a session."""
+"""The seconds of a hold after which a group may have lost members.
+
+Brokers allow no session below 6 seconds, and members send a HEARTBEAT three times in a session.
+"""
 FLIPPED_S = 600.0
 """Seconds after which a switch no longer affects FETCH."""
 MOST_TTL_MS = 600_000
 
 
 class Gate(enum.Enum):
-    """The gate of an application: the requests that are served. OPEN: all. SETTLING: all but FETCH. HELD:
-    only those that neither read nor change data, until the lease ends. SEALED: as HELD, without a lease.
-    GONE: as HELD, on the new route, until ``unhold`` or the end of a time."""
+    """The gate of an application, which decides which requests are served.
+
+    OPEN: all. SETTLING: all but FETCH. HELD: only those that neither read nor change data, until the lease
+    ends. SEALED: the same requests as HELD, without a lease. GONE: the same requests as HELD, on the new
+    route, until ``unhold`` or the end of a time.
+    """
 
     OPEN = "open"
     SETTLING = "settling"
@@ -35,10 +40,13 @@ class Gate(enum.Enum):
 
 @dataclass(frozen=True)
 class App:
-    """The state of an application. route: its present cluster. staged: the cluster that ``go`` leads to.
-    hold: the operation id of its hold. until: when its lease ends, by the clock ``now``. lapsed: a lease has
-    ended by itself. flipped: the time of the last switch in seconds since the epoch, 0 without one. flips:
-    the number of switches. fencing: the highest fencing number of its orders."""
+    """The state of an application.
+
+    route: its current cluster. staged: the cluster to which ``go`` will route it. hold: the operation id of
+    its hold. until: when its lease ends, in seconds of a monotonic clock. lapsed: whether a lease has ended
+    by itself. flipped: the time of the last switch in seconds since the epoch, 0 without one. flips: the
+    number of switches. fencing: the highest fencing number of its orders.
+    """
 
     route: str
     staged: str = ""
@@ -60,9 +68,12 @@ class Refused:
 
 @dataclass(frozen=True)
 class Order:
-    """An order to a gateway. fencing: the operator's fencing number. id: the operation id. app: the
-    application. to: a cluster, for ``route``. hold: the operation id of the hold, for ``seal``. ttl_ms: the
-    lease in milliseconds; for ``go`` the most time until ``unhold``."""
+    """An order to a gateway.
+
+    fencing: the operator's fencing number. id: the operation id. app: the application. to: a cluster, for
+    ``route``. hold: the operation id of the hold, for ``seal``. ttl_ms: the lease in milliseconds; for ``go``
+    the most time until ``unhold``.
+    """
 
     fencing: int
     id: str
@@ -78,7 +89,7 @@ _LEASED = ("settle", "hold", "unseal")
 
 
 def lapsed(app: App, now: float) -> App:
-    """Return the application at a time. If its lease has ended, its gate is open."""
+    """Return the application as it is at a time. If its lease has ended, its gate is open."""
     if app.until is None or now < app.until:
         return app
     opened = replace(app, gate=Gate.OPEN, hold="", until=None)
@@ -94,9 +105,11 @@ def carried_out(
     in_flight: int,
     unsure: Sequence[str] = (),
 ) -> App | Refused:
-    """Return the application after an order, or why the order is refused. now, wall: the present time of both
-    clocks. in_flight: the number of unanswered requests. unsure: the batches whose outcome their clients do
-    not know, in words."""
+    """Return the application after an order, or the reason why the order is refused.
+
+    now, wall: the current time in seconds, of a monotonic clock and since the epoch. in_flight: the number of
+    unanswered requests. unsure: the batches whose outcome their clients do not know, as text.
+    """
     if order.verb in _LEASED and not 0 < order.ttl_ms <= MOST_TTL_MS:
         return Refused(f"a lease of {order.ttl_ms} ms, needed: 1 to {MOST_TTL_MS}")
     until = now + order.ttl_ms / 1000
@@ -116,7 +129,7 @@ def carried_out(
             return replace(app, until=until)
         case "unhold", Gate.OPEN | Gate.SETTLING | Gate.HELD | Gate.GONE:
             return replace(app, gate=Gate.OPEN, hold="", until=None)
-        case "seal", Gate.HELD | Gate.GONE:  # one that has gone has no hold to name
+        case "seal", Gate.HELD | Gate.GONE:  # an application that is gone has no hold
             return _sealed(app, order, in_flight, unsure)
         case "unseal", Gate.SEALED:
             return replace(app, gate=Gate.HELD, hold=order.id, until=until)
@@ -159,9 +172,12 @@ def _sealed(app: App, order: Order, in_flight: int, unsure: Sequence[str]) -> Ap
 
 
 class Act(enum.Enum):
-    """The action for a request. FORWARD: send it to the broker. REWRITE: send it, and change its answer.
-    PARK: let it wait, then decide again. ANSWER: answer it in the gateway. REFUSE: close the connection.
-    EMPTY: answer it in the gateway after a moment, without records, so that the client asks again."""
+    """What the gateway does with a request.
+
+    FORWARD: send it to the broker. REWRITE: send it, and change its answer. PARK: let it wait, then decide
+    again. ANSWER: answer it in the gateway. REFUSE: close the connection. EMPTY: answer it in the gateway
+    after a moment, without records, so that the client asks again.
+    """
 
     FORWARD = "forward"
     REWRITE = "rewrite"
@@ -180,8 +196,11 @@ class Verdict:
 
 
 def decide(gate: Gate, head: Head, *, synced: bool) -> Verdict:
-    """Decide what is done with a request at a gate. synced: the client's SYNC_GROUP was answered since the
-    switch, its group has confirmed it since a long hold, or neither is needed."""
+    """Decide what is done with a request at a gate.
+
+    synced: whether the client's group allows it to fetch. That is so if its SYNC_GROUP was answered since the
+    switch, its group has confirmed it since a long hold, or neither is needed.
+    """
     api = head.api
     if api is None:
         if head.key == API_VERSIONS and head.version > APIS[API_VERSIONS].most:

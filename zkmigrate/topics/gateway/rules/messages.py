@@ -1,4 +1,4 @@
-"""Requests and answers as the gateway changes them."""
+"""Read Kafka's requests and answers, and rewrite them for the gateway."""
 
 from __future__ import annotations
 
@@ -24,30 +24,36 @@ from zkmigrate.topics.gateway.rules.layout import (
 
 Bytes = bytes | bytearray
 Schemas = Callable[[str], Mapping[str, Any]]
-"""Kafka's definition of a message by its name, such as ``MetadataResponse``."""
+"""A function that returns Kafka's definition of a message by its name, such as ``MetadataResponse``."""
 
 _HEADER, _CORRELATION, _RANGE = struct.Struct(">hhi"), struct.Struct(">i"), struct.Struct(">hhh")
 _COUNT, _LENGTH = struct.Struct(">I"), struct.Struct(">H")
 LEAST = _HEADER.size + 2
 """The fewest bytes of a request: its header without a client id."""
 _FETCH_EPOCHS, _FETCH_TOPICS, _FETCH_PARTITION, _FETCH_EPOCH, _NO_EPOCH = 9, 25, 28, 4, b"\xff" * 4
-"""Of FETCH: the first version with leader epochs; its bytes before the topics, and of each partition; the
-place of the epoch in a partition; the value for no epoch. Version 12 changes all of them."""
+"""The first version of FETCH with leader epochs, and the sizes that are needed to find them.
+
+The sizes are the bytes before the topics, the bytes of each partition, and the position of the epoch in a
+partition. The last value means no epoch. Version 12 changes all of them.
+"""
 LONG = 4096
-"""The most bytes of a FETCH whose epochs are looked at in one go."""
+"""The largest FETCH, in bytes, whose epochs are checked without a pause."""
 _ERROR = ("ErrorCode",)
 _LOGIN = ("ErrorCode", "AuthBytes")
 UNSUPPORTED_VERSION, _UNSUPPORTED_MECHANISM = 35, 33
 _NOT_LED = (6).to_bytes(2, "big")
 _BEGINS, _SESSIONS, _NEAREST = 5, 7, 11
-"""The first versions of FETCH whose answers have the begin of the log, a fetch session, and the replica to
-read from."""
+"""The first versions of FETCH whose answers have the log's start, a fetch session, and a preferred replica.
+"""
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 """The SASL mechanisms that are passed on. Others were not tested."""
 
 
 class Head(NamedTuple):
-    """The header of a request. client: its client id, empty without one. body: where the message begins."""
+    """The header of a request.
+
+    client: its client id, or an empty text. body: the position where the message begins.
+    """
 
     key: int
     version: int
@@ -57,7 +63,7 @@ class Head(NamedTuple):
 
     @property
     def api(self) -> Api | None:
-        """The kind of request, if it is offered in this version."""
+        """The kind of request, or None if the gateway does not offer it in this version."""
         api = APIS.get(self.key)
         return api if api and api.least <= self.version <= api.most else None
 
@@ -82,8 +88,10 @@ class Messages:
         self._schemas, self._flexible, self._layout = schemas, flexible, of
 
     def head(self, frame: Bytes, at: int = 0) -> Head:
-        """Read the header of a request that begins at ``at``. frame: its first bytes are enough. Raises
-        FrameError."""
+        """Read the header of a request that begins at ``at``.
+
+        frame: the request; its first bytes are enough. Raises FrameError.
+        """
         if len(frame) < at + LEAST:
             raise FrameError("size", f"a request of {len(frame) - at} bytes, needed: {LEAST}")
         key, version, correlation = _HEADER.unpack_from(frame, at)
@@ -97,9 +105,11 @@ class Messages:
         return Head(key, version, correlation, client, walk.at)
 
     def asked(self, head: Head, frame: Bytes) -> Generator[None, None, tuple[Bytes, Mapping[str, Any]]]:
-        """Read a request slice by slice. Return the request for the broker, without leader epochs, and the
-        fields that were read. frame: the whole request, or the beginning of a streamed one. Raises
-        FrameError."""
+        """Read a request slice by slice, and remove its leader epochs.
+
+        Returns the request for the broker, and the fields that were read. frame: the whole request, or the
+        beginning of a streamed one. Raises FrameError.
+        """
         api = APIS[head.key]
         told = self._layout(f"{api.schema}Request", head.version, api.look)
         if api.streamed or head.key == METADATA:  # librdkafka sends a byte behind it, and brokers do not mind
@@ -117,25 +127,32 @@ class Messages:
         return walk.at
 
     def answered(self, head: Head, frame: Bytes, where: Where) -> Generator[None, None, Bytes]:
-        """Rewrite an answer slice by slice: with the gateway's addresses, and without leader epochs. frame:
-        the answer from its correlation id on. Raises FrameError."""
+        """Rewrite an answer slice by slice, with the gateway's addresses and without leader epochs.
+
+        frame: the answer from its correlation id on. where: returns the gateway's host and port for a node.
+        Raises FrameError.
+        """
         api = APIS[head.key]
         told = self._layout(f"{api.schema}Response", head.version, ())
         walk = yield from told.whole(frame, where, self._begins(told, frame))
         return walk.done()
 
     def denied(self, head: Head, frame: Bytes, error: int, why: str) -> bytes:
-        """Return an answer that refuses a request with an error for each name in it. frame: the whole
-        request. Raises FrameError."""
+        """Return an answer that refuses a request with an error for each name in it.
+
+        frame: the whole request. Raises FrameError.
+        """
         api, flexible = APIS[head.key], self._flexible(head.key, head.version)
         asked = read(Walk(frame, nowhere, head.body), self._schemas(f"{api.schema}Request"), head.version)
         told = written(self._schemas(f"{api.schema}Response"), head.version, asked, error, why)
         return _CORRELATION.pack(head.correlation) + (b"\0" if flexible else b"") + told
 
     def not_led(self, head: Head, frame: Bytes) -> bytes:
-        """Return the answer to a FETCH of a broker that leads none of the partitions: no records, no fetch
-        session, and NOT_LEADER_OR_FOLLOWER for each partition. frame: the whole request. Raises
-        FrameError."""
+        """Return the answer to a FETCH of a broker that leads none of the partitions.
+
+        It has no records, no fetch session, and NOT_LEADER_OR_FOLLOWER for each partition. frame: the whole
+        request. Raises FrameError.
+        """
         version = head.version
         asked = read(Walk(frame, nowhere, head.body), self._schemas("FetchRequest"), version)
         told = [_CORRELATION.pack(head.correlation), bytes(10 if version >= _SESSIONS else 4)]
@@ -185,8 +202,10 @@ class Messages:
 
 
 def without_epochs(head: Head, frame: bytes) -> bool:
-    """Return True if no partition of a FETCH has a leader epoch. Return False also if that cannot be seen at
-    once. frame: the whole request."""
+    """Return True if no partition of a FETCH has a leader epoch.
+
+    Returns False also if that cannot be checked quickly. frame: the whole request.
+    """
     if head.version < _FETCH_EPOCHS:
         return True
     at, end = head.body + _FETCH_TOPICS + 4, len(frame)
@@ -217,8 +236,11 @@ def correlation(frame: Bytes) -> int:
 
 
 def ranges(frame: Bytes, version: int) -> tuple[int, Ranges]:
-    """Return the error and the versions in an answer to API_VERSIONS. A broker that does not support
-    ``version`` answers in version 0. Raises FrameError."""
+    """Return the error and the versions in an answer to API_VERSIONS.
+
+    version: the version of the request. A broker that does not support it answers in version 0. Raises
+    FrameError.
+    """
     walk = Walk(frame, nowhere, _CORRELATION.size)
     error = walk.short()
     compact = version >= 3 and error != UNSUPPORTED_VERSION
@@ -244,22 +266,29 @@ def versions(head: Head, error: int, found: Ranges) -> bytes:
 
 
 def too_new(head: Head) -> bytes:
-    """Return the answer to API_VERSIONS of an unsupported version, so that the client asks with a supported
-    one."""
+    """Return the answer to API_VERSIONS of an unsupported version.
+
+    It makes the client ask again in a supported one.
+    """
     api = APIS[API_VERSIONS]
     return versions(head, UNSUPPORTED_VERSION, {API_VERSIONS: (api.least, api.most)})
 
 
 def other_mechanism(head: Head, mechanisms: Sequence[str] = MECHANISMS) -> bytes:
-    """Return the answer to SASL_HANDSHAKE with a mechanism that is not passed on."""
+    """Return the answer to SASL_HANDSHAKE with a mechanism that is not passed on.
+
+    mechanisms: those that are.
+    """
     names = b"".join(text(one, compact=False) for one in mechanisms)
     error = _UNSUPPORTED_MECHANISM.to_bytes(2, "big")
     return _CORRELATION.pack(head.correlation) + error + _CORRELATION.pack(len(mechanisms)) + names
 
 
 def principal(mechanism: str, token: bytes | None) -> str | None:
-    """Return the user's name in a client's first SASL message, or None if it has none (RFC 4616, RFC
-    5802)."""
+    """Return the user's name in a client's first SASL message, or None if it has none.
+
+    The formats are those of RFC 4616 (PLAIN) and RFC 5802 (SCRAM).
+    """
     if not token:
         return None
     told = token.decode(errors="replace")

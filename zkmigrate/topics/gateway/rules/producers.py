@@ -1,9 +1,10 @@
-"""Producer ids across switches: a cluster must not mistake a producer that comes back for the one it knew.
+"""Rename producer ids across switches, so that a broker takes a returning producer for a new one.
 
-A broker remembers each idempotent producer's last sequence number, for a day. The producer counts on while it
-writes to another cluster. When it comes back, its next number would not follow. So behind a switch each id
-is another one for the broker: it begins anywhere there, and is followed as ever. An id that the present
-cluster gave goes back as it was given. Records are not touched; each batch gets its new CRC.
+A broker remembers the last sequence number of each idempotent producer for a day. The producer keeps counting
+while it writes to another cluster, so after its return its next number would not follow. After each switch
+the broker therefore sees another id. It accepts any first number from this id, and checks the later ones as
+usual. An id that the current cluster assigned is sent back unchanged. Records are not changed; each batch
+gets a new CRC.
 """
 
 from __future__ import annotations
@@ -16,23 +17,33 @@ import crc32c
 from zkmigrate.topics.gateway.rules.layout import SLICE, FrameError, Walk
 
 _STEP, _STRANGE = 1 << 40, 1 << 50
-"""Brokers hand out ids from 0, by thousands. Those given behind the n-th switch reach clients n times
-``_STEP`` higher. Those given before reach brokers n + 1 times ``_STRANGE`` higher, below the mirror's."""
+"""The distances between original and renamed producer ids.
+
+Brokers assign ids from 0, in blocks of a thousand. Clients see an id that was assigned after the n-th switch
+n times ``_STEP`` higher. Brokers see an id that was assigned before that switch n + 1 times ``_STRANGE``
+higher, which is still below the mirror's ids.
+"""
 _MOST_FLIPS = (1 << 10) - 1
 _LENGTH, _ID = struct.Struct(">i"), struct.Struct(">q")
 _HEADER, _LENGTH_AT, _LENGTH_END, _MAGIC_AT, _CRC_AT, _CRC_FROM, _ID_AT = 61, 8, 12, 16, 17, 21, 43
-"""Places in a batch of format 2 (Kafka's ``DefaultRecordBatch``)."""
+"""Sizes and positions, in bytes, in a record batch of format 2 (Kafka's ``DefaultRecordBatch``)."""
 _MAGIC, COMPACT = 2, 9
 Rename = Callable[[int], int]
 
 
 def given(id: int, flips: int) -> int:
-    """Return the producer id for clients from the one that a broker gave. flips: the number of switches."""
+    """Return the producer id that clients see for an id that a broker assigned.
+
+    flips: the number of switches.
+    """
     return id + _era(flips) * _STEP if 0 <= id < _STEP else id
 
 
 def sent(id: int, flips: int) -> int:
-    """Return the producer id for a broker from the one that a client uses. -1 stays: it is not idempotent."""
+    """Return the producer id that a broker sees for the one that a client uses.
+
+    flips: the number of switches. An id of -1 stays, because its producer is not idempotent.
+    """
     era = _era(flips)
     if id < 0 or id >= _STRANGE:
         return id
@@ -44,8 +55,10 @@ def _era(flips: int) -> int:
 
 
 def produced(version: int, frame: bytearray, at: int, rename: Rename) -> Generator[None, None, None]:
-    """Replace the producer ids in a PRODUCE request, in place and slice by slice. at: where the header ends.
-    Raises FrameError."""
+    """Replace the producer ids in a PRODUCE request in place, slice by slice.
+
+    at: the position after the header. Raises FrameError.
+    """
     compact = version >= COMPACT
     walk, last = Walk(frame, _nowhere, at), at
     walk.take(max(0, walk.length(compact=compact, wide=False)))  # the transactional id
@@ -74,8 +87,11 @@ def produced(version: int, frame: bytearray, at: int, rename: Rename) -> Generat
 
 
 def renamed(data: bytearray, at: int, most: int, rename: Rename) -> Generator[None, None, None]:
-    """Replace the producer ids in the record batches from ``at`` to ``most``. A batch that is damaged or not
-    of format 2 stays, so that the broker refuses it; a new CRC would hide the damage."""
+    """Replace the producer ids in the record batches from ``at`` to ``most``.
+
+    Stops at a batch that is damaged or not of format 2, so that the broker refuses it. A new CRC would hide
+    the damage.
+    """
     view, last = memoryview(data), at
     while at + _HEADER <= most:
         end = at + _LENGTH_END + _LENGTH.unpack_from(data, at + _LENGTH_AT)[0]
@@ -94,8 +110,10 @@ def renamed(data: bytearray, at: int, most: int, rename: Rename) -> Generator[No
 
 
 def initiated(body: bytes, rename: Rename) -> bytes:
-    """Return an answer to INIT_PRODUCER_ID with its id replaced. body: the answer after its header. Raises
-    FrameError."""
+    """Return an answer to INIT_PRODUCER_ID with its id replaced.
+
+    body: the answer after its header. Raises FrameError.
+    """
     walk = Walk(body, _nowhere)
     walk.take(6)  # throttle time and error
     begun = walk.take(_ID.size)

@@ -1,4 +1,4 @@
-"""Statistics about the clients of an application."""
+"""Count what the clients of an application do, and which software they use."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from zkmigrate.clean import inline
 from zkmigrate.topics.gateway.rules.crowd import Groups
 
 MOST_NAMES = 1000
-"""The most names in one table. A further one displaces a name of the address that has most."""
+"""The most names in one table. A further name displaces one of the address that has the most names."""
 LONGEST = 249
-"""The most bytes of a name that are kept, in JSON, as in Kafka's longest topic name."""
+"""The most bytes of a name that are kept, in JSON. Kafka's longest topic name has as many."""
 MOST_TOLD = 4 << 20
 """The most bytes of all tables of a status, in JSON."""
 ALL, MORE = "*", "(more)"
-"""The names for all topics, and for names that had no room."""
+"""The names that stand for all topics, and for names that had no room."""
 
 
 _CUT = "…"
 _ESCAPED = frozenset('"\\')
 """The printable characters of ASCII for which JSON needs two bytes."""
 _NUMBER = 26
-"""The most bytes of a number in JSON, with what stands between it and the names."""
+"""The most bytes of a number in JSON, with the separators between it and the names."""
 Body = dict[str, dict[str, int]]
 """The tables of an application, each with numbers by name."""
 
 
 class Names(defaultdict[str, int]):
-    """Numbers by names that clients chose: at most ``MOST_NAMES``, and ``ALL`` and ``MORE``."""
+    """Counts by names that clients chose. There are at most ``MOST_NAMES``, besides ``ALL`` and ``MORE``."""
 
     def __init__(self) -> None:
         super().__init__(int)
@@ -41,8 +41,8 @@ class Names(defaultdict[str, int]):
     def add(self, name: str, by: str) -> None:
         """Count a name once. by: the address that the client counts for.
 
-        A name belongs to the address that sent it last. If there is no room, the address with most names
-        loses the one that was counted by ``add`` longest ago, and its number goes to ``MORE``.
+        A name belongs to the address that sent it last. If there is no room, the address with the most names
+        loses the one that ``add`` counted longest ago, and its number is added to ``MORE``.
         """
         name = fit(name)
         if name not in (ALL, MORE):
@@ -59,7 +59,7 @@ class Names(defaultdict[str, int]):
 
 
 def count(notes: Iterable[tuple[Names, str]]) -> None:
-    """Count names once more, each in its table, as ``MORE`` if it was displaced."""
+    """Count each name once more in its table, or as ``MORE`` if it was displaced."""
     for table, name in notes:
         table[name if name in table else MORE] += 1
 
@@ -71,12 +71,16 @@ def _numbers() -> defaultdict[str, int]:
 
 @dataclass
 class Seen:
-    """The counts of one application. software: connections by name and version of the client's library.
-    clients, principals, transactional: requests by client id, user and transactional id. topics: METADATA
-    requests by topic, or ``ALL``. acks: requests of producers. refused: requests and frames that were not
-    served. answered, in_flight: requests by kind. lost: requests by kind whose connection to the broker ended
-    first, so their outcome is unknown. parked: connections whose request waits at the gate, each with its
-    kind and since when, in seconds. longest_wait_ms: of the longest such wait by kind, once it has ended."""
+    """The counts of one application.
+
+    software: connections by name and version of the client's library. clients, principals, transactional:
+    requests by client id, user and transactional id. topics: METADATA requests by topic, or ``ALL``. acks:
+    PRODUCE requests by their setting of acks. refused: requests and frames that were not served, by reason.
+    answered, in_flight: requests by kind. lost: requests of unknown outcome by kind, because the connection
+    to the broker ended first. parked: the connections whose request waits at the gate, each with the
+    request's kind and the start of the wait in seconds. longest_wait_ms: by kind, the longest such wait that
+    has ended.
+    """
 
     software: Names = field(default_factory=Names)
     clients: Names = field(default_factory=Names)
@@ -92,8 +96,10 @@ class Seen:
     longest_wait_ms: Counter[str] = field(default_factory=Counter)
 
     def body(self, now: float) -> Body:
-        """Return the counts ready for JSON, without zeros. The longest waits include those that have not
-        ended."""
+        """Return the counts ready for JSON, without zeros.
+
+        The longest waits include those that have not ended.
+        """
         waits, parked = Counter(self.longest_wait_ms), Counter[str]()
         for kind, since in self.parked.values():
             parked[kind] += 1
@@ -105,7 +111,7 @@ class Seen:
         }
 
     def goes_on(self, connection: object, now: float) -> None:
-        """Record that the request of a connection no longer waits, and how long it did."""
+        """Record that a connection's request no longer waits, and how long it waited."""
         kind, since = self.parked.pop(connection)
         longest = self.longest_wait_ms
         longest[kind] = max(longest[kind], _ms(since, now))
@@ -120,7 +126,7 @@ class Seen:
         return [(table, fit(told)) for table, told in counted]
 
     def request(self, fields: Mapping[str, Any], by: str) -> None:
-        """Count the fields that were read of a request. by: the address that the client counts for."""
+        """Count the fields that were read from a request. by: the address that the client counts for."""
         if name := fields.get("ClientSoftwareName"):
             self.software.add(f"{name} {fields.get('ClientSoftwareVersion')}", by)
         if "Acks" in fields:
@@ -139,8 +145,10 @@ def _ms(since: float, now: float) -> int:
 
 
 def fit(name: str) -> str:
-    """Return a name that a client chose, in one line and cut to ``LONGEST`` bytes of JSON. JSON needs up to
-    12 bytes for a character."""
+    """Return a name that a client chose, in one line and cut to ``LONGEST`` bytes of JSON.
+
+    JSON needs up to 12 bytes for a character.
+    """
     if len(name) <= LONGEST and name.isascii() and name.isprintable() and _ESCAPED.isdisjoint(name):
         return name
     told = inline(name[: LONGEST + 1])
@@ -157,8 +165,11 @@ def _size(name: str) -> int:
 
 
 def bounded(bodies: Mapping[str, Body]) -> dict[str, Body]:
-    """Return the tables of several applications, cut to ``MOST_TOLD`` bytes of JSON in all. A table that
-    needs less than its share is whole. Of a larger one the names that were counted least become ``MORE``."""
+    """Return the tables of several applications, cut to ``MOST_TOLD`` bytes of JSON in all.
+
+    A table that needs less than its share stays whole. In a larger one the names with the lowest counts are
+    merged into ``MORE``.
+    """
     most, found = MOST_TOLD, {app: dict(body) for app, body in bodies.items()}
     sizes = sorted(
         (len(json.dumps(table)), app, name) for app, body in found.items() for name, table in body.items()

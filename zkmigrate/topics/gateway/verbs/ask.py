@@ -1,4 +1,4 @@
-"""The verbs order and status, which ask the gateway's process on this machine."""
+"""Run the verbs order and status, which query the gateway's process on this machine."""
 
 from __future__ import annotations
 
@@ -25,8 +25,12 @@ _CODES = {"done": 0, "refused": 6, "fenced": 5, "failed": 8}
 
 
 def order(file: Path, asked: Order, say: Callable[[str], None], *, as_json: bool) -> int:
-    """Give an order, and return the exit code: 0 done, also if it was done before; 5 fenced off; 6 refused; 8
-    not written. Raises UsageError for fields that no order has, and HostError if no gateway answers."""
+    """Send an order to the gateway, and return the exit code.
+
+    The codes are 0 for done, also if it was done before; 5 for another operator in charge; 6 for refused; 8
+    for a record that could not be written. Raises UsageError for invalid fields, and HostError if no gateway
+    answers.
+    """
     try:
         forms.order(asdict(asked))
     except forms.FormError as error:
@@ -74,13 +78,18 @@ def _used(app: dict[str, Any]) -> bool:
 
 
 def socket_of(file: Path) -> Path:
-    """Return the socket on which the gateway of a configuration file accepts orders. Raises
-    InventoryError."""
+    """Return the path of the socket on which a configured gateway accepts orders.
+
+    file: the gateway's configuration. Raises InventoryError if it is invalid.
+    """
     return Path(load(file).state) / SOCKET
 
 
 def answer(path: Path, question: Any) -> Any:
-    """Return the answer of the gateway at a socket to a question. Raises HostError if it does not answer."""
+    """Send a question to the gateway at a socket, and return its answer.
+
+    question: the fields of an order, or ``status``. Raises HostError if no gateway answers.
+    """
     try:
         with socket.socket(socket.AF_UNIX) as asked:
             asked.settimeout(ANSWER_S)

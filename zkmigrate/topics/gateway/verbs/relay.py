@@ -1,7 +1,7 @@
-"""The verb relay: passes orders and questions of a run to the gateway's process on this machine.
+"""Pass orders and questions of a run to the gateway's process on this machine.
 
-It speaks zkm-host's protocol (``hosts/transport/channels.py``) on its standard input and output: a request is
-``ID VERB ARGS…``; its answer lines ``= TEXT``, then ``. ID RC``.
+The verb relay speaks zkm-host's protocol (``hosts/transport/channels.py``) on its standard input and output.
+A request is ``ID VERB ARGS…``. Its answer is lines ``= TEXT``, then ``. ID RC``.
 """
 
 from __future__ import annotations
@@ -32,8 +32,11 @@ _HELP = (
 
 
 class Relay:
-    """A relay for the requests of one run. file: the gateway's configuration. fencing: the run's fencing
-    number. The name of the run is put before operation ids, so that no other run has the same."""
+    """A relay for the requests of one run.
+
+    file: the gateway's configuration. fencing: the run's fencing number. Operation ids get the run's name as
+    a prefix, so that no two runs use the same id.
+    """
 
     def __init__(self, file: Path, run: str, fencing: int) -> None:
         self._file, self._run, self._fencing = file, run, fencing

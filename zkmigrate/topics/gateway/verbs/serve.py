@@ -15,8 +15,10 @@ from zkmigrate.topics.gateway.serving.server import Server
 
 _INTERRUPTED = 130
 _THRESHOLDS = 700, 2, 1_000_000
-"""When objects are searched for circles: only young ones, and few at a time. All of them would be a search of
-0.1 seconds with 10,000 connections, and a connection leaves no circles."""
+"""The thresholds of the garbage collector: it searches only young objects for cycles, and few at a time.
+
+A search of all objects takes 0.1 seconds with 10,000 connections, and a connection leaves no cycles.
+"""
 
 
 def serve(file: Path, say: Callable[[str], None]) -> int:
@@ -26,7 +28,7 @@ def serve(file: Path, say: Callable[[str], None]) -> int:
     async def serving(record: Record) -> bool:
         return await Server(config, record, say).serve()
 
-    gc.freeze()  # what stands now stays: to search it for circles of objects again and again stops the loop
+    gc.freeze()  # objects that exist now stay: searching them for cycles again and again stops the loop
     gc.set_threshold(*_THRESHOLDS)
     with closing(Record(Path(config.state))) as record:
         return _INTERRUPTED if uvloop.run(serving(record)) else 0
