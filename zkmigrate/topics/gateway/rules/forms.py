@@ -1,4 +1,4 @@
-"""The allowed fields and values of orders and of the record."""
+"""Check the fields and values of orders and of the record."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 from zkmigrate.topics.gateway.rules.hold import MOST_TTL_MS, Order
 
 MOST_FENCING = 10**15 - 1
-"""The highest fencing number that zkm-host takes."""
+"""The highest fencing number that zkm-host accepts."""
 _MOST_FLIPS, _MOST_FLIPPED = 10**9, 1e11
 
 _Fencing = Annotated[int, Field(ge=0, le=MOST_FENCING)]
@@ -55,7 +55,7 @@ class KeptApp(_Routed):
 
 
 class Kept(Strict):
-    """The record. done: by operation id, the order in words and its answer."""
+    """The content of the record. done: each order as text and its answer, by operation id."""
 
     version: Literal[2]
     done: dict[str, Annotated[list[str], Field(min_length=2, max_length=2)]]
@@ -80,8 +80,10 @@ def order(told: object) -> Order:
 
 
 def record(told: object) -> Kept:
-    """Return the checked record. The fencing number of an earlier version is given to each application.
-    Raises FormError."""
+    """Check a record, and return it.
+
+    Each application gets the fencing number of a record of version 1, which has only one. Raises FormError.
+    """
     if not isinstance(told, dict) or told.get("version") != 1:
         return checked(Kept, told)
     former = checked(_Former, told)

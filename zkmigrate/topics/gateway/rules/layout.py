@@ -1,7 +1,7 @@
-"""The layout of a message by its schema: fields to change and fields to read, in one walk over the bytes.
+"""Read and change chosen fields of a message by its schema, in one walk over the bytes.
 
-Everything else stays as it is, byte for byte. Formats: Kafka's protocol guide and KIP-482 (compact types,
-tagged fields). A schema is one of Kafka's own message definitions, as kafka-python carries them.
+All other bytes stay as they are. Formats: Kafka's protocol guide and KIP-482 (compact types, tagged fields).
+A schema is one of Kafka's own message definitions, which kafka-python includes.
 """
 
 from __future__ import annotations
@@ -23,9 +23,12 @@ _NONE = _INT.pack(-1)
 _VARINT_BYTES, _VARINT_MOST = 5, (1 << 32) - 1
 _ENDLESS = 1 << 15
 MOST_TEXT, MOST_TAGS = (1 << 15) - 1, 64
-"""The longest text, as brokers have it too, and the most tagged fields in one place. Kafka's have a few."""
+"""The longest text in bytes, as in brokers, and the most tagged fields in one place.
+
+Kafka uses only a few.
+"""
 SLICE = 1024
-"""A message is read by so many bytes at a time, so that one of many small fields does not stop the others."""
+"""How many bytes of a message are read at a time, so that no message delays the others for long."""
 
 T = TypeVar("T")
 Where = Callable[[int], tuple[str, int]]
@@ -33,8 +36,11 @@ Where = Callable[[int], tuple[str, int]]
 
 
 class FrameError(ValueError):
-    """Raised for a message that breaks a rule, so that its connection is closed. what: the kind of mistake,
-    such as size, length, count, number, rest, api, order, time, memory, login or place."""
+    """Raised for a message that breaks a rule, so that its connection is closed.
+
+    what: the kind of mistake, such as size, length, count, number, rest, api, order, time, memory, login or
+    place.
+    """
 
     def __init__(self, what: str, text: str) -> None:
         super().__init__(f"{what}: {text}")
@@ -43,8 +49,11 @@ class FrameError(ValueError):
 
 @dataclass(slots=True)
 class Walk:
-    """A message and the position up to which it was read. pieces: the changed message up to ``kept``. seen:
-    the fields that were read. todo: the steps that are left, those of the innermost array last."""
+    """A message and the position up to which it was read.
+
+    pieces: the changed message up to ``kept``. seen: the fields that were read. todo: the remaining steps,
+    those of the innermost array last.
+    """
 
     data: bytes | bytearray
     where: Where
@@ -103,8 +112,10 @@ class Walk:
         return value
 
     def length(self, *, compact: bool, wide: bool) -> int:
-        """Read the length of a text, of bytes or of an array. Return -1 for null. wide: the length has four
-        bytes where it is not compact. Raises FrameError."""
+        """Read the length of a text, of bytes or of an array. Return -1 for null.
+
+        wide: a length that is not compact has four bytes instead of two. Raises FrameError.
+        """
         value = self.varint() - 1 if compact else self.number() if wide else self.short()
         if value < -1 or (value > MOST_TEXT and not wide):
             raise FrameError("length", f"{value} at {self.at}")
@@ -121,7 +132,7 @@ class Walk:
         return count
 
     def replace(self, begun: int, new: bytes) -> None:
-        """Replace the bytes from ``begun`` up to the position."""
+        """Replace the bytes from ``begun`` up to the current position."""
         self.pieces += (memoryview(self.data)[self.kept : begun], new)
         self.kept = self.at
 
@@ -143,10 +154,12 @@ _Step = Callable[[Walk], int | None]
 
 @dataclass(frozen=True)
 class _Part:
-    """A field of a message. step: reads the field; for an array it returns the number of items. least: the
-    fewest bytes of the field. fixed: it always has that many bytes, and they are only skipped. inner: the
-    fields of an array's item. name: the name of a field that is read. epochs: the places of leader epochs in
-    a fixed field."""
+    """A field of a message.
+
+    step: reads the field; for an array it returns the number of items. least: the fewest bytes of the field.
+    fixed: it always has that many bytes, and they are only skipped. inner: the fields of an array's item.
+    name: the name of a field that is read. epochs: the places of leader epochs in a fixed field.
+    """
 
     step: _Step
     least: int
@@ -176,8 +189,10 @@ class Layout:
         return walk
 
     def begin(self, data: bytes | bytearray, where: Where, at: int = 0) -> Generator[None, None, Walk]:
-        """Read a message up to the last field of interest, slice by slice. Return the walk. Raises
-        FrameError."""
+        """Read a message up to the last field of interest, slice by slice.
+
+        Return the walk. Raises FrameError.
+        """
         return (yield from Walk(data, where, at, todo=[iter(self.first)]).slices())
 
 
@@ -206,9 +221,11 @@ def within(text: str | None, version: int) -> bool:
 
 
 def layout(schema: Mapping[str, Any], version: int, look: Collection[str] = ()) -> Layout:
-    """Return the layout of a version of a message. look: the top-level fields to read; of an array, the names
-    of its items are read. None in place of the names means all items: the array is
-    null, or empty in a version without null."""
+    """Return the layout of a version of a message.
+
+    look: the top-level fields to read. Of an array the names of its items are read. None in place of the
+    names means all items: the array is null, or empty in a version without null.
+    """
     flexible = within(schema.get("flexibleVersions"), version)
     parts = tuple(_parts(schema["fields"], version, flexible, look))
     read = [at for at, part in enumerate(parts, 1) if part.name]
@@ -268,7 +285,7 @@ def _part(one: Mapping[str, Any], version: int, flexible: bool, look: Collection
 
 
 def _skip(count: int, *epochs: int) -> _Part:
-    """Return a part that skips ``count`` bytes, and sets the leader epochs at these places to -1."""
+    """Return a part that skips ``count`` bytes, and sets the leader epochs at these positions to -1."""
 
     def step(walk: Walk) -> None:
         begun = walk.take(count)
@@ -335,8 +352,10 @@ def _names(name: str, inner: Sequence[_Part], flexible: bool, nullable: bool) ->
 
 
 def _name(array: str, read: _Step) -> _Step:
-    """Return the step that reads the name of an item. One name above the limit is kept, to show there are
-    more."""
+    """Return the step that reads the name of an item.
+
+    One name above the limit is kept, to show that there are more.
+    """
 
     def step(walk: Walk) -> None:
         read(walk)

@@ -43,8 +43,7 @@ _LOGIN = ("ErrorCode", "AuthBytes")
 UNSUPPORTED_VERSION, _UNSUPPORTED_MECHANISM = 35, 33
 _NOT_LED = (6).to_bytes(2, "big")
 _BEGINS, _SESSIONS, _NEAREST = 5, 7, 11
-"""The first versions of FETCH whose answers have the log's start, a fetch session, and a preferred replica.
-"""
+"""The first versions of FETCH whose answers have the log's start, a session, and a preferred replica."""
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 """The SASL mechanisms that are passed on. Others were not tested."""
 

@@ -1,4 +1,4 @@
-"""Orders to a gateway: fencing numbers, operation ids, and the record that outlives the process."""
+"""Take orders: check fencing numbers and operation ids, and keep the record that outlives the process."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ from zkmigrate.topics.gateway.rules.hold import VERBS, App, Gate, Order, Refused
 MOST_ANSWERS = 1000
 """The most operation ids that are remembered."""
 MOST_STEP = 1_000_000
-"""A fencing number is at most so much above the highest of the gateway. Locks count up one by one, and a
-number that an operator mistypes must leave some for them."""
+"""How far a fencing number may be above the highest one of the gateway.
+
+Locks count up one by one. A number that an operator mistypes must leave some for them.
+"""
 VERSION = 2
 
 
@@ -23,7 +25,7 @@ class RecordError(ValueError):
 
 @dataclass(frozen=True)
 class Answer:
-    """The answer to an order. outcome: done, refused or fenced."""
+    """The answer to an order. outcome: done, refused, fenced or failed."""
 
     outcome: str
     text: str
@@ -31,15 +33,18 @@ class Answer:
 
 @dataclass(frozen=True)
 class State:
-    """The state that orders change. apps: the applications by name. done: by operation id, each order in
-    words and its answer, the oldest first."""
+    """The state that orders change.
+
+    apps: the applications by name. done: each order as text and its answer, by operation id, the oldest
+    first.
+    """
 
     apps: Mapping[str, App]
     done: Mapping[str, tuple[str, str]]
 
     @property
     def fencing(self) -> int:
-        """The highest fencing number of an application."""
+        """The highest fencing number of all applications."""
         return max((app.fencing for app in self.apps.values()), default=0)
 
 
@@ -49,7 +54,7 @@ def fresh(apps: Mapping[str, str]) -> State:
 
 
 def at(state: State, now: float) -> State:
-    """Return the state at a time, with leases that have ended taken into account."""
+    """Return the state as it is at a time: the gates of applications whose lease has ended are open."""
     return replace(state, apps={name: lapsed(app, now) for name, app in state.apps.items()})
 
 
@@ -62,8 +67,10 @@ def take(
     in_flight: int,
     unsure: Sequence[str] = (),
 ) -> tuple[State, Answer]:
-    """Return the state after an order, and the answer. state: the result of :func:`at` for ``now``.
-    in_flight, unsure: as for :func:`carried_out`."""
+    """Return the state after an order, and the answer to it.
+
+    state: the result of :func:`at` for ``now``. in_flight, unsure: see :func:`carried_out`.
+    """
     app = state.apps.get(order.app)
     if app is not None and order.fencing < app.fencing:
         why = f"fencing number {order.fencing} is out; the present one of {order.app} is {app.fencing}"
@@ -95,7 +102,7 @@ def take(
 
 
 def durable(state: State) -> dict[str, Any]:
-    """Return the content of the record. It has no leases, so a gateway that starts again has none."""
+    """Return the content of the record. Leases are not recorded, so a gateway that starts again has none."""
     return {
         "version": VERSION,
         "done": {id: list(pair) for id, pair in state.done.items()},
@@ -114,8 +121,11 @@ def durable(state: State) -> dict[str, Any]:
 
 
 def restored(record: object, apps: Mapping[str, str], clusters: Mapping[str, object]) -> State:
-    """Return the state that a record holds. apps, clusters: from the configuration. An application that the
-    record lacks starts on its configured cluster. Raises RecordError."""
+    """Return the state that a record holds.
+
+    apps: the configured cluster of each application. clusters: the configured clusters. An application that
+    the record lacks starts on its configured cluster. Raises RecordError.
+    """
     try:
         told = forms.record(record)
     except forms.FormError as error:

@@ -1,9 +1,9 @@
-"""PRODUCE requests whose outcome the client does not know, so that it may send them again.
+"""Track PRODUCE requests whose outcome the client does not know, so that it may send them again.
 
-A broker knows a retry of an idempotent producer again. The other cluster does not: after a switch the retry
-would be a second record. So no application leaves its cluster while such an outcome is open. It is settled
-once the same batch was answered, or a later one of its producer, or when clients have given up. Records are
-not read, only the headers of batches.
+A broker recognizes a retry of an idempotent producer. The other cluster does not: after a switch the retry
+would be a second record. So no application leaves its cluster while such an outcome is open. An outcome is
+settled once the same batch, or a later one of its producer, was answered, or when clients have given up. Only
+the headers of batches are read, not their records.
 """
 
 from __future__ import annotations
@@ -18,11 +18,12 @@ from zkmigrate.topics.gateway.rules.layout import MOST_TEXT, FrameError, Walk
 from zkmigrate.topics.gateway.rules.seen import LONGEST
 
 DELIVERY_S = 300.0
-"""After so long clients have given a record up: librdkafka's message.timeout.ms. Java's delivery.timeout.ms
-is 120 s."""
+"""The seconds after which clients have given a record up, from librdkafka's message.timeout.ms.
+
+Java's delivery.timeout.ms is 120 s.
+"""
 MOST_OPEN, MOST_PARTS, MOST_TOLD = 10_000, 250, 5
-"""The most open outcomes of an application, topics and partitions read of a request, and names in the
-status."""
+"""The most open outcomes of an application, parts that are read of a request, and names in the status."""
 _UNSURE = frozenset({7, 20})
 """REQUEST_TIMED_OUT, NOT_ENOUGH_REPLICAS_AFTER_APPEND: the records are in the log, and the client retries."""
 _SETTLED = frozenset({0, 46})
@@ -31,7 +32,7 @@ _COMPACT, _RECORD_ERRORS, _LOG_START = 9, 8, 5
 """The first versions with compact types, errors of single records, and the log's start in the answer."""
 _HEADER, _MAGIC_AT, _MAGIC = 61, 16, 2
 _BATCH = struct.Struct(">17xI2xi16xqhi4x")
-"""Of a batch's header: CRC, last offset's delta, producer id, epoch and first sequence number."""
+"""The fields of a batch's header: CRC, last offset's delta, producer id, epoch and first sequence number."""
 _MOST_TAGS = 8
 """The most tagged fields in one place of a PRODUCE whose batches are read. Kafka defines none."""
 _INT, _ONE, _SEQUENCES = struct.Struct(">i"), b"\0\0\0\1", 1 << 31
@@ -60,7 +61,10 @@ Errors = Mapping[tuple[str, int], int]
 
 
 class Headers:
-    """A reader of a PRODUCE request in pieces, for its batches. found: the batches. whole: all were read."""
+    """A reader of the batches in a PRODUCE request that comes in pieces.
+
+    found: the batches. whole: whether all of them were read.
+    """
 
     def __init__(self, version: int, message: bytes = b"") -> None:
         self.found: list[Written] = []
@@ -75,7 +79,7 @@ class Headers:
         at = 0
         try:
             while not self._over:
-                if self._wanted < 0:  # bytes to leave out
+                if self._wanted < 0:  # bytes to skip
                     skipped = min(-self._wanted, len(data) - at)
                     at += skipped
                     if self._wanted + skipped < 0:
@@ -96,8 +100,11 @@ class Headers:
 
 
 def single(version: int, message: bytes) -> bool:
-    """Return True if a PRODUCE request has one partition and no transactional id, so that its first bytes
-    hold all headers. Return False also where that cannot be seen at once."""
+    """Return True if the first bytes of a PRODUCE request hold all headers of its batches.
+
+    That is so if it has one partition and no transactional id. Returns False also if that cannot be seen at
+    once.
+    """
     if version >= _COMPACT:
         name = message[8] if message[:1] == b"\0" and message[7:8] == b"\2" else 0
         return 0 < name < 0x80 and message[8 + name : 9 + name] == b"\2"
@@ -108,8 +115,10 @@ def single(version: int, message: bytes) -> bool:
 
 
 def kept(version: int, message: bytes, left: int) -> bytes | Headers:
-    """Return what is remembered of a PRODUCE until its answer. message: its first bytes. left: how many
-    follow."""
+    """Return what is remembered of a PRODUCE until its answer.
+
+    message: its first bytes. left: how many bytes follow.
+    """
     return message if not left or single(version, message) else Headers(version, message)
 
 
@@ -123,7 +132,7 @@ def headers(version: int, kept: bytes | Headers) -> Headers:
 
 
 _Reading = Generator[int, bytes, Any]
-"""Yields how many bytes it wants next, or, below zero, how many it leaves out."""
+"""A generator that yields how many bytes it needs next, or how many to skip as a negative number."""
 
 
 def _reading(compact: bool, found: list[Written]) -> _Reading:
@@ -195,15 +204,17 @@ def _tags() -> _Reading:
 
 
 def unsure(version: int, frame: bytes | bytearray) -> bool:
-    """Return True if an answer to PRODUCE makes the client send records again that are in the log already."""
-    if 7 not in frame and 20 not in frame:  # most answers end here: to look for one byte takes little
+    """Return True if an answer to PRODUCE makes the client resend records that are in the log already."""
+    if 7 not in frame and 20 not in frame:  # most answers end here: a search for one byte is fast
         return False
     return not _UNSURE.isdisjoint(errors(version, frame).values())
 
 
 def errors(version: int, frame: bytes | bytearray) -> Errors:
-    """Return the errors in an answer to PRODUCE, as far as its first bytes hold them. frame: the answer from
-    its correlation id on."""
+    """Return the errors in an answer to PRODUCE by topic and partition, as far as its first bytes hold them.
+
+    frame: the answer from its correlation id on.
+    """
     compact, found = version >= _COMPACT, dict[tuple[str, int], int]()
     walk = Walk(frame, _nowhere, 4)
     try:
@@ -241,8 +252,10 @@ def _nowhere(_node: int) -> tuple[str, int]:
 
 
 class Outcomes:
-    """The open outcomes of an application. delivery_s: seconds after which clients have given up. Times:
-    seconds of one clock."""
+    """The open outcomes of an application.
+
+    delivery_s: seconds after which clients have given up. All times are seconds of one clock.
+    """
 
     def __init__(self, delivery_s: float = DELIVERY_S) -> None:
         self._delivery_s = delivery_s
@@ -252,9 +265,11 @@ class Outcomes:
         return bool(self._open or self._unread)
 
     def lost(self, client: str, wrote: Headers | None, now: float, told: Errors | None = None) -> None:
-        """Record that a client does not know the outcome of a request. wrote: its batches, None if they were
-        not read. told: the errors of an answer that the client did not get; a batch with an error was not
-        written."""
+        """Record that a client does not know the outcome of a request.
+
+        wrote: its batches, or None if they were not read. told: the errors in an answer that the client did
+        not get. A batch that the broker rejected there was not written, so its outcome is not open.
+        """
         for one in wrote.found if wrote is not None else ():
             error = 0 if told is None else told.get((one.topic, one.partition), 0)
             if error in _SETTLED or error in _UNSURE:
@@ -278,19 +293,21 @@ class Outcomes:
         """Forget all open outcomes."""
         self._open: dict[tuple[str, int, int], dict[Written, float]] = {}
         self._sorted: dict[tuple[str, int, int, int], list[Written]] = {}
-        """The same batches: of each producer and epoch by sequence number, of others those with one CRC."""
+        """The same batches by their keys from :func:`_line`, each list in order of sequence numbers."""
         self._count = 0
         self._unread: dict[str, float] = {}
 
     def names(self, now: float) -> list[str]:
-        """Return the open outcomes in words."""
+        """Return the open outcomes as text."""
         self._expire(now)
         unread = [f"client {name!r}, a request that was not read" for name in self._unread]
         return [*(str(one) for batches in self._open.values() for one in batches), *unread]
 
     def body(self, now: float) -> dict[str, Any]:
-        """Return the open outcomes ready for JSON. left_s: seconds until all are closed, because clients have
-        given up by then."""
+        """Return the open outcomes ready for JSON.
+
+        left_s: seconds until all of them are closed, because clients have given up by then.
+        """
         names = self.names(now)
         times = [*(at for batches in self._open.values() for at in batches.values()), *self._unread.values()]
         left_s = max(times) + self._delivery_s - now if times else 0.0
@@ -311,8 +328,11 @@ class Outcomes:
         self._unread[name] = now
 
     def _settle(self, one: Written) -> None:
-        """Close what an answered batch settles: itself as a retry, and what its producer sent before, because
-        producers send in order. Without a producer id it settles only the same bytes."""
+        """Close the outcomes that an answered batch settles.
+
+        They are the batch itself, if this is a retry, and what its producer sent before, because producers
+        send in order. Without a producer id only the same bytes are settled.
+        """
         line = self._sorted.get(_line(one), [])
         if one.producer < 0:
             spans = [(0, len(line))]
@@ -348,8 +368,11 @@ class Outcomes:
 
 
 def _line(one: Written) -> tuple[str, int, int, int]:
-    """Return what the batches have in common that can settle one another: the producer id with the epoch, or
-    the CRC."""
+    """Return the key of the batches that can settle one another.
+
+    They have topic, partition, producer id and epoch in common, or the CRC instead of the epoch if there is
+    no producer id.
+    """
     return *one[:3], one.crc if one.producer < 0 else one.epoch
 
 
@@ -358,6 +381,5 @@ def _place(one: Written) -> int:
 
 
 def _span(line: list[Written], first: int, last: int) -> tuple[int, int]:
-    """Return where the batches with sequence numbers from ``first`` to ``last`` begin and end in a sorted
-    list."""
+    """Return where the sequence numbers from ``first`` to ``last`` begin and end in a sorted list."""
     return bisect_left(line, first, key=_place), bisect_right(line, last, key=_place)

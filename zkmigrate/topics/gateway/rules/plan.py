@@ -1,4 +1,4 @@
-"""The configuration as the gateway uses it: ports, applications, and which port stands for which node."""
+"""Hold the configuration as the gateway uses it: ports, applications, and the node of each port."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from zkmigrate.topics.gateway.rules.apis import Api
 
 OTHERS = "others"
-"""The name of the application of all clients that no other application selects."""
+"""The application of all clients that no other application selects."""
 
 
 @dataclass(frozen=True, order=True)
@@ -24,8 +24,10 @@ class Port:
 
 @dataclass(frozen=True)
 class Who:
-    """The selection of an application's clients. An empty field selects all. client_ids: patterns with ``*``
-    for any characters."""
+    """A selection of clients.
+
+    An empty field selects all clients. client_ids: patterns with ``*`` for any characters.
+    """
 
     listener: str = ""
     client_ids: Sequence[str] = ()
@@ -42,15 +44,20 @@ class Who:
 
 @dataclass(frozen=True)
 class Reading:
-    """A read-only listener. cluster: the cluster that serves it, whatever the routes of applications are.
-    groups: patterns of the groups whose offsets a mirror commits there, so that no client may."""
+    """A read-only listener.
+
+    cluster: the cluster that serves it, whatever the routes of applications are. groups: patterns of the
+    groups whose offsets a mirror commits there, so that clients may not commit them.
+    """
 
     cluster: str
     groups: Sequence[str] = ()
 
     def error(self, api: Api, fields: Mapping[str, Any]) -> int:
-        """Return Kafka's error for a request, or 0 if it is served. fields: the fields that were read of
-        it."""
+        """Return Kafka's error for a request, or 0 if it is served.
+
+        fields: the fields that were read from it.
+        """
         group = fields.get("GroupId")
         if group is not None and not any(fnmatchcase(group, one) for one in self.groups):
             return 0
@@ -59,9 +66,12 @@ class Reading:
 
 @dataclass(frozen=True)
 class Plan:
-    """The configuration as the gateway uses it. clusters: ``host:port`` of each broker by cluster and node.
-    ports: the TCP port of each. advertise: by listener, the host that clients connect to. apps: the first
-    that selects a client has it. reading: the read-only listeners."""
+    """The configuration as the gateway uses it.
+
+    clusters: ``host:port`` of each broker by cluster and node. ports: the TCP port of each. advertise: by
+    listener, the host that clients connect to. apps: the applications by name; the first one that selects a
+    client gets it. reading: the read-only listeners.
+    """
 
     clusters: Mapping[str, Mapping[int, str]]
     ports: Mapping[Port, int]
@@ -79,15 +89,21 @@ class Plan:
         return OTHERS
 
     def address(self, listener: str, cluster: str, node: int) -> tuple[str, int]:
-        """Return the host and port where clients reach a node. For a node that the configuration lacks,
-        return those of the first node, which refuses what it does not lead."""
+        """Return the host and port where clients reach a node.
+
+        For a node that the configuration lacks, return those of the first node. It refuses requests for
+        partitions that it does not lead.
+        """
         nodes = self.clusters[cluster]
         known = node if node in nodes else min(nodes)
         return self.advertise[listener], self.ports[Port(listener, cluster, known)]
 
     def brokers(self, port: Port, route: str) -> list[str]:
-        """Return the brokers to try for a connection to a port, as ``host:port``. For a port of another
-        cluster than the route's, return all brokers of the route, from the node at the same place on."""
+        """Return the brokers to try for a connection to a port, as ``host:port``.
+
+        For a port of another cluster than the route's, these are all brokers of the route. The first one is
+        the node at the same position.
+        """
         nodes = self.clusters[route]
         if port.cluster == route:
             return [nodes[port.node]]

@@ -1,4 +1,4 @@
-"""The gateway's configuration file."""
+"""Read and check the gateway's configuration file."""
 
 from __future__ import annotations
 
@@ -32,9 +32,11 @@ class _Strict(BaseModel):
 
 
 class Listener(_Strict):
-    """A set of ports that clients connect to. advertise: the host that clients connect to. ports: by cluster
-    and node. read_only: the cluster of a listener whose clients only read. mirrored_groups: the groups whose
-    offsets a mirror commits there."""
+    """A set of ports that clients connect to.
+
+    advertise: the host that clients connect to. ports: by cluster and node. read_only: the cluster of a
+    listener whose clients only read. mirrored_groups: the groups whose offsets a mirror commits there.
+    """
 
     advertise: _Host
     read_only: _Name | None = None
@@ -52,8 +54,11 @@ class Application(_Strict):
 
 
 class Config(_Strict):
-    """The content of the configuration file. state: the folder of the record and the socket. listen: the
-    address of all ports. route: the first cluster of clients that no application selects."""
+    """The content of the configuration file.
+
+    state: the folder of the record and the socket. listen: the address of all ports. route: the first cluster
+    of clients that no application selects.
+    """
 
     state: _Folder
     listen: _Host = "0.0.0.0"

@@ -1,4 +1,4 @@
-"""One client's connection: it splits the bytes into requests, and pauses and resumes reading."""
+"""Split one client's bytes into requests, and pause and resume reading."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Connection(Requests, asyncio.BufferedProtocol):
             self._transport.abort()
             return
         self._transport.set_write_buffer_limits(0)  # an answer counts once the kernel has all of it
-        if not self.peer:  # of a client that has left already, the system does not know it any more
+        if not self.peer:  # the system no longer knows the address of a client that has left
             self.comes_from(str((transport.get_extra_info("peername") or ("unknown",))[0]))
         self._times.begin("login")
         self.gateway.joined(self)
@@ -90,13 +90,15 @@ class Connection(Requests, asyncio.BufferedProtocol):
         self._pass_on(data)
 
     def _queue(self, size: int = 0) -> None:
-        """Wait for the next turn of the event loop. size: the bytes that were read at last."""
+        """Wait for the next turn of the event loop. size: the bytes that were read last."""
         self._queued = True
         self.gateway.turns.later(self.share, self._turn, passing(size))
 
     def _like(self, data: bytes, at: int) -> int:
-        """Send the requests from ``at`` on that are like earlier ones, all in one write. Of the last one the
-        first bytes are enough. Return where they end."""
+        """Send the requests from ``at`` on that are like earlier ones, all in one write.
+
+        The first bytes of the last request are enough. Returns where these requests end.
+        """
         begun, end, link = at, len(data), self._link
         if link is None or self._left or self._request is not None or self._over or self._busy:
             return at
@@ -139,8 +141,11 @@ class Connection(Requests, asyncio.BufferedProtocol):
     # -- what stops and goes on
 
     def close(self) -> None:
-        """Close the connection at once. A request that waits at the gate is not sent any more. No circle of
-        objects is left: to search for circles would stop the event loop."""
+        """Close the connection at once.
+
+        A request that waits at the gate is not sent any more. No cycles of objects remain, because searching
+        for them would stop the event loop.
+        """
         if self._over:
             return
         self._over = self._gone = True
@@ -164,8 +169,10 @@ class Connection(Requests, asyncio.BufferedProtocol):
         self._alike.clear()
 
     def finish(self) -> None:
-        """Wait for the answers to all requests that were sent, then close the connection. Requests that
-        were not sent yet are dropped."""
+        """Wait for the answers to all requests that were sent, then close the connection.
+
+        Requests that were not sent yet are dropped.
+        """
         self._ending = self._finishing = True
         self._in, self._request = b"", None
         self.learns.left(self.waiting)
@@ -192,7 +199,7 @@ class Connection(Requests, asyncio.BufferedProtocol):
 
     @property
     def _busy(self) -> bool:
-        """True if the next request has to wait for an earlier one, for its turn, or for the broker."""
+        """Whether the next request has to wait for an earlier one, for its turn, or for the broker."""
         return (
             self._task is not None
             or self._walking
@@ -211,8 +218,10 @@ class Connection(Requests, asyncio.BufferedProtocol):
         self.steer()
 
     def steer(self) -> None:
-        """Pause or resume reading from the client and from the broker, by what can be passed on and by
-        room."""
+        """Pause or resume reading from the client and from the broker.
+
+        Both depend on what can be passed on, and on the room for more bytes.
+        """
         if self._over:
             return
         link, room = self._link, self.room
@@ -237,8 +246,7 @@ class Connection(Requests, asyncio.BufferedProtocol):
             self.close()
 
     def hurry(self) -> None:
-        """Shorten the time limits of a half-sent request and of half-read answers after the gate has
-        closed."""
+        """Shorten the time limits of half-sent requests and half-read answers after the gate closed."""
         if self._left:
             self._times.hurry("frame")
         if self.full and self._keeps_seal():
@@ -315,7 +323,9 @@ class Connection(Requests, asyncio.BufferedProtocol):
 
     def _size(self, data: bytes, at: int) -> int:
         """Return the size of the request that begins at ``at``, with the four bytes of its length.
-        Raises FrameError."""
+
+        Raises FrameError.
+        """
         size = int.from_bytes(data[at : at + PREFIX], "big", signed=True)
         if not LEAST <= size <= self.most:
             raise FrameError("size", f"a request of {size} bytes, needed: {LEAST} to {self.most}")

@@ -1,4 +1,4 @@
-"""Listeners that accept clients, and keep open files in reserve for orders, the record and the brokers."""
+"""Accept clients on the listeners, and keep open files in reserve for orders, the record and the brokers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ from zkmigrate.topics.gateway.serving.connection import Connection
 from zkmigrate.topics.gateway.serving.gateway import Gateway
 
 RESERVED = 64
-"""Open files that clients cannot use: those of the program and of orders. One for each broker is added."""
+"""Open files that clients cannot use, because the program and orders need them.
+
+One for each broker is added.
+"""
 BACKLOG, AT_ONCE = 1024, 2
 """The listen backlog of a port, and how many connections it accepts in one turn of the event loop."""
 AGAIN_S = 1.0
@@ -100,9 +103,11 @@ class Door:
             self._loop.add_reader(listener, self._come, listener, port)
 
     def _full(self, peer: str) -> str:
-        """Return why a client of this address is refused, or an empty text if it is accepted. If all places
-        are taken, close a connection that no broker has served yet, of the addresses that have most of
-        them."""
+        """Return why a client of this address is refused, or an empty text if it is accepted.
+
+        If all places are taken, this closes a connection that no broker has served yet. It belongs to the
+        addresses that have the most of these.
+        """
         if self._gateway.clients[share(peer)] >= self.share:
             return f"more than {self.share} connections of one address"
         if len(self._gateway.everyone) < self.most:

@@ -1,4 +1,4 @@
-"""The state that all connections share: routes, holds, versions of the brokers, and statistics."""
+"""Keep the state that all connections share: routes, holds, versions of the brokers, and statistics."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from zkmigrate.topics.gateway.serving.room import CROWD, TOTAL, Room
 from zkmigrate.topics.gateway.serving.turns import Turns
 
 LATE_S = 0.05
-"""The most seconds by which a parked request notices late that a lease has ended."""
+"""The most seconds after the end of a lease until a parked request notices it."""
 MOST_LINES, LINES_S = 20, 10.0
 """The most log lines of one kind of event that clients cause, and the seconds in which they count."""
 _AT_WILL = frozenset({"Refused", "BrokerRefused", "Unreachable", "NotTaken"})
@@ -56,8 +56,10 @@ class Cut(Protocol):
 
 
 class Guest(Cut, Protocol):
-    """A connection that counts towards the limits. peer: the address of the client. share: the address that
-    it counts for."""
+    """A connection that counts towards the limits.
+
+    peer: the address of the client. share: the address that it counts for.
+    """
 
     peer: str
     share: str
@@ -73,9 +75,12 @@ class Guest(Cut, Protocol):
 
 
 class Gateway:
-    """The shared state of one gateway process. plan: the configuration. state: the applications as the
-    record has them. say: prints a log line. now: a monotonic clock in seconds, for leases. wall: seconds
-    since the epoch. again: True if another process served from the same folder before."""
+    """The shared state of one gateway process.
+
+    plan: the configuration. state: the applications as the record has them. record: where the state is
+    written. say: prints a log line. now: a monotonic clock in seconds, for leases. wall: seconds since the
+    epoch. again: True if another process served from the same folder before.
+    """
 
     def __init__(
         self,
@@ -158,8 +163,10 @@ class Gateway:
         self._until = min(leases, default=math.inf)
 
     def may_fetch(self, name: str, client: Client) -> bool:
-        """Return True if a FETCH of this client need not wait for its group. The wait begins when the gate
-        opens."""
+        """Return True if a FETCH of this client need not wait for its group.
+
+        The wait begins when the gate opens.
+        """
         app = self.app(name)
         if app.gate is not Gate.OPEN:
             return True
@@ -184,8 +191,10 @@ class Gateway:
 
     @contextmanager
     def parked(self, name: str, one: Cut, kind: str, since: float) -> Iterator[None]:
-        """Count a request of a connection as parked inside the ``with`` block. since: when its wait began, by
-        the clock ``now``."""
+        """Count a request of a connection as parked inside the ``with`` block.
+
+        since: when its wait began, by the clock ``now``.
+        """
         self.seen[name].parked[one] = kind, since
         try:
             yield
@@ -196,8 +205,11 @@ class Gateway:
         self._changed.pop(name, asyncio.Event()).set()
 
     async def order(self, order: Order) -> orders.Answer:
-        """Carry out an order, after those that came before it. Its changes are on disk before they take
-        effect. While they are written, connections are served as before, and no lease ends."""
+        """Carry out an order, after those that came before it.
+
+        Its changes are on disk before they take effect. While they are written, connections are served as
+        before, and no lease ends.
+        """
         async with self._ordering:
             answer = await self._carry_out(order)
         self.app(OTHERS)  # leases that ended meanwhile
@@ -218,7 +230,7 @@ class Gateway:
         )
         record = orders.durable(state)
         if record != orders.durable(self._state):
-            self._until = math.inf  # what was decided about a hold must still be true once it is written
+            self._until = math.inf  # a decision about a hold must still be true once it is written
             try:
                 await self._record.write(record)
             except OSError as error:
@@ -245,8 +257,10 @@ class Gateway:
         return answer
 
     def in_flight(self, name: str) -> int:
-        """Return how many requests of an application have no answer yet, without those that change
-        nothing."""
+        """Return how many requests of an application have no answer yet.
+
+        Requests that change nothing are not counted.
+        """
         return sum(n for kind, n in self.seen[name].in_flight.items() if kind not in FREE)
 
     def _cut(self, name: str) -> None:
@@ -264,8 +278,7 @@ class Gateway:
             self._returned[name].connected(one.client, self.now())
 
     def accepts(self, name: str) -> bool:
-        """Return True if the brokers of an application, as far as they are known, accept clients without a
-        login."""
+        """Return True if an application's brokers accept clients without a login, as far as that is known."""
         return self.app(name).route not in self.logins
 
     def joined(self, one: Guest) -> None:
@@ -281,8 +294,11 @@ class Gateway:
         self.unknown.discard(one)
 
     def demands_login(self, cluster: str) -> None:
-        """Note that the brokers of a cluster demand a login. Before the first client began one, nobody had
-        logged in there, so what the clients sent was not written: forget their open outcomes."""
+        """Note that the brokers of a cluster demand a login.
+
+        Before the first client began one, no client had logged in there, so what the clients sent was not
+        written. Therefore this forgets their open outcomes.
+        """
         if cluster in self.logins:
             return
         self.logins.add(cluster)
@@ -379,7 +395,7 @@ class Gateway:
 
 
 def sealed_or_open(state: orders.State) -> dict[str, str]:
-    """Return the route and gate of each application in words, for the first log line."""
+    """Return the route and gate of each application as text, for the first log line."""
     return {
         name: f"{app.route}, {Gate.SEALED.value}" if app.gate is Gate.SEALED else app.route
         for name, app in state.apps.items()

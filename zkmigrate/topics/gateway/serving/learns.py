@@ -1,4 +1,4 @@
-"""Tracking of PRODUCE requests whose answer did not reach the client, which sends them again."""
+"""Track PRODUCE requests whose answer did not reach the client, which may send them again."""
 
 from __future__ import annotations
 
@@ -12,20 +12,23 @@ from zkmigrate.topics.gateway.serving.gateway import Gateway
 from zkmigrate.topics.gateway.serving.link import PREFIX, Waiting
 
 FIRST = 4096
-"""The first bytes of a streamed request that hold its header and the fields that are read."""
+"""How many first bytes of a streamed request hold its header and the fields that are read."""
 MOST_WHOLE = 8192
-"""The largest request that is kept as it is until its answer, in bytes; of larger ones less is kept."""
+"""The largest request, in bytes, that is kept whole until its answer."""
 MOST_KEPT = 16
 """The most unanswered PRODUCE requests of a connection whose batches are remembered."""
 MOST_BATCHES = 500
-"""Once a connection has so many remembered batches, its next request is not remembered."""
+"""The number of a connection's remembered batches from which on no further request is remembered."""
 
 
 class Learns:
-    """The tracking of one connection. there: returns True while the client has not closed its side. cluster:
-    the cluster of its broker. logged_in: the broker has accepted the client's password.
-    missed: an answer did not reach the client. waited: a request has waited at the gate; a client that
-    closes in that time is not noticed at once."""
+    """The tracking of the PRODUCE requests of one connection.
+
+    there: returns True while the client has not closed its side. cluster: the cluster of its broker.
+    logged_in: whether the broker has accepted the client's login. missed: whether an answer did not reach the
+    client. waited: whether a request has waited at the gate. A client that closes in that time is not noticed
+    at once.
+    """
 
     def __init__(self, gateway: Gateway, there: Callable[[], bool]) -> None:
         self._gateway, self._there = gateway, there
@@ -38,7 +41,10 @@ class Learns:
         head: Head, frame: Bytes, size: int, waiting: Sequence[Waiting]
     ) -> bytes | outcomes.Headers | None:
         """Return what is remembered of a request until its answer, or None if the connection has no room.
-        frame: the bytes read so far, of ``size``. waiting: its requests without an answer."""
+
+        frame: the bytes read so far. size: the bytes of the whole frame. waiting: its requests without an
+        answer.
+        """
         if len(waiting) >= MOST_KEPT:
             return None
         if len(frame) == size <= MOST_WHOLE:
@@ -73,8 +79,11 @@ class Learns:
             gateway.outcomes[one.app].answered(self._name(one), self._wrote(one), told, gateway.now())
 
     def _lose(self, one: Waiting, told: outcomes.Errors | None = None) -> None:
-        """Record that the client does not know the outcome of a request. A broker that demands a login writes
-        nothing for a client that has not logged in, so there is no outcome then."""
+        """Record that the client does not know the outcome of a request.
+
+        A broker that demands a login writes nothing for a client that has not logged in, so no outcome is
+        open then.
+        """
         if self.cluster in self._gateway.logins and not self.logged_in:
             return
         if one.head.key == PRODUCE and one.ready is None:

@@ -37,14 +37,17 @@ PREFIX = 4
 SIZE = struct.Struct(">I")
 _NO_ERROR = b"\0\0"
 _READ = frozenset({SYNC_GROUP, HEARTBEAT, SASL_HANDSHAKE, SASL_AUTHENTICATE})
-"""The requests whose answers are read whole, though they are passed on as they are."""
+"""The requests whose answers are read whole although they are passed on unchanged."""
 
 
 @dataclass(slots=True)
 class Waiting:
-    """A request without an answer yet. head: its header, or the header of a request like it. kind: the name
-    of the request. ready: the answer, if the gateway gives it itself. flips: how often its application had
-    switched. wrote: what is remembered of a PRODUCE."""
+    """A request without an answer yet.
+
+    head: its header, or the header of a request like it. kind: the name of the request. rewritten: whether
+    its answer is changed. ready: the answer, if the gateway gives it itself. flips: how often its application
+    had switched. wrote: what is remembered of a PRODUCE.
+    """
 
     head: Head
     correlation: bytes | bytearray
@@ -63,8 +66,11 @@ class Learner(Protocol):
 
 
 class Client(Protocol):
-    """The client's connection that a link belongs to. share: the address that it counts for. waiting: the
-    requests that were sent, the oldest first. full: the client does not read its answers at present."""
+    """The client's connection that a link belongs to.
+
+    share: the address that it counts for. waiting: the requests that were sent, the oldest first. full:
+    whether the client is not reading its answers at present.
+    """
 
     gateway: Gateway
     messages: Messages
@@ -103,8 +109,11 @@ class Client(Protocol):
 
 
 class Link(asyncio.BufferedProtocol):
-    """A connection to a broker. client: the connection whose requests it carries. cluster: the cluster of the
-    broker. full: the broker does not read requests at present."""
+    """A connection to a broker.
+
+    client: the connection whose requests it carries. cluster: the cluster of the broker. full: whether the
+    broker is not reading requests at present.
+    """
 
     def __init__(self, client: Client, cluster: str) -> None:
         self._client, self.cluster = client, cluster
@@ -122,7 +131,7 @@ class Link(asyncio.BufferedProtocol):
 
     @property
     def reads(self) -> bool:
-        """True if the next answer can be passed on."""
+        """Whether the next answer can be passed on."""
         return not (self._client.full or self._walked or self._queued)
 
     def _turn(self) -> None:
@@ -132,7 +141,7 @@ class Link(asyncio.BufferedProtocol):
         self._client.steer()
 
     def _queue(self, size: int = 0) -> None:
-        """Wait for the next turn of the event loop. size: the bytes that were read at last."""
+        """Wait for the next turn of the event loop. size: the bytes that were read last."""
         if not self._queued:
             self._queued = True
             client = self._client
@@ -184,8 +193,10 @@ class Link(asyncio.BufferedProtocol):
                 self._pass_on(data[missing:])
 
     def _whole(self, data: bytes) -> int:
-        """Pass on the whole answers at the beginning of the bytes, if they need no change, all in one write.
-        Return how many bytes were used."""
+        """Pass on the whole answers at the beginning of the bytes in one write, if they need no change.
+
+        Returns how many bytes were used.
+        """
         client, at, end, count = self._client, 0, len(data), 0
         if self._left or self._walked or client.full or self._greeted is not None:
             return at
@@ -215,7 +226,7 @@ class Link(asyncio.BufferedProtocol):
         return at
 
     async def greet(self, frame: Bytes) -> None:
-        """Send a request that the client has an answer to already, and wait until the broker answers it."""
+        """Send a request whose answer the client has already, and wait until the broker answers it."""
         self._greeted = asyncio.get_running_loop().create_future()
         self.transport.write(frame)
         await self._greeted
@@ -285,7 +296,7 @@ class Link(asyncio.BufferedProtocol):
         return at
 
     def _read(self, one: Waiting, frame: Bytes) -> None:
-        """Note what an answer says about the client or its broker. Raises FrameError."""
+        """Note what an answer shows about the client or its broker. Raises FrameError."""
         client, head = self._client, one.head
         if head.key in (SYNC_GROUP, HEARTBEAT):
             if client.messages.accepted(head, frame):
@@ -297,14 +308,18 @@ class Link(asyncio.BufferedProtocol):
             self._shaken(frame)
 
     def _shaken(self, frame: Bytes) -> None:
-        """Note that the broker demands a login, if it accepts a SASL_HANDSHAKE. One that demands none answers
-        ILLEGAL_SASL_STATE."""
+        """Note that the broker demands a login, if it accepts a SASL_HANDSHAKE.
+
+        A broker that demands no login answers ILLEGAL_SASL_STATE.
+        """
         if frame[PREFIX : PREFIX + len(_NO_ERROR)] == _NO_ERROR:
             self._client.gateway.demands_login(self.cluster)
 
     def _asked(self, data: Bytes, at: int, size: int) -> Waiting | None:
         """Return the request that belongs to the answer at ``at``, or None for a request of :meth:`greet`.
-        Raises FrameError."""
+
+        Raises FrameError.
+        """
         client = self._client
         if self._greeted is not None and not self._greeted.done():
             one, most = None, WHOLE

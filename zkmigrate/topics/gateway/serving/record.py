@@ -1,4 +1,4 @@
-"""The gateway's record on disk, and the lock that keeps a second process away."""
+"""Keep the gateway's record on disk, and the lock that prevents a second process."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ _MOST_BYTES = 1 << 23
 
 
 class Record:
-    """The file ``record.json`` in a folder of mode 0700, locked by one process at a time. again: True if an
-    earlier process has used the folder."""
+    """The file ``record.json`` in a folder of mode 0700, which only one process at a time can lock.
+
+    again: whether an earlier process has used the folder. Raises LockedError if another process has the lock.
+    """
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -51,9 +53,11 @@ class Record:
             ) from None
 
     async def write(self, body: Any) -> None:
-        """Replace the record on disk, in a thread, because a disk may be slow. Raises OSError if the former
-        record is still in place, and HostError if it is unknown which one a restart would find, so that the
-        process must end."""
+        """Replace the record on disk, in a thread, because a disk may be slow.
+
+        Raises OSError if the former record is still in place. Raises HostError if it is unknown which one a
+        restart would find, so that the process must end.
+        """
         await asyncio.to_thread(self._replace, body)
 
     def _replace(self, body: Any) -> None:

@@ -1,7 +1,7 @@
-"""The requests of one client: which application each belongs to, and what the application's gate does.
+"""Assign each request of a client to its application, and apply the gate of that application.
 
-All that can be done at once is done where the bytes arrive. Only a request that has to wait for its gate or
-its broker gets a task.
+Everything that can be done at once is done where the bytes arrive. Only a request that has to wait for its
+gate or its broker gets a task.
 """
 
 from __future__ import annotations
@@ -37,8 +37,10 @@ from zkmigrate.topics.gateway.serving.link import PREFIX, WHOLE
 from zkmigrate.topics.gateway.serving.sending import LOGIN, Ended, Request, Sending
 
 SMALL = 1 << 16
-"""The largest request that is read whole of a client whose broker has answered nothing but a login yet. A
-PRODUCE may be larger: some clients begin with it."""
+"""The largest request, in bytes, that is read whole before the broker has answered more than a login.
+
+A PRODUCE may be larger, because some clients begin with it.
+"""
 PARKED_S = 60.0
 EARLY_S = 0.5
 """The seconds after which a FETCH that came too early is answered without records."""
@@ -70,8 +72,10 @@ class Requests(Sending):
         self.gateway.log("Refused", peer=self.peer, app=app, **at, why=str(error))
 
     def begin(self, frame: bytes, size: int) -> None:
-        """Serve a request from its first bytes or from all of them. size: the bytes of the whole request.
-        Raises Ended and FrameError."""
+        """Serve a request from its first bytes or from all of them.
+
+        size: the bytes of the whole request. Raises Ended and FrameError.
+        """
         head = self.messages.head(frame, PREFIX)
         api = head.api
         self._times.over("frame")
@@ -100,7 +104,7 @@ class Requests(Sending):
         return self.gateway.plan.app(self.port.listener, head.client, self._principal)
 
     def _accepted(self, app: str) -> bool:
-        """Return True if the broker accepts the client: its login, or any client of the application."""
+        """Return True if the client has logged in, or if the application's brokers demand no login."""
         return self.known or self.learns.logged_in or self.gateway.accepts(app)
 
     def accepted_in(self, name: str) -> bool:
@@ -114,7 +118,7 @@ class Requests(Sending):
         for app, client, told in early:
             self._count_in(app, client, told)
         if early and self._app not in {app for app, _, told in early if told}:
-            # The software was told before the principal was known.
+            # The client reported its software before its principal was known.
             self.gateway.seen[self._app].request(self._software, self.share)
         if self._principal:
             self.gateway.seen[self._app].principals.add(self._principal, self.share)
@@ -180,14 +184,14 @@ class Requests(Sending):
             self._app = app
             self.gateway.connected(app, self)
             if self._accepted(app):
-                # The software was told before the principal was known.
+                # The client reported its software before its principal was known.
                 self.gateway.seen[app].request(self._software, self.share)
         if head.key in MEMBERS:
             self.gateway.member(app, self.client)
         return app
 
     def _see(self, head: Head, fields: Mapping[str, Any]) -> str:
-        """Return the application of a request, and record what the fields tell about the client."""
+        """Return the application of a request, and record what the fields report about the client."""
         if head.key == SASL_HANDSHAKE:
             self._mechanism = (fields["Mechanism"] or "")[:LONGEST]
         if head.key == SASL_AUTHENTICATE and not self._principal:
@@ -206,8 +210,7 @@ class Requests(Sending):
     # -- at its application's gate
 
     def _serve(self, one: Request) -> None:
-        """Send, answer or refuse a request now, or start a task that does so once the gate and broker allow
-        it."""
+        """Send, answer or refuse a request now, or start a task that does so when that is possible."""
         if one.head.key not in LOGIN:
             self._times.over("login")  # it may wait for long now
         app = self._served(one)
@@ -218,9 +221,11 @@ class Requests(Sending):
             self._task = asyncio.get_running_loop().create_task(self._wait(one, app))
 
     def _served(self, one: Request) -> App | None:
-        """Send, answer or refuse a request if that is possible now. Return None, or the application if the
-        request has to wait. Nothing else runs between the check of the gate and the action. Raises Ended
-        and FrameError."""
+        """Send, answer or refuse a request if that is possible now.
+
+        Returns the application's state if the request has to wait for the gate or the broker, else None.
+        Nothing else runs between the check of the gate and the action. Raises Ended and FrameError.
+        """
         head, fields = one.head, one.fields
         if self._reading and one.api and fields is not None:
             error = self._reading.error(one.api, fields)
@@ -289,10 +294,12 @@ class Requests(Sending):
             self.failed(failed)
 
     def _left_port(self, app: App) -> bool:
-        """Return True if the application has left the cluster of this port. No broker of its present cluster
-        leads what clients ask for here. If a PRODUCE waited, the next one could overtake it on the way to the
-        leader, and be the first that this broker sees of its producer. A Java consumer would go on with FETCH
-        for as long as the leader has the same node id."""
+        """Return True if the application has left the cluster of this port.
+
+        No broker of its current cluster leads the partitions that clients ask for here. If a PRODUCE waited,
+        the next one could overtake it on the way to the leader. This broker would then see that one first of
+        its producer. A Java consumer would go on with FETCH for as long as the leader has the same node id.
+        """
         return app.flips > 0 and app.route != self.port.cluster
 
     def _deny(self, one: Request, error: int, fields: Mapping[str, Any]) -> None:

@@ -1,9 +1,9 @@
-"""Limits for the memory that clients use: by address, and in total.
+"""Limit the memory that clients use: by address, and in total.
 
-Counted is what a connection keeps of messages that are not over: of a request that is read whole, and of an
-answer that is changed or that its client does not take. A connection with up to ``FREE`` bytes goes on
-always, and one whose address has up to ``LARGE`` bytes goes on until ``SPARE`` is used up too. Connections
-whose broker has answered nothing but a login have a smaller room of their own.
+What a connection keeps of unfinished messages counts. These are requests that are read whole, and answers
+that are changed or that the client does not read. A connection with up to ``FREE`` bytes always goes on. One
+whose address has up to ``LARGE`` bytes goes on until ``SPARE`` is used up too. Connections whose broker has
+answered nothing but a login have a smaller room of their own.
 """
 
 from __future__ import annotations
@@ -17,10 +17,12 @@ from zkmigrate.topics.gateway.serving.buffer import FEWEST, LEAST, VIEW
 
 FREE, LARGE = LEAST, 1 << 16
 TOTAL, SHARE, SPARE = 64 << 20, 16 << 20, 32 << 20
-"""The most bytes in total, of one address, and above the total for addresses with few. The oldest holder may
-exceed them, so that it can finish."""
+"""The most bytes in total, of one address, and above the total for addresses with few bytes.
+
+The oldest holder may exceed them, so that it can finish.
+"""
 CROWD = 4
-"""The room of connections that no broker has served yet is smaller by this factor."""
+"""The factor by which the room of connections that no broker has served yet is smaller."""
 CROWDED_S = 5.0
 """Seconds after which a holder is closed if other connections wait for room."""
 AGAIN_S = 1.0
@@ -42,9 +44,11 @@ class Holder(Protocol):
 
 
 class Room:
-    """The bytes that each connection holds. now: a clock in seconds. later: calls a function after a number
-    of seconds. wide: the buffer that connections read into while there is room. part: by this factor all
-    limits are smaller."""
+    """The bytes that each connection holds.
+
+    now: a clock in seconds. later: calls a function after a number of seconds. wide: the buffer that
+    connections read into while there is room. part: the factor by which all limits are smaller.
+    """
 
     def __init__(
         self,
@@ -117,8 +121,10 @@ class Room:
         self._wake()
 
     def may(self, one: Holder) -> bool:
-        """Return True if a connection may read more. Else its :meth:`Holder.go_on` is called later. Close the
-        oldest holder if it has held bytes for ``CROWDED_S`` seconds."""
+        """Return True if a connection may read more. Else its :meth:`Holder.go_on` is called later.
+
+        This closes the oldest holder if it has held bytes for ``CROWDED_S`` seconds.
+        """
         first = self._first(one)
         if first is not None and self._now() - self.held[first] >= CROWDED_S:
             first.stop(FrameError("memory", "it held bytes for too long while others waited for room"))

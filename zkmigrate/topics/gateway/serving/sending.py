@@ -1,6 +1,6 @@
-"""Sending of a client's requests to its broker, and counting of the answers.
+"""Send a client's requests to its broker, and count the answers.
 
-A request that is like one before it, while nothing has changed, is sent on without another look.
+A request that is like an earlier one is sent without being read again, as long as nothing has changed.
 """
 
 from __future__ import annotations
@@ -41,22 +41,25 @@ MOST_ALIKE = 1024
 """The most bytes of a request that are remembered as a pattern for later ones."""
 CONNECT_S = 5.0
 LOGIN = frozenset({API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE})
-"""Requests that a broker answers to everybody."""
+"""Requests that a broker answers to every client."""
 _FREE = frozenset({API_VERSIONS, SASL_HANDSHAKE})
 """Requests after which another cluster may still take the connection."""
 _ESTABLISHED = 1
 
 
 class Ended(Exception):
-    """Raised when the connection has to end without a fault of the client."""
+    """Raised when the connection has to end, but not through a fault of the client."""
 
 
 @dataclass(slots=True)
 class Request:
-    """A request that is not sent yet. frame: the bytes read so far, with the four bytes of the length. size:
-    the bytes of the whole frame. flips: how often its application had switched, 0 where that does not
-    matter. fields: the fields that were read, None before that. wrote: what is remembered of a PRODUCE.
-    early: it is a FETCH of a client that its group has not confirmed yet."""
+    """A request that is not sent yet.
+
+    frame: the bytes read so far, with the four bytes of the length. size: the bytes of the whole frame.
+    flips: how often its application had switched, 0 where that does not matter. fields: the fields that were
+    read, or None before that. wrote: what is remembered of a PRODUCE. early: it is a FETCH of a client that
+    its group has not confirmed yet.
+    """
 
     head: Head
     api: Api | None
@@ -70,9 +73,11 @@ class Request:
 
 
 class Alike(NamedTuple):
-    """A request that was sent, as a pattern for later ones. tail: its bytes from the client id to the last
-    field that was read. now, link: its application and the link to the broker at that time. notes: the
-    counters that a request like it increases."""
+    """A request that was sent, as a pattern for later ones.
+
+    tail: its bytes from the client id to the last field that was read. now, link: the application's state and
+    the link to the broker at that time. notes: the counters that a request like it increases.
+    """
 
     tail: bytes
     now: App
@@ -86,9 +91,12 @@ class Alike(NamedTuple):
 
 
 class Sending(ABC):
-    """The part of a connection that sends requests. most: the largest request, in bytes. known: True once its
-    broker has answered more than a login. waiting: the requests that were sent, the oldest first. full: the
-    client does not read its answers at present."""
+    """The part of a connection that sends requests.
+
+    most: the largest request, in bytes. known: whether its broker has answered more than a login. waiting:
+    the requests that were sent, the oldest first. full: whether the client is not reading its answers at
+    present.
+    """
 
     _transport: asyncio.Transport
     _times: Times
@@ -107,7 +115,7 @@ class Sending(ABC):
         self._alike: dict[bytes, Alike] = {}
         self._software: Mapping[str, Any] = {}
         self._early: list[tuple[str, str, Mapping[str, Any]]] = []
-        """Of requests before the login: application, client id, and what they tell about the client."""
+        """Requests before the login: application, client id, and the fields that describe the client."""
         self._bound = self._finishing = self._over = self._gone = self._walking = False
         self._pending = 0
         self.learns = Learns(gateway, partial(Sending._still_there, proxy(self)))
@@ -129,7 +137,7 @@ class Sending(ABC):
 
     @abstractmethod
     def _queue(self, size: int = 0) -> None:
-        """Wait for the next turn of the event loop. size: the bytes that were read at last."""
+        """Wait for the next turn of the event loop. size: the bytes that were read last."""
 
     @abstractmethod
     def stop(self, error: FrameError) -> None:
@@ -141,7 +149,7 @@ class Sending(ABC):
 
     @abstractmethod
     def accepted_in(self, name: str) -> bool:
-        """Return True if the broker accepts the client, and its last request was of this application."""
+        """Return True if the broker accepts the client, and its last request belonged to this application."""
 
     @abstractmethod
     def accepted(self) -> None:
@@ -179,9 +187,11 @@ class Sending(ABC):
         )
 
     def again(self, frame: bytes, size: int) -> bool:
-        """Count a request as sent if it is like an earlier one, so that it need not be read, and if it is
-        served in this turn. Else return False. The caller writes it to the link. frame: the whole request,
-        or the first bytes of a PRODUCE of ``size`` bytes, whose rest is sent as it is read."""
+        """Count a request as sent if it is like an earlier one and is served in this turn. Else return False.
+
+        Such a request need not be read. The caller writes it to the link. frame: the whole request, or the
+        first bytes of a PRODUCE of ``size`` bytes, whose rest is sent as it is read.
+        """
         like = self._alike.get(frame[PREFIX : 2 * PREFIX])
         if (
             like is None
@@ -293,8 +303,10 @@ class Sending(ABC):
         raise Ended
 
     async def _shake_again(self, link: Link) -> None:
-        """Send the client's SASL_HANDSHAKE to a new broker. The client has its answer already. Raises
-        Ended."""
+        """Send the client's SASL_HANDSHAKE to a new broker.
+
+        The client has its answer already. Raises Ended.
+        """
         try:
             async with asyncio.timeout(CONNECT_S):
                 await link.greet(self._handshake)
@@ -337,7 +349,7 @@ class Sending(ABC):
             self._idle.set_result(None)
 
     def _served_first(self) -> None:
-        """Give the connection all room, because its broker has answered more than a login."""
+        """Raise the limits of the connection, because its broker has answered more than a login."""
         self.known, self._most_waiting = True, MOST_WAITING
         self.room.left(self)
         self.room = self.gateway.room
@@ -345,7 +357,7 @@ class Sending(ABC):
         asyncio.get_running_loop().call_soon(self.go_on)
 
     def _tell_own(self) -> None:
-        """Write the answer of the gateway itself to the oldest request."""
+        """Write the gateway's own answer to the oldest request."""
         ready = self.waiting[0].ready
         assert ready is not None
         self.tell(ready)

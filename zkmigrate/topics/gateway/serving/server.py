@@ -1,4 +1,4 @@
-"""The gateway's process: its listeners, its socket for orders, and regular queries to each broker."""
+"""Run the gateway's process: its listeners, its socket for orders, and regular queries to each broker."""
 
 from __future__ import annotations
 
@@ -28,8 +28,7 @@ from zkmigrate.topics.gateway.serving.record import SOCKET, Record
 from zkmigrate.topics.gateway.serving.schemas import messages
 
 LOOK_S, SOON_S, ANSWER_S = 30.0, 1.0, 1.0
-"""Seconds between two queries to the brokers, between two while a broker does not answer, and the longest
-wait for an answer."""
+"""Seconds between two queries to the brokers, the same while one is silent, and the wait for an answer."""
 ORDER_S = 10.0
 """The most seconds to send a question on the socket, and to read its answer."""
 STOP_S, STEP_S = 5.0, 0.02
@@ -39,8 +38,10 @@ _ASK = struct.pack(">hhi", API_VERSIONS, 0, 0) + text("zkmigrate-gateway", compa
 _LOGIN = struct.pack(">hhi", SASL_HANDSHAKE, 1, 0) + text("zkmigrate-gateway", compact=False)
 _LOGIN += text(MECHANISMS[0], compact=False)
 _DEMANDED = frozenset({0, 33})
-"""Kafka's errors in the answer to SASL_HANDSHAKE of a broker that demands a login: none, or
-UNSUPPORTED_SASL_MECHANISM. One that demands no login answers ILLEGAL_SASL_STATE."""
+"""Kafka's errors in the answer to SASL_HANDSHAKE of a broker that demands a login.
+
+They are no error, and UNSUPPORTED_SASL_MECHANISM. A broker that demands no login answers ILLEGAL_SASL_STATE.
+"""
 
 
 class Server:
@@ -53,8 +54,10 @@ class Server:
         self._stop, self._ordered = asyncio.Event(), asyncio.Event()
 
     async def serve(self) -> bool:
-        """Serve until a signal arrives. Return True if it was SIGINT. Raises HostError if the record can no
-        longer be trusted."""
+        """Serve until a signal arrives.
+
+        Return True if it was SIGINT. Raises HostError if the record can no longer be trusted.
+        """
         loop = asyncio.get_running_loop()
         state = self._state()
         plan = self._config.plan()
@@ -155,8 +158,10 @@ class Server:
     # -- the brokers
 
     async def _look(self) -> None:
-        """Query the brokers regularly, and after each order, because the next step may depend on the
-        answer."""
+        """Query the brokers regularly, and after each order.
+
+        The next step of a run may depend on the answers.
+        """
         while True:
             silent = any(why for nodes in self._gateway.silent.values() for why in nodes.values())
             with suppress(TimeoutError):
@@ -187,8 +192,11 @@ class Server:
 
 
 async def _versions(address: str, ask_login: bool) -> tuple[Ranges | None, str, bool]:
-    """Return the versions that a broker supports and an empty text, or None and why they are unknown. The
-    third value is True if the broker demands a login."""
+    """Query the versions that a broker supports.
+
+    Returns the versions and an empty text, or None and why they are unknown. The third value is True if the
+    broker demands a login.
+    """
     try:
         async with asyncio.timeout(ANSWER_S):
             host, _, port = address.rpartition(":")

@@ -6,8 +6,11 @@ import asyncio
 from collections.abc import Callable
 
 LOGIN_S, FRAME_S, TAKE_S, DRAIN_S = 30.0, 60.0, 60.0, 60.0
-"""Seconds from connecting to the first request that is not a login; from a request's first byte to its
-last; for a client to read an answer that is written; for the answers to requests of a client that left."""
+"""Time limits in seconds.
+
+LOGIN_S: from connecting to the first request that is not a login. FRAME_S: from a request's first byte to its
+last. TAKE_S: for a client to read an answer. DRAIN_S: for the answers to requests of a client that left.
+"""
 HELD_S = 1.0
 """Seconds for the rest of a request, and for all answers together, once the application's gate has closed."""
 

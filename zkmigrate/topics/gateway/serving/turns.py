@@ -1,7 +1,7 @@
-"""Fair shares of the event loop: no client uses it for long, and addresses that ask little go first.
+"""Share the event loop fairly: no client uses it for long, and addresses with few requests go first.
 
-A turn of the loop serves so many requests at once. Beyond that, addresses that have asked little lately are
-still served at once. All others wait, and get the next turns one address after the other.
+A turn of the loop serves up to ``TURN`` requests at once. Beyond that, addresses that have sent few requests
+lately are still served at once. All others wait, and the next turns serve one address after the other.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ PASSED = 1 << 16
 CLIENT = 8
 """The cost of a new connection, from a client or to a broker, in requests."""
 RATE, BURST = 400.0, 40.0
-"""The requests of one address that go first: per second, and at once."""
+"""How many requests of one address go first: per second, and in a burst."""
 MOST = 4 * TURN
-"""The most that addresses that go first use in one turn, all of them together."""
+"""The cost of a turn, in requests, above which even addresses that go first have to wait."""
 MOST_ADDRESSES = 10_000
 Soon = Callable[[Callable[[], None]], object]
 
@@ -42,7 +42,10 @@ class Turns:
         self._later: dict[str, deque[tuple[Callable[[], None], int]]] = {}
 
     def may(self, address: str) -> bool:
-        """Return True if a request of this address is served at once. Else call :meth:`later`."""
+        """Return True if a request of this address is served at once.
+
+        If not, the caller calls :meth:`later`.
+        """
         if self.spent >= TURN:
             return self._first(address, 1)
         self.spent += 1  # as _spend does, without the call
@@ -51,7 +54,7 @@ class Turns:
         return True
 
     def _first(self, address: str, cost: int) -> bool:
-        """Charge an address in a turn that is used up. Return True if it goes first all the same."""
+        """Charge an address in a turn that is used up. Return True if it is served nevertheless."""
         if self.spent >= MOST:
             return False
         first = self._paid(address, cost) >= 0
@@ -67,8 +70,11 @@ class Turns:
             self._paid(address, cost)
 
     def read(self, address: str, size: int) -> bool:
-        """Charge an address for bytes that were read from a socket. Return True if its sockets may be read
-        again in this turn. Else pause this one, and call :meth:`later`."""
+        """Charge an address for bytes that were read from a socket.
+
+        Returns True if its sockets may be read again in this turn. If not, the caller pauses this socket, and
+        calls :meth:`later`.
+        """
         cost = passing(size)
         if self.spent < TURN:
             self._spend(cost)
@@ -81,14 +87,19 @@ class Turns:
         self._paid(address, CLIENT)
 
     def _spend(self, cost: int) -> None:
-        """Add a cost to this turn, and schedule its end once half of it is used. Earlier, scheduling would
-        cost more than it saves."""
+        """Add a cost to this turn, and schedule its end once half of it is used.
+
+        Earlier, scheduling would cost more than it saves.
+        """
         self.spent += cost
         if self.spent >= _HALF and not self._running:
             self._run()
 
     def _paid(self, address: str, cost: float) -> float:
-        """Charge an address. Return how many requests it has left that never wait; below zero for none."""
+        """Charge an address.
+
+        Return how many more of its requests go first, or a negative number if none do.
+        """
         now = self._now()
         credit, before = self._credit.pop(address, (BURST, now))
         credit = min(BURST, credit + (now - before) * RATE) - cost
@@ -102,8 +113,10 @@ class Turns:
         self._soon(self._next)
 
     def later(self, address: str, call: Callable[[], None], cost: int = 1) -> None:
-        """Call a function in one of the next turns, in fair order of the addresses. cost: what the call, and
-        a read that it allows, cost in requests."""
+        """Call a function in one of the next turns, in fair order of the addresses.
+
+        cost: what the call, and a read that it allows, cost in requests.
+        """
         self._later.setdefault(address, deque()).append((call, cost))
         if not self._running:
             self._run()
