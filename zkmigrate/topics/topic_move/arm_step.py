@@ -44,7 +44,7 @@ Compared = Reading[Mapping[Part, Reading[RangeCompared]]]
 
 @dataclass(frozen=True)
 class ArmFacts:
-    """now: seconds. compared: once the lag is small."""
+    """Facts for the step arm. now: a clock in seconds. compared: None until the lag is small."""
 
     gateways: Gateways
     ends: Reading[Ends]
@@ -110,8 +110,8 @@ def _told(one: BothEnds) -> bool:
 def uncompared(compared: Mapping[Part, int], ends: Ends, most: int) -> dict[Part, Range]:
     """Return, by partition, the range of offsets that both logs have and that was not compared yet.
 
-    compared: the offset up to which each partition was compared already. most: how many offsets to compare
-    of a partition that is not in ``compared``.
+    compared: the offset up to which each partition was compared already. most: how many offsets to compare of
+    a partition that is not in ``compared``.
     """
     found = {}
     for part, one in ends.items():
@@ -125,7 +125,10 @@ def uncompared(compared: Mapping[Part, int], ends: Ends, most: int) -> dict[Part
 
 
 def _waiting(c: Context, f: ArmFacts, limit_s: float) -> Verdict:
-    """Wait for a small lag, in seconds of what source gets, at some looks in a row."""
+    """Return a wait until the lag is small in several measurements in a row.
+
+    limit_s: the largest lag, in seconds of what source receives.
+    """
     found = lag(f.ends, f.now, before := c.kept.get("before"))
     close = c.kept.get("close", 0) + 1 if found.within(limit_s) else 0
     keep = {"before": found.mark or before, "close": close}

@@ -63,7 +63,7 @@ class CheckStep(Reads[CheckFacts]):
         ]
         reach = reached(f.gateways, target)
         if blocking((reach,)) and not opened:
-            # A gateway asks again soon; a broker may be slow once.
+            # A gateway soon queries the broker again, which may have been slow once.
             return Waiting("every gateway reaches each broker of target", reach.seen, _REACH_S, _POLL_S)
         return Done.unless_blocked(
             (

@@ -1,5 +1,4 @@
-"""Controls where copiers may write the set's topics: by records on both clusters, and by the units on
-mirror hosts."""
+"""Control where copiers may write the topics, by records on both clusters and by units on mirror hosts."""
 
 from __future__ import annotations
 
@@ -32,8 +31,10 @@ def note(c: Context, copies: Copies) -> Changes:
 
 
 def start(found: Copiers, host: str) -> Changes:
-    """Plan to start the copier on a host now and at each boot. A unit that systemd cannot enable is only
-    started."""
+    """Plan to start the copier on a host now and at each boot.
+
+    A unit that systemd cannot enable is only started.
+    """
     told = found.at.get(host)
     at_boot = isinstance(told, Seen) and told.value.unit_file == "disabled"
     enable = (SetService(host, found.unit, "enable"),) if at_boot else ()

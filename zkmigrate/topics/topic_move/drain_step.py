@@ -72,7 +72,10 @@ _LOOKS = 2
 
 @dataclass(frozen=True)
 class DrainFacts:
-    """copiers, direction: read once the ends are equal. groups: read once no copier runs or may write."""
+    """Facts for the step drain.
+
+    copiers, direction: None until the ends are equal. groups: None until no copier runs or may write.
+    """
 
     gateways: Gateways
     ends: Reading[Ends]
@@ -162,7 +165,10 @@ def _why(ends: BothEnds) -> str:
 
 
 def _equal(f: DrainFacts, found: Copiers, ends: Ends, keep: dict[str, object]) -> Verdict:
-    """Plan, once both logs have equal ends, to stop the copiers and then to copy the groups' commits."""
+    """Return the verdict once both logs have equal ends.
+
+    First the copiers are stopped and the direction is recorded. Then the groups' commits are copied.
+    """
     if wrong := not_silent(found):
         return Blocked(wrong)
     assert f.direction is not None

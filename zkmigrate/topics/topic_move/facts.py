@@ -1,4 +1,4 @@
-"""What the gateways, the mirror and both clusters show of a set of topics, for every step of its switch."""
+"""Read what the gateways, the mirror and both clusters report about a set of topics."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ class AppSeen:
     route, staged: cluster names. gate: open, settling, held, sealed or gone. hold: the operation id of its
     hold. lapsed: whether a lease has ended by itself since the gateway was ordered to settle. in_flight:
     requests without a response. connections, on_left_ports: how many connections clients have. seen: its
-    whole status as text. unsure: the batches whose outcome their clients do not know, as text; empty if
-    there are none.
+    whole status as text. unsure: the batches whose outcome their clients do not know, as text; empty if there
+    are none.
     """
 
     route: str
@@ -59,12 +59,12 @@ class AppSeen:
 
     @property
     def waits(self) -> bool:
-        """Whether its requests wait until somebody lets them go on."""
+        """Whether its requests wait at the gate."""
         return self.gate in ("held", "sealed", "gone")
 
     @property
     def sample(self) -> dict[str, Any]:
-        """For the report; ``topics/topic_move/report.py`` tells what it holds."""
+        """The values for the report, which ``topics/topic_move/report.py`` describes."""
         return {
             "route": self.route,
             "gate": self.gate,
@@ -78,18 +78,18 @@ class AppSeen:
         }
 
     def table(self, name: str) -> dict[str, Any]:
-        """One of its status; empty from a gateway that does not have it."""
+        """Return one table of the status, or an empty dict if the gateway does not report it."""
         told = self.seen.get(name)
         return dict(told) if isinstance(told, Mapping) else {}
 
     @property
     def words(self) -> str:
-        """Where it stands."""
+        """The gate and the route as text."""
         return f"{self.gate} on {self.route}" + (", a lease has ended by itself" if self.lapsed else "")
 
 
 Brokers = Mapping[str, Mapping[int, str]]
-"""By cluster and node: why a gateway's last look at the broker had no answer; empty if it had one."""
+"""By cluster and node: why the broker did not answer the gateway's last query, or an empty text if it did."""
 
 
 @dataclass(frozen=True)
@@ -109,18 +109,21 @@ class Gateways:
 
     @property
     def sample(self) -> Body:
-        """For the report."""
+        """The values for the report."""
         apps: dict[str, dict[str, Any]] = {}
         for (host, name), app in self.at.items():
             apps.setdefault(host, {})[name] = app.sample
         return {"apps": apps, "unknown": sorted({one.target for one in self.unknown})}
 
     def hosts(self, test: Callable[[AppSeen], bool]) -> tuple[str, ...]:
-        """The hosts of gateways where this holds of one of the applications."""
+        """Return the hosts of the gateways where the test holds for at least one application."""
         return tuple(dict.fromkeys(host for (host, _), app in self.at.items() if test(app)))
 
     def outside(self, id: str, test: Callable[[AppSeen], bool], needed: str) -> tuple[Finding, ...]:
-        """A finding for each application of which this does not hold."""
+        """Return a finding for each application for which the test does not hold.
+
+        id: the id of the finding. needed: what the application needs to be, as text.
+        """
         return tuple(
             claim(
                 id,
@@ -138,7 +141,10 @@ class Gateways:
     def orders(
         self, host: str, verb: GatewayVerb, test: Callable[[AppSeen], bool], **told: Any
     ) -> tuple[GatewayOrder, ...]:
-        """The order for each application of a host of which this holds. told: the order's further fields."""
+        """Return the order for each application of a host for which the test holds.
+
+        told: further fields of the order.
+        """
         return tuple(
             GatewayOrder(host, verb, name, **told)
             for (at, name), app in self.at.items()
@@ -147,7 +153,7 @@ class Gateways:
 
 
 def gateways(c: Context, look: Look) -> Gateways:
-    """Ask every gateway at once."""
+    """Read the status of all gateways at the same time, and note a sample for the report."""
     found = heard(c.inventory, statuses(c.inventory, look))
     c.note("gateways", found.sample)
     return found
@@ -159,7 +165,7 @@ def statuses(inventory: Inventory, look: Look) -> dict[str, Reading[str]]:
 
 
 def heard(inventory: Inventory, told: Mapping[str, Reading[str]]) -> Gateways:
-    """What gateways told. told: their statuses by host."""
+    """Return the applications that the gateways' statuses report. told: the statuses by host."""
     apps = switched(inventory).apps
     at: dict[tuple[str, str], AppSeen] = {}
     others: dict[tuple[str, str], AppSeen] = {}
@@ -183,7 +189,7 @@ def heard(inventory: Inventory, told: Mapping[str, Reading[str]]) -> Gateways:
 
 
 def standing(inventory: Inventory, look: Look, host: str) -> str:
-    """Where each application of the set stands at a gateway, in one line."""
+    """Return the state of each application of the set at a gateway, in one line."""
     found = heard(inventory, {host: look.program(GATEWAY, host, "status")})
     apps = (f"{name} {app.words}, {app.in_flight} in flight" for (_, name), app in found.at.items())
     return "; ".join((*apps, *(one.seen for one in found.unknown)))
@@ -257,8 +263,8 @@ class _Status(forms.Strict):
 def parse_status(text: str) -> tuple[dict[str, AppSeen], Brokers, float | None]:
     """Parse the JSON of a gateway's status.
 
-    Returns the applications, the brokers, and how many seconds ago the gateway was restarted, None if it
-    was not. Raises ValueError.
+    Returns the applications, the brokers, and how many seconds ago the gateway was restarted, None if it was
+    not. Raises ValueError.
     """
     body = json_text.loads(text)
     try:
@@ -289,7 +295,10 @@ def _app(told: _AppStatus, seen: Mapping[str, Any]) -> AppSeen:
 
 
 def every_app(c: Context, gate: str, *, switched_over: bool = False) -> Gateways:
-    """Every application as a step of the window will find it, for its forecast."""
+    """Return every application as a step of the window will find it, for the step's forecast.
+
+    gate: the gate of each application. switched_over: whether they are on target.
+    """
     move = move_of(c.inventory).topic_move
     route = move.target if switched_over else move.source
     app = AppSeen(route, move.target, gate, "HOLD", False, 0, 0, 0, {})
@@ -321,12 +330,12 @@ def backward(c: Context) -> tuple[ClusterAt, ClusterAt]:
 
 
 def both_ends(c: Context, look: Look) -> Reading[Ends]:
-    """Where the logs of the set's topics end on both clusters."""
+    """Read where the logs of the set's topics end on both clusters, and note it for the report."""
     return _noted(c, look, forward(c), *_names(c))
 
 
 def ends_back(c: Context, look: Look) -> Reading[Ends]:
-    """The same for the copier after the switch: target is read as source."""
+    """Read where the logs end for the copier after the switch, for which target is the source."""
     return _noted(c, look, backward(c), *reversed(_names(c)))
 
 
@@ -351,21 +360,21 @@ def _noted(
 
 
 def _sum(told: Iterable[int | None]) -> int | None:
-    """None if one of them is."""
+    """Return the sum, or None if one of the numbers is None."""
     known = list(told)
     return None if None in known else sum(one for one in known if one is not None)
 
 
 @dataclass(frozen=True)
 class Copiers:
-    """The unit of one direction on the mirror hosts, by host. unit: its name."""
+    """The unit that copies in one direction, by mirror host. unit: its name. at: its state on each host."""
 
     unit: str
     at: Mapping[str, Reading[HostStatus]]
 
     @property
     def silent(self) -> dict[str, str]:
-        """The hosts that do not tell, and why."""
+        """The hosts that do not report whether their copier runs, and why."""
         return {
             host: "its state is unknown" if isinstance(told, Seen) else str(told)
             for host, told in self.at.items()
@@ -374,7 +383,7 @@ class Copiers:
 
     @property
     def running(self) -> tuple[str, ...]:
-        """The hosts on which a process may be there."""
+        """The hosts on which a copier may be running."""
         return tuple(
             host for host, told in self.at.items() if isinstance(told, Seen) and runs(told) is not False
         )
@@ -390,29 +399,29 @@ class Copiers:
 
     @property
     def down(self) -> tuple[str, ...]:
-        """The hosts on which none is there."""
+        """The hosts on which no copier runs."""
         return tuple(host for host, told in self.at.items() if runs(told) is False)
 
 
 def copiers(c: Context, look: Look, to: str) -> Copiers:
-    """The copiers to a cluster of this name."""
+    """Read the state of the copiers to a cluster on all mirror hosts. to: the cluster's name."""
     unit = cluster(c.inventory, to).mirror
     return Copiers(unit, look.each(mirror_hosts(c.inventory), lambda host: unit_status(look, host, unit)))
 
 
 def forward_unit(c: Context) -> str:
-    """The unit that copies to target."""
+    """Return the unit that copies from source to target."""
     return cluster(c.inventory, move_of(c.inventory).topic_move.target).mirror
 
 
 def backward_unit(c: Context) -> str:
-    """The unit that copies from target to source."""
+    """Return the unit that copies from target to source."""
     return cluster(c.inventory, move_of(c.inventory).topic_move.source).mirror
 
 
 @dataclass(frozen=True)
 class Looked(Recorded):
-    """LOOK. later: the ACLs that let somebody write and that target lacks, each as its fields."""
+    """The record of the step look. later: the ACLs to write that target lacks, each as its fields."""
 
     step: ClassVar[str] = "look"
 
@@ -421,7 +430,7 @@ class Looked(Recorded):
 
 @dataclass(frozen=True)
 class Armed(Recorded):
-    """ARM. compared: up to which offset the records of each partition were compared."""
+    """The record of the step arm. compared: the offset up to which each partition's records were compared."""
 
     step: ClassVar[str] = "arm"
 
@@ -430,20 +439,23 @@ class Armed(Recorded):
 
 @dataclass(frozen=True)
 class Held(Recorded):
-    """HOLD. holds: gateway's host, application and the operation id of its hold."""
+    """The record of the step hold. holds: gateway's host, application and the operation id of its hold."""
 
     step: ClassVar[str] = "hold"
 
     holds: tuple[tuple[str, str, str], ...]
 
     def of(self, host: str, app: str) -> str:
-        """The hold of an application at a gateway; empty without one."""
+        """Return the hold of an application at a gateway, or an empty text if it has none."""
         return next((id for at, name, id in self.holds if (at, name) == (host, app)), "")
 
 
 @dataclass(frozen=True)
 class Opened(Recorded):
-    """OPEN. on: the cluster. There is no way back, also once another run has led the clients away again."""
+    """The record of the step open. on: the cluster.
+
+    It rules out a way back, also after another run has switched the clients away again.
+    """
 
     step: ClassVar[str] = "open"
 
@@ -452,7 +464,7 @@ class Opened(Recorded):
 
 @dataclass(frozen=True)
 class Drained(Recorded):
-    """DRAIN. ends: where both logs of each partition end."""
+    """The record of the step drain. ends: the offset at which both logs of each partition end."""
 
     step: ClassVar[str] = "drain"
 
@@ -460,10 +472,10 @@ class Drained(Recorded):
 
 
 def offsets(ends: Ends) -> Offsets:
-    """Source's ends, as a record holds them."""
+    """Return the ends of source's logs as a record holds them."""
     return tuple((topic, n, one.source) for (topic, n), one in sorted(ends.items()) if one.source is not None)
 
 
 def by_part(recorded: Offsets) -> dict[Part, int]:
-    """A record's offsets by partition."""
+    """Return a record's offsets by partition."""
     return {(topic, n): offset for topic, n, offset in recorded}

@@ -44,7 +44,7 @@ _SILENT_S, _POLL_S = 3.0, 0.1
 
 @dataclass(frozen=True)
 class GoFacts:
-    """What the step reads. ends: where the logs end; not read on the way back."""
+    """Facts for the steps go and open. ends: where the logs end, which the way back does not read."""
 
     gateways: Gateways
     ends: Reading[Ends] = field(default_factory=lambda: Seen({}))
@@ -73,7 +73,7 @@ class GoStep(Step[GoFacts]):
         todo = found.hosts(lambda app: app.route != move.target)
         if not todo:
             return Done()
-        # Where one went on at target, there is no way back: the others follow.
+        # Once an application is open on target there is no way back, so the others follow.
         if not opened_on(found, move.target) and (held := unready(c, f.ends)):
             return held
         return Ready(todo)
@@ -121,31 +121,38 @@ def unready(c: Context, ends: Reading[Ends]) -> Verdict | None:
 
 
 def _ttl(c: Context) -> int:
-    """How long requests wait on the new route, in milliseconds."""
+    """Return how long requests wait on the new route, in milliseconds."""
     return int(c.inventory.policy.open_limit_s * 1000)
 
 
 def _sealed_there(host: str, name: str, app: AppSeen, source: str) -> tuple[GatewayOrder, ...]:
-    """The orders that shut an application on target without an end, with the way to source staged. A gateway
-    refuses the seal of one that has gone on meanwhile."""
+    """Return the orders that seal an application on target and stage its route to source.
+
+    A gateway refuses to seal an application that has opened meanwhile.
+    """
     route = () if app.staged == source else (GatewayOrder(host, "route", name, to=source),)
     return (*route, GatewayOrder(host, "seal", name, hold=app.hold))
 
 
 def _may_open(app: AppSeen, target: str) -> bool:
-    """Whether it is on target and may go on there by itself."""
+    """Return whether an application is on target and may open there by itself."""
     return app.route == target and not sealed(app)
 
 
 def _still_led(app: AppSeen, source: str) -> bool:
-    """Whether it is sealed on source with a staged route: an order to go that comes late would lead it to
-    target."""
+    """Return whether an application is sealed on source with another route staged.
+
+    An order to go that comes late would lead it to target.
+    """
     return app.route == source and sealed(app) and app.staged not in ("", source)
 
 
 def _back(f: Gateways, source: str, target: str) -> Verdict:
-    """None goes on at source, also by itself, while one may go on at target. One that is not heard may have
-    been led to target: it is waited for."""
+    """Return the verdict on the way back.
+
+    No application opens on source while one may still open on target. A gateway that does not answer may have
+    routed its applications to target, so the step is blocked until it answers.
+    """
     if opened := opened_on(f, target):
         return Blocked((no_way_back(opened, target),), no_way_back=True)
     if f.unknown:
@@ -159,12 +166,12 @@ def _back(f: Gateways, source: str, target: str) -> Verdict:
 
 
 def opened_on(f: Gateways, target: str) -> tuple[str, ...]:
-    """The gateways that let an application go on, on target."""
+    """Return the hosts of the gateways where an application is open on target."""
     return f.hosts(lambda app: app.route == target and app.gate in ("open", "settling"))
 
 
 def no_way_back(opened: tuple[str, ...], target: str) -> Finding:
-    """Clients write on target: the way back is another switch."""
+    """Return the finding that clients write on target, so that only another switch leads back."""
     return claim(
         "open.no-way-back",
         "no client has written on target yet",

@@ -46,7 +46,10 @@ _POLL_S = 0.05
 
 @dataclass(frozen=True)
 class GrantFacts:
-    """needed: what the first look found missing. granted: where target has it."""
+    """Facts for the step grant.
+
+    needed: the ACLs that the step look found missing. granted: where target has them.
+    """
 
     needed: frozenset[Acl]
     granted: Reading[Granted]
@@ -66,7 +69,7 @@ class GrantStep(Step[GrantFacts]):
 
     def check(self, c: Context, f: GrantFacts) -> Verdict:
         if not isinstance(f.granted, Seen):
-            # A right that stays on target keeps nobody waiting.
+            # A right that stays on target makes no client wait.
             return Blocked((unread("target's ACLs", f.granted),), others_back=True)
         if c.way is Way.BACK:
             return Ready((RIGHTS,)) if f.granted.value.somewhere else Done()

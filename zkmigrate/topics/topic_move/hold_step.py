@@ -75,20 +75,25 @@ class HoldStep(Step[Gateways]):
 
 
 def sealed(app: AppSeen) -> bool:
-    """Whether its hold has no end."""
+    """Return whether an application's hold has no end."""
     return app.gate == "sealed"
 
 
 def let_go(c: Context, f: Gateways, target: str) -> Changes:
-    """The orders after which requests that wait at a gateway go on. A seal becomes a hold first."""
+    """Return the orders that release the requests waiting at a gateway.
+
+    They turn a seal into a hold first.
+    """
     ttl = move_of(c.inventory).topic_move.hold_ms
     unsealed = f.orders(target, "unseal", sealed, ttl_ms=ttl)
     return (*unsealed, *f.orders(target, "unhold", lambda app: app.waits))
 
 
 def _back(f: Gateways, source: str) -> Verdict:
-    """Requests go on where they came from, at each gateway that answers. A seal may have come late, after its
-    own way back."""
+    """Return the verdict on the way back: requests are released on source, at each gateway that answers.
+
+    A seal is released too, because the order for it may have come after the step seal was undone.
+    """
     if wrong := f.outside("switch.hold-back", lambda app: app.route == source, f"on {source}"):
         return Blocked(wrong)
     if todo := f.hosts(lambda app: app.waits):

@@ -63,8 +63,11 @@ _POLL_S = 0.5
 
 @dataclass(frozen=True)
 class Delivered:
-    """How far groups with members have committed. now: seconds, after ``ends`` and before ``groups``: what
-    they had not committed was delivered at that time, or later."""
+    """How far groups with members have committed.
+
+    now: seconds, read after ``ends`` and before ``groups``. What the groups had not committed was delivered
+    at that time or later.
+    """
 
     ends: Reading[Ends]
     now: float
@@ -73,8 +76,11 @@ class Delivered:
 
 @dataclass(frozen=True)
 class LookFacts:
-    """there, back: the copiers to target and to source. at: seconds since the epoch. units: the topics of the
-    copiers' units, by host and unit. All but ``delivered`` is of the visit's first look."""
+    """Facts for the step look.
+
+    there, back: the copiers to target and to source. at: seconds since the epoch. units: the topics of the
+    copiers' units, by host and unit. Only ``delivered`` is measured again during a visit of the step.
+    """
 
     gateways: Gateways
     survey: Reading[MirrorSurvey]
@@ -178,8 +184,7 @@ def _wrong_way(back: Copiers) -> str:
 
 
 def _waiting(c: Context, first: LookFacts, now: Delivered) -> Waiting | None:
-    """The wait while groups may still commit what they were delivered up to the first look; none where none
-    has to."""
+    """Return a wait while groups may still commit what was delivered by the first measurement, or None."""
     limit_s = move_of(c.inventory).topic_move.settle_ms / 1000
     left_s = limit_s - (now.now - first.delivered.now)
     late = _late(first.delivered, now)
@@ -191,7 +196,7 @@ def _waiting(c: Context, first: LookFacts, now: Delivered) -> Waiting | None:
 
 
 def _late(first: Delivered, now: Delivered) -> list[str]:
-    """The groups that have not committed all that could have been delivered at the first look."""
+    """Return the groups that have not committed all that the first measurement found in the logs."""
     if not isinstance(first.ends, Seen) or not isinstance(now.groups, Seen):
         return []
     ends = {part: one.source or 0 for part, one in first.ends.value.items()}
@@ -203,7 +208,10 @@ def _late(first: Delivered, now: Delivered) -> list[str]:
 
 
 def _settled(first: Delivered, now: Delivered) -> Iterator[Finding]:
-    """Whether each group commits soon enough for the switch; if not, how many records it gets twice."""
+    """Check whether each group commits soon enough for the switch.
+
+    If not, the finding reports how many records the group would get twice.
+    """
     if not isinstance(now.groups, Seen) or not isinstance(first.ends, Seen) or not isinstance(now.ends, Seen):
         unseen = next(one for one in (now.groups, first.ends, now.ends) if not isinstance(one, Seen))
         yield _settles(None, str(unseen))
@@ -222,7 +230,10 @@ def _settled(first: Delivered, now: Delivered) -> Iterator[Finding]:
 
 
 def _twice(parts: Mapping[Part, int | None], ends: Ends) -> str:
-    """What a group has not committed of these partitions, and what it will be delivered, in words."""
+    """Return, as text, what a group has not committed, so that it would get it twice.
+
+    parts: the group's commits by partition. ends: where the logs end.
+    """
     told = {part: (at, ends[part].source if part in ends else None) for part, at in parts.items()}
     records = sum(max(0, end - at) for at, end in told.values() if at is not None and end is not None)
     whole = [part_name(part) for part, (at, end) in told.items() if end is None or (at is None and end)]
@@ -248,7 +259,7 @@ def _settles(held: bool | None, seen: str, group: str = "") -> Finding:
 
 
 def _all_told(found: Copiers, held: bool) -> bool | None:
-    """Whether it holds, unless a host does not tell."""
+    """Return ``held``, or None if it is True and a host does not report."""
     return None if held and found.silent else held
 
 

@@ -53,7 +53,7 @@ class OpenStep(Step[GoFacts]):
         return Ready(todo)
 
     def plan(self, c: Context, f: GoFacts, target: str) -> Changes:
-        # A way back that was broken off may have left one sealed.
+        # An interrupted way back may have left an application sealed.
         return let_go(c, f.gateways, target)
 
     def undo(self, c: Context, f: GoFacts, target: str, applied: tuple[Applied, ...]) -> Changes:

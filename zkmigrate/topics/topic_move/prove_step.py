@@ -41,7 +41,7 @@ from zkmigrate.topics.topic_move.section import move_of, switched
 
 @dataclass(frozen=True)
 class ProveFacts:
-    """What the step reads. compared: the records written since ARM."""
+    """Facts for the step prove. compared: the comparison of the records written since the step arm."""
 
     gateways: Gateways
     ends: Reading[Ends]

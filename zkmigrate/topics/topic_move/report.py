@@ -1,14 +1,14 @@
-"""Samples of a switch of topics: the live view of them, and what a report tells of them. Pure.
+"""Show samples of a switch of topics, in the live view and in a report. All functions are pure.
 
-Steps and the window's probe note what they read anyway; nothing is asked for a sample.
+The steps and the window's probe note what they read anyway; nothing is read only for a sample.
 
 - ``mirror`` {from, to: clusters; behind: records that the copy lacks; written, copied: where the logs of all
   partitions end, summed, on both clusters}: null where a partition is not known
 - ``gateways`` {apps: {host: {application: {route, gate, in_flight, connections, left: connections to left
-  ports, answered: requests, parked: {kind: requests}, longest_ms: {kind: milliseconds}, returned: as in the
-  gateway's status}}}, unknown: [hosts whose gateway does not tell]}
+  ports, answered: requests, parked: {kind: requests}, longest_ms: {kind: milliseconds}, returned: the table
+  of the gateway's status}}}, unknown: [hosts whose gateway does not report]}
 
-Rows of a report come from files that anybody may have edited or torn: a value of another type is left out.
+Rows of a report come from files that may have been edited or truncated: a value of another type is left out.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ from zkmigrate.runbook.model.sampling import Body, Sampling, age
 from zkmigrate.runbook.model.series import number
 
 _RATE_S = 0.5
-"""A rate is taken over so many seconds at least."""
+"""The least seconds over which a rate is measured."""
 _RESTS_S = 10.0
-"""An older sample is not shown."""
+"""The seconds after which a sample is no longer shown."""
 
 
 class _Rate:
@@ -48,8 +48,10 @@ class _Rate:
         self._before: tuple[float, float] | None = None
 
     def take(self, at: float, count: float) -> float | None:
-        """Counts per second since the last rate; None too short a time after it, and for a count that
-        shrank."""
+        """Return the counts per second since the last rate.
+
+        Returns None too soon after the last rate, and for a count that shrank. at: seconds.
+        """
         if self._before is None or count < self._before[1]:
             self._before = at, count
             return None
@@ -115,7 +117,7 @@ class SwitchView:
 
 
 def _apps(row: Mapping[str, Any]) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
-    """Host, application and what its gateway told of it."""
+    """Yield each host, application and what the gateway reported about it."""
     hosts = row.get("apps")
     for host, apps in hosts.items() if isinstance(hosts, dict) else ():
         for name, told in apps.items() if isinstance(apps, dict) else ():
@@ -124,14 +126,14 @@ def _apps(row: Mapping[str, Any]) -> Iterator[tuple[str, str, Mapping[str, Any]]
 
 
 def _counts(told: Mapping[str, Any], name: str) -> dict[str, float]:
-    """The table of this name: numbers by kind."""
+    """Return the positive numbers in a table by kind. name: the table."""
     table = told.get(name)
     own = table if isinstance(table, dict) else {}
     return {str(kind): n for kind in own if (n := number(own, kind)) is not None and n > 0}
 
 
 def _parked(row: Mapping[str, Any]) -> Counter[str]:
-    """How many requests wait at all gateways, by kind."""
+    """Return how many requests wait at all gateways, by kind."""
     waits = Counter[str]()
     for _, _, told in _apps(row):
         waits.update({kind: int(n) for kind, n in _counts(told, "parked").items()})
@@ -139,8 +141,11 @@ def _parked(row: Mapping[str, Any]) -> Counter[str]:
 
 
 def curves(rows: Rows) -> tuple[Curve, ...]:
-    """Records behind, records per second in both clusters' logs, parked requests by kind, and answers per
-    second by application."""
+    """Return the curves of a report.
+
+    They are records behind, records per second in both clusters' logs, parked requests by kind, and answers
+    per second by application.
+    """
     found: dict[tuple[str, str], list[tuple[float, float]]] = {}
     rates: dict[tuple[str, str], _Rate] = {}
 
@@ -171,14 +176,14 @@ def curves(rows: Rows) -> tuple[Curve, ...]:
 
 @dataclass
 class _Felt:
-    """What clients of one application felt at one gateway."""
+    """What clients of one application experienced at one gateway."""
 
     parked: dict[str, float] = field(default_factory=dict)
     longest_ms: dict[str, float] = field(default_factory=dict)
     returned: Mapping[str, Any] = field(default_factory=dict)
 
     def take(self, told: Mapping[str, Any]) -> None:
-        """Add a sample."""
+        """Add a sample of the application."""
         for name, most in (("parked", self.parked), ("longest_ms", self.longest_ms)):
             for kind, value in _counts(told, name).items():
                 most[kind] = max(value, most.get(kind, 0.0))
@@ -187,7 +192,7 @@ class _Felt:
 
     @property
     def cells(self) -> tuple[str, ...]:
-        """As the table shows it."""
+        """The cells of its row in the table."""
         parked = _largest(self.parked)
         longest = _largest(self.longest_ms)
         back, first_s, last_s, missing = (
@@ -212,7 +217,10 @@ def _largest(table: Mapping[str, float]) -> list[tuple[str, float]]:
 
 
 def _felt(rows: Rows, window: Window | None) -> Table:
-    """What clients felt. window: the one that counts; without it, all samples are taken."""
+    """Return the table of what clients experienced.
+
+    window: only samples from its start on count. Without a window all samples count.
+    """
     found: dict[tuple[str, str], _Felt] = {}
     for at, row in of_kind(rows, "gateways"):
         if window is None or at >= window.start:
@@ -230,7 +238,7 @@ def _felt(rows: Rows, window: Window | None) -> Table:
 
 
 def sampled(rows: Rows, _visits: Sequence[Visit], window: Window | None, _paced: str) -> Sampled:
-    """What clients felt."""
+    """Return the table of what clients experienced, as a part of the report."""
     return Sampled(felt=(_felt(rows, window),))
 
 

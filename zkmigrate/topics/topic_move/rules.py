@@ -1,4 +1,4 @@
-"""Findings about a switch that several of its steps make."""
+"""Make the findings that several steps of a switch share."""
 
 from __future__ import annotations
 
@@ -19,25 +19,31 @@ _UNTOLD = "gateway.client-stuck"
 
 
 Mark = tuple[float, int]
-"""Seconds, and how many records source had got by then."""
+"""A time in seconds, and how many records source had received by then."""
 
 
 @dataclass(frozen=True)
 class Lag:
-    """How far the mirror is behind source. mark: for a later look; None where an end is not told. s: seconds
-    of what source gets, None without two marks. words: for people."""
+    """How far the mirror is behind source.
+
+    mark: the values for a later measurement; None if an end is not known. s: the lag in seconds of what
+    source receives; None without two marks. words: the lag as text.
+    """
 
     mark: Mark | None
     s: float | None
     words: str
 
     def within(self, limit_s: float) -> bool:
-        """Whether it is known to be no more than this."""
+        """Return whether the lag is known and at most ``limit_s`` seconds."""
         return self.s is not None and self.s <= limit_s
 
 
 def lag(reading: Reading[Ends], now: float, before: Mark | None) -> Lag:
-    """The lag by both ends. now: seconds. before: the mark of an earlier look."""
+    """Return the lag between the ends of both logs.
+
+    now: seconds. before: the mark of an earlier measurement.
+    """
     if not isinstance(reading, Seen):
         return Lag(None, None, str(reading))
     ends = reading.value
@@ -58,13 +64,15 @@ def lag(reading: Reading[Ends], now: float, before: Mark | None) -> Lag:
 
 
 def part_name(part: tuple[str, int]) -> str:
-    """``topic-number``."""
+    """Return the name of a partition as ``topic-number``."""
     return f"{part[0]}-{part[1]}"
 
 
 def used(found: Gateways) -> Iterator[Finding]:
-    """What the applications' clients do that a switch has to think of. A client that does not tell its
-    release is a warning: nobody can make it tell."""
+    """Yield the findings about the applications' clients that matter for a switch.
+
+    A client that does not report its release is only a warning, because it cannot be made to report it.
+    """
     for (host, name), app in found.at.items():
         for one in usage(name, app.seen):
             told = replace(one, target=f"{host}:{one.target}")
@@ -73,7 +81,10 @@ def used(found: Gateways) -> Iterator[Finding]:
 
 
 def unread(what: str, reading: Reading[object]) -> Finding:
-    """A look at both clusters that saw nothing."""
+    """Return the finding that both clusters could not be read.
+
+    what: what could not be read. reading: why not.
+    """
     return claim(
         "switch.clusters",
         "both clusters answer",
@@ -87,7 +98,10 @@ def unread(what: str, reading: Reading[object]) -> Finding:
 def reached(
     found: Gateways, cluster: str, nodes: Collection[int] = (), severity: Severity = Severity.BLOCK
 ) -> Finding:
-    """Whether every gateway reaches each broker of a cluster. nodes: those that there are."""
+    """Check that every gateway reaches each broker of a cluster.
+
+    nodes: the ids of its brokers, as far as known.
+    """
     wrong = []
     for host, brokers in found.brokers.items():
         told = brokers.get(cluster, {})
@@ -108,7 +122,7 @@ def reached(
 
 
 def surveyed(survey: MirrorSurvey) -> Iterator[Finding]:
-    """Whether everything of the set is mirrored."""
+    """Check that everything in the set is mirrored."""
     source, target = survey.ids
     yield claim(
         "switch.two-clusters",
@@ -205,7 +219,7 @@ def _own_rights(survey: MirrorSurvey) -> Iterator[Finding]:
 
 
 def not_mirrored(survey: MirrorSurvey, sound: Collection[str] = ("equal", "behind")) -> list[str]:
-    """List the partitions that are in no sound state, each with its state and why."""
+    """List the partitions that are not in a sound state, each with its state and the reason."""
     return [
         f"{part_name(part)}: {state}" + (f", {why}" if why else "")
         for part, (state, why) in survey.partitions.items()
@@ -235,8 +249,7 @@ def too_few_in_sync(ends: Ends) -> tuple[Finding, ...]:
 
 
 def groups_ready(groups: Mapping[str, GroupPair]) -> Finding:
-    """Check that no group prevents the switch: none has members on target, is ahead of source, or cannot
-    switch."""
+    """Check that every group can switch, and that none has members on target or is ahead of source."""
     wrong = [f"{name}: {one.why}" for name, one in groups.items() if one.state not in ("equal", "behind")]
     return claim(
         "switch.groups",
@@ -277,7 +290,7 @@ def _transactions(survey: MirrorSurvey) -> Iterator[Finding]:
 
 
 def groups_equal(reading: Reading[Mapping[str, GroupPair]]) -> Finding:
-    """Whether every group has the same commits on both clusters."""
+    """Check that every group has the same commits on both clusters."""
     if not isinstance(reading, Seen):
         return unread("groups", reading)
     apart = [f"{name}: {one.why}" for name, one in reading.value.items() if one.state != "equal"]
@@ -292,7 +305,7 @@ def groups_equal(reading: Reading[Mapping[str, GroupPair]]) -> Finding:
 
 
 def lapsed(found: Gateways) -> tuple[Finding, ...]:
-    """A finding for each application whose requests no longer wait, though they should."""
+    """Return a finding for each application whose requests no longer wait, though they should."""
     return tuple(
         claim(
             "switch.lapsed",
@@ -346,8 +359,10 @@ def restarted(found: Gateways) -> Iterator[Finding]:
 
 
 def moved(before: Mapping[tuple[str, int], int], now: Ends) -> tuple[Finding, ...]:
-    """A finding where source's ends are not those that were read after the hold. An end that is not told has
-    not moved: it is not equal either."""
+    """Return a finding if source's logs do not end where they ended after the hold.
+
+    before: those ends by partition. An end that is not reported does not count as moved.
+    """
     odd = [
         f"{part_name(part)}: {end:,}, now {one.source if one else 'gone'}"
         for part, end in before.items()
@@ -371,7 +386,7 @@ def moved(before: Mapping[tuple[str, int], int], now: Ends) -> tuple[Finding, ..
 def silent_source(ends: Ends, deadline_s: float, poll_s: float) -> Waiting | None:
     """Return a wait for the leaders of source that do not report a log end; None if all do.
 
-    Without it nobody knows whether the log has grown.
+    Without these ends it is not known whether the logs have grown.
     """
     dark = [part_name(part) for part, one in ends.items() if one.source is None]
     if not dark:
@@ -380,7 +395,7 @@ def silent_source(ends: Ends, deadline_s: float, poll_s: float) -> Waiting | Non
 
 
 def not_silent(found: Copiers) -> tuple[Finding, ...]:
-    """A finding for each mirror host that does not tell whether its copier runs."""
+    """Return a finding for each mirror host that does not report whether its copier runs."""
     return tuple(
         claim(
             "switch.copier",

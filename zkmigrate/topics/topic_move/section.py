@@ -1,5 +1,7 @@
-"""``clusters``, ``gateways``, ``mirrors``, ``sets`` and ``topic_move`` in the inventory: which topics move
-from where to where."""
+"""Define the inventory's sections for a switch of topics: which topics move, from where to where.
+
+The sections are ``clusters``, ``gateways``, ``mirrors``, ``sets`` and ``topic_move``.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,7 @@ from zkmigrate.topics.mirror.questions import ClusterAt
 
 GATEWAYS, MIRRORS = "gateways", "mirrors"
 SHORTER = 3
-"""The hold lasts at most this part of the shortest time after which a client gives up."""
+"""The longest hold fits at least this many times into the shortest time after which a client gives up."""
 _Endpoint = Annotated[
     str, StringConstraints(pattern=r"^[0-9A-Za-z][0-9A-Za-z.-]*:[1-9][0-9]{0,4}$", max_length=260)
 ]
@@ -41,9 +43,12 @@ class _Strict(BaseModel):
 
 
 class Cluster(_Strict):
-    """A Kafka cluster. name: also its name in the gateways' files. config: a file of client properties for
-    TLS and SASL, on the operator's machine. mirror: the unit on the mirror hosts that copies to this cluster
-    from the other one."""
+    """A Kafka cluster.
+
+    name: the same name as in the gateways' files. config: a file of client properties for TLS and SASL, on
+    the operator's machine. mirror: the unit on the mirror hosts that copies to this cluster from the other
+    one.
+    """
 
     name: Name
     brokers: Annotated[tuple[_Endpoint, ...], Field(min_length=1)]
@@ -52,15 +57,16 @@ class Cluster(_Strict):
 
 
 class Machine(_Strict):
-    """A host."""
-
     name: Name
     address: Address
 
 
 class Gateways(_Strict):
-    """The hosts of the gateways. program: zkmigrate there, with arguments before its verb if need be. config:
-    the gateway's file there."""
+    """The hosts of the gateways.
+
+    program: the command of zkmigrate there, with arguments before its verb if needed. config: the gateway's
+    configuration file there.
+    """
 
     hosts: Annotated[tuple[Machine, ...], Field(min_length=1)]
     program: Command = "/usr/local/bin/zkmigrate"
@@ -74,7 +80,10 @@ class Mirrors(_Strict):
 
 
 class TopicSet(_Strict):
-    """What switches together. apps: of the gateways' files. groups: the consumer groups of these topics."""
+    """Topics, applications and groups that switch together.
+
+    apps: applications in the gateways' files. groups: the consumer groups of these topics.
+    """
 
     name: Name
     topics: Annotated[tuple[Topic, ...], Field(min_length=1)]
@@ -127,7 +136,7 @@ class TopicMoveInventory(Inventory):
     topic_move: TopicMove
 
     def with_files(self, path: Path) -> Self:
-        """Names are checked here, and the clusters' files get absolute paths."""
+        """Check the names in the inventory, and return it with absolute paths. Raises InventoryError."""
         wrong = list(self._wrong())
         if wrong:
             raise InventoryError("\n".join(f"{path}: {one}" for one in wrong))
@@ -179,34 +188,34 @@ class TopicMoveInventory(Inventory):
 
     @property
     def ends(self) -> tuple[ClusterAt, ClusterAt]:
-        """Where source and target are reached."""
+        """The addresses of source and target."""
         source, target = (cluster(self, name) for name in (self.topic_move.source, self.topic_move.target))
         return ClusterAt(source.brokers, source.config), ClusterAt(target.brokers, target.config)
 
 
 def move_of(inventory: Inventory) -> TopicMoveInventory:
-    """The inventory. TypeError where the playbook switches nothing."""
+    """Return the inventory as a TopicMoveInventory. Raises TypeError if it is not one."""
     if not isinstance(inventory, TopicMoveInventory):
         raise TypeError("the inventory of this playbook has a section topic_move")
     return inventory
 
 
 def switched(inventory: Inventory) -> TopicSet:
-    """The set that switches."""
+    """Return the set that switches."""
     own = move_of(inventory)
     return next(one for one in own.sets if one.name == own.topic_move.set)
 
 
 def cluster(inventory: Inventory, name: str) -> Cluster:
-    """The cluster of this name."""
+    """Return the cluster of this name."""
     return next(one for one in move_of(inventory).clusters if one.name == name)
 
 
 def mirror_hosts(inventory: Inventory) -> tuple[str, ...]:
-    """The names of the mirror hosts."""
+    """Return the names of the mirror hosts."""
     return tuple(host.name for host in move_of(inventory).mirrors.hosts)
 
 
 def gateway_hosts(inventory: Inventory) -> tuple[str, ...]:
-    """The names of the gateways' hosts."""
+    """Return the names of the gateways' hosts."""
     return tuple(host.name for host in move_of(inventory).gateways.hosts)

@@ -1,4 +1,4 @@
-"""Findings about what a set leaves out: topics of its applications, and who else uses its topics."""
+"""Make findings about what a set leaves out: topics of its applications, and other users of its topics."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _UNNAMED = {ALL: "all topics", MORE: "topics that the gateway does not name"}
 
 
 def app_topics(found: Gateways, topics: Collection[str]) -> Iterator[Finding]:
-    """Whether the clients of the set ask for its topics alone."""
+    """Check that clients of the set ask only for topics of the set."""
     for app, asked in _asked(found.at).items():
         others = sorted(asked - {*topics, *_UNNAMED})
         for topic in others:
@@ -43,7 +43,7 @@ def _app_topics(target: str, held: bool | None, seen: str, severity: Severity = 
 
 
 def other_apps(found: Gateways, topics: Collection[str], source: str) -> Iterator[Finding]:
-    """Whether clients of the set alone ask for its topics on source."""
+    """Check that no other application on source has clients that ask for topics of the set."""
     staying = {at: app for at, app in found.others.items() if app.route == source}
     told = []
     for app, asked in _asked(staying).items():
@@ -72,7 +72,7 @@ def _other_apps(target: str, seen: str, severity: Severity = Severity.BLOCK) -> 
 
 
 def _asked(apps: Mapping[tuple[str, str], AppSeen]) -> dict[str, set[str]]:
-    """The topics that each application's clients ask for, at any gateway; without Kafka's own."""
+    """Return the topics that each application's clients ask for at any gateway, without Kafka's own."""
     asked: dict[str, set[str]] = {}
     for (_, name), app in apps.items():
         told = app.table("topics") if "topics" in app.seen else (MORE,)
@@ -85,8 +85,10 @@ def _unnamed(asked: Collection[str]) -> list[str]:
 
 
 def other_groups(others: Mapping[str, str]) -> Iterator[Finding]:
-    """Whether every group that uses the set's topics belongs to it. others: those that do not, and why they
-    count."""
+    """Check that every group that uses the set's topics belongs to the set.
+
+    others: the groups that do not belong to it, and why they count as users.
+    """
     for name, why in others.items():
         yield _other_groups(name, why)
     if not others:
@@ -106,8 +108,11 @@ def _other_groups(target: str, seen: str) -> Finding:
 
 
 def superusers(found: Gateways, sides: Collection[str]) -> Finding:
-    """Whether ACLs bind the applications. sides: the clusters that have super users. Kafka does not show
-    whom, so it is unknown where clients log in."""
+    """Check that ACLs apply to the applications' clients.
+
+    sides: the clusters that have super users. Kafka does not show which accounts these are, so the result is
+    unknown if clients log in.
+    """
     users = sorted({one for app in found.at.values() for one in app.table("principals")})
     seen = f"super.users is set on {few(sides)}, and hidden; users of the set: {few(users)}"
     return claim(
@@ -122,7 +127,7 @@ def superusers(found: Gateways, sides: Collection[str]) -> Finding:
 
 
 def staged_elsewhere(found: Gateways, target: str) -> Iterator[Finding]:
-    """A finding for each application that waits to be led to another cluster."""
+    """Yield a finding for each application that has a route to another cluster staged."""
     for (host, name), app in found.at.items():
         if app.staged not in ("", target):
             yield claim(
@@ -138,8 +143,10 @@ def staged_elsewhere(found: Gateways, target: str) -> Iterator[Finding]:
 
 
 def node_ids(source: Collection[int], target: Collection[int]) -> Finding:
-    """Whether a port of source leads to the broker of target that has the same node id, where there is
-    one. A Java client keeps a connection for the node's whose id it has."""
+    """Check that each port of source leads to the broker of target with the same node id, if there is one.
+
+    A Java client identifies brokers by their node ids.
+    """
     here, there = sorted(source), sorted(target)
     apart = [node for at, node in enumerate(here) if node in there and there[at % len(there)] != node]
     return claim(

@@ -35,15 +35,19 @@ from zkmigrate.topics.topic_move.rules import Lag, lag, too_few_in_sync, unsure
 from zkmigrate.topics.topic_move.section import move_of
 
 LONGER_MS = 10_000
-"""The lease outlasts the time by so much: the hold follows at once, on a slow machine a little later."""
+"""How much longer the lease lasts than the time to settle. The hold follows at once, or a little later."""
 LATE_S = 4.0
-"""Consumers wait so much longer for a mirror that is too far behind. It is less than the lease has left."""
+"""How much longer consumers wait for a mirror that is too far behind. It is less than the lease has left."""
 _POLL_S = 0.2
 
 
 @dataclass(frozen=True)
 class SettleFacts:
-    """now: seconds. ends: where the lag counts, at the first look and from the end of the time on."""
+    """Facts for the step settle.
+
+    now: a clock in seconds. ends: None while the lag does not count; it counts at first and after the time to
+    settle.
+    """
 
     gateways: Gateways
     now: float
@@ -91,12 +95,15 @@ class SettleStep(Step[SettleFacts]):
 
 
 def _limit_s(c: Context) -> float:
-    """How long consumers get no records."""
+    """Return how long consumers get no records, in seconds."""
     return move_of(c.inventory).topic_move.settle_ms / 1000
 
 
 def _settled(c: Context, f: SettleFacts) -> Verdict:
-    """All gateways keep FETCH back. At the end the lag counts: requests wait for the rest to be copied."""
+    """Return the verdict while all gateways hold FETCH requests back.
+
+    At the end of the time the lag counts, because requests wait until the rest is copied.
+    """
     began, mark = c.kept.get("since"), c.kept.get("mark")
     since = f.now if began is None else began
     limit_s, most_s = _limit_s(c), move_of(c.inventory).topic_move.lag_ms / 1000
@@ -123,7 +130,7 @@ def _settled(c: Context, f: SettleFacts) -> Verdict:
 
 
 def _lags(found: Lag, most_s: float) -> Finding:
-    """The mirror is too far behind for a hold."""
+    """Return the finding that the mirror is too far behind for a hold."""
     return claim(
         "switch.settle-lag",
         "the mirror is close behind source when the hold begins",
@@ -138,7 +145,7 @@ def _lags(found: Lag, most_s: float) -> Finding:
 
 
 def settling(app: AppSeen) -> bool:
-    """Whether its consumers get no records, and everything else goes on."""
+    """Return whether an application's consumers get no records while its other requests go on."""
     return app.gate == "settling"
 
 

@@ -53,8 +53,11 @@ _POLL_S, _MOST_S = 0.5, 300.0
 
 @dataclass(frozen=True)
 class TurnFacts:
-    """What the step reads. copiers: those to source. there: those to target. ends: where logs end, with
-    target as the source of the copiers that run now. failed: partitions that are not mirrored, and why."""
+    """Facts for the step turn.
+
+    copiers: those to source. there: those to target. ends: where logs end, with target as the source of the
+    copiers that run now. failed: partitions that are not mirrored, and why.
+    """
 
     copiers: Copiers
     there: Copiers
@@ -141,7 +144,10 @@ def _turned(held: bool, seen: str) -> Finding:
 
 
 def _come(ends: BothEnds | None, end: int | None) -> bool:
-    """Whether the copy has come to this offset. None: target has not told one yet."""
+    """Return whether the copy has reached an offset.
+
+    end: the offset, or None if target has not reported it yet.
+    """
     return end is not None and ends is not None and ends.target is not None and ends.target >= end
 
 

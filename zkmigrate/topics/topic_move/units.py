@@ -1,4 +1,4 @@
-"""Judges which topics the units of mirror hosts copy: a switch stops and starts whole units."""
+"""Check which topics the units of mirror hosts copy, because a switch stops and starts whole units."""
 
 from __future__ import annotations
 
@@ -32,8 +32,11 @@ class UnitTopics:
 
 
 def variables(text: str) -> dict[str, str] | None:
-    """Return the values that an EnvironmentFile of systemd sets. None if it has escapes, continued lines, or
-    quotation marks within a value: systemd has rules of its own for these."""
+    """Return the values that an EnvironmentFile of systemd sets, or None if they are not certain.
+
+    They are not certain with escapes, continued lines, or quotation marks within a value, for which systemd
+    has rules of its own.
+    """
     lines = [line for line in map(str.strip, text.splitlines()) if line and line[0] not in "#;"]
     matched = [_LINE.match(line) for line in lines]
     known = [one for one in matched if one is not None]
@@ -43,7 +46,7 @@ def variables(text: str) -> dict[str, str] | None:
 
 
 def _environment(look: Look, host: str, facts: HostFacts) -> dict[str, str]:
-    """Return the variables of a unit's files, of which the last one wins; none if a file cannot be read."""
+    """Return the variables of a unit's files, where the last file wins; none if a file cannot be read."""
     found: dict[str, str] = {}
     for path in start_commands(facts.unit).files:
         told = look.file(host, path)
@@ -57,7 +60,7 @@ def _environment(look: Look, host: str, facts: HostFacts) -> dict[str, str]:
 
 
 def _expanded(words: Iterable[str], values: Mapping[str, str]) -> Iterator[str]:
-    """Replace variables as systemd does. One without a value stays."""
+    """Replace variables as systemd does. A variable without a value stays as it is."""
     for word in words:
         split = _SPLIT.match(word)
         if split and split[1] in values:

@@ -26,7 +26,7 @@ from zkmigrate.topics.topic_move.section import move_of, switched
 
 @dataclass(frozen=True)
 class VerifyFacts:
-    """survey: of the copy from target to source."""
+    """Facts for the step verify. survey: the survey of the mirror from target to source."""
 
     gateways: Gateways
     survey: Reading[MirrorSurvey]
@@ -83,7 +83,7 @@ def _findings(c: Context, f: VerifyFacts) -> Iterator[Finding]:
 
 
 def left_ports(found: Gateways) -> Finding:
-    """Who still connects to the ports of the cluster that was left."""
+    """Return the finding about clients that still connect to ports of the cluster that was left."""
     left = {
         f"{host}:{name}": app.on_left_ports for (host, name), app in found.at.items() if app.on_left_ports
     }

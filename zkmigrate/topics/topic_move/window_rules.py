@@ -1,6 +1,6 @@
-"""The decision about trouble between the hold and the open gate, as one total function.
+"""Decide about trouble between the hold and the open gate, for each phase and each trouble.
 
-docs/reference/topic-move.md prints :func:`table`; tests walk all of it.
+docs/reference/topic-move.md shows these decisions as a table, which a test compares with :func:`decide`.
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ STEPS = WindowSteps(
     serves="check",
     opens="open",
 )
-"""The window of the switch: the application's requests wait."""
+"""The steps of the window, in which the applications' requests wait."""
 
 NONE_SEALED = Phase.ARMED.until(Phase.SEALED)
 """The phases before the first SEAL is sent: every gateway opens by itself, on source."""
 
-# Between SEAL and OPEN no request is answered on either side, so both ways are free. A gateway that cannot be
-# reached is not helped by turning back: it would stay sealed. Only a step that cannot go on turns.
+# Between SEAL and OPEN no request is answered on either side, so both ways are free. To turn back does not
+# help if a gateway cannot be reached, because it would stay sealed. Only a leak or a blocked step turns back.
 _SEALED: dict[Trouble, Decision] = {
     Trouble.LEASE_LAPSED: Decision.GO,
     Trouble.HOST_UNREACHABLE: Decision.GO,
@@ -70,16 +70,22 @@ _SEALED: dict[Trouble, Decision] = {
 
 
 def decide(phase: Phase, trouble: Trouble) -> Decision:
-    """The decision for one trouble in one phase. Before SEAL all trouble turns back: that costs clients a
-    wait. After OPEN the answer is always ``GO``: clients write on target."""
+    """Return the decision for one trouble in one phase.
+
+    Before SEAL all trouble turns back, which only makes clients wait. After OPEN the decision is always
+    ``GO``, because clients write on target.
+    """
     if phase is Phase.OPEN:
         return Decision.GO
     return Decision.BACK if phase in NONE_SEALED else _SEALED[trouble]
 
 
 def decide_finding(phase: str, finding: Finding, _policy: Policy) -> Decision:
-    """:func:`decide` for a finding of the watch or of a step. phase: id of the last step with an effect, ""
-    before the first. An unknown one means a look without an answer."""
+    """Return the decision for a finding of the watch or of a step.
+
+    phase: the id of the last step with an effect, or an empty text before the first. An unknown finding means
+    that a query had no answer.
+    """
     if finding.id in {t.value for t in Trouble}:
         trouble = Trouble(finding.id)
     elif finding.held is Held.UNKNOWN:
@@ -90,25 +96,28 @@ def decide_finding(phase: str, finding: Finding, _policy: Policy) -> Decision:
 
 
 def without_operator(all_sealed: bool) -> Word:
-    """What a question means when nobody answers. all_sealed: the SEAL step is done."""
+    """Return the answer to a question that no operator answers. all_sealed: whether the step seal is done."""
     return "go" if all_sealed else "back"
 
 
 BACK_S = 1.0
-"""Seconds that the way back gets before the hold ends by itself."""
+"""The seconds that remain for the way back before the hold ends by itself."""
 MESSAGE_S, SERVICE_S, LEAST_S = 3.0, 30.0, 0.5
 """Seconds for one question or order, for the start or stop of a copier, and the least for either."""
 
 
 def deadline_s(c: Context) -> float:
-    """Seconds after the first HOLD by which the way back must start."""
+    """Return how many seconds after the first HOLD the way back must start at the latest."""
     hold_s = move_of(c.inventory).topic_move.hold_ms / 1000
     return max(hold_s - BACK_S, hold_s / 2)
 
 
 def limits(phase: str, verb: str, back: bool, left_s: float | None) -> tuple[float, float]:
-    """Seconds that one message of a look or change may take, and all of its messages together; arguments as
-    ``WindowSpec.limits``. Before the hold nothing is limited: nobody waits."""
+    """Return how many seconds one message of a query or change may take, and all of its messages together.
+
+    The arguments are those of ``WindowSpec.limits``. Before the hold nothing is limited, because no client
+    waits.
+    """
     if STEPS.reached(phase) is Phase.ARMED:
         return math.inf, math.inf
     most = SERVICE_S if verb == "service" else MESSAGE_S
@@ -122,7 +131,7 @@ _EVERY_S, _IN_A_ROW = 0.5, 2
 
 
 def probes(inventory: Inventory, look: Look, note: Note) -> tuple[Probe, ...]:
-    """Whether every gateway answers. What they tell is noted for the report."""
+    """Return the probe that checks whether every gateway answers. It notes their statuses for the report."""
     missed: Counter[str] = Counter()
 
     def findings() -> Iterator[Finding]:
@@ -142,14 +151,14 @@ _WORST = (Stand.UNHEARD, Stand.SEALED, Stand.LEASED, Stand.FINISHING, Stand.AFTE
 
 
 def stand(app: AppSeen, source: str) -> Stand:
-    """Judge where an application stands at a gateway. source: the cluster that it was on."""
+    """Return the state of an application at a gateway. source: the cluster that it is to leave."""
     if app.gate in ("open", "settling"):
         return Stand.BEFORE if app.route == source else Stand.AFTER
     return {"held": Stand.LEASED, "sealed": Stand.SEALED, "gone": Stand.FINISHING}[app.gate]
 
 
 def _stands(inventory: Inventory, look: Look) -> dict[str, Stand]:
-    """The worst stand of each gateway's applications."""
+    """Return the worst state of the applications at each gateway, by host."""
     found = heard(inventory, statuses(inventory, look))
     source = move_of(inventory).topic_move.source
     of_host: dict[str, list[Stand]] = {host: [] for host in gateway_hosts(inventory)}
@@ -186,4 +195,4 @@ WINDOW = WindowSpec(
     renews=False,
     unattended=UNATTENDED,
 )
-"""What the rehearsal and the switch carry."""
+"""The window as the rehearsal and the switch use it."""
