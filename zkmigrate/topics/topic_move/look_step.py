@@ -230,7 +230,7 @@ def _settled(first: Delivered, now: Delivered) -> Iterator[Finding]:
 
 
 def _twice(parts: Mapping[Part, int | None], ends: Ends) -> str:
-    """Return, as text, what a group has not committed, so that it would get it twice.
+    """Return as text how many records a group has not committed, so that it would get them twice.
 
     parts: the group's commits by partition. ends: where the logs end.
     """

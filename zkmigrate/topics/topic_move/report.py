@@ -42,8 +42,6 @@ _RESTS_S = 10.0
 
 
 class _Rate:
-    """The rate of a count that grows."""
-
     def __init__(self) -> None:
         self._before: tuple[float, float] | None = None
 
@@ -183,7 +181,6 @@ class _Felt:
     returned: Mapping[str, Any] = field(default_factory=dict)
 
     def take(self, told: Mapping[str, Any]) -> None:
-        """Add a sample of the application."""
         for name, most in (("parked", self.parked), ("longest_ms", self.longest_ms)):
             for kind, value in _counts(told, name).items():
                 most[kind] = max(value, most.get(kind, 0.0))

@@ -207,15 +207,12 @@ def switched(inventory: Inventory) -> TopicSet:
 
 
 def cluster(inventory: Inventory, name: str) -> Cluster:
-    """Return the cluster of this name."""
     return next(one for one in move_of(inventory).clusters if one.name == name)
 
 
 def mirror_hosts(inventory: Inventory) -> tuple[str, ...]:
-    """Return the names of the mirror hosts."""
     return tuple(host.name for host in move_of(inventory).mirrors.hosts)
 
 
 def gateway_hosts(inventory: Inventory) -> tuple[str, ...]:
-    """Return the names of the gateways' hosts."""
     return tuple(host.name for host in move_of(inventory).gateways.hosts)

@@ -36,7 +36,7 @@ class Api:
 
     @property
     def name(self) -> str:
-        """The name in capitals, as Kafka's documents write it."""
+        """The name in capitals, as in Kafka's documentation."""
         return re.sub(r"(?<!^)(?=[A-Z])", "_", self.schema).upper()
 
 

@@ -27,7 +27,7 @@ MOST_OPEN, MOST_PARTS, MOST_TOLD = 10_000, 250, 5
 _UNSURE = frozenset({7, 20})
 """REQUEST_TIMED_OUT, NOT_ENOUGH_REPLICAS_AFTER_APPEND: the records are in the log, and the client retries."""
 _SETTLED = frozenset({0, 46})
-"""No error; DUPLICATE_SEQUENCE_NUMBER: clients take it for success."""
+"""No error, and DUPLICATE_SEQUENCE_NUMBER, which clients treat as success."""
 _COMPACT, _RECORD_ERRORS, _LOG_START = 9, 8, 5
 """The first versions with compact types, errors of single records, and the log's start in the answer."""
 _HEADER, _MAGIC_AT, _MAGIC = 61, 16, 2

@@ -90,7 +90,6 @@ class Connection(Requests, asyncio.BufferedProtocol):
         self._pass_on(data)
 
     def _queue(self, size: int = 0) -> None:
-        """Wait for the next turn of the event loop. size: the bytes that were read last."""
         self._queued = True
         self.gateway.turns.later(self.share, self._turn, passing(size))
 
@@ -193,7 +192,6 @@ class Connection(Requests, asyncio.BufferedProtocol):
         self._left, self._sending = 0, None
 
     def broker_ended(self, link: Link) -> None:
-        """Close the connection after its broker has closed the link."""
         if link is self._link:
             self.close()
 
@@ -209,7 +207,6 @@ class Connection(Requests, asyncio.BufferedProtocol):
         )
 
     def go_on(self) -> None:
-        """Resume reading and sending, as far as nothing else makes the connection wait."""
         if self._link is not None:
             self._link.go_on()
         if not self._over and not self._busy:
@@ -240,7 +237,6 @@ class Connection(Requests, asyncio.BufferedProtocol):
             _read(link.transport, may and link.reads)
 
     def stop(self, error: FrameError) -> None:
-        """Log and count an error, and close the connection at once."""
         if not self._over:
             self.refused(error)
             self.close()

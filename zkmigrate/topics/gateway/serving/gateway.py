@@ -27,7 +27,7 @@ from zkmigrate.topics.gateway.serving.turns import Turns
 LATE_S = 0.05
 """The most seconds after the end of a lease until a parked request notices it."""
 MOST_LINES, LINES_S = 20, 10.0
-"""The most log lines of one kind of event that clients cause, and the seconds in which they count."""
+"""The most log lines of one kind of event that clients cause, and the seconds for which they count."""
 _AT_WILL = frozenset({"Refused", "BrokerRefused", "Unreachable", "NotTaken"})
 FREE = frozenset(api.name for api in APIS.values() if api.free)
 
@@ -103,7 +103,7 @@ class Gateway:
         """By cluster and node: why the broker did not answer the last query, or an empty text if it did."""
         self.outcomes: dict[str, Outcomes] = defaultdict(Outcomes)
         self.logins: set[str] = set()
-        """The clusters whose brokers demand a login, as far as they are known."""
+        """The clusters whose brokers are known to demand a login."""
         self._rejoined: dict[str, Rejoined] = defaultdict(Rejoined)
         self._returned: dict[str, Returned] = defaultdict(Returned)
         self._changed: dict[str, asyncio.Event] = defaultdict(asyncio.Event)
@@ -259,7 +259,7 @@ class Gateway:
     def in_flight(self, name: str) -> int:
         """Return how many requests of an application have no answer yet.
 
-        Requests that change nothing are not counted.
+        Kinds of requests that are served while an application is held are not counted.
         """
         return sum(n for kind, n in self.seen[name].in_flight.items() if kind not in FREE)
 

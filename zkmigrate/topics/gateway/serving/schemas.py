@@ -1,4 +1,4 @@
-"""Kafka's message definitions, as kafka-python carries them."""
+"""Provide Kafka's message definitions, which kafka-python includes."""
 
 from __future__ import annotations
 

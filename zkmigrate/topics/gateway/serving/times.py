@@ -1,4 +1,4 @@
-"""Time limits for what a client has begun."""
+"""Limit the time for what a client has begun."""
 
 from __future__ import annotations
 

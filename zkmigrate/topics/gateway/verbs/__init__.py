@@ -1,1 +1,1 @@
-"""The verbs ``gateway …``."""
+"""The verbs of ``zkmigrate gateway``."""

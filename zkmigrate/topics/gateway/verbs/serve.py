@@ -1,4 +1,4 @@
-"""The verb serve, which runs the gateway's process until a signal ends it."""
+"""Run the verb serve: the gateway's process, until a signal ends it."""
 
 from __future__ import annotations
 
