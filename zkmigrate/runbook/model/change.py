@@ -1,16 +1,16 @@
-"""Changes: every way in which zkmigrate touches a host or a cluster, as data.
+"""Changes: every way in which zkmigrate changes a host or a cluster, as data.
 
-The plan prints changes, the engine applies them and the model world interprets them. ``where`` names the host
-or cluster.
+The plan prints changes, the engine applies them and the tests' model world interprets them. ``where`` names
+the host or cluster.
 
 - A :data:`HostChange` holds ``verb`` and ``arguments`` for ``zkm-host`` (``zkm-host help``), which remembers
-  the operation id sent with them. ``expect``: zkm-host's answer when the work is done, an extended regular
-  expression. ``spared``: the refusal that, on the way back, means that the host never came so far.
-  ``answer_s``: how many seconds to wait for the answer outside a window.
-- A :data:`ClusterChange` is idempotent by value, for a cluster remembers no operation id: sent twice, it has
-  the effect of once. It carries what was found before; the journal keeps that with the intent, and
-  :func:`inverses` restores it. ``command`` is the equivalent line of the cluster's own tool; ``expect`` says
-  in words what that tool prints.
+  the operation id sent with them. ``expect``: an extended regular expression that matches zkm-host's answer
+  when the work is done. ``spared``: on the way back, a refusal that matches this means that the host never
+  reached this change. ``answer_s``: seconds to wait for the answer outside a window.
+- A :data:`ClusterChange` is idempotent by value, because a cluster remembers no operation id: sending it
+  twice has the same effect as sending it once. It contains the value found before the change; the journal
+  keeps it with the intent, and :func:`inverses` restores it. ``command`` is the equivalent command of the
+  cluster's own tool; ``expect`` says in words what that tool prints.
 """
 
 from __future__ import annotations
@@ -29,25 +29,28 @@ Place: TypeAlias = Literal["first", "quorum", "rest"]
 
 
 def encode(content: bytes) -> str:
-    """Content as the one-word argument that zkm-host takes: RFC 4648 base64, ``=`` for empty."""
+    """Return content as the one-word argument that zkm-host takes: RFC 4648 base64, or ``=`` if empty."""
     return base64.b64encode(content).decode("ascii") or "="
 
 
 def command_words(commands: tuple[str, ...]) -> tuple[str, ...]:
-    """``KEY=VALUE`` of a service as zkm-host takes them: commands in base64, ``ports`` as is."""
+    """Return a service's ``KEY=VALUE`` pairs as zkm-host takes them.
+
+    Commands are base64-encoded; ``ports`` stays as it is.
+    """
     pairs = (text.partition("=") for text in commands)
     return tuple(f"{key}={value if key == 'ports' else encode(value.encode())}" for key, _, value in pairs)
 
 
 KINDS: dict[str, type[HostChange] | type[ClusterChange]] = {}
-"""Every kind of change by its class name, which the journal and a saved plan hold."""
+"""Every kind of change by its class name, which is what the journal and a saved plan contain."""
 
 
 class HostChange:
     """A change of a host, sent to a program there with an operation id that the program remembers.
 
     Each subclass is a frozen dataclass with class attributes ``verb`` and ``expect``. Defining it adds it to
-    ``KINDS``. channel: the program that takes it: zkm-host where this is empty, else as the site names it.
+    ``KINDS``. channel: the program that receives the change, by the site's name for it; empty for zkm-host.
     """
 
     host: str
@@ -86,7 +89,10 @@ class HostChange:
         return self.words
 
     def inverse(self, _operation: str) -> HostChange | None:
-        """Return what undoes it by default; None where the step that sent it must say. operation: its id."""
+        """Return the change that undoes this one by default.
+
+        Return None if the step that sent it must define its undo. operation: the operation id of this change.
+        """
         return None
 
 
@@ -114,11 +120,14 @@ class ClusterChange:
         return f"zkmigrate alone: {self.describe()}"
 
     def describe(self) -> str:
-        """In words."""
+        """Return the change in words."""
         raise NotImplementedError
 
     def inverse(self, _operation: str = "") -> ClusterChange | None:
-        """Return what undoes it by default; None where the step that sent it must say."""
+        """Return the change that undoes this one by default.
+
+        Return None if the step that sent it must define its undo.
+        """
         return None
 
     def by_default(self) -> ClusterChange:
@@ -149,7 +158,7 @@ class UninstallProgram(HostChange):
 
 @dataclass(frozen=True)
 class PutFile(HostChange):
-    """Write a file whole: mode as octal text, owner as ``user:group``."""
+    """Write a whole file. mode: octal text. owner: ``user:group``."""
 
     host: str
     path: str
@@ -172,8 +181,11 @@ class PutFile(HostChange):
 
 @dataclass(frozen=True)
 class MoveAside(HostChange):
-    """Rename a file or directory, so that it can be put back. folder: where to, on the same file system and
-    for root alone; empty for a sibling name."""
+    """Rename a file or directory so that it can be put back.
+
+    folder: the directory to move it into, on the same file system and accessible to root only; empty to keep
+    it beside the original under another name.
+    """
 
     host: str
     path: str
@@ -193,7 +205,7 @@ class MoveAside(HostChange):
 
 @dataclass(frozen=True)
 class Restore(HostChange):
-    """Put back what an earlier operation (by its id) replaced."""
+    """Put back what an earlier operation replaced. operation: the id of that operation."""
 
     host: str
     operation: str
@@ -210,7 +222,7 @@ class Restore(HostChange):
 
 @dataclass(frozen=True)
 class Discard(HostChange):
-    """Remove for good what an earlier operation (by its id) moved aside."""
+    """Delete permanently what an earlier operation moved aside. operation: the id of that operation."""
 
     host: str
     operation: str
@@ -227,9 +239,12 @@ class Discard(HostChange):
 
 @dataclass(frozen=True)
 class SetService(HostChange):
-    """Start, stop, kill, restart or reload a service. Reload starts one that is down. commands: replace
-    systemctl, ``KEY=VALUE`` as in the inventory's ``Service.commands``. All of them go along, because a
-    restart stops, looks and starts."""
+    """Start, stop, kill, restart, reload, enable or disable a service.
+
+    Reload starts a service that is down. commands: ``KEY=VALUE`` pairs that replace systemctl, as in the
+    inventory's ``Service.commands``. All of them are sent, because a restart stops, checks and starts the
+    service.
+    """
 
     host: str
     unit: str
@@ -254,8 +269,10 @@ class SetService(HostChange):
 
 @dataclass(frozen=True)
 class Arm(HostChange):
-    """Prepare a dest host for the cut-over: chains with empty sets, image begun, guard installed. spec:
-    key=value lines as in ``zkm-host help arm``."""
+    """Prepare a dest host for the cut-over: add chains with empty sets, begin the image, add the guard.
+
+    spec: ``key=value`` lines as described by ``zkm-host help arm``.
+    """
 
     host: str
     spec: str
@@ -270,7 +287,7 @@ class Arm(HostChange):
 
 @dataclass(frozen=True)
 class Fence(HostChange):
-    """Refuse clients at the client port and end their sockets; the kernel reopens after ``ttl_ms``."""
+    """Refuse clients at the client port and end their connections; the kernel reopens after ``ttl_ms``."""
 
     host: str
     ttl_ms: int
@@ -303,7 +320,7 @@ class Cut(HostChange):
 
 @dataclass(frozen=True)
 class Seal(HostChange):
-    """Make the lease permanent, if boot id and data stamp are still those that were proved."""
+    """Make the block permanent if the boot id and the data stamp are still those that were proved."""
 
     host: str
     boot_id: str
@@ -336,10 +353,14 @@ class Unseal(HostChange):
 
 @dataclass(frozen=True)
 class Go(HostChange):
-    """Let the host reform by itself, in its place of the start order. place: ``first`` holds the newest
-    transaction; ``quorum`` completes the majority once the first are LOOKING; ``rest`` joins a formed quorum.
-    first: ``ip:port`` of the hosts with the newest transaction. majority: how many hosts form one.
-    open_limit_ms: how long the host waits for ``open`` before it acts by itself."""
+    """Let the host reform by itself, at its place in the start order.
+
+    - place: ``first`` holds the newest transaction; ``quorum`` completes the majority once the first are
+      LOOKING; ``rest`` joins a formed quorum.
+    - first: ``ip:port`` of the hosts with the newest transaction.
+    - majority: the number of hosts that form a majority.
+    - open_limit_ms: how long the host waits for ``open`` before it acts by itself.
+    """
 
     host: str
     place: Place
@@ -416,7 +437,7 @@ class HostVerb(HostChange):
 
 @dataclass(frozen=True)
 class RestoreImage(HostChange):
-    """Restore data and log directories as they were at STOP, with the observer config."""
+    """Restore the data and log directories as they were at STOP, with the observer config."""
 
     host: str
     verb = "image"
@@ -435,8 +456,10 @@ Changes: TypeAlias = tuple[Change, ...]
 
 @dataclass(frozen=True)
 class RecoveredChange:
-    """A change known from the host's own record only, because the journal that held it is lost. path: what a
-    ``put`` or ``move-aside`` replaced, else empty; its content is not on record."""
+    """A change known only from the host's own record, because the journal that recorded it is lost.
+
+    path: the path that a ``put`` or ``move-aside`` replaced, else empty. Its content is not recorded.
+    """
 
     host: str
     verb: str
@@ -448,13 +471,13 @@ class RecoveredChange:
         return self.verb in (PutFile.verb, MoveAside.verb)
 
     def inverse(self, operation: str) -> HostChange | None:
-        """Return what restores the before-image; None where the host keeps none."""
+        """Return the change that restores the before-image, or None if the host keeps none."""
         return Restore(self.host, operation, self.path) if self.replaces else None
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a host or cluster answered: zkm-host's exit code, or a cluster's 0 or 1, and its lines."""
+    """A host's or cluster's answer: zkm-host's exit code, or 0 or 1 from a cluster, with the output."""
 
     rc: int
     output: str = ""
@@ -462,8 +485,10 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Applied:
-    """A journaled change of a step and target with its operation id. confirmed: False while only the intent
-    is known."""
+    """A journaled change of one step and target with its operation id.
+
+    confirmed: False while only the intent is known.
+    """
 
     change: Change | RecoveredChange
     operation: str
@@ -471,20 +496,25 @@ class Applied:
 
 
 def inverse(applied: Applied) -> Change | None:
-    """Return what undoes one change by default; None where the step that sent it must say."""
+    """Return the change that undoes an applied one by default.
+
+    Return None if the step that sent it must define its undo.
+    """
     return applied.change.inverse(applied.operation)
 
 
 def inverses(applied: tuple[Applied, ...]) -> Changes:
-    """The default undo: restore each before-image, newest first. A change that was sent again because its
-    outcome was unknown has one inverse, in place of the first. A step whose changes have no before-image
-    states its own undo."""
+    """Return the default undo: restore each before-image, newest first.
+
+    A change that was sent again because its outcome was unknown has one inverse, in place of the first. A
+    step whose changes have no before-image defines its own undo.
+    """
     oldest_first = dict.fromkeys(made for a in applied if (made := inverse(a)) is not None)
     return tuple(reversed(oldest_first))
 
 
 def undoes(change: Change, applied: Applied) -> bool:
-    """Whether a change of the way back undoes this one, whatever it found before."""
+    """Return whether a change of the way back undoes an applied one, whatever value it found before."""
     if isinstance(change, Restore):
         return change.operation == applied.operation
     made = inverse(applied)

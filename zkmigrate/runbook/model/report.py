@@ -1,6 +1,6 @@
-"""What a report holds, as frozen values; :class:`Reporting` is what is special about a runbook's report.
+"""What a report contains, as frozen values; :class:`Reporting` adds what is specific to one runbook.
 
-Times are seconds since the epoch. An end of None: it had not ended by the last known time.
+Times are seconds since the epoch. An end of None means that it had not ended by the last known time.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Spans: TypeAlias = Sequence[tuple[float, float]]
 
 @dataclass(frozen=True)
 class Span:
-    """A stretch in one state; ``note`` explains it on demand."""
+    """A stretch of time in one state. note: an explanation shown on demand."""
 
     start: float
     end: float | None
@@ -32,7 +32,7 @@ class Span:
 
 @dataclass(frozen=True)
 class Lane:
-    """One row of the timeline. kind: what one such row is called."""
+    """One row of the timeline. kind: the noun for such a row."""
 
     name: str
     kind: str
@@ -41,7 +41,10 @@ class Lane:
 
 @dataclass(frozen=True)
 class Op:
-    """One change that was sent. ended, status: None and ``open`` while no outcome is journaled."""
+    """One change that was sent.
+
+    ended, status: None and ``open`` while no outcome is journaled.
+    """
 
     id: str
     step: str
@@ -57,9 +60,11 @@ class Op:
 
 @dataclass(frozen=True)
 class Visit:
-    """One walk of a step. seconds: as journaled, by the monotonic clock. outcome: ``done``, ``blocked``, or
-    ``left`` where the journal stops inside it. tries: how often in a row it was refused for the same
-    reasons."""
+    """One walk of a step.
+
+    seconds: the journaled duration, by the monotonic clock. outcome: ``done``, ``blocked``, or ``left`` if
+    the journal stops inside the walk. tries: how often in a row it was refused for the same reasons.
+    """
 
     step: str
     back: bool
@@ -74,10 +79,13 @@ class Visit:
 
 @dataclass(frozen=True)
 class Decision:
-    """Something that was decided. kind: ``begin``, ``consent`` (go or skip to a stage's question), ``answer``
-    (any other answer), ``hold``, ``turn``, ``rehearsed`` (a rehearsal's own turns), ``alarm``, ``hook`` (one
-    that could stop the run, or failed), ``lost``, ``end``. by: who or what decided, empty where the journal
-    does not say. findings: those in doubt when a question was answered."""
+    """One decision during the run.
+
+    kind: ``begin``, ``consent`` (go or skip to a stage's question), ``answer`` (any other answer), ``hold``,
+    ``turn``, ``rehearsed`` (a rehearsal's own turns), ``alarm``, ``hook`` (one that could stop the run, or
+    failed), ``lost``, ``end``. by: the person or program that decided, empty if the journal does not say.
+    findings: those in doubt when a question was answered.
+    """
 
     at: float
     kind: str
@@ -90,8 +98,11 @@ class Decision:
 
 @dataclass(frozen=True)
 class Story:
-    """What the journal tells. hosts: names by kind, as the run began with them. records: the last one of each
-    step."""
+    """The content of a journal.
+
+    hosts: host names by kind, as the run began with them. records: step → the time and content of its last
+    record.
+    """
 
     run: str
     visits: tuple[Visit, ...]
@@ -104,7 +115,7 @@ class Story:
 
 @dataclass(frozen=True)
 class Part:
-    """A step's share of a window."""
+    """The stretch of a window spent in one step."""
 
     step: str
     back: bool
@@ -122,9 +133,12 @@ class Part:
 
 @dataclass(frozen=True)
 class Window:
-    """From the first FENCE sent to the open door. outcome: ``opened``, ``turned back``, ``rehearsed``, ``not
-    over``. deadline: when the way back had to start, as the run counted it. gone_s: how long no process of
-    the tool worked in it. held_s: how long somebody held it."""
+    """The time from the first FENCE sent until the door is open.
+
+    outcome: ``opened``, ``turned back``, ``rehearsed`` or ``not over``. deadline: when the way back had to
+    start, as the run calculated it. gone_s: seconds in which no process of the tool was working. held_s:
+    seconds in which the run was held.
+    """
 
     stage: str
     rehearsal: bool
@@ -144,7 +158,10 @@ class Window:
 
 @dataclass(frozen=True)
 class Gap:
-    """A time in which a client got no answer. during: the steps that it overlaps."""
+    """A time in which a client got no answer.
+
+    during: the steps that it overlaps.
+    """
 
     client: str
     start: float
@@ -156,7 +173,10 @@ class Gap:
 
 @dataclass(frozen=True)
 class Latency:
-    """One broker's answers to the canary, in milliseconds. longest: the longest time between two answers."""
+    """One broker's answers to the canary, in milliseconds.
+
+    longest: the longest time between two answers.
+    """
 
     broker: str
     asked: int
@@ -169,7 +189,7 @@ class Latency:
 
 @dataclass(frozen=True)
 class Beat:
-    """One question to a broker. ms: how long it took, None without an answer."""
+    """One question to a broker. ms: the time until the answer in milliseconds, None without an answer."""
 
     at: float
     broker: str
@@ -179,7 +199,10 @@ class Beat:
 
 @dataclass(frozen=True)
 class Lag:
-    """How many transactions a dest host was behind source's leader; None across the end of an epoch."""
+    """How many transactions a dest host was behind source's leader.
+
+    behind: None if the host and the leader are in different epochs.
+    """
 
     at: float
     host: str
@@ -188,8 +211,11 @@ class Lag:
 
 @dataclass(frozen=True)
 class Curve:
-    """One figure over time. plot: what it is, with its unit; curves of one plot share a scale. name: of whom,
-    such as a broker. points: (when, value), in order; values are 0 or more."""
+    """One figure over time.
+
+    plot: the figure with its unit; curves of one plot share a scale. name: the curve's subject, such as a
+    broker. points: (time, value) in order; values are 0 or more.
+    """
 
     plot: str
     name: str
@@ -198,8 +224,11 @@ class Curve:
 
 @dataclass(frozen=True)
 class Acks:
-    """Acknowledgements of a real client: their number, the longest gaps first, their times. took: (when
-    acknowledged, milliseconds since sent) in order, where the client recorded both."""
+    """The acknowledgements that a real client recorded.
+
+    count: their number. gaps: the gaps between them, longest first. times: when they came. took: (time of
+    acknowledgement, milliseconds since sent) in order, if the client recorded both.
+    """
 
     client: str
     count: int
@@ -210,10 +239,14 @@ class Acks:
 
 @dataclass(frozen=True)
 class Produced:
-    """One partition's records of the produce canary. partition: TOPIC-NUMBER. by: broker → how many it
-    acknowledged. took: (when acknowledged, milliseconds since first sent) in order. gaps: the longest times
-    without an acknowledgement while records were sent. roll, window: the longest of them in the paced stage
-    and in the window, at full length."""
+    """One partition's records of the produce canary.
+
+    - partition: TOPIC-NUMBER.
+    - by: broker → the number of records it acknowledged.
+    - took: (time of acknowledgement, milliseconds since first sent) in order.
+    - gaps: the longest times without an acknowledgement while records were sent.
+    - roll, window: the longest gap in the paced stage and in the window, at full length.
+    """
 
     partition: str
     by: Mapping[str, int]
@@ -225,7 +258,7 @@ class Produced:
 
 @dataclass(frozen=True)
 class Sync:
-    """The cluster as a step saw it."""
+    """A step's observation of the cluster."""
 
     at: float
     controller: int
@@ -237,7 +270,10 @@ class Sync:
 
 @dataclass(frozen=True)
 class Proof:
-    """The figures of the last proof, as journaled; zxids as integers, None where not recorded."""
+    """The figures of the last proof, as journaled.
+
+    Zxids are integers, None if not recorded.
+    """
 
     at: float | None
     stage: str
@@ -251,8 +287,11 @@ class Proof:
 
 @dataclass(frozen=True)
 class Chain:
-    """The journal's hash chain. state: ``intact``, ``torn`` (the last line is cut off) or ``damaged``. lines:
-    how many are intact. head: the sum of the last of them. file: SHA-256 of the whole file."""
+    """The state of the journal's hash chain.
+
+    state: ``intact``, ``torn`` (the last line is cut off) or ``damaged``. lines: the number of intact lines.
+    head: the checksum of the last intact line. file: SHA-256 of the whole file.
+    """
 
     state: str
     lines: int
@@ -263,7 +302,7 @@ class Chain:
 
 @dataclass(frozen=True)
 class Process:
-    """One call of the tool and how it ended; ``ended`` is None for one that was killed."""
+    """One call of the tool and how it ended. ended: None for a process that was killed."""
 
     start: float
     ended: float | None
@@ -274,7 +313,10 @@ class Process:
 
 @dataclass(frozen=True)
 class Table:
-    """A section's table. intro: a sentence before it. wide: numbers of the columns with long text."""
+    """A section's table.
+
+    intro: a sentence before it. wide: numbers of the columns with long text.
+    """
 
     id: str
     title: str
@@ -286,10 +328,15 @@ class Table:
 
 @dataclass(frozen=True)
 class Report:
-    """Everything that a report tells. state: ``complete``, ``back`` (at the beginning), ``turned`` (back at
-    the start of a stage), ``open`` or ``damaged``. headline: the state as one sentence. silences: times from
-    a broker's last answer before an unanswered question to its next. left: what remains to do, ready to read.
-    remarks: what the reader must know about the material. shown: how it is shown."""
+    """The content of a report.
+
+    - state: ``complete``, ``back`` (at the beginning), ``turned`` (back at the start of a stage), ``open`` or
+      ``damaged``. headline: the state as one sentence.
+    - silences: times from a broker's last answer before an unanswered question to its next answer.
+    - left: the remaining work, as text for the reader.
+    - remarks: what the reader must know about the material.
+    - shown: how the report is shown.
+    """
 
     run: str
     name: str
@@ -326,8 +373,10 @@ class Report:
 
 @dataclass(frozen=True)
 class Sampled:
-    """What a report holds of its samples: the fields of :class:`Report` of the same names. felt: tables that
-    samples alone tell, before those of ``SampleReport.felt``."""
+    """The part of a report that comes from its samples; the fields match those of :class:`Report`.
+
+    felt: tables that need samples only, shown before those of ``SampleReport.felt``.
+    """
 
     beats: tuple[Beat, ...] = ()
     beat_every_s: float | None = None
@@ -340,10 +389,14 @@ class Sampled:
 
 @dataclass(frozen=True)
 class SampleReport:
-    """What a report tells of the samples of one system: pure functions, and the words of its plots. sampled:
-    from the samples, the walks of steps, the window that counts and the paced stage. figures: (what, how
-    much, the small print) for the head of the report. felt, sections: tables before and after those of real
-    clients. answering: what those who answer are called. canary: what the canary is called."""
+    """How a report shows the samples of one system: pure functions, and the labels of its plots.
+
+    - sampled: computes the report's part from the samples, the walks of steps, the window that counts and the
+      paced stage.
+    - figures: (name, value, small print) for the head of the report.
+    - felt, sections: tables before and after those of real clients.
+    - answering: the noun for the sampled servers. canary: the name of the canary.
+    """
 
     sampled: Callable[[Rows, Sequence[Visit], Window | None, str], Sampled] = lambda *_: Sampled()
     figures: Callable[[Report], tuple[tuple[str, str, str], ...]] = lambda _: ()
@@ -355,18 +408,19 @@ class SampleReport:
 
 @dataclass(frozen=True)
 class Reporting:
-    """What is special about a runbook's report: pure functions, and the words of its pictures.
+    """What is specific to a runbook's report: pure functions, and the labels of its pictures.
 
     - rows: the rows of the timeline, from the story, the samples, the run's first moment, the times in which
-      no process worked, and whether the journal is damaged.
-    - colours: of each state of a row. legends: name and states of each list of colours below the timeline;
-      the first also stands below each window.
-    - opened: kind of the rows that a window shuts, and the state in which such a host lets clients in for
-      good.
-    - caption: below the timeline. behind: heading, name and caption of the picture of lags.
-    - lags / proof: as :class:`Lag` and :class:`Proof`. sections: its own tables, from the whole report.
-    - curves / curved: as :class:`Curve`; heading and caption of their picture.
-    - unsampled: what the reader misses without samples. afterwards: what remains to do after a complete run.
+      no process was working, and whether the journal is damaged.
+    - colours: the colour of each state of a row. legends: name and states of each list of colours below the
+      timeline; the first is also shown below each window.
+    - opened: the kind of the rows that a window closes, and the state in which such a host lets clients in
+      permanently.
+    - caption: the text below the timeline. behind: heading, name and caption of the picture of lags.
+    - lags / proof: return the :class:`Lag` and :class:`Proof` values. sections: the runbook's own tables,
+      from the whole report.
+    - curves / curved: returns the :class:`Curve` values; heading and caption of their picture.
+    - unsampled: what the report lacks without samples. afterwards: the remaining work after a complete run.
     """
 
     rows: Callable[[Story, Rows, float, Spans, bool], tuple[Lane, ...]] = lambda *_: ()
@@ -386,9 +440,14 @@ class Reporting:
 
 @dataclass(frozen=True)
 class Shown:
-    """How a report is shown. begins / opens: the words of the steps between which clients are shut out, empty
-    without a window. paced: the stage whose progress is shown. samples: what it says of them. felt, sections:
-    the tables of samples before those of real clients; and those behind them, with the runbook's own."""
+    """How a report is shown.
+
+    - begins / opens: the names of the steps between which clients are refused, empty without a window.
+    - paced: the stage whose progress is shown.
+    - samples: how the samples are shown.
+    - felt, sections: the tables of samples before those of real clients; the tables after them, including the
+      runbook's own.
+    """
 
     reporting: Reporting = field(default_factory=Reporting)
     begins: str = ""
@@ -400,17 +459,17 @@ class Shown:
 
 
 def move_of(windows: Sequence[Window]) -> Window | None:
-    """The window that counts: the last one that was no rehearsal."""
+    """Return the window that counts: the last one that was no rehearsal."""
     return next((window for window in reversed(windows) if not window.rehearsal), None)
 
 
 def day(at: float) -> str:
-    """Date and time of day."""
+    """Return date and time of day in UTC."""
     return datetime.fromtimestamp(round(at), UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def clock(at: float, step: float = 1.0) -> str:
-    """The time of day in UTC, as fine as the step (seconds)."""
+    """Return the time of day in UTC, with the precision of the step (seconds)."""
     moment = datetime.fromtimestamp(round(at, 1) if step < 1 else round(at), UTC)
     if step >= 86400:
         return moment.strftime("%d %b")
@@ -420,7 +479,7 @@ def clock(at: float, step: float = 1.0) -> str:
 
 
 def length(seconds: float | None, absent: str = "-") -> str:
-    """A duration for people; ``absent`` for None."""
+    """Return a duration in words, or ``absent`` for None."""
     if seconds is None:
         return absent
     if seconds < 1:
@@ -435,7 +494,7 @@ def length(seconds: float | None, absent: str = "-") -> str:
 
 
 def counted(number: int, what: str) -> str:
-    """A number with what it counts, singular or plural."""
+    """Return a number with the noun it counts, in the singular or plural."""
     return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
 
 
@@ -443,7 +502,7 @@ _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 
 
 def size(count: float) -> str:
-    """Bytes for people, such as ``1.5 GiB``."""
+    """Return a number of bytes in words, such as ``1.5 GiB``."""
     sign, left = "-" if count < 0 else "", float(abs(count))
     for unit in _UNITS:
         if left < 1024 or unit == _UNITS[-1]:
@@ -453,11 +512,11 @@ def size(count: float) -> str:
 
 
 def of_kind(rows: Rows, kind: str) -> Rows:
-    """The samples of one kind."""
+    """Return the samples of one kind."""
     return [(at, row) for at, row in rows if row.get("kind") == kind]
 
 
 def spacing_s(rows: Rows) -> float | None:
-    """The median time between two samples."""
+    """Return the median time between two samples in seconds, or None for fewer than two."""
     steps = sorted(b - a for (a, _), (b, _) in pairwise(rows))
     return steps[len(steps) // 2] if steps else None

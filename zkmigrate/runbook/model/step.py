@@ -1,7 +1,7 @@
-"""Step: one readable file of the runbook, with its undo.
+"""Step: one step of a runbook, with its undo.
 
-The engine's loop (``runbook/engine/run.py``): observe; ``Done`` or ``Blocked`` end the step; ``Waiting``
-pauses; ``Ready`` applies ``plan`` (or ``undo``) for each target; again.
+The engine's loop (``runbook/engine/run.py``) calls ``observe`` and ``check``. ``Done`` or ``Blocked`` ends
+the step; ``Waiting`` pauses; ``Ready`` applies ``plan`` (or ``undo``) to each target. Then it starts over.
 """
 
 from __future__ import annotations
@@ -27,9 +27,13 @@ F = TypeVar("F")
 
 
 class Hazard(StrEnum):
-    """What a step can do to others. READ_ONLY: it sends nothing, and the engine refuses a change of it. LATE:
-    it reads, and sends a host only what that host missed of an earlier step. WINDOW: under a lease with a
-    deadline. FINAL: no plain way back."""
+    """What a step can do to hosts, clusters and clients.
+
+    - READ_ONLY: it sends nothing, and the engine refuses to send a change of it.
+    - LATE: it reads, and sends a host only what that host missed in an earlier step.
+    - WINDOW: it acts under a lease with a deadline.
+    - FINAL: it has no plain way back.
+    """
 
     READ_ONLY = "read-only"
     LATE = "read-only but for a late change"
@@ -39,12 +43,12 @@ class Hazard(StrEnum):
 
     @property
     def reads(self) -> bool:
-        """Whether the step sends nothing of its own: nobody is asked before it and nothing is undone."""
+        """Whether the step sends no changes of its own, so that it needs no question and no undo."""
         return self in (Hazard.READ_ONLY, Hazard.LATE)
 
 
 class Way(StrEnum):
-    """The direction a step is walked in."""
+    """The direction in which a step is walked."""
 
     FORWARD = "forward"
     BACK = "back"
@@ -52,25 +56,31 @@ class Way(StrEnum):
 
 @dataclass(frozen=True)
 class Done:
-    """The step is complete in this direction. findings: the evidence. record: facts for later steps,
-    journaled under the step's id (JSON values only)."""
+    """The step is complete in this direction.
+
+    findings: the evidence. record: facts for later steps, journaled under the step's id (JSON values only).
+    """
 
     findings: tuple[Finding, ...] = ()
     record: Mapping[str, Any] = field(default_factory=dict)
 
     @staticmethod
     def unless_blocked(findings: tuple[Finding, ...], record: Mapping[str, Any] | None = None) -> Verdict:
-        """``Blocked`` where one of the findings blocks, else ``Done``."""
+        """Return ``Blocked`` if one of the findings blocks, else ``Done``."""
         return Blocked(findings) if blocking(findings) else Done(findings, record or {})
 
 
 @dataclass(frozen=True)
 class Ready:
-    """These targets can be changed now, all at once, as one wave. record: as in ``Done``, but durable before
-    the wave's first change: an original map that the way back needs, or a plan that must not be made twice.
-    Going back nothing is recorded, unless ``both_ways``. While ``Context.begun`` the step uses the record it
-    finds; otherwise that belongs to an earlier walk. With a lost journal there may be none. keep: as in
-    ``Waiting``. ask: findings, each with a target, about which the operator is asked before this wave."""
+    """The targets that can be changed now, all at once, as one wave.
+
+    - record: as in ``Done``, but durable before the wave's first change. It holds an original map that the
+      way back needs, or a plan that must not be made twice. On the way back nothing is recorded, unless
+      ``both_ways``. While ``Context.begun`` is true the step uses the record it finds; otherwise that record
+      belongs to an earlier walk. With a lost journal there may be none.
+    - keep: as in ``Waiting``.
+    - ask: findings, each with a target, about which the operator is asked before this wave.
+    """
 
     targets: tuple[str, ...]
     findings: tuple[Finding, ...] = ()
@@ -81,8 +91,11 @@ class Ready:
 
 
 class Far(NamedTuple):
-    """How far a step is in its direction: how many targets are done, of how many, bytes that are still to be
-    copied, and estimated seconds for the rest, None where unknown."""
+    """A step's progress in its direction.
+
+    done, of: the number of finished targets and of all targets. bytes_left: bytes still to be copied. left_s:
+    estimated seconds for the rest, None if unknown.
+    """
 
     done: int
     of: int
@@ -92,11 +105,16 @@ class Far(NamedTuple):
 
 @dataclass(frozen=True)
 class Waiting:
-    """Nothing to do but wait. what: a clause that fits after "until". deadline_s: counts from the first
-    return of the same ``what``. keep: facts for the next looks of this visit, in ``Context.kept``; not
-    journaled. mark: progress, compared with the look before; the wait fails once it stays the same for
-    ``stalled_s``, so that hours of progress are waited for and a standstill is not. far: of a step that
-    tells how far it is. moves: what else an operator can do where the wait fails."""
+    """The step can only wait.
+
+    - what: a clause that fits after "until".
+    - deadline_s: seconds until the wait fails, counted from the first return with the same ``what``.
+    - keep: facts for the next looks of this visit, available as ``Context.kept``; not journaled.
+    - mark: a value that changes with progress. The wait fails once it stays the same for ``stalled_s``, so
+      that long progress is allowed but a standstill is not.
+    - far: the progress of a step that reports it.
+    - moves: further actions for the operator if the wait fails.
+    """
 
     what: str
     progress: str
@@ -111,9 +129,12 @@ class Waiting:
 
 @dataclass(frozen=True)
 class Blocked:
-    """The step cannot go on; the findings say why and what is possible. no_way_back: going back, there is no
-    way back any more: the run's direction is forward from here. others_back: going back, every target that
-    answers is back; the findings name the others, for which the steps before need not wait."""
+    """The step cannot continue; the findings say why and what the operator can do.
+
+    no_way_back: on the way back, there is no way back any more, so the run can only go forward from here.
+    others_back: on the way back, every target that answers is back. The findings name the others; the earlier
+    steps need not wait for them.
+    """
 
     findings: tuple[Finding, ...]
     no_way_back: bool = False
@@ -124,20 +145,23 @@ Verdict: TypeAlias = Done | Ready | Waiting | Blocked
 
 
 Records: TypeAlias = Mapping[str, Mapping[str, Any]]
-"""What steps recorded and how long they took, from ``History.records``."""
+"""What each step recorded and how long it took, from ``History.records``."""
 
 
 Teller: TypeAlias = Callable[[str, str], None]
-"""Takes what a long look is after, and its progress: ``12 of 40 transactions``."""
+"""A callback for the progress of a long look: its subject, and progress such as ``12 of 40 transactions``."""
 
 
 def tell_nobody(_what: str, _progress: str) -> None:
-    """For looks that nobody watches."""
+    """Discard the progress of a look that nobody watches."""
 
 
 @dataclass(frozen=True)
 class Retired:
-    """A broker that is gone for good and was left out of the run. id: its broker.id. by: who said so."""
+    """A broker that is gone permanently and was left out of the run.
+
+    id: its broker.id. by: the person who retired it.
+    """
 
     host: str
     id: int
@@ -155,19 +179,20 @@ class Context:
     """What every step of a run knows without looking.
 
     - run: id of the run, ``[a-z0-9-]{1,24}``. way: the direction of the walk.
-    - rehearsal: the cut-over steps rehearse. fencing: this operator's fencing number.
+    - rehearsal: whether the cut-over steps rehearse. fencing: this operator's fencing number.
     - records: step id → the record it journaled last (baseline, zxids, times).
-    - unrestored: targets of this step with files that were written or moved aside, or cluster settings, and
-      not put back. unconfirmed: targets with a change that was refused or has an unknown outcome.
-    - begun: changes of this step were, or may have been, sent and are not undone; true with a lost journal.
-    - kept: what the step's last ``Waiting`` or ``Ready`` of this visit kept. tell: shows the progress of long
-      looks.
+    - unrestored: targets on which this step wrote or moved files, or changed cluster settings, that are not
+      put back. unconfirmed: targets with a change that was refused or has an unknown outcome.
+    - begun: whether changes of this step were, or may have been, sent and are not undone; true with a lost
+      journal.
+    - kept: facts kept by the step's last ``Waiting`` or ``Ready`` of this visit. tell: shows the progress of
+      long looks.
     - retired: brokers left out of the run; the inventory does not name them.
     - hold_at: the step of the window after which ``--hold-at`` holds.
     - overrides: the rates that ``zkmigrate throttle`` set for this run.
-    - note: leaves a sample for the report.
-    - over: the time of ``--until`` has come: the engine ends the run in place of the next wave. ends_at: that
-      time, seconds since the epoch; None without one.
+    - note: records a sample for the report.
+    - over: whether the time of ``--until`` has come, so that the engine ends the run instead of the next
+      wave. ends_at: that time in seconds since the epoch, or None.
     """
 
     run: str
@@ -191,10 +216,13 @@ class Context:
 
 @dataclass(frozen=True)
 class Forecast(Generic[F]):
-    """A step at its turn, as far as it can be known before the run. facts: what it will see, as ``plan`` and
-    ``undo`` take them. targets: whom it will change, where ``check`` cannot tell yet; None: those that it
-    makes ``Ready``. records: what earlier steps will have recorded, with words for what only the run can
-    know."""
+    """What a step will see and change at its turn, as far as it can be known before the run.
+
+    - facts: the expected observation, as ``plan`` and ``undo`` take it.
+    - targets: the targets that the step will change, where ``check`` cannot decide that yet. None: the
+      targets that ``check`` returns as ``Ready``.
+    - records: the expected records of earlier steps, with words for values that only the run can know.
+    """
 
     facts: F
     targets: tuple[str, ...] | None = None
@@ -202,38 +230,45 @@ class Forecast(Generic[F]):
 
 
 class Step(Protocol[F]):
-    """One step, the base of its class. Its module's docstring says what, why now, what a client may notice,
-    way back, proof."""
+    """One step of a runbook; the base class of all steps.
+
+    Its module's docstring explains the step in five paragraphs (:data:`HEADINGS`).
+    """
 
     id: str
     title: str
     hazard: Hazard
 
     def observe(self, c: Context, look: Look) -> F:
-        """This step's frozen facts; the only method that may look."""
+        """Return this step's facts as a frozen value; the only method that may look."""
 
     def check(self, c: Context, f: F) -> Verdict:
-        """Decide from facts alone, in the direction ``c.way``."""
+        """Decide from the facts alone, for the direction ``c.way``."""
 
     def plan(self, c: Context, f: F, target: str) -> Changes:
-        """All changes of one target, forward; used by plan, runbook, staging and run."""
+        """Return all forward changes of one target; used by plan, runbook, staging and run."""
 
     def undo(self, c: Context, f: F, target: str, applied: tuple[Applied, ...]) -> Changes:
-        """The way back for one target, from its journaled changes, oldest first."""
+        """Return the changes that undo one target, given its journaled changes, oldest first."""
 
     def forecast(self, c: Context, look: Look) -> Forecast[F] | None:
-        """What the step will see at its turn; by default what it sees now. None: only known when the step is
-        reached. HostError where a look for it failed."""
+        """Return what the step will see at its turn; by default, what it sees now.
+
+        Return None if that is only known when the step is reached. Raises HostError if a look failed.
+        """
         return Forecast(self.observe(c, look))
 
     def basis(self, c: Context, f: F) -> Mapping[str, str] | None:
-        """What a saved plan of this step rests on, by name, in words: the plan is stale when one of these
-        differs, and only then. None: each change must be the same, with all of its content."""
+        """Return what a saved plan of this step depends on, as name → value in words.
+
+        The plan is stale if and only if one of these values differs. None: every change must be identical,
+        with all of its content.
+        """
         return None
 
 
 class Reads(Step[F]):
-    """Base of a step that sends nothing and is walked forward only."""
+    """Base class of a step that sends nothing and is only walked forward."""
 
     hazard = Hazard.READ_ONLY
 
@@ -253,8 +288,11 @@ _START = re.compile(rf"^({'|'.join(HEADINGS)}):[ \n]", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Brief:
-    """The five paragraphs of a step's module docstring as single lines, empty where missing. A paragraph
-    begins with one of ``HEADINGS`` and ends at the next. The prompt, ``plan`` and the runbook show them."""
+    """The five paragraphs of a step's module docstring, each as one line and empty if missing.
+
+    A paragraph begins with one of ``HEADINGS`` and ends at the next. The prompt, ``plan`` and the runbook
+    show them.
+    """
 
     what: str
     why_now: str
@@ -263,18 +301,18 @@ class Brief:
     proof: str
 
     def lines(self) -> tuple[str, ...]:
-        """``Heading: text`` for every section."""
+        """Return ``Heading: text`` for every paragraph that is not empty."""
         texts = (self.what, self.why_now, self.clients_may_notice, self.way_back, self.proof)
         return tuple(f"{heading}: {text}" for heading, text in zip(HEADINGS, texts, strict=True) if text)
 
 
 def brief_of(step: AnyStep) -> Brief:
-    """The brief of a step, from the docstring of its class's module."""
+    """Return the brief of a step, from the docstring of the module that defines its class."""
     return brief_in(sys.modules[type(step).__module__].__doc__ or "")
 
 
 def brief_in(text: str) -> Brief:
-    """The brief in a docstring."""
+    """Return the brief that a docstring contains."""
     pieces = _START.split(text)
     found = {
         heading: " ".join(body.replace("``", "`").split())
