@@ -18,8 +18,10 @@ Kind: TypeAlias = Literal[
 
 @dataclass(frozen=True)
 class Entry:
-    """One line. seq: from 1. at: seconds since the epoch. previous: the sum of the line
-    before."""
+    """One line of the journal.
+
+    seq: its number, counted from 1. at: seconds since the epoch. previous: the checksum of the line before.
+    """
 
     seq: int
     at: float

@@ -1,4 +1,4 @@
-"""Readings: what a look at the world gave.
+"""Readings: the result of a look at the world.
 
 A missing tool, a timeout and an empty answer are three different facts. So a look returns :class:`Seen`,
 :class:`Absent` or :class:`Unknown`, never a bare value.
@@ -14,26 +14,26 @@ T_co = TypeVar("T_co", covariant=True)
 Cause: TypeAlias = Literal["timeout", "refused", "unreachable", "denied", "missing-tool", "garbled", "failed"]
 
 NotHeard: TypeAlias = Literal["timeout", "refused", "unreachable"]
-"""The causes that mean that nobody answered."""
+"""The causes that mean that there was no answer."""
 
 
 @dataclass(frozen=True)
 class Seen(Generic[T_co]):
-    """The look succeeded; ``value`` is what was there."""
+    """A look that succeeded. value: what was there."""
 
     value: T_co
 
 
 @dataclass(frozen=True)
 class Absent:
-    """The look succeeded and proved that a file, znode or entry does not exist."""
+    """A look that succeeded and proved that a file, znode or entry does not exist."""
 
     what: str = ""
 
 
 @dataclass(frozen=True)
 class Unknown:
-    """The look failed: it proves nothing, not even absence."""
+    """A look that failed: it proves nothing, not even absence."""
 
     cause: Cause
     why: str

@@ -1,5 +1,7 @@
-"""Findings: one claim about the world, whether it held, and on what evidence. Preflight results, refusals and
-proofs are findings."""
+"""Findings: one claim about the world, whether it held, and the evidence.
+
+Preflight results, refusals and proofs are findings.
+"""
 
 from __future__ import annotations
 
@@ -9,16 +11,16 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 ACCESS = "host.access"
-"""The check that best explains why a host that may be changed does not answer."""
+"""Id of the check that best explains why a host that may be changed does not answer."""
 
 LOGIN = "host.login"
-"""The same for every host."""
+"""Id of the check that best explains why any host does not answer."""
 
 OPERATOR = "operator.address"
-"""The check that tells whether this is the wrong machine."""
+"""Id of the check that reports whether this is the wrong machine."""
 
 NO_WAY_BACK = "open.no-way-back"
-"""The finding that a host opened its door, so that no run walks back any more."""
+"""Id of the finding that a host has opened its door, after which no run walks back."""
 
 AGAIN = "fix it, then look again"
 """The last move of a check that failed."""
@@ -36,7 +38,7 @@ _VERDICT = {Held.YES: "Held", Held.NO: "Failed", Held.UNKNOWN: "Unknown"}
 
 
 class Severity(StrEnum):
-    """What a claim that does not hold means: BLOCK stops the gate; WARN and INFO do not."""
+    """What follows if a claim does not hold: BLOCK stops the gate; WARN and INFO do not."""
 
     BLOCK = "block"
     WARN = "warn"
@@ -45,13 +47,14 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True)
 class Finding:
-    """One claim.
+    """One claim and its evidence.
 
-    id: the same on screen, in the journal, the report, the docs and the test's name. claim: what should be
-    true. seen / needed: what the world showed and what the claim needs. moves: what the operator can do, as
-    imperative sentences. target: host or broker, empty for the whole cluster. cause: of one failed look, as
-    in :class:`zkmigrate.runbook.model.fact.Unknown`, else empty. accepted: by whom, until when and why it
-    does not block, else empty.
+    - id: the same on screen, in the journal, the report, the docs and the test's name.
+    - claim: what should be true. seen / needed: what was observed and what the claim needs.
+    - moves: what the operator can do, as imperative sentences.
+    - target: host or broker, empty for the whole cluster.
+    - cause: the cause of one failed look, as in :class:`zkmigrate.runbook.model.fact.Unknown`, else empty.
+    - accepted: the person who accepted it, until when, and the reason why it does not block; else empty.
     """
 
     id: str
@@ -67,13 +70,15 @@ class Finding:
 
     @property
     def blocks(self) -> bool:
-        """Whether it stops a gate: a blocking claim that is false or unknown."""
+        """Whether it stops a gate: a claim of severity BLOCK that is false or unknown."""
         return self.severity is Severity.BLOCK and self.held is not Held.YES
 
     @property
     def verdict(self) -> str:
-        """What was seen, behind one word for how the claim stands; the claim itself where it holds or nothing
-        was seen."""
+        """The result as one line: ``Failed`` or ``Unknown`` and what was seen, or the expected claim.
+
+        The claim itself if it holds.
+        """
         if self.held is Held.YES:
             return self.claim
         return f"{self.word}: {self.seen}" if self.seen else f"{self.word}; expected: {self.claim}"
@@ -86,10 +91,10 @@ class Finding:
 
 @dataclass(frozen=True)
 class Meaning:
-    """What a finding means where it does not hold, for the page *findings* and ``zkmigrate help``.
+    """What a finding means if it does not hold, for the page *findings* and ``zkmigrate help``.
 
-    A word of the id in capitals stands for any name, as in ``STEP.phase``. means: the fact. cause: why it
-    comes about, or why it matters. todo: what to do, in imperatives.
+    A word of the id in capitals matches any name, as in ``STEP.phase``. means: the fact. cause: how it comes
+    about, or why it matters. todo: what to do, in imperatives.
     """
 
     id: str
@@ -99,8 +104,11 @@ class Meaning:
 
 
 def meanings(text: str) -> tuple[Meaning, ...]:
-    """The meanings in a text of paragraphs ``ID: fact Cause: why To do: what``; a module keeps those of its
-    findings in ``MEANINGS``. ValueError for a paragraph that lacks a part."""
+    """Parse a text of paragraphs ``ID: fact Cause: why To do: what``.
+
+    A module keeps the meanings of its findings in ``MEANINGS``. Raises ValueError for a paragraph that lacks
+    a part.
+    """
     return tuple(map(_meaning, text.strip().split("\n\n")))
 
 
@@ -124,28 +132,28 @@ def claim(
     severity: Severity = Severity.BLOCK,
     cause: str = "",
 ) -> Finding:
-    """A finding from a three-valued truth: ``None`` is unknown."""
+    """Return a finding for a three-valued truth, where ``None`` is unknown."""
     state = Held.UNKNOWN if held is None else Held.YES if held else Held.NO
     return Finding(id, sentence, state, severity, seen, needed, tuple(moves), target, cause)
 
 
 def each(told: Mapping[str, object]) -> str:
-    """What was seen, host by host; ``none`` without a host."""
+    """Return what was seen, host by host, as one line; ``none`` without a host."""
     return "; ".join(f"{host}: {seen}" for host, seen in told.items()) or "none"
 
 
 def doubts(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """The findings over which somebody decides to go on: false or unknown, and more than a remark."""
+    """Return the findings that need a decision before going on: false or unknown, and more than a remark."""
     return tuple(f for f in findings if f.held is not Held.YES and f.severity is not Severity.INFO)
 
 
 def blocking(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """The findings that stop a gate."""
+    """Return the findings that stop a gate."""
     return tuple(f for f in findings if f.blocks)
 
 
 def few(names: Iterable[str], most: int = 5) -> str:
-    """The first of several names, and how many more follow."""
+    """Return the first names as one line, and how many more there are."""
     listed: Sequence[str] = list(names)
     more = f" and {len(listed) - most:,} more" if len(listed) > most else ""
     return f"{', '.join(listed[:most])}{more}"

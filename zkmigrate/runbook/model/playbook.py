@@ -1,4 +1,4 @@
-"""Playbook: a runbook as a table of contents, a value that the engine receives."""
+"""Playbook: a runbook's stages and steps, as a value that the engine receives."""
 
 from __future__ import annotations
 
@@ -16,20 +16,21 @@ from zkmigrate.runbook.model.window import WindowSpec
 
 @dataclass(frozen=True)
 class Stage:
-    """Steps under one heading.
+    """A group of consecutive steps with one title.
 
     - consent: question asked on a terminal before the stage starts, empty for none.
-    - skip: what is missing without the stage; empty where it may not be skipped.
+    - skip: what the operator does without if the stage is skipped; empty if it may not be skipped.
     - rehearsal: walk the steps forward, then back to the stage's start.
-    - window: clients are shut out in these steps; the watch (lease, probes, canaries) runs beside them.
-    - locked: the run holds its hosts' lock; impossible before zkm-host, which keeps it, is installed.
+    - window: clients are refused in these steps; the watch (lease, probes, canaries) runs beside them.
+    - locked: the run holds its hosts' lock. This is impossible before zkm-host, which keeps it, is installed.
     - noticed: clients may notice the stage in either direction, so the produce canary runs.
     - refused: exit code when a step of the stage is blocked.
-    - gate: the verb preflight looks as the stage's first step does, at the first gate as all its steps do.
-    - outdates: what a run has changed here, such as ``joined dest``, so that the first gate's demands hold no
-      more; empty where they still do.
-    - idle: which key of an inventory leaves the stage nothing to do, so that it is skipped; else empty.
-    - unnoticed: why clients notice nothing of a window that shuts nobody out; else empty.
+    - gate: ``preflight`` checks what the stage's first step checks; at the first gate, what all its steps
+      check.
+    - outdates: the change made here, such as ``joined dest``, after which the first gate's checks no longer
+      apply; empty if they still do.
+    - idle: returns the inventory key that leaves the stage nothing to do, so that it is skipped; else empty.
+    - unnoticed: why clients notice nothing of a window that refuses nobody; else empty.
     """
 
     id: str
@@ -50,11 +51,15 @@ class Stage:
 
 @dataclass(frozen=True)
 class Counted:
-    """A step that takes all hosts, or topics, of one kind through it, wave after wave. step: ``stage.step``.
-    many: what such targets are called. targets: all of them, from the inventory and the run's records; none
-    while unknown. paced: the run tells its progress and time left, and ``--pause-after`` counts its targets;
-    at most one step is. told: the step itself tells its progress and time left while it waits, for a target
-    that was changed is not done yet."""
+    """A step that changes all hosts, or topics, of one kind, wave after wave.
+
+    - step: ``stage.step``. many: the plural noun for its targets.
+    - targets: returns all of them, from the inventory and the run's records; none while unknown.
+    - paced: whether the run reports its progress and time left, and ``--pause-after`` counts its targets;
+      true for at most one step.
+    - told: whether the step reports its own progress and time left while it waits, because a changed target
+      is not done yet.
+    """
 
     step: str
     many: str
@@ -65,12 +70,17 @@ class Counted:
 
 @dataclass(frozen=True)
 class Role:
-    """Hosts that play one part in a runbook. part: the key of ``Inventory.hosts``. many: what such hosts are
-    called. changed: a run may change them. witness: they keep the lock and the copies of the journal.
-    service: unit and commands of the service whose state ``status`` asks of a witness. without: the inventory
-    without some of them; None where none can be retired. ordered: the channel by which they take orders.
-    They refuse an order with a lower fencing number than that of an earlier order from any run. told: what a
-    host that is no witness says of itself, in one line of ``status``."""
+    """The hosts with one part in a runbook.
+
+    - part: the key of ``Inventory.hosts``. many: the plural noun for such hosts.
+    - changed: whether a run may change them.
+    - witness: whether they keep the lock and the copies of the journal.
+    - service: returns unit and commands of the service whose state ``status`` reads on a witness.
+    - without: returns the inventory without some of them; None if none can be retired.
+    - ordered: the channel for orders to them. They refuse an order whose fencing number is lower than that of
+      an earlier order from any run.
+    - told: returns the line of ``status`` about a host that is no witness.
+    """
 
     part: str
     many: str
@@ -83,13 +93,16 @@ class Role:
 
 
 GoNoGo: TypeAlias = Callable[[Context, Look, str, str, Sequence[str]], str]
-"""Returns the page as Markdown. Takes the context with the records of the rehearsed run, what looks, the
-digest of the plan, the id of that run (empty without one), and the plan's remarks."""
+"""Return the go/no-go page as Markdown.
+
+Takes the context with the records of the rehearsed run, a look, the digest of the plan, the id of that run
+(empty without one), and the plan's remarks.
+"""
 
 
 @dataclass(frozen=True)
 class KeptFile:
-    """A file in a run's directory for somebody without zkmigrate. words: what it is for."""
+    """A file in a run's directory for readers without zkmigrate. words: its purpose."""
 
     text: str
     words: str
@@ -97,26 +110,29 @@ class KeptFile:
 
 @dataclass(frozen=True)
 class Playbook:
-    """A named runbook. It is pure: what reaches out is named, and loaded where hosts are reached.
+    """A named runbook.
+
+    It is pure: code that reaches hosts is only named here, and loaded where hosts are reached.
 
     - counted: the steps whose targets are counted.
-    - inventory: the shape of its file, a subclass where it has sections of its own.
-    - sections: those that its file must have; more may be there.
-    - roles: the hosts it works with, in the order shown; without any, all of the inventory, none of which it
-      changes.
-    - alters_clusters: only the journal knows what a cluster held before a change.
-    - go_no_go: makes the page that is signed before the point of no return, where there is one.
-    - report: what is special about its report.
-    - foreseen: what ``plan`` says of the whole run, such as the length of its window.
-    - measured: what ``plan`` adds to it after two looks; Waiting until it is time for the second.
-    - foreseen_back: what ``rollback`` says before it asks; ``unrestored`` is of the paced step.
+    - inventory: the class of its inventory, a subclass if it has sections of its own.
+    - sections: the sections that the inventory file must contain; it may contain more.
+    - roles: the hosts it works with, in the order shown. Without any it works with all hosts of the inventory
+      and changes none.
+    - alters_clusters: whether only the journal knows what a cluster contained before a change.
+    - go_no_go: makes the page that is signed before the point of no return, if there is one.
+    - report: what is specific to its report.
+    - foreseen: the lines of ``plan`` about the whole run, such as the length of its window.
+    - measured: further lines of ``plan`` that need two looks; Waiting until it is time for the second.
+    - foreseen_back: the lines that ``rollback`` shows before its question. The context's ``unrestored``
+      belongs to the paced step.
     - sampling: what the run samples in passing.
-    - throttled: its run copies replicas at rates that ``zkmigrate throttle`` overrides.
-    - files: what the run keeps in its directory, by name, from its records. Each is on disk before the step
-      after that record begins.
+    - throttled: whether the run copies replicas at rates that ``zkmigrate throttle`` overrides.
+    - files: the files that the run keeps in its directory, by name, computed from its records. Each is on
+      disk before the step after that record begins.
     - looks: stages outside the walk that only look; ``preflight --stage`` names one.
-    - clusters: those that its changes name → what sends changes there, ``module:name`` of a function of
-      inventory and look that gives an ``engine.apply.Alter``.
+    - clusters: the clusters that its changes name → the sender for each. A sender is ``module:name`` of a
+      function of inventory and look that returns an ``engine.apply.Alter``.
     """
 
     id: str
@@ -139,17 +155,20 @@ class Playbook:
     clusters: Mapping[str, str] = field(default_factory=dict)
 
     def hosts(self, inventory: Inventory) -> dict[str, tuple[str, ...]]:
-        """The names of the hosts by their part, in the order shown."""
+        """Return the names of the hosts by their part, in the order shown."""
         there = inventory.hosts
         parts = [role.part for role in self.roles] or list(there)
         return {part: there[part] for part in parts if part in there}
 
     def changed(self, inventory: Inventory) -> tuple[str, ...]:
-        """The hosts that a run may change; it changes no other."""
+        """Return the hosts that a run may change; it changes no other."""
         return _names(inventory, (role for role in self.roles if role.changed))
 
     def witnesses(self, inventory: Inventory) -> tuple[str, ...]:
-        """The hosts that keep the lock and the journal's copies; without any, only this machine does."""
+        """Return the hosts that keep the lock and the journal's copies.
+
+        Without any, only the operator's machine keeps them.
+        """
         return _names(inventory, (role for role in self.roles if role.witness))
 
     def ordered(self, inventory: Inventory) -> dict[str, str]:
@@ -159,16 +178,16 @@ class Playbook:
 
     @property
     def many_witnesses(self) -> str:
-        """What the witnesses are called."""
+        """The plural noun for the witnesses."""
         return _called(role for role in self.roles if role.witness)
 
     @property
     def many_changed(self) -> str:
-        """What the hosts that a run may change are called."""
+        """The plural noun for the hosts that a run may change."""
         return _called(role for role in self.roles if role.changed)
 
     def service(self, inventory: Inventory, host: str) -> tuple[str, tuple[str, ...]]:
-        """Unit and commands of a host's service; no unit where its role names none."""
+        """Return unit and commands of a host's service; the unit is empty if the host's role names none."""
         for role in self.roles:
             if role.service is not None and host in inventory.hosts.get(role.part, ()):
                 return role.service(inventory)
@@ -176,23 +195,23 @@ class Playbook:
 
     @property
     def retirable(self) -> tuple[str, ...]:
-        """The parts of which a run can leave out a host that is gone for good."""
+        """The parts of which a run can leave out a host that is gone permanently."""
         return tuple(role.part for role in self.roles if role.without is not None)
 
     def without(self, inventory: Inventory, names: Collection[str]) -> Inventory:
-        """The inventory without retired hosts."""
+        """Return the inventory without retired hosts."""
         for role in self.roles if names else ():
             if role.without is not None:
                 inventory = role.without(inventory, names)
         return inventory
 
     def tells_all(self, inventory: Inventory) -> bool:
-        """Whether hosts can tell all that a run did, so that it can go on without its journal."""
+        """Return whether the hosts' own records suffice to continue a run without its journal."""
         return bool(self.witnesses(inventory)) and not self.alters_clusters
 
     @property
     def paced(self) -> Counted | None:
-        """The step whose progress and time left are told."""
+        """The step whose progress and time left the run reports, or None."""
         return next((counted for counted in self.counted if counted.paced), None)
 
     @property
@@ -201,12 +220,12 @@ class Playbook:
         return tuple(stage.id for stage in self.stages if stage.noticed)
 
     def views(self) -> tuple[View, ...]:
-        """What shows its samples on one screen."""
+        """Return one view of each sampling, for one screen."""
         return tuple(sampling.view() for sampling in self.sampling)
 
     @property
     def gates(self) -> tuple[Stage, ...]:
-        """The stages that begin with a look at whether to go on."""
+        """The stages that begin with a check of whether to go on."""
         return tuple(stage for stage in self.stages if stage.gate)
 
     @property
@@ -215,7 +234,7 @@ class Playbook:
         return tuple(stage.id for stage in self.stages if not stage.locked)
 
     def step_ids(self) -> tuple[str, ...]:
-        """``stage.step`` in order, as ``--until`` and ``rollback --to`` take them."""
+        """Return ``stage.step`` of every step in order, as ``--until`` and ``rollback --to`` take them."""
         return tuple(f"{stage.id}.{step.id}" for stage in self.stages for step in stage.steps)
 
 

@@ -1,6 +1,6 @@
-"""Sampling: what a run records in passing, for its report and the live view; no decision rests on it.
+"""Sampling: what a run records in passing for its report and the live view. No decision depends on it.
 
-A playbook says what is asked and how answers are told; ``runbook/engine/samples.py`` records them.
+A playbook defines the questions and how answers are shown; ``runbook/engine/samples.py`` records them.
 """
 
 from __future__ import annotations
@@ -20,19 +20,22 @@ Body: TypeAlias = Mapping[str, Any]
 
 
 def note_nothing(_kind: str, _body: Body) -> None:
-    """For a run without samples."""
+    """Discard a sample, for a run without samples."""
 
 
 Note: TypeAlias = Callable[[str, Body], None]
-"""Takes the kind of a sample and its body, as of now."""
+"""A callback that records a sample, given its kind and body, with the current time."""
 
 _OLD_S = 3.0
 
 
 @dataclass(frozen=True)
 class Question:
-    """A question asked every ``every_s`` seconds. kind: of the sample. ask: gives its body, None for no
-    sample; an error means no sample too."""
+    """A question asked every ``every_s`` seconds.
+
+    kind: the kind of its samples. ask: returns a sample's body, or None for no sample; an error means no
+    sample too.
+    """
 
     kind: str
     every_s: float
@@ -40,29 +43,36 @@ class Question:
 
 
 class View(Protocol):
-    """How samples are shown on a screen. Times are seconds on the clock that dates the samples. hosts: those
-    with a line of their own."""
+    """How samples are shown on a screen.
+
+    Times are seconds on the clock that dates the samples. hosts: the hosts with a line of their own.
+    """
 
     def take(self, at: float, kind: str, body: Body) -> None:
         """Take in a sample of any kind."""
 
     def head(self, hosts: Collection[str], now: float) -> tuple[str, bool] | None:
-        """A line above the hosts, and whether it tells of trouble; None for no line."""
+        """Return a line above the hosts and whether it reports trouble, or None for no line."""
 
     def host(self, host: str, hosts: Collection[str], now: float) -> str:
-        """What is known of a host, or empty."""
+        """Return the text shown for a host, or an empty string."""
 
     def troubled(self, host: str) -> bool:
-        """Whether the newest sample tells of trouble with a host."""
+        """Return whether the newest sample reports trouble with a host."""
 
 
 @dataclass(frozen=True)
 class Sampling:
-    """What is sampled of one system. view: one for each screen. canary: the kind of its samples, and what
-    writes into the system while clients may notice the run: ``module:name`` of a function of the inventory
-    that gives ``site.sampler.Canary`` or None; ``Look.produced`` tells its records to steps. heard: the kind
-    of sample, the request of the steps whose answers are sampled, and the body of an answer. report: what a
-    report says of it; one sampling of a playbook at most has it."""
+    """What is sampled of one system.
+
+    - view: creates the view for one screen.
+    - canary: the kind of its samples, and the program that writes into the system while clients may notice
+      the run. It is ``module:name`` of a function of the inventory that returns a ``site.sampler.Canary`` or
+      None. ``Look.produced`` gives its records to steps.
+    - heard: the kind of sample, the request of the steps whose answers are sampled, and the function that
+      returns the body for an answer.
+    - report: how a report shows the samples; at most one sampling of a playbook has it.
+    """
 
     questions: Callable[[Inventory, Look], tuple[Question, ...]]
     view: Callable[[], View]
@@ -72,7 +82,7 @@ class Sampling:
 
 
 def span(seconds: float) -> str:
-    """A duration on a screen."""
+    """Return a duration as short text for a screen."""
     seconds = max(0.0, seconds)
     if seconds < 100:
         return f"{seconds:.0f} s"
@@ -80,5 +90,5 @@ def span(seconds: float) -> str:
 
 
 def age(seconds: float) -> str:
-    """How old a sample is, where that matters."""
+    """Return the age of a sample as text, or an empty string if it is recent."""
     return f" ({span(seconds)} old)" if seconds >= _OLD_S else ""

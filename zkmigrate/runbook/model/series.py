@@ -1,6 +1,6 @@
-"""Series over time for a report: answers, the gaps between them, and these in words. Pure.
+"""Time series for a report: answers, the gaps between them, and their descriptions. Pure.
 
-Rows come from files that anybody may have edited or torn: a value of the wrong type is left out.
+Rows come from files that may have been edited or torn: a value of the wrong type is left out.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _STEPS = 3
 
 
 def number(values: Mapping[str, Any], name: str) -> float | None:
-    """The finite number of this name, else None."""
+    """Return the finite number of this name, else None."""
     value = values.get(name)
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         return None
@@ -27,7 +27,7 @@ def number(values: Mapping[str, Any], name: str) -> float | None:
 
 
 def by_broker(asked: Iterable[Beat]) -> dict[str, list[Beat]]:
-    """The questions to each broker, in order; brokers by name."""
+    """Group the questions by broker, keeping their order; brokers are sorted by name."""
     own: dict[str, list[Beat]] = {}
     for beat in asked:
         own.setdefault(beat.broker, []).append(beat)
@@ -37,7 +37,10 @@ def by_broker(asked: Iterable[Beat]) -> dict[str, list[Beat]]:
 def latencies(
     own: Mapping[str, Sequence[Beat]], gaps: Iterable[Gap], visits: Iterable[Visit]
 ) -> tuple[Latency, ...]:
-    """Per broker: quantiles of its answers, its longest time without one. gaps: from :func:`silences`."""
+    """Return for each broker the quantiles of its answers and its longest time without an answer.
+
+    gaps: from :func:`silences`.
+    """
     walks, worst = tuple(visits), dict[str, Gap]()
     for gap in gaps:
         if gap.client not in worst or gap.seconds > worst[gap.client].seconds:
@@ -53,13 +56,17 @@ def latencies(
 
 
 def quantile(ordered: Sequence[float], share: float) -> float | None:
-    """The smallest value that at least this share of the values does not exceed."""
+    """Return the smallest value that at least this share of the values does not exceed."""
     return ordered[max(0, math.ceil(share * len(ordered)) - 1)] if ordered else None
 
 
 def silences(own: Sequence[Beat], every_s: float | None) -> list[Gap]:
-    """The stretches of one broker with an unanswered question, from the last answer before to the first
-    after. A stretch in which nobody asked ends one."""
+    """Return the gaps of one broker with an unanswered question.
+
+    A gap lasts from the last answer before the question to the first answer after it. It ends early when no
+    question was sent for longer than four intervals and 2 s. every_s: the interval of the questions in
+    seconds, None if unknown.
+    """
     limit = 4 * every_s + 2.0 if every_s is not None else math.inf
     out: list[Gap] = []
     last: float | None = None
@@ -85,7 +92,7 @@ def silences(own: Sequence[Beat], every_s: float | None) -> list[Gap]:
 
 
 def during(start: float, end: float | None, visits: Iterable[Visit]) -> tuple[str, ...]:
-    """The steps whose walks overlap this stretch."""
+    """Return the steps whose walks overlap this stretch."""
     until = start if end is None else end
     found = [
         f"{v.step}{' (back)' if v.back else ''}"
@@ -96,17 +103,17 @@ def during(start: float, end: float | None, visits: Iterable[Visit]) -> tuple[st
 
 
 def placed(gap: Gap, visits: Iterable[Visit]) -> Gap:
-    """A gap with the steps it overlaps."""
+    """Return a gap together with the steps it overlaps."""
     return Gap(gap.client, gap.start, gap.end, gap.why, during(gap.start, gap.end, visits), gap.seconds)
 
 
 def ms(value: float | None) -> str:
-    """Milliseconds for people."""
+    """Return milliseconds as text."""
     return "-" if value is None else f"{value:.1f} ms"
 
 
 def when(gap: Gap | None) -> str:
-    """When a gap was, in which steps, and why."""
+    """Return as text when a gap was, in which steps, and why."""
     if gap is None:
         return "-"
     until = "to the end" if gap.end is None else f"to {clock(gap.end, 0.1)}"
@@ -114,14 +121,14 @@ def when(gap: Gap | None) -> str:
 
 
 def steps_of(gap: Gap) -> str:
-    """The steps that a gap overlaps; of many the first and the last."""
+    """Return the steps that a gap overlaps as text; of many, the first and the last."""
     if len(gap.during) > _STEPS:
         return f"{gap.during[0]} to {gap.during[-1]}"
     return ", ".join(gap.during) or "no step"
 
 
 def quantiles(times: Sequence[tuple[float, float]]) -> str:
-    """p50, p99 and the slowest of (moment, milliseconds)."""
+    """Return p50, p99 and the slowest of (moment, milliseconds) as text."""
     took = sorted(ms for _, ms in times)
     parts = (quantile(took, 0.5), quantile(took, 0.99), took[-1] if took else None)
     return ", ".join(ms(part) for part in parts) if took else "-"

@@ -1,6 +1,6 @@
-"""What steps leave in the journal for later steps, as typed values.
+"""The records that steps leave in the journal for later steps, as typed values.
 
-A missing or wrong field is a :class:`~zkmigrate.errors.RecordError`; unknown fields are ignored.
+A missing or wrong field raises :class:`~zkmigrate.errors.RecordError`; unknown fields are ignored.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ Hex = Annotated[int, PlainValidator(_from_hex), PlainSerializer(hex)]
 
 @dataclass(frozen=True)
 class Recorded:
-    """Base of every record; its annotated fields are the codec. step: the step that leaves it."""
+    """Base class of every record; its annotated fields define the encoding. step: the step that writes it."""
 
     step: ClassVar[str]
 
     def encode(self) -> dict[str, Any]:
-        """As it stands in the journal."""
+        """Return the record as the JSON value that the journal contains."""
         body: dict[str, Any] = _codec(type(self)).dump_python(self, mode="json")
         return body
 
@@ -44,7 +44,7 @@ R = TypeVar("R", bound=Recorded)
 
 
 def recorded(kind: type[R], body: Mapping[str, Any], run: str) -> R:
-    """A journaled record. RecordError where this version cannot read it."""
+    """Decode a journaled record. Raises RecordError if this version cannot read it."""
     last = _decoded.get(kind)
     if last is None or last[0] is not body:
         try:
@@ -62,13 +62,13 @@ def recorded(kind: type[R], body: Mapping[str, Any], run: str) -> R:
 
 
 def known(kind: type[R], c: Context) -> R | None:
-    """The record of a step; None without one, as when the journal that held it is lost."""
+    """Return the record of a step, or None if the journal has none."""
     body = c.records.get(kind.step)
     return recorded(kind, body, c.run) if body else None
 
 
 def needed(kind: type[R], c: Context) -> R:
-    """The record of a step that must have been walked. RecordError without one."""
+    """Return the record of a step that must have been walked. Raises RecordError without one."""
     found = known(kind, c)
     if found is None:
         raise RecordError(
@@ -79,8 +79,10 @@ def needed(kind: type[R], c: Context) -> R:
 
 
 _decoded: dict[type[Recorded], tuple[Mapping[str, Any], Any]] = {}
-"""The last record of each kind and its source: every look reads the same ones, some with many thousand
-sessions."""
+"""The last record of each kind with its source.
+
+Every look reads the same records, some with many thousand sessions.
+"""
 
 
 def _codec(kind: type[Recorded]) -> TypeAdapter[Any]:

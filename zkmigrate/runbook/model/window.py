@@ -1,4 +1,4 @@
-"""The window of a runbook, in which clients are shut out under a lease: its steps, phases and pure rules."""
+"""The window of a runbook, in which clients are refused under a lease: its steps, phases and pure rules."""
 
 from __future__ import annotations
 
@@ -15,12 +15,14 @@ from zkmigrate.runbook.model.sampling import Note
 from zkmigrate.runbook.model.step import Context
 
 Word: TypeAlias = Literal["go", "stop", "back", "skip"]
-"""What an operator wants, or what no answer means."""
+"""The operator's answer, or the answer assumed without one."""
 
 
 class Phase(StrEnum):
-    """Where a window is: the last step that is done or has sent its first change. zkm-host uses the same
-    words; before ARM a host is :data:`IDLE`."""
+    """Where a window is: the last step that is done or has sent its first change.
+
+    zkm-host uses the same words; before ARM a host is :data:`IDLE`.
+    """
 
     ARMED = "armed"
     FENCED = "fenced"
@@ -33,7 +35,7 @@ class Phase(StrEnum):
     OPEN = "open"
 
     def until(self, end: Phase) -> tuple[Phase, ...]:
-        """This phase and those after it, before ``end``."""
+        """Return this phase and those after it, before ``end``."""
         every = list(Phase)
         return tuple(every[every.index(self) : every.index(end)])
 
@@ -42,9 +44,15 @@ IDLE = "idle"
 
 
 class Stand(StrEnum):
-    """Where a host of a window stands for its clients. BEFORE: they pass as before the window. LEASED: it
-    opens by itself when its lease ends. SEALED: it stays shut until it gets an order. FINISHING: it opens by
-    itself once it has checked. AFTER: they pass on the new side. UNHEARD: it does not answer."""
+    """Whether a host of a window lets clients in, and what it will do by itself.
+
+    - BEFORE: clients are let in as before the window.
+    - LEASED: it opens by itself when its lease ends.
+    - SEALED: it stays closed until it gets an order.
+    - FINISHING: it opens by itself after its checks.
+    - AFTER: clients are let in on the new side.
+    - UNHEARD: it does not answer.
+    """
 
     BEFORE = "open, as before the window"
     LEASED = "shut until its lease ends"
@@ -68,7 +76,10 @@ class Trouble(StrEnum):
 
 
 class Decision(StrEnum):
-    """``ASK`` asks the operator. Without an answer ``WindowSpec.without_operator`` decides."""
+    """What to do about a finding: go on, turn back, or ask the operator.
+
+    Without an answer to ``ASK``, ``WindowSpec.without_operator`` decides.
+    """
 
     GO = "go"
     BACK = "back"
@@ -76,17 +87,23 @@ class Decision(StrEnum):
 
 
 class Decide(Protocol):
-    """What to do about a finding: total and pure. phase: id of the stage's last step that is done or has sent
-    a change, empty before the first."""
+    """Decide what to do about a finding: a pure function that is defined for every phase and finding.
+
+    phase: id of the stage's last step that is done or has sent a change, empty before the first.
+    """
 
     def __call__(self, phase: str, finding: Finding, policy: Policy, /) -> Decision: ...
 
 
 @dataclass(frozen=True)
 class Probe:
-    """A question that is repeated beside a stage. ask: gives findings; those that hold clear earlier ones,
-    and an error is a finding too. leased: asked only while the lease is renewed, until all hosts are sealed.
-    within_s: seconds for each of its looks, so that one silent host does not hide the others."""
+    """A question that is repeated while a stage runs.
+
+    - ask: returns findings. A finding that holds clears an earlier one with the same id and target; an error
+      becomes a finding.
+    - leased: ask only while the lease is renewed, until all hosts are sealed.
+    - within_s: seconds for each of its looks, so that one silent host does not hide the others.
+    """
 
     name: str
     every_s: float
@@ -96,15 +113,19 @@ class Probe:
 
 
 def no_limits(_phase: str, _verb: str, _back: bool, _left_s: float | None) -> tuple[float, float]:
-    """Every wait has only its own limit."""
+    """Return infinite limits: every wait has only its own limit."""
     return math.inf, math.inf
 
 
 @dataclass(frozen=True)
 class WindowSteps:
-    """The steps of a window by their ids. phases: each step in order → the phase that its first change
-    begins. begins / cuts / seals / serves / opens: the steps that start the lease, add the cut to it, make it
-    permanent, wait until every host serves and counts to its own limit, and open the door."""
+    """The steps of a window by their ids.
+
+    - phases: each step in order → the phase that its first change begins.
+    - begins: starts the lease. cuts: adds the cut to it. seals: makes it permanent.
+    - serves: waits until every host serves; each host then counts down to its own limit.
+    - opens: opens the door.
+    """
 
     phases: Mapping[str, Phase] = field(hash=False)
     begins: str
@@ -114,7 +135,7 @@ class WindowSteps:
     opens: str
 
     def between(self, first: str, end: str) -> tuple[str, ...]:
-        """The steps from ``first`` on, before ``end``."""
+        """Return the steps from ``first`` on, before ``end``."""
         ids = list(self.phases)
         return tuple(ids[ids.index(first) : ids.index(end)])
 
@@ -129,11 +150,14 @@ class WindowSteps:
 
     @property
     def shut(self) -> tuple[str, ...]:
-        """The steps in which clients are shut out, or begin to be."""
+        """The steps in which clients are refused, including the step that begins it."""
         return self.between(self.begins, self.opens)
 
     def reached(self, step: str) -> Phase:
-        """The phase once this step has sent a change; the first one for a step before the window's own."""
+        """Return the phase once this step has sent a change.
+
+        Return the first phase for a step that is not one of the window's own.
+        """
         return self.phases.get(step, next(iter(self.phases.values())))
 
 
@@ -142,7 +166,7 @@ class Loss:
     """What clients lose in a long window.
 
     what: for example their sessions. from_s: seconds from the first change of ``begins`` until the first
-    client can lose it. forward: why the way forward costs less; empty if it does not.
+    client can lose it. forward: why going forward costs less; empty if it does not.
     """
 
     what: str
@@ -152,8 +176,10 @@ class Loss:
 
 @dataclass(frozen=True)
 class Kept:
-    """What clients kept through a way back. words: a sentence, empty if nothing was at stake. settled:
-    whether another look would show the same."""
+    """What clients kept through a way back.
+
+    words: a sentence, empty if nothing was at risk. settled: False if a later look may show something else.
+    """
 
     words: str
     settled: bool = True
@@ -163,10 +189,13 @@ class Kept:
 class Unattended:
     """How to describe a window whose process has died.
 
-    one, many: the noun for its hosts. shut, still, opened: what is true of clients while all hosts are shut,
-    while some still are, and after they opened on either side. stands: the state of each host. alone_s:
-    seconds from the last renewal until hosts without a seal have opened by themselves. loss: what clients
-    lose, None if unknown. kept: what clients kept, measured after all hosts are open again.
+    - one, many: the noun for its hosts, singular and plural.
+    - shut, still, opened: a clause about clients while all hosts are closed, while some still are, and after
+      they opened on either side.
+    - stands: returns the state of each host.
+    - alone_s: seconds from the last renewal until hosts without a seal have opened by themselves.
+    - loss: what clients lose, None if unknown.
+    - kept: what clients kept, measured after all hosts are open again.
     """
 
     one: str
@@ -185,19 +214,19 @@ class WindowSpec:
     """The window of a stage.
 
     - deadline_s: seconds from the first change of ``steps.begins`` until the way back must have started,
-      infinite for no limit; it may read the rehearsal's times from the context.
-    - without_operator: what Ask means without an answer, given whether ``steps.seals`` is done, so that all
-      hosts are sealed.
-    - limits: seconds for one message of a look or change, and for all of it, given the phase, the change's
-      verb (empty for a look), whether the walk goes back, and the seconds until it must (None without a
-      deadline).
-    - remarks: lines shown before the window opens. lease: how long hosts hold the block without a renewal.
-      Both from what the run has recorded.
-    - probes: from the inventory, a look, and where samples of answers go.
-    - renews: hosts hold the block under a lease that is renewed; else what is held ends by itself, at the
-      deadline or soon after.
-    - keeps_s: seconds after the first change of ``steps.begins`` within which a way back from behind this
-      step costs clients nothing; None for ``deadline_s``.
+      infinite for no limit. It may read the rehearsal's times from the context.
+    - without_operator: the answer assumed for Ask without an operator's answer. Its argument: whether
+      ``steps.seals`` is done, so that all hosts are sealed.
+    - limits: seconds for one message of a look or change, and for all of it. Its arguments: the phase, the
+      change's verb (empty for a look), whether the walk goes back, and the seconds until it must (None
+      without a deadline).
+    - remarks: lines shown before the window opens. lease: how long hosts keep the block without a renewal.
+      Both are computed from what the run has recorded.
+    - probes: computed from the inventory, a look, and the callback that records samples.
+    - renews: whether the block on hosts is a lease that is renewed. Otherwise the block ends by itself, at
+      the deadline or soon after.
+    - keeps_s: seconds after the first change of ``steps.begins`` in which a way back costs clients nothing,
+      given the last step reached. None: ``deadline_s`` applies.
     - unattended: how ``status`` and ``resume`` describe a window whose process has died.
     """
 
