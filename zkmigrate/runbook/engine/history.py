@@ -1,34 +1,36 @@
 """What the journal means: position, direction, records, consents, changes not yet undone.
 
-:class:`History` is a fold over journal entries and nothing else, so a run that goes on and a run that is
+:class:`History` is computed from journal entries and nothing else, so a run that continues and a run that is
 resumed by another process see the same. :meth:`History.next` is the whole position logic of a playbook.
 
 Bodies by kind:
 
-- ``begin`` {run, name, playbook, inventory, plan, hosts: {PART: names}}; name is the inventory's,
-  inventory and plan are digests, hosts are ``Playbook.hosts``, for the report. A second one begins the run
-  again, with another inventory or playbook, while no change had been sent
+- ``begin`` {run, name, playbook, inventory, plan, hosts: {PART: names}}; name is the inventory's, inventory
+  and plan are digests, hosts are ``Playbook.hosts``, for the report. A second one begins the run again, with
+  another inventory or playbook, while no change had been sent
 - ``stage`` {stage, event: begin|done|skipped, by?}
 - ``step`` {stage, step, way, event: begin|done|blocked, mono, seconds?, findings?}
 - ``record`` {stage, step, record}
 - ``intent`` {stage, step, target, way, leg, operation, change, mono}
 - ``outcome`` {operation, status: done|failed|unknown|skipped, rc, output, mono}
-- ``consent`` {stage, question, answer, by}
-- ``hold`` {stage, step, way, event: begin|end, hold: {at, why, by, place, since}, how?: released|go|stop|
-  back|deadline|left, by?}: outside the window before the step, in the window after it
-- ``retired`` {host, id, addresses, by, reason, findings}: a broker that is gone for good was left out
+- ``consent`` {stage, step, question, answer, to, by, findings}
+- ``hold`` {stage, step, way, event: begin|end, hold: {at, why, by, place, since}, place?: before|in|after,
+  progress?, how?: released|go|stop|back|deadline|left, by?}: outside the window before the step or in it, in
+  the window after it
+- ``retired`` {host, id, addresses, by, reason, findings}: a broker that is gone permanently was left out
 - ``cleaned`` {subtree, event: begin|done|stopped|putting-back|put-back, by, reason, ...}: after the end, a
   subtree of another tenant on dest. begin: {file, sha256, znodes, bytes, accepted}; the others: {znodes,
   gone?, there?, why?}
-- ``turn`` {way, to, then: next|again|end, why, code, reset: stage ids that are not done any more}; forward
-  {way, why, kept: stage ids that a refused way back never reached and that stay done}; by: who asked
+- ``turn`` {way, to, then: next|again|end, why, code, reset: ids of stages that no longer count as done};
+  forward {way, why, kept: ids of stages that a refused way back never reached and that stay done}; by: who
+  requested it
 - ``found`` {text, leg, stages, steps, unrecorded, consented, operations: [{operation, step, target, verb,
-  path, confirmed}]}: what the hosts say where the journal's own lines are lost
+  path, confirmed}]}: what the hosts report where the journal's own lines are lost
   (``runbook/engine/lost_journal.py``). stages and steps that are done; unrecorded: steps among them whose
   record is lost; consented: stages agreed to
 - ``hook`` {moment, place: {stage, step, way, targets}, number, run, code, how, seconds, output, stops}: as in
   ``runbook/engine/hook_points.py``
-- ``finding`` {stage, step, finding} · ``note`` {text, leg?, lost?} · ``end`` {code, message}
+- ``finding`` {stage, step, finding, phase, decision} · ``note`` {text, leg?, lost?} · ``end`` {code, message}
 
 ``mono`` is seconds on the monotonic clock of the process that wrote the line.
 """
@@ -53,11 +55,14 @@ from zkmigrate.runbook.model.step import AnyStep, Hazard, Retired, Way
 Then: TypeAlias = Literal["next", "again", "end"]
 
 REHEARSED = "the rehearsal is complete"
-"""Why a rehearsal turns back when nothing was wrong."""
+"""The reason for turning back after a rehearsal without faults."""
 
 
 class NotUndone(NamedTuple):
-    """Changes of a step (``stage.step``) that are not undone. where: the host or cluster."""
+    """The number of changes of a step (``stage.step``) on one host or cluster that are not undone.
+
+    where: the host or cluster. cluster: whether it is a cluster.
+    """
 
     step: str
     where: str
@@ -66,15 +71,18 @@ class NotUndone(NamedTuple):
 
 
 def complete(playbook: str) -> str:
-    """The message of a run that reached its end."""
+    """Return the message of a run that reached its end."""
     return f"{playbook} is complete"
 
 
 @dataclass(frozen=True)
 class Turn:
-    """A way back to the start of ``to`` (stage, stage.step, empty for everything). code: exit code on
-    arrival. then: what follows: the ``next`` stage (a rehearsal is complete), the stage ``again``, or
-    ``end``. findings: those behind it, journaled apart."""
+    """A way back to the start of ``to`` (stage, ``stage.step``, or empty for everything).
+
+    - code: exit code on arrival.
+    - then: what follows: the ``next`` stage (a rehearsal is complete), the stage ``again``, or ``end``.
+    - findings: the findings that caused it, journaled separately.
+    """
 
     to: str
     why: str
@@ -84,7 +92,7 @@ class Turn:
 
     @property
     def where(self) -> str:
-        """Return the place that the turn leads to, in words."""
+        """The place that the turn leads to, in words."""
         return f"the start of {self.to}" if self.to else "the beginning"
 
 
@@ -111,14 +119,14 @@ class Next:
 
 @dataclass(frozen=True)
 class Rehearsed:
-    """All steps of a rehearsal are done: walk back to its start."""
+    """The position after all steps of a rehearsal: walk back to its start."""
 
     stage: Stage
 
 
 @dataclass(frozen=True)
 class Arrived:
-    """Nothing is left in the present direction; ``turn`` is None at the forward end."""
+    """The position when no step is left in the current direction. turn: None at the forward end."""
 
     turn: Turn | None
 
@@ -127,8 +135,11 @@ Position: TypeAlias = Next | Rehearsed | Arrived
 
 
 class StepProgress(NamedTuple):
-    """How many targets are done, of how many (0: not told), and estimated seconds for the rest. many: what
-    they are called."""
+    """How many targets of a step are done, and the estimated time for the rest.
+
+    of: the number of all targets, 0 if not reported. left_s: seconds, None if unknown. many: the noun for the
+    targets.
+    """
 
     done: int = 0
     of: int = 0
@@ -147,29 +158,30 @@ CLEANED = {
 
 
 def hook_key(moment: str, place: Mapping[str, Any], number: int) -> str:
-    """Names the ``number``-th hook of a moment at one place of the way forward or back."""
+    """Return the key of the ``number``-th hook of a moment at one place of the way forward or back."""
     targets = ",".join(place["targets"])
     return f"{moment} {place['way']} {place['stage']} {place['step']} {targets} {number}"
 
 
 @dataclass
 class History:
-    """The fold. Steps are named ``stage.step``.
+    """The state of a run, computed entry by entry. Steps are named ``stage.step``.
 
-    - turn: the way back in force. leg: number of the last wave; known_leg: the last that lines tell of.
-    - sent: a change was sent to a host, ever. first_sent: step → (line, seconds since the epoch, monotonic
-      seconds) of its first intent that is not undone.
+    - turn: the current way back. leg: number of the last wave; known_leg: number of the last wave in the
+      remaining lines.
+    - sent: whether a change was ever sent to a host. first_sent: step → (line, seconds since the epoch,
+      monotonic seconds) of its first intent that is not undone.
     - begun_at, done_at: step → seconds since the epoch at which it was last entered, or done going forward.
-    - turned_at: when the way back in force was turned to. walked_back: step → when its first change was sent,
-      and when all were undone, in seconds since the epoch.
+    - turned_at: when the current way back began. walked_back: step → when its first change was sent, and when
+      all were undone, in seconds since the epoch.
     - seconds: step → way → duration of its last completed walk.
-    - stages_reset: stages that were done before the last turn back. stages_skipped: those of stages_done that
-      nobody walked.
-    - lost: lines of the journal are missing. rebuilt: what the hosts say has been taken in since.
-    - held: the body of the hold that the walk is in, with its time as ``at``.
-    - found: what the step that was done last found, as JSON. found_back: step → what it found at its end on
-      the newest way back, as JSON.
-    - hooks: those that have run, by :func:`hook_key`, with the stage of each.
+    - stages_reset: stages that were done before the last turn back. stages_skipped: the stages in stages_done
+      that were skipped.
+    - lost: lines of the journal are missing. rebuilt: the hosts' reports have been taken in since.
+    - held: the body of the current hold, with its time as ``at``.
+    - found: the findings of the step that was done last, as JSON. found_back: step → its findings at its end
+      on the newest way back, as JSON.
+    - hooks: the hooks that have run, by :func:`hook_key`, with the stage of each.
     - retired: brokers that were left out of the run, by host.
     - cleaned: subtrees of dest that a clean-up began to delete, with the body of its begin and the newest
       event.
@@ -220,55 +232,63 @@ class History:
 
     @property
     def heading(self) -> str:
-        """Return the direction in words: "forward", or "back to the start of roll". A rehearsal that is
-        walked back goes forward afterwards."""
+        """The direction in words: "forward", or "back to the start of roll".
+
+        A rehearsal on its way back is heading "forward", because it goes forward afterwards.
+        """
         return "forward" if self.turn is None or self.turn.then != "end" else f"back to {self.turn.where}"
 
     @property
     def onward(self) -> str:
-        """What ``resume`` does next, in words, with its direction where that is back."""
+        """What ``resume`` does next, in words, with its direction if that is back."""
         return "resume goes on" + ("" if self.heading == "forward" else f" {self.heading}")
 
     def applied(self, step: str, target: str) -> tuple[Applied, ...]:
-        """Changes of a step for a target that are not undone, oldest first."""
+        """Return the changes of a step on a target that are not undone, oldest first."""
         return self._changes.of(step, target)
 
     def touched(self, step: str) -> tuple[str, ...]:
-        """Targets with changes of a step that are not undone, in order of their first change; without retired
-        ones, which the run goes on and back without."""
+        """Return the targets with changes of a step that are not undone, in order of their first change.
+
+        Retired targets are left out, because the run ignores them in both directions.
+        """
         return tuple(t for t in self._changes.of_step(step) if t not in self.retired)
 
     def unrestored(self, step: str) -> frozenset[str]:
-        """Those of them on which a file or setting is not restored."""
+        """Return the touched targets of a step on which a file or setting is not restored."""
         return self._among(step, lambda applied: inverse(applied) is not None)
 
     def in_doubt(self, step: str) -> frozenset[str]:
-        """Those of them with a change that was refused or has only an intent."""
+        """Return the touched targets of a step with a change that was refused or has only an intent."""
         return self._among(step, lambda applied: not applied.confirmed)
 
     def _among(self, step: str, holds: Callable[[Applied], bool]) -> frozenset[str]:
-        """Return those of the touched targets of a step with a change for which this holds."""
+        """Return the touched targets of a step with a change for which ``holds`` is true."""
         changes = self._changes.of_step(step)
         return frozenset(t for t in self.touched(step) if any(map(holds, changes[t].values())))
 
     def has_touched(self, step: str) -> bool:
-        """Whether any target has changes of a step that are not undone."""
+        """Return whether any target has changes of a step that are not undone."""
         return any(t not in self.retired for t in self._changes.of_step(step))
 
     def waves_begun(self, step: str, way: Way) -> int:
-        """How many waves of a step any process began this way, since the walk last entered it from its other
-        end."""
+        """Return how many waves of a step all processes began in this direction.
+
+        The count starts over when the walk enters the step from its other end.
+        """
         return len(self._waves.get((step, way), ()))
 
     def last_wave(self, step: str, way: Way) -> tuple[str, ...]:
-        """The targets of the newest of those waves, if any."""
+        """Return the targets of the newest of these waves, if any."""
         return tuple(next(reversed(self._waves.get((step, way), {0: []}).values())))
 
     def step_progress(
         self, step: str, wave: tuple[str, ...], every: Collection[str], now: float
     ) -> StepProgress:
-        """Progress as a wave begins, at the pace of the waves before; no seconds before one has ended. every:
-        the targets that count. now: seconds since the epoch."""
+        """Return the progress as a wave begins, with the time left at the pace of the earlier waves.
+
+        every: the targets that count. now: seconds since the epoch. left_s is None until one wave has ended.
+        """
         of, done = len(every), len(set(every).intersection(self.touched(step)).difference(wave))
         took = list(self._between.get(step, ()))
         if self._wave is not None and self._wave[0] == step:
@@ -277,16 +297,18 @@ class History:
         return StepProgress(done, of, left)
 
     def entered(self, stage: str) -> bool:
-        """Whether any step of a stage was begun and is not walked back."""
+        """Return whether any step of a stage was begun and is not walked back."""
         return any(step.partition(".")[0] == stage for step in self.begun)
 
     def touched_in(self, stage: str) -> bool:
-        """Whether any step of a stage has changes that are not undone: else there is nothing to turn back."""
+        """Return whether any step of a stage has changes that are not undone."""
         return any(step.partition(".")[0] == stage for step in self._changes.steps())
 
     def over(self, playbook: Playbook) -> dict[str, str]:
-        """The stages that are over: ``ok``, ``skipped``, or ``undone`` where all that was begun is walked
-        back."""
+        """Return the stages that are over, each with ``ok``, ``skipped`` or ``undone``.
+
+        ``undone``: every step that was begun is walked back.
+        """
         over = {}
         for stage in playbook.stages:
             undone = any(step.partition(".")[0] == stage.id for step in self.undone)
@@ -297,7 +319,7 @@ class History:
         return over
 
     def not_undone(self) -> tuple[NotUndone, ...]:
-        """What is changed and not undone, by step and host or cluster, the first first."""
+        """Return what is changed and not undone, by step and host or cluster, oldest first."""
         found: dict[tuple[str, str, bool], int] = {}
         for step, _, applied in self._changes:
             change = applied.change
@@ -309,7 +331,7 @@ class History:
 
     @property
     def is_over(self) -> bool:
-        """Whether the run is complete, or all of it is undone, as far as can be told without the playbook."""
+        """Whether the run is complete or all of it is undone, as far as is known without the playbook."""
         undone = self.way is Way.BACK and not self.begun
         return undone or self.ended == (0, complete(self.playbook))
 
@@ -319,12 +341,15 @@ class History:
         return self.sent or self.lost
 
     def unconfirmed(self) -> tuple[Applied, ...]:
-        """Changes of which only the intent is known."""
+        """Return the changes without a confirmed outcome."""
         return tuple(applied for _, _, applied in self._changes if not applied.confirmed)
 
     def records(self) -> Mapping[str, Mapping[str, Any]]:
-        """What each step recorded last, by step id and ``stage.step``. A stage id gives ``{"seconds": {step
-        id: {"forward": s, "back": s}}}``: how long the last completed walk of each step took."""
+        """Return what each step recorded last, by step id and ``stage.step``.
+
+        A stage id gives ``{"seconds": {step id: {"forward": s, "back": s}}}``: how long the last completed
+        walk of each step took.
+        """
         stages: dict[str, dict[str, Any]] = {}
         for key, value in self.seconds.items():
             stage, _, step = key.partition(".")
@@ -332,7 +357,7 @@ class History:
         return {**stages, **self._records}
 
     def next(self, playbook: Playbook) -> Position:
-        """Where the run goes on, in the direction in force."""
+        """Return where the run continues in the current direction."""
         if self.way is Way.BACK:
             return self._next_back(playbook)
         for stage in playbook.stages:
@@ -346,8 +371,10 @@ class History:
         return Arrived(None)
 
     def to_undo(self, playbook: Playbook, to: str) -> tuple[Next, ...]:
-        """The steps that a way back to the start of ``to`` walks, in walking order. With a lost journal every
-        step may have been begun; the facts say which has something to undo."""
+        """Return the steps that a way back to the start of ``to`` walks, in walking order.
+
+        With a lost journal every step may have been begun; the facts then show which has something to undo.
+        """
         steps = [Next(stage, step, Way.BACK) for stage in playbook.stages for step in stage.steps]
         if to:
             first = next((i for i, s in enumerate(steps) if to in (s.stage.id, s.id)), len(steps))
@@ -357,8 +384,10 @@ class History:
         )
 
     def short_of(self, playbook: Playbook, to: str) -> str:
-        """The step at which the run stands, where it has not come to the start of ``to``; else empty. With a
-        lost journal the facts say how far it came."""
+        """Return the step the run is at if it has not reached the start of ``to``, else empty.
+
+        With a lost journal the result is empty, because only the facts show how far the run came.
+        """
         for stage in playbook.stages:
             for step in stage.steps:
                 id = f"{stage.id}.{step.id}"
@@ -369,7 +398,7 @@ class History:
         return ""
 
     def no_way_back(self, playbook: Playbook) -> str:
-        """The first step without a way back that a host has done, by what the journal knows; else empty."""
+        """Return the first step without a way back that is done or confirmed by a host, else empty."""
         sent = {step for step, _, applied in self._changes if applied.confirmed}
         final = [
             f"{stage.id}.{step.id}"
@@ -389,7 +418,7 @@ class History:
     # --- the fold --------------------------------------------------------------------------------------
 
     def fold(self, entry: Entry) -> None:
-        """Take one more entry in."""
+        """Update the state with one more entry."""
         self.entries = entry.seq
         if entry.kind not in ("end", "cleaned"):  # a clean-up comes after the end, and is no walk
             self.ended = None
@@ -443,7 +472,7 @@ class History:
                 self.seconds.setdefault(step, {})[way.value] = body["seconds"]
 
     def _clear(self, step: str) -> None:
-        """A step was walked back to its start."""
+        """Forget the progress of a step that was walked back to its start."""
         self.begun.discard(step)
         self.first_sent.pop(step, None)
         self._between.pop(step, None)
@@ -486,7 +515,7 @@ class History:
             self._changes.drop(operation)
 
     def _on_consent(self, body: Mapping[str, Any], _: Entry) -> None:
-        """Only go to a stage's own question is a consent."""
+        """Record a consent: only go to a stage's own question is one."""
         if body["answer"] == "go" and not body["step"]:
             self.consents[body["stage"]] = body["answer"]
 
@@ -523,7 +552,7 @@ class History:
             self.consents = {s: a for s, a in self.consents.items() if s in begun}
 
     def _on_found(self, body: Mapping[str, Any], entry: Entry) -> None:
-        """The hosts' word counts for more than the remaining lines, where both say something."""
+        """Take in what the hosts report, which overrides the remaining lines."""
         self.rebuilt = True
         self.leg, self.known_leg = max(self.leg, body["leg"]), max(self.known_leg, body["leg"])
         known, self._changes = {applied.operation: applied for _, _, applied in self._changes}, SentChanges()
@@ -546,7 +575,7 @@ class History:
             self._records.pop(step.partition(".")[2], None)
 
     def _on_hook(self, body: Mapping[str, Any], _: Entry) -> None:
-        """One that stopped the run, or was stopped itself, runs again."""
+        """Record a hook as run, unless it stopped the run or was stopped itself: then it runs again."""
         asked_again = body["how"] == "interrupted" or (body["stops"] and body["code"] != 0)
         if not asked_again:
             place = body["place"]

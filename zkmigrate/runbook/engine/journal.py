@@ -1,9 +1,9 @@
 """The journal on disk: append, fsync, read back.
 
-``runs/<run>/journal.jsonl``, 0600 in a 0700 directory, never reached through a symbolic link.
+``runs/<run>/journal.jsonl``, mode 0600 in a 0700 directory, never reached through a symbolic link.
 :meth:`Journal.append` with ``sync`` and :meth:`Journal.sync` return only when the lines are durable. After a
-failed write or fsync the journal takes nothing more in this process, so that no effect follows an intent that
-may not be on disk.
+failed write or fsync the journal takes no more lines in this process, so that no effect follows an intent
+that may not be on disk.
 """
 
 from __future__ import annotations
@@ -25,8 +25,10 @@ from zkmigrate.runbook.model.entry import Entry, Kind
 
 NAME = "journal.jsonl"
 BEGUN = "begun"
-"""The mark beside a journal whose first line is on disk: how many lines are. By it a lost, emptied or
-shortened journal is noticed."""
+"""Name of the file beside the journal that holds the number of its durable lines.
+
+It reveals a lost, emptied or shortened journal.
+"""
 
 _RECOVERED = "journal.recovered.jsonl"
 
@@ -62,7 +64,7 @@ class Journal:
 
     @classmethod
     def create(cls, run_dir: Path, wall: Callable[[], float], disk: Disk | None = None) -> Journal:
-        """A new, empty journal in a new or empty run directory."""
+        """Create an empty journal in a new or empty run directory. Raises JournalError if there is one."""
         _own_directory(run_dir, create=True)
         path = run_dir / NAME
         try:
@@ -76,8 +78,10 @@ class Journal:
 
     @classmethod
     def open(cls, run_dir: Path, wall: Callable[[], float], disk: Disk | None = None) -> Journal:
-        """The journal of a run that has begun; it cuts off a torn last line and notes that. JournalError when
-        it is damaged (naming the line), missing, or not a private file of ours."""
+        """Open the journal of a run that has begun. Cut off a torn last line and note that.
+
+        Raises JournalError if it is damaged (naming the line), missing, or not a private file of this user.
+        """
         _own_directory(run_dir, create=False)
         fd = _open_private(run_dir / NAME, os.O_RDWR | os.O_APPEND)
         try:
@@ -98,7 +102,7 @@ class Journal:
     def extend(cls, run_dir: Path, before: bytes, content: bytes) -> None:
         """Append to the journal the lines that only the copies on hosts have. They are durable on return.
 
-        before: what the journal holds now. content: its whole lines, and more.
+        before: the journal's present content. content: all of its whole lines, and more.
         """
         fd = _open_private(run_dir / NAME, os.O_RDWR | os.O_APPEND)
         try:
@@ -119,13 +123,12 @@ class Journal:
         disk: Disk | None = None,
         copies: Iterable[bytes] = (),
     ) -> Journal:
-        """Continue after damage or loss, from the longest intact beginning among the journal and its
-        copies.
+        """Continue after damage or loss, from the longest intact beginning among the journal and its copies.
 
         The old file keeps its name until the whole new one is on disk; then it is set aside. Legs are
-        numbered from the clock's seconds, so that no operation id of the lost lines is used again.
-        Afterwards the caller journals ``begin`` if no line was left, the state that the hosts report
-        (``found``), and the direction that the operator chose.
+        numbered from the clock's seconds, so that no operation id of the lost lines is used again. Afterwards
+        the caller journals ``begin`` if no line was left, the state that the hosts report (``found``), and
+        the direction that the operator chose.
         """
         _own_directory(run_dir, create=True)
         entries = kept_lines(run_dir, copies)
@@ -147,7 +150,7 @@ class Journal:
         return journal
 
     def keep(self, name: str, text: str) -> Path:
-        """Write a whole file beside the journal, durable on return. JournalError when that failed."""
+        """Write a whole file beside the journal, durable on return. Raises JournalError if that fails."""
         path = self._path.with_name(name)
         try:
             write_all({path: text}, force=True)
@@ -157,7 +160,7 @@ class Journal:
         return path
 
     def append(self, kind: Kind, body: Mapping[str, Any], *, sync: bool = True) -> Entry:
-        """Add one line; durable on return when ``sync``. JournalError when that failed."""
+        """Add one line, durable on return if ``sync``. Raises JournalError if that fails."""
         with self._guard:
             entry = self._append(kind, body, self._wall())
             if sync:
@@ -175,8 +178,10 @@ class Journal:
             self._mark_length()
 
     def _mark_length(self) -> None:
-        """Write how many lines are durable into the mark of a run that has begun. The mark itself need not be
-        durable: an older one names fewer lines."""
+        """Write the number of durable lines into the mark of a run that has begun.
+
+        The mark itself need not be durable: an older one names fewer lines.
+        """
         with contextlib.suppress(OSError):
             fd = os.open(self._path.with_name(BEGUN), os.O_WRONLY | os.O_NOFOLLOW)
             try:
@@ -190,16 +195,16 @@ class Journal:
             raise JournalError(self._failed)
 
     def content(self) -> bytes:
-        """All bytes so far, for the copies on hosts."""
+        """Return all bytes so far, for the copies on hosts."""
         with self._guard:
             return _read_all(self._fd)
 
     def entries(self) -> tuple[Entry, ...]:
-        """All lines so far."""
+        """Return all lines so far."""
         return chain.parse(self.content()).entries
 
     def close(self) -> None:
-        """Close the file; the journal takes nothing more."""
+        """Close the file; the journal takes no more lines."""
         with self._guard:
             if self._fd >= 0:
                 os.close(self._fd)
@@ -228,7 +233,7 @@ class Journal:
         self._length += len(data)
 
     def _fail(self, error: OSError) -> None:
-        """Remove the half-written line if possible, and refuse everything from now on."""
+        """Remove the half-written line if possible, and refuse all further lines."""
         self._failed = (
             f"cannot write {self._path}: {error.strerror}. No change is sent without its durable intent. "
             "Next: make room, then resume or rollback"
@@ -239,7 +244,10 @@ class Journal:
 
 
 def read(run_dir: Path) -> History:
-    """The history of a run, read-only: a torn line stays. JournalError as in :meth:`Journal.open`."""
+    """Return the history of a run. The file is only read: a torn line stays.
+
+    Raises JournalError as in :meth:`Journal.open`.
+    """
     return folded(parsed(run_dir).intact(run_dir / NAME).entries)
 
 
@@ -250,15 +258,20 @@ def content(run_dir: Path) -> bytes:
 
 
 def parsed(run_dir: Path) -> chain.Parsed:
-    """What a run's journal says, damaged or not; read-only. JournalError when it is missing, or not a private
-    file of ours."""
+    """Parse a run's journal, damaged or not; the file is only read.
+
+    Raises JournalError if it is missing, or not a private file of this user.
+    """
     written = _written_lines(run_dir)
     return _missed(chain.parse(content(run_dir)), written)
 
 
 def _missed(parsed: chain.Parsed, written: int) -> chain.Parsed:
-    """Return the parsed journal; marked as damaged if lines are missing that were durable. A torn last line
-    counts as a line: it is cut off. written: from :func:`_written_lines`, before the journal was read."""
+    """Return the parsed journal, marked as damaged if durable lines are missing.
+
+    A torn last line counts as a line: it is cut off. written: from :func:`_written_lines`, before the journal
+    was read.
+    """
     if parsed.damage or len(parsed.entries) + bool(parsed.torn and parsed.entries) >= written:
         return parsed
     if not parsed.entries:
@@ -267,8 +280,11 @@ def _missed(parsed: chain.Parsed, written: int) -> chain.Parsed:
 
 
 def _written_lines(run_dir: Path) -> int:
-    """Return how many lines of a run's journal are durable at least: 0 before the run has begun, 1 where the
-    mark names no number. Ask before the journal is read: another process may be writing both."""
+    """Return how many lines of a run's journal are durable at least.
+
+    Return 0 before the run has begun, and 1 if the mark contains no number. Call it before the journal is
+    read, because another process may be writing both.
+    """
     try:
         return max(1, int((run_dir / BEGUN).read_bytes()[:20]))
     except (OSError, ValueError):
@@ -276,8 +292,10 @@ def _written_lines(run_dir: Path) -> int:
 
 
 def kept_lines(run_dir: Path, copies: Iterable[bytes] = ()) -> tuple[Entry, ...]:
-    """The longest intact beginning of a run's journal among its file and its copies; read-only. Raises
-    JournalError if an earlier version wrote one of them."""
+    """Return the longest intact beginning of a run's journal among its file and its copies.
+
+    The files are only read. Raises JournalError if an earlier version wrote one of them.
+    """
     _own_directory(run_dir, create=False)
     contents = list(copies)
     if (run_dir / NAME).exists():
@@ -289,7 +307,7 @@ def kept_lines(run_dir: Path, copies: Iterable[bytes] = ()) -> tuple[Entry, ...]
 
 
 def folded(entries: Iterable[Entry]) -> History:
-    """The history that these lines tell."""
+    """Return the history that these lines result in."""
     history = History()
     for entry in entries:
         history.fold(entry)

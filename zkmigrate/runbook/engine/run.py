@@ -1,8 +1,8 @@
-"""The run: one loop for a step, one walk for a playbook.
+"""The run: the loop that executes a step, and the walk through a playbook.
 
-:meth:`Walk._loop` is the step loop. :meth:`Walk._go` is the playbook: ask the journal's history for the next
-step in the direction in force, visit it, journal the verdict, again. All positions come from
-:class:`~zkmigrate.runbook.engine.history.History`, so going on and resuming are the same code.
+:meth:`Walk._loop` is the step loop. :meth:`Walk._go` walks the playbook: get the next step in the current
+direction from the journal's history, visit it, journal the verdict, and repeat. All positions come from
+:class:`~zkmigrate.runbook.engine.history.History`, so continuing and resuming use the same code.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from zkmigrate.runbook.model.step import AnyStep, Blocked, Context, Done, Hazard
 TRIES = 3
 _RETRY_S = 0.3
 _ANSWER_S = 600.0
-"""How long an answer is waited for outside a window, where no answer means stop."""
+"""Seconds to wait for an answer outside a window, where no answer means stop."""
 _READS = "a step that says that it only reads sends nothing"
 _RECORD = "what the steps before recorded can be read"
 
@@ -81,11 +81,18 @@ class Walk:
         pause_after: int = 0,
         end_at: float | None = None,
     ) -> RunEnded:
-        """Walk forward to the end, or through ``until`` (a stage or ``stage.step``), or up to a time. After a
-        finished way back this turns the run forward again. hold_at: window step, with or without its stage,
-        after which the walk holds until the operator answers. skip: stages to skip that have not been begun.
-        pause_after: hold once so many targets of the paced step have been changed. end_at: seconds since the
-        epoch, after which no wave and no window begins."""
+        """Walk forward to the end, through ``until`` (a stage or ``stage.step``), or until a time.
+
+        After a finished way back this turns the run forward again.
+
+        - hold_at: window step, with or without its stage, after which the walk holds until the operator
+          answers.
+        - skip: stages to skip unless they have begun.
+        - pause_after: hold once this number of targets of the paced step have been changed.
+        - end_at: seconds since the epoch, after which no wave and no window begins.
+
+        Raises UsageError if the run is on its way back, or for a name that the walk cannot reach.
+        """
         self._wish(Until(until, end_at), hold_at, skip, pause_after)
         if self.history.way is Way.BACK:
             if isinstance(self.history.next(self.playbook), Next):
@@ -103,14 +110,19 @@ class Walk:
         pause_after: int = 0,
         end_at: float | None = None,
     ) -> RunEnded:
-        """Go on in the journal's direction. A rehearsal that was cut short walks back and starts again."""
+        """Continue in the journal's direction; parameters as in :meth:`forward`.
+
+        A rehearsal that was interrupted walks back and starts again.
+        """
         self._wish(Until(until, end_at), hold_at, skip, pause_after)
         return self._guarded(self._after_interruption)
 
     def back(self, to: str = "", by: str = "") -> RunEnded:
-        """Walk back to the start of ``to`` (a stage, ``stage.step``, or empty for everything). by: who asked.
-        A step without a way back refuses before anything is undone (code 6). UsageError for a place that the
-        run has not come to."""
+        """Walk back to the start of ``to`` (a stage, ``stage.step``, or empty for everything).
+
+        by: who requested it. If a step has no way back, the run ends with code 6 before anything is undone.
+        Raises UsageError for a place that the run has not reached.
+        """
         step_names.known(self.playbook, to)
         if at := self.history.short_of(self.playbook, to):
             raise UsageError(
@@ -120,8 +132,10 @@ class Walk:
         return self._guarded(lambda: self._begin_back(to, by), Way.BACK)
 
     def _wish(self, until: Until, hold_at: str, skip: tuple[str, ...], pause_after: int) -> None:
-        """Take in how far to go, where to hold and what to skip. UsageError for a name that would never be
-        reached."""
+        """Store how far to go, where to hold and what to skip.
+
+        Raises UsageError for a name that the walk would never reach.
+        """
         self._skip = step_names.skippable(self.playbook, skip)
         step_names.known(self.playbook, until.name)
         self._until, self._hold_at = until, step_names.phase(self.playbook, hold_at)
@@ -178,15 +192,18 @@ class Walk:
                 self._turn(leave.outcome)
 
     def _visit(self, at: Next) -> Done | Blocked:
-        """The step loop, to its verdict. An unreadable record blocks like any missing need of a step: in a
-        window the rules decide whether to turn back."""
+        """Run the step loop and return its verdict.
+
+        An unreadable record blocks like any unmet need of a step: in a window the rules decide whether to
+        turn back.
+        """
         try:
             return self._loop(at)
         except RecordError as error:
             return Blocked((Finding("engine.record", _RECORD, Held.NO, seen=str(error)),))
 
     def _loop(self, at: Next) -> Done | Blocked:
-        """Observe; Done and Blocked leave; Waiting pauses; Ready applies a wave; again."""
+        """Observe and check until the step is done or blocked, waiting and applying waves in between."""
         patience = Patience(self.ports.clock.now)
         kept: Mapping[str, Any] = {}
         recorded: Mapping[str, Any] = {}
@@ -240,7 +257,10 @@ class Walk:
                     assert_never(verdict)
 
     def _look(self, at: Next, context: Context) -> tuple[Verdict, object]:
-        """Observe and check. In a window an unforeseen error is a refusal, so that the run turns back."""
+        """Observe and check.
+
+        In a window an unforeseen error counts as a refusal, so that the run turns back.
+        """
         if at.way is Way.BACK and at.step.hazard.reads:
             return Done(), None
         try:
@@ -259,7 +279,10 @@ class Walk:
             return Blocked((finding,)), None
 
     def _ask_about(self, at: Next, findings: Sequence[Finding]) -> None:
-        """Ask about each finding before a wave. Without an answer the run stops and names it (code 6)."""
+        """Ask the operator about each finding before a wave.
+
+        Without an answer the run stops and names the finding (code 6).
+        """
         for finding in findings:
             answer = self.ports.confirm.decide(at.id, finding, "stop", _ANSWER_S)
             self._log.answered(at.stage.id, at.step.id, f"{finding.needed}?", answer, (finding,))
@@ -273,7 +296,7 @@ class Walk:
         self.ports.emit(events.WaveBegun(at.stage.id, at.step.id, at.way, targets, *step_progress))
 
     def _progress_of(self, at: Next, wave: tuple[str, ...]) -> StepProgress:
-        """Progress of the paced step as a wave of it begins; nothing of other steps."""
+        """Return the progress of the paced step as a wave of it begins; empty for other steps."""
         paced = self.playbook.paced
         if paced is None or paced.told or at.id != paced.step or at.way is Way.BACK:
             return StepProgress()
@@ -304,7 +327,7 @@ class Walk:
     # --- entering and leaving a step -------------------------------------------------------------------
 
     def _enter(self, at: Next) -> bool:
-        """Begin a step after holds and questions; False where its stage is skipped."""
+        """Begin a step after holds and questions. Return False if its stage is skipped."""
         self._stop_if_asked()
         self._hold_before(at)
         if self._entered != f"{at.stage.id} {at.way.value}" and not self._enter_stage(at):
@@ -325,15 +348,17 @@ class Walk:
         return True
 
     def _found(self) -> tuple[Finding, ...]:
-        """What the step before found, in whichever process."""
+        """Return the findings of the previous step, even if another process walked it."""
         return tuple(decode_finding(f) for f in self.history.found)
 
     def _hold_before(self, at: Next) -> None:
         self._obey(self._holds.before(at), at.stage)
 
     def _hold_again(self, at: Next) -> None:
-        """Before the first step of a process has sent anything: hold after the step before, where that is
-        wanted. A process that ended while it held there must not lead past that place."""
+        """Hold after the previous step if a hold is wanted there and this process has not sent anything yet.
+
+        A process that ended during such a hold must not make the run pass that place.
+        """
         fresh, self._fresh = self._fresh, False
         steps = at.stage.steps
         number = steps.index(at.step)
@@ -344,7 +369,7 @@ class Walk:
             self._obey(self._holds.after(before, before.id == self._hold_at), at.stage)
 
     def _enter_stage(self, at: Next) -> bool:
-        """Begin a stage, after its question; False where it is skipped."""
+        """Begin a stage after its question. Return False if it is skipped."""
         stage = at.stage
         fresh = at.way is Way.FORWARD and not self.history.entered(stage.id)
         if fresh and stage.id in self._skip:
@@ -405,9 +430,11 @@ class Walk:
         self._window.refused(at, findings)
 
     def _others_back(self, at: Next) -> None:
-        """Going back in a window, hosts that answer do not stay shut because of one that does not. The steps
-        before are walked back as far as they go, once, without counting as walked: the missing host must
-        still come back through each of them."""
+        """Walk back a window's earlier steps once, so that hosts that answer need not wait for one that does
+        not.
+
+        These visits do not count as walked: the missing host must still come back through each of the steps.
+        """
         if at.id in self._passed:
             return
         self._passed.add(at.id)
@@ -421,7 +448,7 @@ class Walk:
     # --- turning, arriving, stopping -------------------------------------------------------------------
 
     def _turn(self, turn: Turn, by: str = "") -> None:
-        """Turn back. by: who asked, unless the run itself asked."""
+        """Turn back. by: who requested it; empty if the run itself did."""
         ids = [stage.id for stage in self.playbook.stages]
         reset = ids[ids.index(turn.to.partition(".")[0]) :] if turn.to else ids
         body = {"way": Way.BACK.value, "to": turn.to, "then": turn.then, "why": turn.why, "code": turn.code}
@@ -434,7 +461,7 @@ class Walk:
         self.ports.emit(events.Turned(Way.FORWARD, "", why))
 
     def _arrived(self, turn: Turn) -> RunEnded | None:
-        """The way back is walked: end, or go forward again after a rehearsal."""
+        """End at the place that the way back led to, or go forward again after a rehearsal."""
         if turn.then == "end":
             told = [decode_finding(f) for found in self.history.found_back.values() for f in found]
             odd = () if turn.code else doubts(told)  # a run that turned by itself names its cause
@@ -447,7 +474,10 @@ class Walk:
         return None
 
     def _kept(self) -> str:
-        """Whether a way back through a window was in time, and what clients kept; empty without a window."""
+        """Return whether a way back through a window was in time and what clients kept.
+
+        The text is empty without a window.
+        """
         return "".join(
             f"; {words}"
             for stage in self.playbook.stages
@@ -474,8 +504,10 @@ class Walk:
         return bool(until) and forward and until in (self.history.done | self.history.stages_done)
 
     def _over(self, at: Next) -> bool:
-        """Whether the time of ``--until`` has come, and the walk can end here. What has begun of a window or
-        a rehearsal goes on."""
+        """Return whether the time of ``--until`` has come and the walk can end here.
+
+        A window or rehearsal that has begun continues.
+        """
         if at.way is Way.BACK or not self._time_is_over():
             return False
         return not ((at.stage.window or at.stage.rehearsal) and self.history.entered(at.stage.id))
@@ -485,8 +517,10 @@ class Walk:
         return RunEnded(0, f"stopped at {until.words(self._until.at)} as asked; resume goes on")
 
     def _guarded(self, begin: Callable[[], None], way: Way | None = None) -> RunEnded:
-        """Run ``begin`` and the walk; afterwards nothing goes on beside it, whatever happened. way: the
-        direction asked for, else the one in force."""
+        """Run ``begin`` and the walk; afterwards no thread continues, whatever happened.
+
+        way: the requested direction, else the current one.
+        """
         resumed = bool(self.history.stages_begun or self.history.begun)
         stages = tuple((s.id, s.title) for s in self.playbook.stages)
         hosts = self.playbook.changed(self.inventory)
@@ -525,11 +559,11 @@ class Walk:
     # --- small things ----------------------------------------------------------------------------------
 
     def _way_back(self, at: Next) -> bool:
-        """Whether a step that goes forward may still be walked back."""
+        """Return whether a step that goes forward may still be walked back."""
         return at.way is Way.FORWARD and not self.history.no_way_back(self.playbook)
 
     def state(self) -> str:
-        """Where the run is, in one clause, for messages."""
+        """Return where the run is, in one clause, for messages."""
         at = self.history.next(self.playbook)
         where = f"at {at.id}, {at.way.value}" if isinstance(at, Next) else "between stages"
         open_ = [a.operation for a in self.history.unconfirmed()]
@@ -566,10 +600,13 @@ class Walk:
 
 
 class Patience:
-    """How long a step may wait, and how often it may try the same: one visit to one step. It counts on the
-    monotonic clock from this process's own looks: a process that resumes starts anew. Standstill counts only
-    from one look that waits to the next one with the same mark, so neither a wave nor an operator's hold
-    counts. A time in which the process itself was stopped does count: the mark was the same at both ends."""
+    """How long a step may wait, and how often it may try the same changes, during one visit.
+
+    It counts on the monotonic clock from this process's own looks: a process that resumes starts anew.
+    Standstill counts only between two consecutive looks that wait with the same mark, so neither a wave nor
+    an operator's hold counts. A time in which the process itself was stopped does count, because the mark was
+    the same at both ends.
+    """
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
@@ -581,8 +618,11 @@ class Patience:
         self._said: dict[str, str] = {}
 
     def left(self, waiting: Waiting) -> float:
-        """Seconds until this wait fails: ``deadline_s`` from the first of the same ``what``, and
-        ``stalled_s`` between two movements of its mark."""
+        """Return the seconds until this wait fails.
+
+        ``deadline_s`` counts from the first wait with the same ``what``, and ``stalled_s`` from the last
+        change of its mark.
+        """
         now = self._now()
         if waiting.what != self._what:
             self._what, self._since = waiting.what, now
@@ -593,11 +633,11 @@ class Patience:
         return min(waiting.deadline_s - (now - self._since), waiting.stalled_s - still_s)
 
     def ready(self) -> None:
-        """The step has something to do: later waits start anew."""
+        """Start later waits anew, because the step has something to do."""
         self._what, self._looked = "", None
 
     def overdue(self, waiting: Waiting, *, back: bool) -> Blocked:
-        """The refusal for a wait past its deadline, or that stands still. back: there is a way back."""
+        """Return the refusal for a wait past its deadline or without progress. back: there is a way back."""
         claim, seen = f"{waiting.what} within {waiting.deadline_s:g} s", waiting.progress
         _, still_s = self._still.get(waiting.what, (None, 0.0))
         if still_s >= waiting.stalled_s:
@@ -609,17 +649,23 @@ class Patience:
         return Blocked((Finding("engine.wait-over", claim, Held.NO, seen=seen, needed=needed, moves=moves),))
 
     def count(self, plans: Mapping[str, Changes]) -> int:
-        """Note a wave about to be sent: how often in a row a target got the very same changes before."""
+        """Record a wave that is about to be sent.
+
+        Return how often in a row a target received exactly the same changes before.
+        """
         before = {t: n for t, (changes, n) in self._tries.items() if plans.get(t) == changes}
         self._tries = {t: (changes, before.get(t, 0) + 1) for t, changes in plans.items()}
         return max(before.values(), default=0)
 
     def note(self, failures: Mapping[str, str]) -> None:
-        """Remember what the targets of the last wave said."""
+        """Remember why targets of the last wave failed."""
         self._said = dict(failures)
 
     def exhausted(self, plans: Mapping[str, Changes], *, back: bool) -> Blocked:
-        """The refusal after ``TRIES`` sends of the same changes in a row. back: there is a way back."""
+        """Return the refusal after ``TRIES`` sends of the same changes in a row.
+
+        back: there is a way back.
+        """
         claim = "a change brings its target forward"
         findings = []
         for target, (changes, times) in self._tries.items():
@@ -636,8 +682,10 @@ class Patience:
 
 
 def _refused(step: AnyStep, plans: Mapping[str, Changes]) -> Blocked | None:
-    """A step that says it only reads may change nothing: nobody was asked about it, and the way back skips
-    it."""
+    """Return a refusal if a step that declares that it only reads wants to change something, else None.
+
+    There was no question before such a step, and the way back skips it.
+    """
     changes = [change.describe() for changes in plans.values() for change in changes]
     if step.hazard is not Hazard.READ_ONLY or not changes:
         return None
@@ -647,7 +695,7 @@ def _refused(step: AnyStep, plans: Mapping[str, Changes]) -> Blocked | None:
 
 
 def _gate_code(at: Next, findings: tuple[Finding, ...]) -> int:
-    """Exit code of a closed gate outside the window."""
+    """Return the exit code of a blocked step outside the window."""
     stuck = any(f.id == "engine.no-progress" for f in findings)
     return 8 if stuck else at.stage.refused
 
