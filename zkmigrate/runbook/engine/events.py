@@ -1,6 +1,6 @@
-"""Events: what the engine tells whoever watches; it never prints.
+"""Events: the engine's reports to its listeners. The engine never prints.
 
-A closed union of frozen dataclasses; :func:`to_json` gives each as a JSON object with its ``event`` name.
+A closed union of frozen dataclasses; :func:`to_json` returns each as a JSON object with its ``event`` name.
 Times are seconds; the receiver adds ``at``.
 """
 
@@ -18,8 +18,11 @@ from zkmigrate.runbook.model.step import Hazard, Way
 
 @dataclass(frozen=True)
 class RunBegun:
-    """A walk starts. resumed: the journal already had a position. stages: ``(id, title)``. over: ``(id, ok,
-    skipped or undone)`` of the stages that earlier processes ended."""
+    """A walk starts.
+
+    resumed: the journal already had a position. stages: ``(id, title)``. over: (id, ``ok``, ``skipped`` or
+    ``undone``) of the stages that earlier processes ended.
+    """
 
     run: str
     playbook: str
@@ -43,8 +46,11 @@ class StageBegun:
 
 @dataclass(frozen=True)
 class StepBegun:
-    """The walk enters a step. waves: how many waves of it earlier processes began. done, of, left_s, many: as
-    in ``WaveBegun`` for its last wave; 0 without one."""
+    """The walk enters a step.
+
+    waves: how many waves of it earlier processes began. done, of, left_s, many: as in ``WaveBegun`` for its
+    last wave; 0 without one.
+    """
 
     stage: str
     step: str
@@ -60,9 +66,11 @@ class StepBegun:
 
 @dataclass(frozen=True)
 class WaveBegun:
-    """These targets are changed now, all at once. done, of: for the paced step, how many targets were changed
-    before, and of how many. left_s: estimated seconds for the rest at the pace so far, None where unknown.
-    many: what the targets are called."""
+    """The targets of a wave are changed now, all at once.
+
+    done, of: for the paced step, how many targets were changed before, and how many there are. left_s:
+    estimated seconds for the rest at the pace so far, None if unknown. many: the noun for the targets.
+    """
 
     stage: str
     step: str
@@ -76,7 +84,7 @@ class WaveBegun:
 
 @dataclass(frozen=True)
 class ChangeSent:
-    """A change is on its way to its host or cluster; its intent is durable."""
+    """A change is being sent to its host or cluster; its intent is durable."""
 
     target: str
     operation: str
@@ -85,7 +93,10 @@ class ChangeSent:
 
 @dataclass(frozen=True)
 class ChangeEnded:
-    """status: done, failed (rc is not 0), unknown (not confirmed) or skipped (not sent)."""
+    """The outcome of a change.
+
+    status: done, failed (rc is not 0), unknown (not confirmed) or skipped (not sent).
+    """
 
     target: str
     operation: str
@@ -96,8 +107,11 @@ class ChangeEnded:
 
 @dataclass(frozen=True)
 class Waits:
-    """The step waits until ``what``, a clause. left_s: until the wait fails; None while the step makes a long
-    look at ``what``, a noun."""
+    """The step waits.
+
+    what: a clause that fits after "until", or a noun during a long look. left_s: seconds until the wait
+    fails; None during a long look.
+    """
 
     stage: str
     step: str
@@ -108,8 +122,11 @@ class Waits:
 
 @dataclass(frozen=True)
 class Progressed:
-    """How far the step is, which tells that itself. done, of: targets. bytes_left: still to be copied.
-    left_s: estimated seconds for the rest, None where unknown."""
+    """The progress of a step that reports its own.
+
+    done, of: targets. bytes_left: bytes still to be copied. left_s: estimated seconds for the rest, None if
+    unknown.
+    """
 
     stage: str
     step: str
@@ -134,7 +151,7 @@ class StepEnded:
 
 @dataclass(frozen=True)
 class StepBlocked:
-    """The step cannot go on."""
+    """The step cannot continue."""
 
     stage: str
     step: str
@@ -153,9 +170,13 @@ class Turned:
 
 @dataclass(frozen=True)
 class Consented:
-    """A question was answered: of a stage before it starts or, with ``step``, before or in a step. answer:
-    go, stop, back or skip. to: where back leads, empty for the start of the stage. by: who answered, empty
-    for nobody. findings: those in doubt at the time."""
+    """A question was answered, before a stage, or before or in a step.
+
+    - step: empty for a stage's own question.
+    - answer: go, stop, back or skip. to: where back leads, empty for the start of the stage.
+    - by: the person who answered, empty for nobody.
+    - findings: those in doubt at the time.
+    """
 
     stage: str
     question: str
@@ -168,7 +189,10 @@ class Consented:
 
 @dataclass(frozen=True)
 class StageSkipped:
-    """A stage is skipped. missing: what is unknown without it. by: who wanted that."""
+    """A stage is skipped.
+
+    missing: what is unknown without it. by: the person, option or inventory key that skipped it.
+    """
 
     stage: str
     missing: str
@@ -180,7 +204,7 @@ class Asking:
     """A question is open at the run's own terminal.
 
     where: the stage or ``stage.step`` that it comes before, or the finding that it is about, with its target.
-    keys: the possible answers, where the live view stays on the screen. left_s: seconds to answer.
+    keys: the possible answers, if the live view stays on the screen. left_s: seconds to answer.
     """
 
     where: str
@@ -190,14 +214,15 @@ class Asking:
 
 @dataclass(frozen=True)
 class Holding:
-    """The walk holds after ``phase`` of a window, or before a step outside one, until it is released or
-    answered.
+    """The walk holds after ``phase`` of a window, or before a step outside one.
 
-    before: the step, empty in a window. who: who made it hold, and why; empty for ``--hold-at``. left_s:
-    seconds in which the window can still turn back without losing a session, None when that does not count.
-    opens_s: seconds, at most, until the hosts open by themselves, None before they serve. late: it is too
-    late for a way back that keeps the clients' sessions. progress: of a step that is under way, in words,
-    else empty.
+    - before: the step, empty in a window.
+    - who: the person who made it hold, and why; empty for ``--hold-at``.
+    - left_s: seconds in which the window can still turn back without losing a session, None if that does not
+      apply.
+    - opens_s: seconds, at most, until the hosts open by themselves, None before they serve.
+    - late: whether it is too late for a way back that keeps the clients' sessions.
+    - progress: the progress of a step that has begun, in words, else empty.
     """
 
     phase: str
@@ -211,7 +236,7 @@ class Holding:
 
 @dataclass(frozen=True)
 class HoldAsked:
-    """Somebody at another terminal asks the walk to hold. where: from which step on, in words."""
+    """A person at another terminal wants the walk to hold. where: the place at which it will, in words."""
 
     where: str
     who: str
@@ -219,8 +244,11 @@ class HoldAsked:
 
 @dataclass(frozen=True)
 class HoldEnded:
-    """The walk stops holding. how: released, go, stop, back, deadline, or left for another reason. by: who
-    released it, where known."""
+    """The walk stops holding.
+
+    how: released, go, stop, back, deadline, or left for another reason. by: the person who released it, if
+    known.
+    """
 
     step: str
     how: str
@@ -229,14 +257,14 @@ class HoldEnded:
 
 @dataclass(frozen=True)
 class Countdown:
-    """Seconds in which the window can still turn back without losing a session."""
+    """The seconds in which the window can still turn back without losing a session."""
 
     left_s: float
 
 
 @dataclass(frozen=True)
 class Alarm:
-    """The watch or a step saw something in the window. decision: go, back or ask."""
+    """The watch or a step found trouble in the window. decision: go, back or ask."""
 
     phase: str
     finding: Finding
@@ -245,7 +273,7 @@ class Alarm:
 
 @dataclass(frozen=True)
 class HookBegun:
-    """A program of the operator is run. waited: the walk waits for it."""
+    """A program of the operator starts. waited: the walk waits for it."""
 
     moment: str
     stage: str
@@ -256,8 +284,11 @@ class HookBegun:
 
 @dataclass(frozen=True)
 class HookEnded:
-    """A program of the operator ended. how: done, timeout, interrupted or not-started. code: None unless it
-    ended by itself. said: the end of its output. stops: its failure stops the run."""
+    """A program of the operator ended.
+
+    how: done, timeout, interrupted or not-started. code: its exit code, None unless it ended by itself. said:
+    the end of its output. output: the file with all of its output. stops: its failure stops the run.
+    """
 
     moment: str
     stage: str
@@ -279,7 +310,10 @@ class Noted:
 
 @dataclass(frozen=True)
 class RunEnded:
-    """Why the walk stopped: exit code (docs/reference/exit-codes.md), a sentence, the findings behind it."""
+    """The end of the walk: exit code, a sentence, and the findings behind it.
+
+    docs/reference/exit-codes.md lists the codes.
+    """
 
     code: int
     message: str
@@ -295,7 +329,7 @@ Emit: TypeAlias = Callable[[Event], None]
 
 
 def to_json(event: Event) -> dict[str, Any]:
-    """The event as a JSON object; changes and findings as in the journal, without file contents."""
+    """Return the event as a JSON object, with changes and findings as in the journal but no file contents."""
     body: dict[str, Any] = {"event": type(event).__name__}
     for field in fields(event):
         value = getattr(event, field.name)

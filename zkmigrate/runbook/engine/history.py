@@ -279,7 +279,7 @@ class History:
         return len(self._waves.get((step, way), ()))
 
     def last_wave(self, step: str, way: Way) -> tuple[str, ...]:
-        """Return the targets of the newest of these waves, if any."""
+        """Return the targets of the newest wave of a step in this direction, if any."""
         return tuple(next(reversed(self._waves.get((step, way), {0: []}).values())))
 
     def step_progress(

@@ -1,9 +1,9 @@
 """The plan: what a playbook would do, per stage, step and target, without doing it.
 
 Each step gives its forecast, and its ``check`` and ``plan`` are called with that as the engine does. Files
-and commands that follow from the inventory and the world as it is now are listed with their diffs; a step
-whose changes rest on later facts says so. ``runbook/engine/planfile.py`` calculates a plan's digest, and
-writes and reads plans as files.
+and commands that follow from the inventory and the present world are listed with their diffs; a step whose
+changes depend on later facts says so. ``runbook/engine/planfile.py`` calculates a plan's digest, and writes
+and reads plans as files.
 """
 
 from __future__ import annotations
@@ -57,24 +57,28 @@ MISSED = "only looks, and sends a host what it missed of an earlier step"
 _NOTES = {Hazard.READ_ONLY: READS, Hazard.LATE: MISSED}
 NOTHING = "nothing: all is as this step wants it"
 RUN = "RUN"
-"""Stands for the run's id, unknown before the run begins."""
+"""Placeholder for the run's id, which is unknown before the run begins."""
 
 _NAMED = r"(?:password|passwd|secret|credential|jaas|keytab|superdigest|keystore\.key|master\.key)"
 _SECRET = re.compile(rf"(?im)^([ \t]*[^\s#!=:]*{_NAMED}[^\s=:]*[ \t]*[=: ])(?:.*\\\r?\n)*.*$")
-"""A setting by its name, with the lines that continue its value."""
+"""Matches a setting with a secret-looking name, with the lines that continue its value."""
 
 _PART = r"""[^\s"'=;,]{0,80}"""
 _QUOTED = r"""\\?"(?:[^"\\\n]|\\.)*"|'[^'\n]*'|[^\s;,]+"""
 _WITHIN = re.compile(rf"(?i)({_PART}{_NAMED}{_PART}[ \t]*=[ \t]*)(?:{_QUOTED})")
-"""``password="…"`` inside another line, as JAAS options and JVM flags have it."""
+"""Matches ``password="…"`` inside another line, as in JAAS options and JVM flags."""
 
 
 @dataclass(frozen=True)
 class PlannedChange:
-    """One change. text: its words. command: how to do it by hand on the host. diff: of the file,
-    secret-looking values left out, else empty. detail: what the command makes on the host, or what is decided
-    later. unread: why the diff is unknown, else empty. seen: digest of the file that would be replaced,
-    ``absent`` or ``unknown``; empty where the change replaces none."""
+    """One planned change.
+
+    - text: its description. command: the command that does it by hand on the host.
+    - diff: the diff of the file without secret-looking values, else empty.
+    - detail: what the command creates on the host, or what is decided later.
+    - unread: why the diff is unknown, else empty.
+    - seen: digest of the file that would be replaced, ``absent`` or ``unknown``; empty for other changes.
+    """
 
     change: Change
     text: str
@@ -92,9 +96,13 @@ class PlannedChange:
 
 @dataclass(frozen=True)
 class PlannedStep:
-    """One step: its brief, and the changes per target, or in ``note`` why they are not known yet. unknown:
-    why a look for them failed, else empty. facts: its forecast, if any. basis: what a saved plan of it rests
-    on (``Step.basis``)."""
+    """One step with its changes per target.
+
+    - note: why no changes are listed, else empty.
+    - unknown: why a look for them failed, else empty.
+    - facts: its forecast, if any.
+    - basis: what a saved plan of it depends on (``Step.basis``).
+    """
 
     id: str
     title: str
@@ -109,7 +117,7 @@ class PlannedStep:
 
 @dataclass(frozen=True)
 class PlannedStage:
-    """One stage."""
+    """One stage with its planned steps."""
 
     id: str
     title: str
@@ -121,7 +129,10 @@ class PlannedStage:
 
 @dataclass(frozen=True)
 class Plan:
-    """The whole plan. window: lines about the expected window, its deadlines and what may be noticed."""
+    """The whole plan.
+
+    window: lines about the expected window, its deadlines and what clients may notice.
+    """
 
     playbook: str
     inventory: str
@@ -130,7 +141,7 @@ class Plan:
 
     @property
     def unknown(self) -> Mapping[str, str]:
-        """What a failed look left unknown: ``stage.step``, or that and a target → the reason."""
+        """What failed looks left unknown: ``stage.step``, or that and a target → the reason."""
         steps = {f"{stage.id}.{step.id}": step for stage in self.stages for step in stage.steps}
         diffs = {
             f"{name} on {target}": change.unread
@@ -155,7 +166,7 @@ class Plan:
 
 
 def sha256_of(value: object) -> str:
-    """SHA-256 of a JSON value, independent of blanks and key order."""
+    """Return the SHA-256 of a JSON value, independent of blanks and key order."""
     text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return hashlib.sha256(text.encode()).hexdigest()
 
@@ -167,8 +178,10 @@ def make(
     window: tuple[str, ...],
     retired: Sequence[Retired] = (),
 ) -> Plan:
-    """Plan a whole playbook; only looks. window: the playbook's own lines about it. retired: hosts that a run
-    goes on without."""
+    """Plan a whole playbook; it only looks.
+
+    window: the playbook's own lines about it. retired: hosts that the run leaves out.
+    """
     whole, specs = inventory_digest(inventory), dict[str, str]()
     inventory = playbook.without(inventory, [r.host for r in retired])
     alone = () if playbook.witnesses(inventory) else (f"  {UNWITNESSED}",)
@@ -213,7 +226,10 @@ def _step(
 
 
 def _turns(step: AnyStep, context: Context, foreseen: Forecast[Any]) -> tuple[str, ...] | None:
-    """The targets that the step will change; None while it waits. HostError where it would refuse."""
+    """Return the targets that the step will change, or None while it waits.
+
+    Raises HostError if the step would refuse.
+    """
     if foreseen.targets is not None:
         return foreseen.targets
     verdict = step.check(context, foreseen.facts)
@@ -231,10 +247,10 @@ def _change(change: Change, inventory: Inventory, look: Look, spec: str) -> Plan
 
 
 def command(change: Change) -> str:
-    """Return the line that does the same by hand. OPID and N, the fencing number, are the run's own.
+    """Return the command that makes the same change by hand. OPID and N are the run's own.
 
-    For a change of a cluster it is the line of the cluster's own tool. Long content is named by the file that
-    would hold it.
+    OPID is the operation id and N the fencing number. For a change of a cluster it is the command of the
+    cluster's own tool. Long content is replaced by the name of the file that would hold it.
     """
     if isinstance(change, InstallProgram):
         return f"sudo install -o root -g root -m 0755 zkm-host {zkm_host.INSTALLED_PATH}"
@@ -252,7 +268,7 @@ def command(change: Change) -> str:
 
 
 def own_command(text: str) -> str:
-    """One ``KEY=VALUE`` of a service as a shell word; the inventory allows no quote in a command."""
+    """Return one ``KEY=VALUE`` of a service as a shell word; the inventory allows no quote in a command."""
     key, _, value = text.partition("=")
     return text if key == "ports" else f"{key}=\"$(printf %s '{value}' | base64 -w0)\""
 
@@ -300,8 +316,10 @@ def _detail(change: Change, inventory: Inventory, spec: str) -> tuple[str, ...]:
 
 
 def _diff(change: PutFile, look: Look) -> tuple[str, str, str]:
-    """Unified diff from the present file to the planned one, why it cannot be read, and what is there as one
-    word."""
+    """Return the diff from the present file to the planned one, why it is unknown, and the file's state.
+
+    The state is its digest, ``absent`` or ``unknown``.
+    """
     seen = look.file(change.host, change.path)
     if isinstance(seen, Seen):
         old, name, word = without_secrets(seen.value), change.path, hashlib.sha256(seen.value).hexdigest()
@@ -316,6 +334,6 @@ def _diff(change: PutFile, look: Look) -> tuple[str, str, str]:
 
 
 def without_secrets(content: bytes) -> str:
-    """Text without the values of settings named like a secret, so that no diff holds them."""
+    """Return a text without the values of settings with secret-looking names, so that no diff shows them."""
     hidden = r"\1(hidden)"
     return _WITHIN.sub(hidden, _SECRET.sub(hidden, content.decode("utf-8", "replace")))

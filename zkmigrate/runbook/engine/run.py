@@ -430,8 +430,7 @@ class Walk:
         self._window.refused(at, findings)
 
     def _others_back(self, at: Next) -> None:
-        """Walk back a window's earlier steps once, so that hosts that answer need not wait for one that does
-        not.
+        """Walk back a window's earlier steps once, so that a missing host delays no other.
 
         These visits do not count as walked: the missing host must still come back through each of the steps.
         """

@@ -34,21 +34,27 @@ class StaleError(UsageError):
 
 @dataclass(frozen=True)
 class RunState:
-    """``complete``, ``back`` at the beginning, or ``open``; where as text."""
+    """The state of a run.
+
+    state: ``complete``, ``back`` (at the beginning) or ``open``. where: the position in words.
+    """
 
     state: str
     where: str
 
 
 def base(environ: Mapping[str, str]) -> Path:
-    """The directory that holds the runs."""
+    """Return the directory that holds the runs."""
     return Path(environ.get("ZKMIGRATE_RUNS") or "runs")
 
 
 @dataclass(frozen=True)
 class KnownRun:
-    """A run of an inventory. history: of the intact beginning of its journal. begun_at: seconds since the
-    epoch. damaged: why the journal cannot be read, else None."""
+    """A run of an inventory.
+
+    history: computed from the intact beginning of its journal. begun_at: seconds since the epoch. damaged:
+    why the journal cannot be read, else None.
+    """
 
     run: str
     history: History
@@ -57,7 +63,7 @@ class KnownRun:
 
     @property
     def unreadable(self) -> str:
-        """Why the run's journal cannot be read, as a clause; empty where it can."""
+        """Why the run's journal cannot be read, as a clause; empty if it can."""
         lost = self.damaged
         if lost is None:
             return ""
@@ -65,19 +71,21 @@ class KnownRun:
         return f"run {self.run} may have changed hosts, and its journal cannot be read: {why}"
 
     def is_open(self, playbook: Playbook) -> bool:
-        """Whether anything is left to do; True where unknown."""
+        """Return whether anything is left to do; True if unknown."""
         if self.damaged or self.is_of(playbook):
             return self.damaged is not None or state_of(self.history, playbook).state == "open"
         return not self.history.is_over
 
     def is_of(self, playbook: Playbook) -> bool:
-        """Whether the run is one of this playbook; True where its journal does not tell."""
+        """Return whether the run is one of this playbook; True if its journal does not say."""
         return self.history.playbook in ("", playbook.id)
 
 
 def runs_of(runs: Path, inventory: Inventory) -> tuple[KnownRun, ...]:
-    """The runs of an inventory, oldest first, whatever they are called. The journal names the inventory;
-    where it does not, ``NAME-NUMBER`` decides."""
+    """Return the runs of an inventory, oldest first, whatever their names.
+
+    The journal names the inventory. If it does not, the inventory's digest or a name ``NAME-NUMBER`` decides.
+    """
     found = []
     for path in runs.iterdir() if runs.is_dir() else ():
         if not (is_id(path.name) and has_begun(path)):
@@ -100,14 +108,17 @@ def runs_of(runs: Path, inventory: Inventory) -> tuple[KnownRun, ...]:
 
 
 def _number(run: str, name: str) -> int | None:
-    """The number of ``NAME-NUMBER``; None for a run with a name of its own."""
+    """Return the number of ``NAME-NUMBER``, or None for a run with another name."""
     found = re.fullmatch(rf"{re.escape(name)}-(\d+)", run)
     return int(found[1]) if found else None
 
 
 def latest(runs: Path, inventory: Inventory, playbook: Playbook) -> str:
-    """The open run of an inventory, else the newest; one of another playbook only without any of this one.
-    UsageError for none, or several open ones."""
+    """Return the open run of an inventory, or its newest run if none is open.
+
+    A run of another playbook is returned only if there is none of this one. Raises UsageError if there is no
+    run, or if several are open.
+    """
     found = runs_of(runs, inventory)
     if not found:
         raise UsageError(f"no run of {inventory.name} in {runs}. Next: zkmigrate run begins one")
@@ -122,8 +133,10 @@ def latest(runs: Path, inventory: Inventory, playbook: Playbook) -> str:
 
 
 def newest(runs: Path, inventory: Inventory, playbook: Playbook) -> KnownRun | None:
-    """Return the open run of an inventory and playbook, else its newest; None without one. Raises
-    JournalError where its journal is damaged, and UsageError for several open ones."""
+    """Return the open run of an inventory and playbook, else its newest; None if there is none.
+
+    Raises JournalError if its journal is damaged, and UsageError if several runs are open.
+    """
     known = {run.run: run for run in runs_of(runs, inventory) if run.is_of(playbook)}
     if not known:
         return None
@@ -133,8 +146,11 @@ def newest(runs: Path, inventory: Inventory, playbook: Playbook) -> KnownRun | N
 
 
 def new_id(runs: Path, inventory: Inventory, playbook: Playbook) -> str:
-    """``NAME-NUMBER`` for a new run. UsageError while an older one of this inventory and playbook is open,
-    JournalError where that cannot be told."""
+    """Return ``NAME-NUMBER`` for a new run.
+
+    Raises UsageError while an older run of this inventory and playbook is open (LockedError if a process is
+    working on it), and JournalError if a damaged journal leaves that unknown.
+    """
     for run in runs_of(runs, inventory):
         refuse_damaged(runs, run)
         if run.is_of(playbook) and run.is_open(playbook):
@@ -154,7 +170,7 @@ def new_id(runs: Path, inventory: Inventory, playbook: Playbook) -> str:
 
 
 def refuse_damaged(runs: Path, run: KnownRun) -> None:
-    """Raise JournalError if the journal of a run cannot be read: what it has changed is not known."""
+    """Raise JournalError if a run's journal cannot be read, because its changes are then unknown."""
     lost = run.damaged
     if lost is None:
         return
@@ -165,7 +181,7 @@ def refuse_damaged(runs: Path, run: KnownRun) -> None:
 
 
 def other_open_runs(runs: Path, inventory: Inventory, playbook: Playbook) -> tuple[str, ...]:
-    """A remark on each open run of this inventory and another playbook."""
+    """Return a remark on each open run of this inventory and another playbook."""
     return tuple(
         f"run {run.run} of {run.history.playbook} is open as well{_not_undone(run)}"
         for run in runs_of(runs, inventory)
@@ -179,7 +195,7 @@ def _not_undone(run: KnownRun) -> str:
 
 
 def not_undone_lines(stands: Iterable[NotUndone]) -> list[str]:
-    """Each step with changes that are not undone: how many, and on what."""
+    """Return a line for each step with changes that are not undone: their number and where they are."""
     by_step: dict[str, list[NotUndone]] = {}
     for one in stands:
         by_step.setdefault(one.step, []).append(one)
@@ -194,8 +210,10 @@ def _of_step(step: str, found: list[NotUndone]) -> str:
 
 
 def past_first_gate(runs: Path, inventory: Inventory, playbook: Playbook) -> tuple[KnownRun, str] | None:
-    """Return the open run that has outgrown the first gate's demands, and what it has done
-    (``Stage.outdates``). Raises JournalError where a damaged journal cannot tell."""
+    """Return the open run to which the first gate's checks no longer apply, and what it has done.
+
+    The text comes from ``Stage.outdates``. Raises JournalError if a journal of this playbook is damaged.
+    """
     known = runs_of(runs, inventory)
     for run in known:
         if run.is_of(playbook):
@@ -211,7 +229,7 @@ def past_first_gate(runs: Path, inventory: Inventory, playbook: Playbook) -> tup
 
 
 def gate_ahead(run: KnownRun, playbook: Playbook) -> Stage:
-    """The next gate of a run behind the first. UsageError once all gates are behind."""
+    """Return the next gate after the first that a run has not passed. Raises UsageError if there is none."""
     for stage in playbook.gates[1:]:
         if stage.id not in run.history.stages_done:
             return stage
@@ -223,7 +241,7 @@ def gate_ahead(run: KnownRun, playbook: Playbook) -> Stage:
 
 
 def copy_path(run: str) -> str:
-    """Where a witness keeps its copy of a run's journal."""
+    """Return where a witness keeps its copy of a run's journal."""
     return f"{zkm_host.run_dir(run)}/{journal.NAME}"
 
 
@@ -234,12 +252,12 @@ def known_ids(runs: Path) -> list[str]:
 
 
 def has_begun(run_dir: Path) -> bool:
-    """Whether the run has, or had, a journal. A refusal leaves a directory without either."""
+    """Return whether the run has, or had, a journal. A refused run leaves a directory without either file."""
     return (run_dir / journal.NAME).exists() or (run_dir / journal.BEGUN).exists()
 
 
 def mark_begun(run_dir: Path) -> None:
-    """Leave a mark beside the journal, so that lost lines are missed."""
+    """Create the file beside the journal by which lost lines are noticed."""
     (run_dir / journal.BEGUN).touch(mode=0o600)
 
 
@@ -248,14 +266,14 @@ def is_id(run: str) -> bool:
 
 
 def directory(runs: Path, run: str) -> Path:
-    """The directory of a run; UsageError when the id is not ``[a-z0-9-]{1,24}``."""
+    """Return the directory of a run. Raises UsageError unless the id matches ``[a-z0-9][a-z0-9-]{0,23}``."""
     if not is_id(run):
         raise UsageError(f"run id {run!r} is invalid; needed: 1 to 24 of a-z, 0-9 and -, not - first")
     return runs / run
 
 
 def state_of(history: History, playbook: Playbook) -> RunState:
-    """Where a run is, from its history."""
+    """Return where a run is, from its history."""
     position = history.next(playbook)
     if isinstance(position, Next):
         return RunState("open", f"at {position.id}, {position.way.value}")
@@ -267,7 +285,10 @@ def state_of(history: History, playbook: Playbook) -> RunState:
 
 
 def applied_by(runs: Path, plan: str) -> str:
-    """The run that began with this plan (its digest), else empty. JournalError for a damaged journal."""
+    """Return the run that began with this plan, else an empty string.
+
+    plan: the plan's digest. Raises JournalError for a damaged journal.
+    """
     for journal_file in sorted(runs.glob(f"*/{journal.NAME}")):
         history = journal.read(journal_file.parent)
         if history.plan == plan:
@@ -276,7 +297,7 @@ def applied_by(runs: Path, plan: str) -> str:
 
 
 def refuse_applied(runs: Path, plan: str, but: str = "") -> None:
-    """StaleError when a run other than ``but`` began with this plan (its digest)."""
+    """Raise StaleError if a run other than ``but`` began with this plan. plan: its digest."""
     run = applied_by(runs, plan)
     if run not in ("", but):
         raise StaleError(
@@ -286,7 +307,7 @@ def refuse_applied(runs: Path, plan: str, but: str = "") -> None:
 
 
 def plan_comes_late(history: History, plan: str) -> StaleError:
-    """Why a plan (its digest) cannot be given to a run that has changed hosts."""
+    """Return the error for a plan given to a run that has changed hosts. plan: its digest."""
     seen = "this plan" if history.plan == plan else f"plan {history.plan[:12]}"
     return StaleError(
         f"run {history.run} was begun with {seen} and has changed hosts since; a plan is for a run that "
@@ -295,7 +316,10 @@ def plan_comes_late(history: History, plan: str) -> StaleError:
 
 
 def check_same(history: History, playbook: str, inventory: str) -> None:
-    """StaleError when a run that has changed hosts would go on with another playbook or inventory."""
+    """Raise StaleError if a run would continue with another playbook or inventory.
+
+    inventory: its digest.
+    """
     for what, seen, needed in (
         ("playbook", playbook, history.playbook),
         ("inventory", inventory[:12], history.inventory[:12]),
@@ -309,12 +333,12 @@ def check_same(history: History, playbook: str, inventory: str) -> None:
 
 
 def is_same(history: History, playbook: str, inventory: str) -> bool:
-    """Whether a run began with this playbook and inventory (its digest)."""
+    """Return whether a run began with this playbook and inventory. inventory: its digest."""
     return (history.playbook, history.inventory) == (playbook, inventory)
 
 
 def make(run_dir: Path) -> None:
-    """Create the private directory of a run, and its parents; UsageError when that fails."""
+    """Create the private directory of a run, and its parents. Raises UsageError if that fails."""
     try:
         run_dir.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         run_dir.mkdir(mode=0o700, exist_ok=True)
@@ -326,6 +350,6 @@ def make(run_dir: Path) -> None:
 
 
 def remove_empty(run_dir: Path) -> None:
-    """Remove the directory of a run that was refused before it began, if empty."""
+    """Remove the directory of a run that was refused before it began, if it is empty."""
     with contextlib.suppress(OSError):
         run_dir.rmdir()

@@ -1,16 +1,16 @@
-"""The watch: renews the lease and probes, beside the steps of a window stage; beside others it only probes.
+"""The watch: renews the lease and probes beside the steps of a window stage; beside others it does nothing.
 
 From the first FENCE until OPEN (or the reopened door) one thread per host of the lock sends ``renew FENCE_TTL
 CUT_TTL`` over a channel of its own. Going forward no TTL reaches past the deadline, so that nothing keeps a
-host shut longer; going back they are whole, for the walk itself reopens the doors. A window that is resumed
-after its deadline is renewed once, for the shortest time: a host whose lease has ended says so, and the run
-turns back for that reason; a host that is still shut is reopened by that turn. A sealed host answers
-``permanent``; after the SEAL step nothing is renewed.
+host closed longer. Going back the TTLs are not shortened, because the walk itself reopens the doors. A window
+that is resumed after its deadline is renewed once, for the shortest time. A host whose lease has ended
+reports that, and the run turns back for that reason; a host that is still closed is reopened by that turn. A
+sealed host answers ``permanent``; after the SEAL step nothing is renewed.
 
-A window with ``renews=False`` is watched in the same way, and nothing is renewed.
+A window with ``renews=False`` is watched in the same way, but nothing is renewed.
 
-Probe threads ask at their own pace. The watch never acts on the steps: it holds findings, and the walk asks
-for them between steps and while it waits.
+Probe threads ask at their own pace. The watch never acts on the steps: it stores findings, and the walk reads
+them between steps and while it waits.
 
 A second process renews as well (:mod:`zkmigrate.runbook.engine.renewal_process`). A host that it reaches in
 time gets no renewal from the thread; otherwise the thread renews and judges the answer.
@@ -41,24 +41,28 @@ _REFUSED = 3
 LEAST_MS = 1
 """The shortest lease that zkm-host takes."""
 _LATE = 1.5
-"""Periods after which the thread no longer waits for the second process's renewal."""
+"""Number of renewal periods after which the thread no longer waits for the second process's renewal."""
 _UNHEARD_S = 30.0
-"""Seconds for which the second process renews without an order going forward, never past the deadline.
+"""Seconds for which the second process renews without a new order going forward, never past the deadline.
 
 A walk of which one call held the interpreter stood still for 20 s; it must not lose its lease. A stopped walk
 (SIGSTOP) keeps clients out for this long, but loses no session: the hosts go back by themselves by the
-deadline. The deadline does not bound the way back: there the order lasts as long as the fence, as if the
+deadline. The deadline does not limit the way back: there the order lasts as long as the fence, as if the
 walk's threads had sent the last renewal.
 """
 
 Renew = Callable[[str, int, int], Outcome]
-"""``renew(host, fence_ttl_ms, cut_ttl_ms)`` over the host's second channel. HostError when not delivered,
-well within the cut's TTL."""
+"""``renew(host, fence_ttl_ms, cut_ttl_ms)`` over the host's second channel.
+
+Raises HostError if it was not delivered, well within the cut's TTL.
+"""
 
 
 class Watch(WatchPort):
-    """The watch of one run. now, wall: the engine's clocks. probes: those of a stage. second: the second
-    process."""
+    """The watch of one run.
+
+    now, wall: the engine's clocks. probes: returns the probes of a stage. second: the second process.
+    """
 
     def __init__(
         self,
@@ -79,7 +83,7 @@ class Watch(WatchPort):
         self._first_line: int | None = None
 
     def follow(self, stage: Stage, history: History, context: Context, /) -> None:
-        """Bring the threads in line with the journal: those of a window, or none."""
+        """Start, continue or stop the threads of a window, as the journal says."""
         if self._first_line is None:
             self._first_line = history.entries
         if stage.window is None:
@@ -111,8 +115,11 @@ class Watch(WatchPort):
             self._order(session)
 
     def _leased(self, window: WindowSpec, fenced: tuple[int, float, float], context: Context) -> _Session:
-        """The session of this window, begun if need be. The deadline counts from the first FENCE: by this
-        process's clock, else by the wall clock."""
+        """Return the session of this window, and begin it if need be.
+
+        The deadline counts from the first FENCE: by the monotonic clock if this process sent it, else by the
+        wall clock.
+        """
         if self._session is not None:
             return self._session
         self._stop()
@@ -125,7 +132,7 @@ class Watch(WatchPort):
         return self._session
 
     def finding(self) -> Finding | None:
-        """The first blocking finding that nobody has answered; the end of the lease before all others."""
+        """Return the first blocking finding that the walk has not answered, a lapsed lease before others."""
         session = self._session
         with self._guard:
             if session is not None and session.renewing and self._now() >= session.deadline:
@@ -142,7 +149,7 @@ class Watch(WatchPort):
             self._answered[(finding.target, finding.id)] = finding
 
     def left_s(self) -> float | None:
-        """Seconds until the way back must start; None without a renewed lease or a deadline."""
+        """Return the seconds until the way back must start; None without a renewed lease or a deadline."""
         session = self._session
         if session is None or not session.renewing or math.isinf(session.deadline):
             return None
@@ -184,7 +191,7 @@ class Watch(WatchPort):
                 self._clear(host, Trouble.HOST_UNREACHABLE)
 
     def _order(self, session: _Session) -> None:
-        """Tell the second process until when it may renew."""
+        """Set the time until which the second process may renew."""
         if not session.renewing:
             until = 0.0
         elif session.back:
@@ -194,7 +201,7 @@ class Watch(WatchPort):
         self._second.renew(session.lease, until)
 
     def _round(self, session: _Session, host: str, delivered: float, least_ms: int = 0) -> float:
-        """Renew one host once, for at least ``least_ms``; returns when a renewal last reached it."""
+        """Renew one host once, for at least ``least_ms``. Return when a renewal last reached it."""
         left_ms = math.inf if session.back else max(least_ms, (session.deadline - self._now()) * 1000)
         if left_ms < LEAST_MS:
             return delivered
@@ -280,7 +287,10 @@ def _undelivered(host: str, silent: float, why: str) -> Finding:
 
 
 def past_deadline(steps: WindowSteps) -> Finding:
-    """The way back must start now, or sessions are lost, or requests go on by themselves."""
+    """Return the finding that the way back must start now.
+
+    After that sessions are lost, or requests continue by themselves.
+    """
     claim = "there is still time to turn back before clients notice"
     seen, needed = "the deadline for the way back has passed", f"{steps.seals.upper()} before the deadline"
     moves = ("let the run walk back",)

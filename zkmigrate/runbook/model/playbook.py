@@ -19,9 +19,9 @@ class Stage:
     """A group of consecutive steps with one title.
 
     - consent: question asked on a terminal before the stage starts, empty for none.
-    - skip: what the operator does without if the stage is skipped; empty if it may not be skipped.
+    - skip: what is unknown if the stage is skipped; empty if it may not be skipped.
     - rehearsal: walk the steps forward, then back to the stage's start.
-    - window: clients are refused in these steps; the watch (lease, probes, canaries) runs beside them.
+    - window: clients are refused in these steps; the watch (lease, probes) runs beside them.
     - locked: the run holds its hosts' lock. This is impossible before zkm-host, which keeps it, is installed.
     - noticed: clients may notice the stage in either direction, so the produce canary runs.
     - refused: exit code when a step of the stage is blocked.

@@ -97,7 +97,7 @@ class Decide(Protocol):
 
 @dataclass(frozen=True)
 class Probe:
-    """A question that is repeated while a stage runs.
+    """A question that is repeated beside a window.
 
     - ask: returns findings. A finding that holds clears an earlier one with the same id and target; an error
       becomes a finding.
