@@ -1,4 +1,4 @@
-"""Apply: how a change reaches a host or a cluster, and the wave that journals around it."""
+"""Apply: sends a change to a host or a cluster, and the wave that journals around it."""
 
 from __future__ import annotations
 
@@ -36,28 +36,30 @@ FENCED_OFF = 9
 _OUTPUT_KEPT = 4000
 
 Limits: TypeAlias = Callable[[str], tuple[float, float]]
-"""``limits(verb)``: seconds for one message of a change with this verb, or of a look where it is empty, and
-seconds for all of it; infinite outside a window."""
+"""``limits(verb)``: seconds for one message of a change with this verb, and seconds for all of the change.
+
+An empty verb means a look. Both are infinite outside a window.
+"""
 
 
 def unlimited(_verb: str) -> tuple[float, float]:
-    """Outside a window a change takes as long as its own limit says."""
+    """Return infinite limits: outside a window a change has only its own limit."""
     return math.inf, math.inf
 
 
 class Apply(Protocol):
-    """Send one change. HostError when the outcome is unknown."""
+    """Send one change. Raises HostError if the outcome is unknown."""
 
     def __call__(self, change: Change, operation: str, fencing: int) -> Outcome: ...
 
 
 class Wave:
-    """Applies the plans of several targets at once, the changes of one target in order.
+    """Applies the plans of several targets at once, and the changes of one target in order.
 
     One fsync makes all intents durable before the first change is sent; one more makes the outcomes durable.
-    A change that fails or stays unknown ends its target's plan: the rest is journaled as skipped, and the
-    step looks again. In a window each change has a limit. A target that is late while most others have
-    answered is not waited for: its change is unknown, and it is sent nothing more.
+    A change that fails or whose outcome is unknown ends its target's plan: the rest is journaled as skipped,
+    and the step looks again. In a window each change has a limit. The wave does not wait for a target that is
+    late while most others have answered: the outcome of its change is unknown, and it is sent nothing more.
     """
 
     def __init__(
@@ -76,8 +78,11 @@ class Wave:
     def run(
         self, at: Next, plans: Mapping[str, Changes], fencing: int, limits: Limits = unlimited
     ) -> dict[str, str]:
-        """Apply and journal; returns why each failed target failed. LockedError when a host fenced this
-        operator off; JournalError when something could not be recorded."""
+        """Apply and journal. Return why each failed target failed.
+
+        Raises LockedError if a host refuses this operator's fencing number, and JournalError if something
+        could not be recorded.
+        """
         for planned in plans.values():
             self._refuse(planned)
         leg = self._journal.history.leg + 1
@@ -111,7 +116,7 @@ class Wave:
         return {target: failure for target, failure in failures.items() if failure}
 
     def _refuse(self, changes: Changes) -> None:
-        """UsageError for a change that the playbook does not declare."""
+        """Raise UsageError for a change that the playbook does not declare."""
         for change in changes:
             if not isinstance(change, ClusterChange):
                 if change.host not in self._changed:
@@ -132,7 +137,7 @@ class Wave:
         self._journal.append("intent", {**where, **body}, sync=False)
 
     def _send(self, target: str, plan: _TargetPlan, fencing: int) -> str:
-        """The changes of one target in order; returns what the first one that failed said."""
+        """Send the changes of one target in order. Return why the first failed one failed, else empty."""
         failure = ""
         for operation, change in plan.changes:
             if failure:
@@ -157,7 +162,7 @@ class Wave:
         return failure
 
     def _left(self, target: str, plan: _TargetPlan) -> str:
-        """Stop waiting for a target: what was sent is unknown, and nothing more is sent."""
+        """Stop waiting for a target: the outcome of its sent change is unknown, and nothing more is sent."""
         said = f"{target}: no answer yet, while most of the others have answered"
         with plan.guard:
             for operation, _ in plan.changes:
@@ -180,8 +185,11 @@ class Wave:
 
 @dataclass
 class _TargetPlan:
-    """The changes of one target of a wave, with their operation ids. seconds: what a change with a verb may
-    take. end: of all of them, by the clock. left: nobody waits for it any more. sent: the last one sent."""
+    """The changes of one target of a wave, with their operation ids.
+
+    seconds: verb → the limit of one change. end: the time at which all changes must be over, by the engine's
+    clock. left: the wave no longer waits for the target. sent: the operation id of the change sent last.
+    """
 
     changes: tuple[tuple[str, Change], ...]
     seconds: Mapping[str, float]
@@ -193,27 +201,28 @@ class _TargetPlan:
 
 
 Send: TypeAlias = Callable[[ClusterChange], tuple[int, str]]
-"""Sends one change to one cluster: 0 and the result, or 1 and why the cluster refused. HostError when the
-outcome is unknown."""
+"""Sends one change to one cluster. Returns 0 and the result, or 1 and why the cluster refused.
+
+Raises HostError if the outcome is unknown.
+"""
 
 
 class Alter(Protocol):
     """Sends changes to one cluster (``Playbook.clusters``)."""
 
     def __call__(self, change: ClusterChange, /) -> tuple[int, str]:
-        """As :data:`Send`."""
+        """Send one change, as :data:`Send` does."""
 
     def close(self) -> None:
-        """Close what it holds open between changes."""
+        """Close what it keeps open between changes."""
 
 
 class ChannelApply:
-    """Send changes for real: of hosts over open channels to zkm-host, of clusters through their clients.
+    """Sends real changes: of hosts over open channels to zkm-host, of clusters through their clients.
 
-    Installing and uninstalling zkm-host go another way. A change is sent once. Without a reply the outcome is
-    unknown: the host's own record, or a look at the cluster, tells it. clusters: senders by the name that a
-    change has for its cluster. others: channels to other programs on hosts, by the name that a change has
-    for its channel.
+    Installing and uninstalling zkm-host use ``program``. A change is sent once. Without a reply the outcome
+    is unknown until the host's own record, or a look at the cluster, shows it. clusters: cluster name, as in
+    a change → sender. others: channel name, as in a change → channels to another program on hosts.
     """
 
     def __init__(

@@ -23,14 +23,23 @@ _KINDS = frozenset(get_args(Kind))
 _END = len(',"sum":""}') + 64
 
 START = "zkmigrate journal 2"
-"""What the sum of the first line covers before the line. Another format of lines needs another text."""
+"""The text that the first line's sum covers before the line.
+
+Another format of lines needs another text.
+"""
 
 
 @dataclass(frozen=True)
 class Parsed:
-    """What a journal's bytes say. length: bytes of the whole lines. last: the sum of the last line, which the
-    next one's covers. torn: the cut-off rest. damage: why line ``len(entries) + 1`` cannot be read, else
-    empty. unended: the last line is whole but lacks its newline. earlier: an earlier version wrote it."""
+    """The result of parsing a journal's bytes.
+
+    - length: bytes of the whole lines.
+    - last: the sum of the last line, which the next line's sum covers.
+    - torn: the incomplete rest.
+    - damage: why line ``len(entries) + 1`` cannot be read, else empty.
+    - unended: whether the last line is whole but lacks its newline.
+    - earlier: whether an earlier version wrote the journal.
+    """
 
     entries: tuple[Entry, ...] = ()
     length: int = 0
@@ -64,7 +73,7 @@ class Parsed:
 
 
 def render(entry: Entry) -> bytes:
-    """One entry as a line without its newline."""
+    """Return one entry as a line without its newline."""
     told = {key: value for key, value in vars(entry).items() if key != "previous"}
     head = _json(told)[:-1].encode("ascii")
     return head + _end(_sum(entry.previous, head))
@@ -79,7 +88,7 @@ def _end(sum: str) -> bytes:
 
 
 def sum_of(line: bytes) -> str:
-    """Return the sum that a whole line carries."""
+    """Return the sum at the end of a whole line."""
     return line[-66:-2].decode("ascii")
 
 
@@ -130,7 +139,7 @@ def _is_earlier(line: bytes) -> bool:
 
 
 def _is_prefix(rest: bytes) -> bool:
-    """Whether ``rest`` can be the beginning of a line (or padding)."""
+    """Return whether ``rest`` can be the beginning of a line, or padding."""
     rest = rest.rstrip(b"\0")
     if not rest:
         return True

@@ -1,4 +1,4 @@
-"""The engine's clock, and the operator's wish to stop."""
+"""The engine's clock, and the operator's request to stop."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ _LEAVE_S = 5.0
 
 
 class Clock(Protocol):
-    """``now`` in monotonic seconds, ``wall`` in seconds since the epoch; ``pause`` may return early."""
+    """The engine's clock.
+
+    ``now`` returns monotonic seconds, ``wall`` seconds since the epoch; ``pause`` may return early.
+    """
 
     def now(self) -> float: ...
     def wall(self) -> float: ...
@@ -29,9 +32,11 @@ class Clock(Protocol):
 
 
 class Interrupt:
-    """Ctrl-C: the first asks the walk to stop at the next safe point, the second stops at once. While
-    ``listening``, it takes SIGINT, SIGTERM and SIGHUP; the second raises KeyboardInterrupt in the main
-    thread. at_once: the first does, and only SIGINT is taken."""
+    """Ctrl-C: the first asks the walk to stop at the next safe point, the second stops at once.
+
+    While ``listening``, it takes SIGINT, SIGTERM and SIGHUP; the second signal raises KeyboardInterrupt in
+    the main thread. at_once: the first signal raises it, and only SIGINT is taken.
+    """
 
     def __init__(self, *, at_once: bool = False) -> None:
         # Python runs a handler when the main thread comes back from what it waits for. The interpreter itself
@@ -45,7 +50,7 @@ class Interrupt:
 
     @property
     def wanted(self) -> bool:
-        """Whether somebody asked the walk to stop."""
+        """Whether a stop was requested."""
         return bool(self._seen())
 
     def ask(self) -> None:
@@ -53,14 +58,14 @@ class Interrupt:
         self._writer.send(b"\0")
 
     def wait(self, seconds: float) -> None:
-        """Wait that long, or until somebody asks the walk to stop."""
+        """Wait that long, or until a stop is requested."""
         ready = select.poll()  # select() takes no descriptor above 1023
         ready.register(self._reader, select.POLLIN)
         ready.poll(max(0.0, seconds * 1000))
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """Take the signals over (main thread only), and return them at the end."""
+        """Handle the signals (main thread only), and restore their handlers at the end."""
         before = {number: signal.signal(number, self._on_signal) for number in self._taken}
         told = signal.set_wakeup_fd(self._writer.fileno(), warn_on_full_buffer=False)
         try:
@@ -72,8 +77,10 @@ class Interrupt:
 
     @contextmanager
     def answered(self, say: Callable[[], None]) -> Iterator[None]:
-        """Call ``say`` as soon as somebody wants to stop; end the process with 130 soon after the second
-        signal. Threads do both, so that nothing the main thread waits for delays them."""
+        """Call ``say`` as soon as a stop is requested; end the process with 130 soon after the second signal.
+
+        Threads do both, so that nothing the main thread waits for delays them.
+        """
         over = threading.Event()
 
         def listen() -> None:
@@ -100,7 +107,7 @@ class Interrupt:
             over.set()
 
     def _seen(self) -> bytes:
-        """One byte per signal, its number, and 0 for each ``ask``; they stay in the socket."""
+        """Return one byte per signal, its number, and 0 for each ``ask``; they stay in the socket."""
         try:
             return self._reader.recv(64, socket.MSG_PEEK | socket.MSG_DONTWAIT)
         except BlockingIOError:
@@ -110,14 +117,14 @@ class Interrupt:
         return sum(number in _SIGNALS for number in self._seen())
 
     def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
-        """Raise once: a further signal must not break into the cleaning up after the first exception."""
+        """Raise once: a further signal must not interrupt the clean-up after the first exception."""
         if not self._raised and self._signals() >= (1 if self._at_once else 2):
             self._raised = True
             raise KeyboardInterrupt
 
 
 class RealClock:
-    """The system's clocks; a pause ends early when the operator wants to stop."""
+    """The system's clocks; a pause ends early when a stop is requested."""
 
     def __init__(self, interrupt: Interrupt) -> None:
         self._interrupt = interrupt

@@ -1,7 +1,7 @@
 """Changes and findings as JSON values, for the journal and the plan.
 
 A change is ``{"type": class name, field: value, ...}``; bytes are ``{"base64": text}``, and in the journal
-``{"zlib": base64 of what zlib made of them}``. Decoding refuses an unknown type or field, so that an old
+``{"zlib": base64 of the compressed bytes}``. Decoding refuses an unknown type or field, so that an old
 journal is never half understood.
 """
 
@@ -23,7 +23,7 @@ from zkmigrate.runbook.model.finding import Finding, Held, Severity
 
 
 def encode_change(change: Change, *, pack: bool = False) -> dict[str, Any]:
-    """A change as a JSON value; :func:`decode_change` reverses it. pack: compress the files in it."""
+    """Return a change as a JSON value; :func:`decode_change` reverses it. pack: compress the files in it."""
     body: dict[str, Any] = {"type": type(change).__name__}
     for field in fields(cast(Any, change)):
         body[field.name] = _encode(getattr(change, field.name), pack)
@@ -31,7 +31,10 @@ def encode_change(change: Change, *, pack: bool = False) -> dict[str, Any]:
 
 
 def decode_change(body: Mapping[str, Any]) -> Change:
-    """The change that was encoded; JournalError for a type or field that this version does not know."""
+    """Return the change that was encoded.
+
+    Raises JournalError for a type or field that this version does not know.
+    """
     name = str(body.get("type"))
     kind = KINDS.get(name) or _of_other_playbooks().get(name)
     if kind is None:
@@ -47,7 +50,10 @@ def decode_change(body: Mapping[str, Any]) -> Change:
 
 @cache
 def _of_other_playbooks() -> Mapping[str, type[HostChange] | type[ClusterChange]]:
-    """Import every playbook of this distribution, whose changes a journal may hold, and return all kinds."""
+    """Import every playbook of this distribution, and return all kinds of change.
+
+    A journal may contain changes of any of them.
+    """
     found = importlib.import_module("playbooks")
     for one in pkgutil.iter_modules(found.__path__, "playbooks."):
         importlib.import_module(one.name)
@@ -55,13 +61,13 @@ def _of_other_playbooks() -> Mapping[str, type[HostChange] | type[ClusterChange]
 
 
 def encode_finding(finding: Finding) -> dict[str, Any]:
-    """A finding as a JSON value with every field."""
+    """Return a finding as a JSON value with every field."""
     body = {**vars(finding), "held": finding.held.value, "severity": finding.severity.value}
     return {**body, "moves": list(finding.moves)}
 
 
 def decode_finding(body: Mapping[str, Any]) -> Finding:
-    """The finding that was encoded; JournalError for a missing field or unknown value."""
+    """Return the finding that was encoded. Raises JournalError for a missing field or unknown value."""
     try:
         values = {field.name: body[field.name] for field in fields(Finding)}
         held, severity = Held(values["held"]), Severity(values["severity"])

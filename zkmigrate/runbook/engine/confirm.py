@@ -1,7 +1,8 @@
-"""Who says go: a person at a terminal, or ``--yes``.
+"""The operator's answers: from a person at a terminal, or from ``--yes``.
 
-Both get the same questions. ``--yes`` answers go; where the rules say Ask, it gives their answer for nobody.
-At a terminal, silence until a second before the deadline means the same. A Console prints.
+Both get the same questions. ``--yes`` answers go; for a question of the rules (Ask) it gives the answer that
+they assume without an operator. At a terminal, silence until a second before the deadline means the same. A
+Console prints.
 """
 
 from __future__ import annotations
@@ -34,40 +35,48 @@ class Console(Protocol):
     def show(self, lines: Sequence[str]) -> None: ...
 
     def ask(self, question: str) -> str | None:
-        """The typed line; None at the end of input."""
+        """Return the typed line, or None at the end of input."""
 
     def poll(self, seconds: float) -> str | None:
-        """A line that comes within ``seconds``, else an empty one; None at the end of input."""
+        """Return a line typed within ``seconds``, else an empty one; None at the end of input."""
 
     def forget(self) -> None:
-        """Drop what was typed so far: it answered an earlier question."""
+        """Drop what was typed so far, because it answered an earlier question."""
 
 
 class LookUp(Protocol):
-    """What a dialogue can look up about the run."""
+    """The information about the run that a dialogue can show."""
 
     def remarks(self, stage: Stage) -> Sequence[str]:
-        """What is known beforehand about a stage, as lines."""
+        """Return what is known beforehand about a stage, as lines."""
 
     def cannot_go_back(self, to: str) -> str:
-        """Why the run cannot walk back to the start of ``to`` (empty: the present stage), else empty."""
+        """Return why the run cannot walk back to the start of ``to``, or an empty string if it can.
+
+        to: empty for the present stage.
+        """
 
     def findings(self, name: str) -> Sequence[str]:
-        """The findings of a stage or step, or ``all``, in full, as lines; without a name those of the newest
-        step that has any, in short."""
+        """Return the findings of a stage or step, or ``all``, in full, as lines.
+
+        Without a name return those of the newest step that has any, in short.
+        """
 
     def in_short(self, found: Sequence[Finding]) -> Sequence[str]:
-        """Findings as lines for the screen."""
+        """Return findings as short lines for the screen."""
 
     def whole(self, found: Sequence[Finding]) -> Sequence[str]:
-        """Findings in full, as lines."""
+        """Return findings in full, as lines."""
 
     def asking(self, where: str, keys: str = "", left_s: float | None = None) -> None:
-        """Let others know that a question is open, as the event ``Asking`` says."""
+        """Report that a question is open, with the fields of the event ``Asking``."""
 
 
 class Terminal:
-    """A person answers. interrupted: whether a question has no answer because of a Ctrl-C."""
+    """A person at a terminal answers.
+
+    interrupted: returns whether a question has no answer because of a Ctrl-C.
+    """
 
     def __init__(
         self,
@@ -83,8 +92,11 @@ class Terminal:
         self._hold = _Hold(console, look_up, user)
 
     def step(self, stage: Stage, step: AnyStep, findings: tuple[Finding, ...]) -> Answer:
-        """Show the step's brief and the findings so far; ask go, stop or roll back. The only step of a stage
-        that was just agreed to is not asked about again, unless something in doubt was found since."""
+        """Show the step's brief and the findings so far; ask for go, stop or back.
+
+        There is no question before the only changing step of a stage that was just agreed to, unless a
+        finding is in doubt.
+        """
         if self._consented == stage.id and len(_changing(stage)) == 1 and not doubts(findings):
             return Answer("go")
         lines = ["", f"{stage.id}.{step.id}: {step.title} ({step.hazard.value})"]
@@ -95,7 +107,7 @@ class Terminal:
         return self._ask(f"{stage.id}.{step.id}")
 
     def consent(self, stage: Stage) -> Answer:
-        """The stage's own question, with what is known about it."""
+        """Ask the stage's own question and show what is known about the stage."""
         lines = ["", f"{stage.id}: {stage.title}"]
         if stage.window:
             lines.append(f"  Phases: {', '.join(step.id for step in stage.steps)}; no question between them")
@@ -113,7 +125,7 @@ class Terminal:
         return self._ask(stage.id, skip=bool(stage.skip))
 
     def listen(self) -> bool:
-        """Show the findings that were asked for; whether stop was typed."""
+        """Show the findings that were requested. Return whether stop was typed."""
         line = self._console.poll(0.0)
         if line is None or not line.strip():
             return False
@@ -124,7 +136,7 @@ class Terminal:
         return False
 
     def decide(self, phase: str, finding: Finding, unanswered: Word, left_s: float | None) -> Answer:
-        """Go or back (or stop, where silence means that) before the time runs out."""
+        """Ask for go or back (or stop, where silence means that) before the time runs out."""
         words = ("go", "back", unanswered)
         stop = "stop (s), " if unanswered == "stop" else ""
         keys = f"go (g), {stop}back (b) or findings (f)?"
@@ -154,7 +166,7 @@ class Terminal:
         return Answer(unanswered)
 
     def hold(self, where: str, unanswered: Word | None, _left_s: float | None) -> Answer | None:
-        """Polled while holding: go, stop or back; None while nothing was typed."""
+        """Return go, stop or back, or None while nothing was typed; polled during a hold."""
         return self._hold.answer(where, unanswered)
 
     def _ask(self, where: str, *, skip: bool = False) -> Answer:
@@ -181,7 +193,7 @@ class Terminal:
 
 
 class Unattended:
-    """``--yes``: the same path without prompts. A hold reads standard input."""
+    """The answers of ``--yes``, without prompts. A hold reads standard input."""
 
     def __init__(self, console: Console, look_up: LookUp) -> None:
         self._hold = _Hold(console, look_up, _UNATTENDED)
@@ -199,7 +211,10 @@ class Unattended:
         return Answer(unanswered, by=_UNATTENDED)
 
     def hold(self, where: str, unanswered: Word | None, left_s: float | None) -> Answer | None:
-        """What is typed; once all hosts are sealed and a way back comes too late, nobody's answer."""
+        """Return what was typed during a hold.
+
+        Once all hosts are sealed and a way back comes too late, return go.
+        """
         answer = self._hold.answer(where, unanswered)
         if answer is None and unanswered == "go" and left_s is not None and left_s <= 0:
             return Answer("go", by=_UNATTENDED)
@@ -211,14 +226,14 @@ def _changing(stage: Stage) -> list[AnyStep]:
 
 
 class _Hold:
-    """Listens while the walk holds, and ignores what was typed before."""
+    """Reads answers during a hold, and ignores what was typed before it."""
 
     def __init__(self, console: Console, look_up: LookUp, user: str) -> None:
         self._console, self._look_up, self._user = console, look_up, user
         self._where = ""
 
     def answer(self, where: str, unanswered: Word | None) -> Answer | None:
-        """The answer in a polled line; at the end of input nobody's answer, where there is one."""
+        """Return the answer in a polled line, or ``unanswered`` at the end of input if there is one."""
         if where != self._where:
             self._where = where
             self._console.forget()
@@ -236,8 +251,11 @@ class _Hold:
 
 
 def _understood(line: str, look_up: LookUp) -> tuple[Answer | None, Sequence[str]]:
-    """``go``, ``stop``, ``skip``, ``back`` or ``back TO`` as an answer; else what is to be shown, where what
-    was typed asks for findings or names what there is not."""
+    """Parse ``go``, ``stop``, ``skip``, ``back`` or ``back TO``.
+
+    Return the answer, or None and the lines to show. The lines hold requested findings or an error, and are
+    empty if the input is not understood.
+    """
     words = line.split()
     first, rest = (words[0].lower(), words[1:]) if words else ("", [])
     if first in _FINDINGS and len(rest) < 2:

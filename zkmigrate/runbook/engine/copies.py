@@ -1,9 +1,8 @@
-"""Copies of the journal on the playbook's witnesses, so that a run survives the loss of the operator's
-machine.
+"""Copies of the journal on the playbook's witnesses.
 
-Only what a host lacks is sent: zkm-host's ``journal`` takes bytes that follow its own, and otherwise tells
-their length and sum. A copy that is not the beginning of this journal stays, unless this journal was
-recovered.
+With them a run survives the loss of the operator's machine. Only the part that a host lacks is sent:
+zkm-host's ``journal`` takes bytes that follow its own, and otherwise reports their length and sum. A copy
+that is not the beginning of this journal is kept, unless this journal was recovered.
 """
 
 from __future__ import annotations
@@ -20,10 +19,10 @@ from zkmigrate.hosts.parallel import GiveUp, together
 from zkmigrate.runbook.model.change import ANSWER_S, Outcome
 
 Ask = Callable[[str, tuple[str, ...], int], Outcome]
-"""``ask(host, words, fencing)``: a verb of zkm-host; HostError without an answer."""
+"""``ask(host, words, fencing)``: a verb of zkm-host. Raises HostError without an answer."""
 
 _LATE_S = 3.0
-"""Seconds for a host that is silent when most others have their copy. The steps wait for copies."""
+"""Seconds to wait for a silent host when most others have their copy. The steps wait for copies."""
 _AT_ONCE = 192 * 1024
 """Bytes in one message: the shell there reads it byte by byte."""
 _REFUSED = 3
@@ -31,10 +30,12 @@ _HOLDS = re.compile(r"holds ([0-9]{1,15}) bytes with sha256 ([0-9a-f]{64})")
 
 
 class Copies:
-    """Brings hosts up to the journal; one that was silent, with the first call after it answers again. hosts,
-    number: those that gave the lock, and the fencing number. recovered: whether the journal was recovered
-    without some of its lines, so that it replaces copies that have others. The time limit also makes the
-    channels skip a host that is known to be silent."""
+    """Brings the copies on hosts up to date; a host that was silent follows once it answers again.
+
+    hosts: returns the hosts that granted the lock. number: returns the fencing number. recovered: returns
+    whether the journal was recovered without some of its lines, so that it replaces copies that have others.
+    The time limit also makes the channels skip a host that is known to be silent.
+    """
 
     def __init__(
         self,
@@ -49,7 +50,7 @@ class Copies:
         self._held: dict[str, int] = {}
 
     def __call__(self, content: bytes) -> dict[str, str]:
-        """Send; returns why a host took nothing, by host."""
+        """Send the journal's content. Return, by host, why a host took nothing."""
 
         def bring(host: str) -> str:
             try:
@@ -63,8 +64,11 @@ class Copies:
         return {host: why for host, why in said.items() if why}
 
     def _bring(self, host: str, content: bytes) -> str:
-        """Send what the host lacks; returns why that failed, else empty. It assumes that the host holds what
-        this process gave it last, or everything; the host's answer corrects that."""
+        """Send what the host lacks. Return why that failed, else an empty string.
+
+        It assumes that the host has what this process last sent it, or everything; the host's answer corrects
+        that.
+        """
         said = self._send(host, content, self._held.get(host, len(content)))
         if said.rc == _REFUSED and (told := _HOLDS.search(said.output)):
             length = int(told[1])

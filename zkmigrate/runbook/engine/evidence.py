@@ -1,4 +1,4 @@
-"""The findings that each step of a run ended with, from its journal."""
+"""The findings of each step of a run, from its journal."""
 
 from __future__ import annotations
 
@@ -10,14 +10,16 @@ from zkmigrate.runbook.model.finding import Finding
 from zkmigrate.runbook.model.step import Way
 
 Evidence = dict[str, tuple[Finding, ...]]
-"""``stage.step``, on a way back ``stage.step (back)`` → the findings of its last verdict that had any; the
-newest last."""
+"""Step → the findings of its last verdict that had any; the newest step comes last.
+
+A step is ``stage.step``, on a way back ``stage.step (back)``.
+"""
 
 _BACK = " (back)"
 
 
 def of(entries: Iterable[Entry]) -> Evidence:
-    """The findings in these journal lines. JournalError for one that this version cannot read."""
+    """Return the findings in these journal lines. Raises JournalError for an unreadable finding."""
     found: Evidence = {}
     for entry in entries:
         if entry.kind == "step" and entry.body.get("findings"):
@@ -29,7 +31,10 @@ def of(entries: Iterable[Entry]) -> Evidence:
 
 
 def chosen(evidence: Evidence, name: str) -> Evidence:
-    """Those of a stage or step, both ways; of all for ``all``, of the newest step for an empty name."""
+    """Return the findings of a stage or step in both directions.
+
+    name: ``all`` selects all steps, an empty name the newest step.
+    """
     if not name:
         return dict(list(evidence.items())[-1:])
     return {s: f for s, f in evidence.items() if name in ("all", s.removesuffix(_BACK), s.partition(".")[0])}

@@ -1,4 +1,7 @@
-"""Files that a verb writes: each whole, those that belong together all or none, over no other unasked."""
+"""Files that a verb writes: each one whole, and all of a group or none.
+
+They replace another file only with ``force``.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from zkmigrate.errors import UsageError
 
 
 def refuse_taken(path: Path, *, force: bool) -> None:
-    """UsageError when ``path`` cannot be written, as far as that can be told before any host is asked."""
+    """Raise UsageError if ``path`` cannot be written, as far as that is known before any host is queried."""
     if path.is_dir():
         raise UsageError(f"{path} is a directory; needed: the name of a file")
     if not path.parent.is_dir():
@@ -21,8 +24,10 @@ def refuse_taken(path: Path, *, force: bool) -> None:
 
 
 def refuse_all_taken(paths: Iterable[Path], stale: Iterable[Path], *, force: bool) -> None:
-    """UsageError when one of them cannot be written. stale: files of an earlier plan, which nobody may take
-    for this one's."""
+    """Raise UsageError if a path cannot be written, or if there are stale files and no ``force``.
+
+    stale: files of an earlier plan, which could be mistaken for files of this one.
+    """
     for path in paths:
         refuse_taken(path, force=force)
     for path in stale:
@@ -31,10 +36,10 @@ def refuse_all_taken(paths: Iterable[Path], stale: Iterable[Path], *, force: boo
 
 
 def write_all(contents: Mapping[Path, str], stale: Iterable[Path] = (), *, force: bool = False) -> None:
-    """Write files (0600), the last one last; over others, and without the stale ones, only with ``force``.
+    """Write files (0600) in their order; replace others and remove stale ones only with ``force``.
 
     Every content is on disk before the first file gets its name. After an error no file of this call is left,
-    but for those that replaced another. Raises UsageError, OSError.
+    except files that replaced another. Raises UsageError and OSError.
     """
     stale = [path for path in stale if path not in contents]
     refuse_all_taken(contents, stale, force=force)

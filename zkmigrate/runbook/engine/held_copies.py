@@ -13,14 +13,16 @@ from zkmigrate.runbook.engine import chain
 from zkmigrate.runbook.model.look import RandomReader
 
 _TAIL = 1 << 20
-"""How many bytes before the end of the shorter file are compared. Each line's sum covers all lines before it,
-so equal last lines mean equal files."""
+"""How many bytes before the end of the shorter file are compared.
+
+Each line's sum covers all lines before it, so equal last lines mean equal files.
+"""
 
 
 def beyond(content: bytes, copy: RandomReader) -> bytes | None:
-    """Return what a copy has after the last whole line of the journal; None if their lines differ.
+    """Return the part of a copy after the last whole line of the journal; None if their lines differ.
 
-    content: of the journal. Raises HostError if the copy cannot be read.
+    content: the journal's. Raises HostError if the copy cannot be read.
     """
     ours, size = _whole(content), copy.size()
     upto = min(size, len(ours))
@@ -56,5 +58,5 @@ def longest(file: Path, content: bytes, copies: Mapping[str, bytes | None]) -> b
 
 
 def _whole(content: bytes) -> bytes:
-    """Return the lines that have their end."""
+    """Return the lines that end in a newline."""
     return content[: content.rfind(b"\n") + 1]

@@ -1,8 +1,8 @@
-"""The hold file: how somebody at another terminal makes a run wait.
+"""The hold file, by which a person at another terminal makes a run wait.
 
-``runs/RUN/hold`` is a JSON object {at, why, by, place, since}. ``zkmigrate hold`` makes it; ``zkmigrate
-release`` removes it and leaves who did so in ``runs/RUN/hold.released``. An empty file made by hand is a hold
-too. A file that does not read never fails the run: outside the window the run holds and says what is wrong,
+``runs/RUN/hold`` is a JSON object {at, why, by, place, since}. ``zkmigrate hold`` creates it; ``zkmigrate
+release`` removes it and records in ``runs/RUN/hold.released`` who did so. An empty file made by hand is a
+hold too. An unreadable file never fails the run: outside the window the run holds and reports what is wrong,
 in the window it ignores the file.
 """
 
@@ -26,9 +26,14 @@ RELEASED = "hold.released"
 
 @dataclass(frozen=True)
 class Hold:
-    """What somebody wants. at: stage, or stage.step, empty for the next possible place. by: user@machine.
-    place: the terminal, and where its user came from. since: seconds since the epoch. wrong: why the file
-    does not read, else empty. mark: tells this file from another of the same name."""
+    """A request to hold.
+
+    - at: stage, or ``stage.step``, empty for the next possible place.
+    - by: ``user@machine``. place: the terminal, and the address from which its user came.
+    - since: seconds since the epoch.
+    - wrong: why the file cannot be read, else empty.
+    - mark: distinguishes this file from another of the same name.
+    """
 
     at: str = ""
     why: str = ""
@@ -39,7 +44,7 @@ class Hold:
     mark: str = ""
 
     def body(self) -> dict[str, Any]:
-        """For the journal and ``--json``."""
+        """Return the hold for the journal and ``--json``."""
         said = asdict(self)
         del said["mark"]
         if not self.wrong:
@@ -47,42 +52,44 @@ class Hold:
         return said
 
     def words(self) -> str:
-        """Who and why, as one clause."""
+        """Return who holds and why, as one clause."""
         if self.wrong:
             return f"the hold file cannot be read: {self.wrong}"
         return f"{self.by}: {self.why}" if self.why else self.by
 
 
 def where_held(held: Mapping[str, Any]) -> str:
-    """Where the walk holds, from the hold's journal line: before, in or after which step."""
+    """Return where the walk holds, from the hold's journal line: before, in or after which step."""
     return f"{held['place']} {held['stage']}.{held['step']}"
 
 
 @dataclass(frozen=True)
 class Released:
-    """Who released a hold, and when, in seconds since the epoch."""
+    """A release of a hold. since: seconds since the epoch."""
 
     by: str
     since: float
 
 
 class HoldPort:
-    """The hold of one run, as the walk asks for it. No look raises. This one never holds."""
+    """The walk's interface to the hold of one run. Reading never raises. This base class never holds."""
 
     def wanted(self) -> Hold | None:
-        """The hold that somebody asks for now."""
+        """Return the hold that is requested now."""
         return None
 
     def answered(self) -> None:
-        """Remove the hold: it was answered at the run's own terminal."""
+        """Remove the hold, because it was answered at the run's own terminal."""
 
     def released(self) -> Released | None:
-        """The last release from another terminal."""
+        """Return the last release from another terminal."""
         return None
 
     def place(self, _hold: Hold, /) -> Hold | None:
-        """Write a hold of the same person over the one it returns. LockedError while somebody else holds;
-        OSError when the file cannot be written."""
+        """Write a hold. Return the hold of the same person that it replaces, if any.
+
+        Raises LockedError while another person holds, and OSError if the file cannot be written.
+        """
         return None
 
 
@@ -133,7 +140,10 @@ class HoldFile(HoldPort):
         return before
 
     def release(self, by: str, place: str, since: float) -> Hold | None:
-        """Record who releases, and remove the hold; None without one. OSError where that fails."""
+        """Record a release and remove the hold. Return the hold, or None if there was none.
+
+        Raises OSError if that fails.
+        """
         hold = self.wanted()
         run_file.write(self._released, {"by": by, "place": place, "since": since})
         self._path.unlink(missing_ok=True)

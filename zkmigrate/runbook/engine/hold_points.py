@@ -34,7 +34,10 @@ _NAMED = 20
 
 
 class HoldPoints:
-    """One walk's places to hold at. It removes a hold that was answered at the run's own terminal."""
+    """The places at which one walk can hold.
+
+    It removes a hold that was answered at the run's own terminal.
+    """
 
     def __init__(
         self,
@@ -53,8 +56,11 @@ class HoldPoints:
         self._pause_after = 0
 
     def pause_after(self, number: int) -> None:
-        """Take in ``--pause-after`` (0: unused). UsageError where the walk cannot hold there: at the last
-        target, or where more have been changed already."""
+        """Store ``--pause-after`` (0: unused).
+
+        Raises UsageError if the walk cannot hold there: at the last target, or if more have been changed
+        already.
+        """
         self._pause_after = number
         if not number:
             return
@@ -71,8 +77,10 @@ class HoldPoints:
             )
 
     def counts(self, at: Next, targets: tuple[str, ...]) -> bool:
-        """Whether a wave changes targets of its step, and not only what the paced step does beside them, such
-        as giving brokers other rates."""
+        """Return whether a wave changes targets of its step.
+
+        A wave of the paced step may change other things only, such as the rates of brokers.
+        """
         paced = self._playbook.paced
         if paced is None or at.id != paced.step:
             return True
@@ -80,8 +88,10 @@ class HoldPoints:
         return not every or not every.isdisjoint(targets)
 
     def limit_wave(self, at: Next, targets: tuple[str, ...]) -> tuple[tuple[str, ...], bool]:
-        """As many of these targets as ``--pause-after`` still allows. When none: all of them, and True, for a
-        hold like any other was written into the hold file."""
+        """Return as many of these targets as ``--pause-after`` still allows, and False.
+
+        If it allows none, write a hold into the hold file and return all targets and True.
+        """
         paced = self._playbook.paced
         if not self._pause_after or at.way is Way.BACK or paced is None or at.id != paced.step:
             return targets, False
@@ -100,8 +110,7 @@ class HoldPoints:
         return targets, True
 
     def notice(self) -> None:
-        """Say once that a hold is asked for, and where it will take effect; or that it is no longer asked
-        for."""
+        """Report once that a hold is requested and where it takes effect, or that the request has ended."""
         hold = self._wanted()
         mark = "" if hold is None else hold.mark
         if mark == self._noticed:
@@ -113,7 +122,7 @@ class HoldPoints:
             self._ports.emit(events.HoldAsked(step_names.holds(self._playbook, hold.at), hold.words()))
 
     def before(self, at: Next) -> Answer:
-        """Hold before a step as long as that is wanted."""
+        """Hold before a step as long as a hold is requested there."""
         fresh = at.way is Way.FORWARD and not self._journal.history.entered(at.stage.id)
 
         def here(hold: Hold) -> bool:
@@ -126,14 +135,19 @@ class HoldPoints:
         return self._outside(at, here, self._progress(at, whole=False))
 
     def between(self, at: Next) -> Answer | None:
-        """As ``before``, between two waves. None when it did not hold; after an answer, look again."""
+        """Hold between two waves of a step, as in :meth:`before`.
+
+        Return None if the walk did not hold; after an answer the step must be observed again.
+        """
         if at.stage.window or self._here(lambda hold: not hold.at) is None:
             return None
         return self._outside(at, lambda hold: not hold.at, self._progress(at, whole=True))
 
     def after(self, at: Next, asked_for: bool) -> Answer:
-        """Hold after a step of the window. asked_for: ``--hold-at`` names it, and only an answer or a release
-        ends that."""
+        """Hold after a step of the window.
+
+        asked_for: whether ``--hold-at`` names the step, so that only an answer or a release ends the hold.
+        """
         if not at.stage.window or at.stage.rehearsal or at.way is Way.BACK:
             return Answer("go")
 
@@ -154,8 +168,10 @@ class HoldPoints:
         return self._logged(at, hold, until, {"place": "after", "progress": ""})
 
     def announce_end(self, at: Next, hold_at: str, context: Context) -> None:
-        """Before a window's question: say when the deadline ends the hold of ``--hold-at``, for with
-        ``--yes`` nobody may be there to answer it."""
+        """Report, before a window's question, when the deadline ends the hold of ``--hold-at``.
+
+        With ``--yes`` there may be nobody to answer the hold.
+        """
         window, ids = at.stage.window, [f"{at.stage.id}.{step.id}" for step in at.stage.steps]
         if window is None or at.way is Way.BACK:
             return
@@ -199,8 +215,11 @@ class HoldPoints:
         return self._logged(at, hold, until_answered, where)
 
     def _progress(self, at: Next, *, whole: bool) -> str:
-        """Progress of a step in words; empty before its first target. whole: the last wave is over; otherwise
-        its targets count as begun, for a process may have ended inside it."""
+        """Return the progress of a step in words; empty before its first target.
+
+        whole: the last wave is over. Otherwise its targets count as begun, because a process may have ended
+        inside it.
+        """
         history = self._journal.history
         counted = next((c for c in self._playbook.counted if c.step == at.id), None)
         kind = counted.many if counted else "hosts"
@@ -224,8 +243,10 @@ class HoldPoints:
     def _logged(
         self, at: Next, hold: Hold, until: Callable[[], tuple[Answer, str]], where: Mapping[str, str]
     ) -> Answer:
-        """Hold, with a journal line when it begins and when it ends. where: before, in or after the step, and
-        its progress."""
+        """Hold, with a journal line when it begins and when it ends.
+
+        where: before, in or after the step, and its progress.
+        """
         self._log(at, "begin", hold, where)
         how, by = "left", ""
         try:
@@ -267,8 +288,10 @@ class HoldPoints:
         return hold if hold is not None and here(hold) else None
 
     def _wanted(self) -> Hold | None:
-        """The hold that is wanted. One that names no place of this playbook does not read, and holds at the
-        next place."""
+        """Return the requested hold that has not been answered.
+
+        A hold that names no place of this playbook is invalid, and takes effect at the next place.
+        """
         hold = self._ports.holds.wanted()
         if hold is None or hold.mark in self._answered:
             return None

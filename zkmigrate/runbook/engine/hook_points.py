@@ -1,11 +1,11 @@
 """The moments of a walk at which the operator's own programs, the hooks, run.
 
-The walk waits for a hook, and the hook may stop the run, only where stopping is harmless: never from the
-first FENCE to OPEN (or the reopened door), and never on the way back. There it runs beside the walk, and its
-failure is only reported.
+From the first FENCE to OPEN (or the reopened door) a hook runs beside the walk; otherwise the walk waits for
+it. A hook may stop the run only where stopping is harmless: going forward, at a moment that allows it, while
+the walk waits for it. Any other failure is only reported.
 
 A hook runs once: one that is journaled as ended does not run again on resume, unless it stopped the run or
-was stopped itself. One that was running when the tool was killed runs again.
+was stopped itself. A hook that was running when the tool was killed runs again.
 
 The moments in ``due`` follow from the journal's history, so that a resumed run makes up for a missed one.
 ``before_run``, ``on_stop``, ``on_failure`` and ``on_end`` come in every process.
@@ -41,7 +41,10 @@ _VARIABLE = 8192
 
 @dataclass(frozen=True)
 class HookPoint:
-    """Where the walk is. Stage and step are empty between them; targets of one wave."""
+    """The walk's position when a hook runs.
+
+    stage, step: empty between them. targets: the targets of one wave.
+    """
 
     way: Way
     stage: str = ""
@@ -50,12 +53,12 @@ class HookPoint:
     rehearsal: bool = False
 
     def body(self) -> dict[str, Any]:
-        """For the journal."""
+        """Return the position as the journal stores it."""
         return {"stage": self.stage, "step": self.step, "way": self.way.value, "targets": list(self.targets)}
 
 
 class HookPoints:
-    """One walk's hooks."""
+    """The hooks of one walk."""
 
     def __init__(self, playbook: Playbook, inventory: Inventory, journal: Journal, ports: Ports) -> None:
         self._playbook, self._inventory, self._ports = playbook, inventory, ports
@@ -67,30 +70,36 @@ class HookPoints:
     # --- the moments -----------------------------------------------------------------------------------
 
     def before_run(self, way: Way) -> None:
-        """A process starts. way: the direction it will walk."""
+        """Run the hooks for the start of a process. way: the direction it will walk."""
         at = self._history.next(self._playbook)
         self._fire("before_run", _hook_point(at, way) if isinstance(at, Next) else HookPoint(way))
 
     def before_stage(self, at: Next) -> None:
-        """The walk enters a stage; its question is answered."""
+        """Run the hooks for entering a stage, after its question is answered."""
         self._fire("before_stage", HookPoint(at.way, at.stage.id, rehearsal=at.stage.rehearsal))
 
     def before_window(self, at: Next) -> None:
-        """The next change shuts clients out: the last moment at which stopping is harmless."""
+        """Run the hooks for the start of a window if the next change refuses clients.
+
+        This is the last moment at which stopping is harmless.
+        """
         begins = at.stage.window is not None and at.step.id == at.stage.window.steps.begins
         if begins and at.way is Way.FORWARD and at.id not in self._history.first_sent:
             self._fire("before_window", _hook_point(at, at.way))
 
     def before_wave(self, at: Next, targets: tuple[str, ...]) -> bool:
-        """A wave outside windows is about to be sent. True when time has passed: look again first. What was
-        begun on a host is finished without asking."""
+        """Run the hooks for a wave outside windows that is about to be sent.
+
+        Return True if the walk waited for one, so that the step must be observed again. A wave that finishes
+        changes already begun on a host runs no hooks.
+        """
         begun = at.way is Way.FORWARD and any(self._history.applied(at.id, target) for target in targets)
         if at.stage.window or begun:
             return False
         return self._fire("before_wave", _hook_point(at, at.way, targets))
 
     def due(self) -> None:
-        """What has come, by the run's history, and has not been told."""
+        """Run the hooks for a way back, a finished stage or an opened door that have not run yet."""
         turn = self._history.turn
         if self._history.way is Way.BACK:
             if turn is not None and turn.then == "end":
@@ -107,7 +116,7 @@ class HookPoints:
         self._fire("after_stage", place)
 
     def ended(self, ended: RunEnded) -> None:
-        """The walk stops here; afterwards no hook is reported."""
+        """Run the hooks for the end of the walk; afterwards no hook is reported."""
         at = self._history.next(self._playbook)
         place = _hook_point(at, at.way) if isinstance(at, Next) else HookPoint(self._history.way)
         if ended.code == _INTERRUPTED:
@@ -121,8 +130,10 @@ class HookPoints:
     # --- firing ----------------------------------------------------------------------------------------
 
     def _fire(self, moment: Moment, place: HookPoint, said: RunEnded | None = None) -> bool:
-        """Run the hooks of a moment that have not run. True when any was waited for. Leave when one stops the
-        run."""
+        """Run the hooks of a moment that have not run. Return whether the walk waited for any.
+
+        Raises Leave if a hook stops the run.
+        """
         waited = False
         for number, hook in enumerate(self._inventory.hooks.of(moment)):
             key = hook_key(moment, place.body(), number)
@@ -190,7 +201,10 @@ class HookPoints:
         raise Leave(RunEnded(6, f"{why}; fix that, then resume", (finding,)))
 
     def _shut(self) -> bool:
-        """Whether clients are, or may be, shut out: from the first FENCE to OPEN or the reopened door."""
+        """Return whether clients are, or may be, refused.
+
+        This lasts from the first FENCE to OPEN or the reopened door.
+        """
         return any(
             stage.window
             and f"{stage.id}.{stage.window.steps.begins}" in self._history.first_sent
@@ -199,7 +213,10 @@ class HookPoints:
         )
 
     def _is_done(self, stage: Stage) -> bool:
-        """Whether it was walked to its end, even if the tool was killed before it journaled that."""
+        """Return whether a stage was walked to its end, even if no journal line says so.
+
+        The tool may have been killed before it wrote that line.
+        """
         if stage.id in self._history.stages_skipped:
             return False
         steps = (f"{stage.id}.{step.id}" for step in stage.steps)
@@ -230,7 +247,10 @@ class HookPoints:
 
 
 def variables(facts: Mapping[str, Any]) -> dict[str, str]:
-    """``ZKMIGRATE_…`` for each fact: lists joined by blanks, booleans as true and false, None empty."""
+    """Return an environment variable ``ZKMIGRATE_…`` for each fact.
+
+    Lists are joined by blanks, booleans are ``true`` and ``false``, None is empty.
+    """
     return {f"ZKMIGRATE_{key.upper()}": _variable(value) for key, value in facts.items()}
 
 
@@ -247,7 +267,7 @@ def _hook_point(at: Next, way: Way, targets: tuple[str, ...] = ()) -> HookPoint:
 
 
 def _split(to: str) -> tuple[str, str]:
-    """Stage and step of where a way back leads; a stage alone has no step."""
+    """Return stage and step of the place that a way back leads to; a stage alone has no step."""
     stage, _, step = to.partition(".")
     return stage, to if step else ""
 

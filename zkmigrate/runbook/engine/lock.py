@@ -1,8 +1,8 @@
 """The lock of a run: on this machine by flock, on the playbook's witnesses through ``zkm-host lock``.
 
 Each witness keeps owner, heartbeat and the highest fencing number it has seen, and refuses calls with a lower
-one. The run holds the lock when a majority of the witnesses gave it. Its number is the highest that any of
-them answered; a first heartbeat carries it to all of them. Without witnesses only this machine has a lock.
+one. The run holds the lock when a majority of the witnesses granted it. Its number is the highest that any of
+them answered; a first heartbeat sends it to all of them. Without witnesses only this machine has a lock.
 """
 
 from __future__ import annotations
@@ -30,15 +30,17 @@ UNWITNESSED = (
     "no host keeps a lock or a copy of the journal. The run does not notice a second operator on another "
     "machine. Its directory is the only record of what it changed: keep that"
 )
-"""What a run without witnesses is told."""
+"""The warning for a run without witnesses."""
 
 Ask = Callable[[str, tuple[str, ...], int], Outcome]
-"""``ask(host, words, fencing)``: one zkm-host call; HostError without an answer."""
+"""``ask(host, words, fencing)``: one zkm-host call. Raises HostError without an answer."""
 
 
 class LocalLock:
-    """flock of a run directory: one process at a time on this machine, released when the process ends. verb:
-    what this one does, for those who ask."""
+    """A flock on a run directory: one process at a time on this machine, released when the process ends.
+
+    verb: what this process does, shown to other terminals.
+    """
 
     def __init__(self, run_dir: Path, verb: str = "") -> None:
         self._run_dir = run_dir
@@ -67,7 +69,10 @@ class LocalLock:
             raise
 
     def leave(self) -> None:
-        """Stop telling who works on the run; until ``close`` this process still works alone."""
+        """Remove the record of the process that works on the run.
+
+        Until ``close`` this process still has the lock.
+        """
         if self._said >= 0:
             (self._run_dir / process.NAME).unlink(missing_ok=True)
             os.close(self._said)
@@ -79,10 +84,15 @@ class LocalLock:
 
 
 class HostLock:
-    """The lock on the witnesses, taken when the first step needs it and kept by heartbeats. owner:
-    ``user@machine``. nonce: makes this process's lock operations unique. before: stages that are walked
-    forward without it, because zkm-host is not installed yet. many: what the witnesses are called. least:
-    the highest fencing number that others have seen, who do not keep the lock; asked when it is taken."""
+    """The lock on the witnesses, taken when the first step needs it and kept by heartbeats.
+
+    - owner: ``user@machine``.
+    - nonce: makes this process's lock operations unique.
+    - before: stages that are walked forward without the lock, because zkm-host is not installed yet.
+    - many: the plural noun for the witnesses.
+    - least: returns the highest fencing number that hosts without the lock have seen; called when the lock is
+      taken.
+    """
 
     def __init__(
         self,
@@ -114,22 +124,24 @@ class HostLock:
 
     @property
     def held(self) -> tuple[str, ...]:
-        """The witnesses that gave the lock."""
+        """The witnesses that granted the lock."""
         return self._held
 
     @property
     def number(self) -> int:
-        """The fencing number, 0 before the lock was first taken, or without witnesses."""
+        """The fencing number; 0 before the lock was first taken, or without witnesses."""
         return self._number
 
     @property
     def lost(self) -> bool:
-        """Whether a host answered that somebody else has the lock now."""
+        """Whether a host answered that another operator has the lock now."""
         return bool(self._lost)
 
     def fencing(self, stage: str, way: Way) -> int:
-        """The fencing number for a step of ``stage``; 0 while only the local lock exists. LockedError for a
-        lost lock."""
+        """Return the fencing number for a step of ``stage``; 0 while only the local lock exists.
+
+        Raises LockedError if the lock is lost or another operator holds it, and HostError without a majority.
+        """
         if self._lost:
             raise LockedError(f"{self._lost}. Next: status; or, when the other one is gone, --steal")
         if self._hosts and not self._held and not (way is Way.FORWARD and stage in self._before):
@@ -137,7 +149,7 @@ class HostLock:
         return self._number
 
     def close(self) -> None:
-        """Release the lock; a host that does not answer forgets it after its TTL."""
+        """Release the lock; a host that does not answer drops it after its TTL."""
         self._over.set()
         if self._beater is not None:
             self._beater.join(timeout=2 * self._beat_s)
@@ -146,8 +158,10 @@ class HostLock:
         self._held = ()
 
     def _take(self, needed: bool) -> None:
-        """Take a majority. On the way back through ``install`` some hosts may be uninstalled: take the
-        others."""
+        """Take the lock on a majority of the witnesses.
+
+        On the way back through ``install`` some hosts may be uninstalled: then take it on the others.
+        """
         words: tuple[str, ...] = ("lock", f"lock.take.{self._nonce}", "take", self._owner, str(TTL_MS))
         if self._steal:
             words = ("lock", f"lock.steal.{self._nonce}", "steal", self._owner)
@@ -204,6 +218,6 @@ class HostLock:
 
 
 def _highest(given: dict[str, Outcome]) -> int:
-    """The highest ``fencing N`` that the hosts printed."""
+    """Return the highest ``fencing N`` that the hosts printed."""
     found = [re.search(r"^fencing (\d+)$", answer.output, re.MULTILINE) for answer in given.values()]
     return max((int(match[1]) for match in found if match), default=0)

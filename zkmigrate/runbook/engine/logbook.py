@@ -1,4 +1,4 @@
-"""The logbook: journals what the walk did, and tells whoever listens."""
+"""The logbook: journals what the walk did, and emits the events about it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ from zkmigrate.runbook.model.step import Done, Way
 
 
 class Logbook:
-    """One walk's entries. JournalError from any method: what cannot be journaled must not go on."""
+    """The journal entries of one walk.
+
+    Any method raises JournalError if it cannot journal, and the walk must then not continue.
+    """
 
     def __init__(self, playbook: Playbook, journal: Journal, ports: Ports) -> None:
         self._playbook, self._journal, self._ports = playbook, journal, ports
@@ -29,8 +32,10 @@ class Logbook:
     def answered(
         self, stage: str, step: str, question: str, answer: Answer, found: Sequence[Finding]
     ) -> None:
-        """A question of a stage, or of a step unless that is empty, was answered. found: what was known;
-        those in doubt are journaled."""
+        """Record the answer to a question of a stage, or of a step unless ``step`` is empty.
+
+        found: the findings known then; those in doubt are journaled.
+        """
         stood = doubts(found)
         body = {"stage": stage, "step": step, "question": question, "answer": answer.word, "to": answer.to,
                 "by": answer.by, "findings": [encode_finding(f) for f in stood]}  # fmt: skip
@@ -38,7 +43,7 @@ class Logbook:
         self._ports.emit(events.Consented(stage, question, answer.word, answer.by, step, answer.to, stood))
 
     def stage_begun(self, stage: Stage, way: Way) -> None:
-        """Journaled once, and only going forward."""
+        """Record that a stage has begun. The journal gets one line, and only going forward."""
         if way is Way.FORWARD and stage.id not in self._journal.history.stages_begun:
             self._journal.append("stage", {"stage": stage.id, "event": "begin"})
         window = stage.window is not None
@@ -49,13 +54,16 @@ class Logbook:
         self._ports.emit(events.StageSkipped(stage.id, stage.skip, by))
 
     def stage_done(self, stage: str) -> None:
-        """All of a stage was walked forward, or a rehearsal there and back."""
+        """Record that a stage was walked forward, or a rehearsal forward and back."""
         self._journal.append("stage", {"stage": stage, "event": "done"})
 
     # --- steps -----------------------------------------------------------------------------------------
 
     def begun(self, at: Next, progress: Callable[[], StepProgress]) -> None:
-        """A step is entered; its first intent makes this durable. progress: asked once this is written."""
+        """Record that a step is entered; its first intent makes this durable.
+
+        progress: called once the entry is written.
+        """
         self._step(at, "begin")
         waves = self._journal.history.waves_begun(at.id, at.way)
         step = at.step
@@ -64,8 +72,10 @@ class Logbook:
         )
 
     def keep_files(self) -> None:
-        """Make the playbook's files durable, before a step that may change something. Each is named once by a
-        process, and again when it changes."""
+        """Make the playbook's files durable before a step that may change something.
+
+        A process reports each file once, and again when it changes.
+        """
         for name, file in self._playbook.files(self._journal.history.records()).items():
             if self._kept.get(name) != file:
                 path = self._journal.keep(name, file.text)
@@ -73,14 +83,16 @@ class Logbook:
                 self._ports.emit(events.Noted(f"{path} {file.words}"))
 
     def recorded(self, at: Next, record: Mapping[str, Any], *, both_ways: bool = False) -> None:
-        """What later looks and steps use, going forward, or both ways. The wave or the step's end makes it
-        durable."""
+        """Record what later looks and steps use, going forward, or in both directions.
+
+        The wave or the step's end makes it durable.
+        """
         if record and (both_ways or at.way is Way.FORWARD):
             body = {"stage": at.stage.id, "step": at.step.id, "record": dict(record)}
             self._journal.append("record", body, sync=False)
 
     def ended(self, at: Next, verdict: Done, seconds: float) -> None:
-        """A step is done in its direction."""
+        """Record that a step is done in its direction."""
         self.recorded(at, verdict.record)
         self._step(at, "done", seconds=seconds, findings=verdict.findings)
         self._ports.emit(events.StepEnded(at.stage.id, at.step.id, at.way, seconds, verdict.findings))
@@ -103,15 +115,17 @@ class Logbook:
     # --- the end ---------------------------------------------------------------------------------------
 
     def closed(self, ended: RunEnded, *, journal: bool) -> None:
-        """The walk stops. journal: False where the journal itself may have failed."""
+        """Record the end of the walk. journal: False if the journal itself may have failed."""
         if journal:
             self._journal.append("end", {"code": ended.code, "message": ended.message})
             self.copy()
         self._ports.emit(ended)
 
     def copy(self) -> None:
-        """Send copies to the witnesses, outside windows and while a step is to come. A host that takes none
-        is remarked on once, until it takes one; it stops nothing."""
+        """Send copies of the journal to the witnesses, outside windows and while a step is left.
+
+        A host that takes none is reported once, until it takes one; the run continues.
+        """
         at = self._journal.history.next(self._playbook)
         if self._ports.copies is None or not isinstance(at, Next) or at.stage.window:
             return

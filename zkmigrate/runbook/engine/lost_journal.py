@@ -1,7 +1,7 @@
-"""Going on without the journal, or with its beginning only: what the hosts say replaces it.
+"""Continuing a run whose journal is lost, or of which only the beginning is left, from the hosts' records.
 
-In this order count: the world as it is now; each host's own record (its operations and before-images); the
-remaining lines of the journal. Only the operator gives the direction.
+The sources count in this order: the world as it is now; each host's own record (its operations and
+before-images); the remaining lines of the journal. Only the operator chooses the direction.
 """
 
 from __future__ import annotations
@@ -22,10 +22,15 @@ from zkmigrate.runbook.model.step import AnyStep, Blocked, Context, Done, Hazard
 
 @dataclass(frozen=True)
 class Found:
-    """What the hosts tell of a run. operations: changes of the way forward that are not undone. stages,
-    steps: what is done, a step as ``stage.step``. unrecorded: steps that are done and whose record (a
-    baseline, say) is lost. consented: stages that somebody must have agreed to. leg: the highest of any
-    operation. newer: the hosts did more than the remaining lines know."""
+    """The state of a run as its hosts report it.
+
+    - operations: changes of the way forward that are not undone.
+    - stages, steps: what is done, a step as ``stage.step``.
+    - unrecorded: steps that are done but whose record (such as a baseline) is lost.
+    - consented: stages with a question that must have been agreed to.
+    - leg: the highest leg of any operation.
+    - newer: whether the hosts did more than the remaining lines say.
+    """
 
     operations: tuple[Operation, ...]
     stages: tuple[str, ...]
@@ -36,7 +41,7 @@ class Found:
     newer: bool
 
     def body(self, text: str) -> Mapping[str, Any]:
-        """As the journal's ``found`` line."""
+        """Return the body of the journal's ``found`` line."""
         operations = [
             {"operation": op.id, "step": op.step, "target": op.host, "verb": op.verb, "path": op.path,
              "confirmed": op.done}
@@ -47,9 +52,11 @@ class Found:
 
 
 def ask_hosts(left: History, playbook: Playbook, inventory: Inventory, look: Look, run: str) -> Found:
-    """Ask every host that the run may change for its own record, and the steps for their state. left: what
-    the remaining lines tell. HostError, before anything is written, when a host does not answer: it may know
-    of a file that must be put back."""
+    """Read the own record of every host that the run may change, and observe the steps.
+
+    left: the history from the remaining lines. Raises HostError, before anything is written, if a host does
+    not answer: it may have a file that must be put back.
+    """
     every = _records(playbook, playbook.without(inventory, left.retired), look)
     steps = playbook.step_ids()
     newer = [op for op in every if op.leg > left.known_leg]
@@ -94,9 +101,11 @@ def _records(playbook: Playbook, inventory: Inventory, look: Look) -> tuple[Oper
 
 
 def _known(left: History, playbook: Playbook, newer: list[Operation]) -> tuple[set[str], set[str]]:
-    """Stages and steps that are done, by the remaining lines and the hosts' records. Everything before what
-    was last worked on, in either direction, is done. A window is walked again from its first step: its steps
-    hold only while their lease does."""
+    """Return the stages and steps that are done, by the remaining lines and the hosts' records.
+
+    Everything before the latest work, in either direction, is done. A window is walked again from its first
+    step, because its steps are valid only while their lease is.
+    """
     position = left.next(playbook)
     at = position.id if isinstance(position, Next) else ""
     latest = _latest(newer).step if newer else at
@@ -114,7 +123,7 @@ def _known(left: History, playbook: Playbook, newer: list[Operation]) -> tuple[s
 
 
 def _over(playbook: Playbook, context: Context, look: Look) -> list[int]:
-    """The numbers of the stages with a final step that no longer sees a way back."""
+    """Return the numbers of the stages with a final step that no longer sees a way back."""
     return [
         number
         for number, stage in enumerate(playbook.stages)
@@ -130,14 +139,19 @@ def _no_way_back(step: AnyStep, context: Context, look: Look) -> bool:
 
 
 def _entered(playbook: Playbook, newer: list[Operation]) -> list[Stage]:
-    """The window that the run was in last; a rehearsal is walked back and begun again instead."""
+    """Return the window that the run was in last, as a list.
+
+    A rehearsal is left out: it is walked back and begun again instead.
+    """
     latest = _stage(_latest(newer).step) if newer else ""
     return [s for s in playbook.stages if s.window and not s.rehearsal and s.id == latest]
 
 
 def _gone(stage: Stage, context: Context, look: Look, *, opened: bool) -> set[str]:
-    """The steps of a window that are over, because the hosts are sealed and finish by themselves. opened: a
-    host has opened its door, so that whatever another host lacks can only be done, not undone."""
+    """Return the steps of a window that are over, because the hosts are sealed and finish by themselves.
+
+    opened: a host has opened its door, so that missing steps on other hosts can only be done, not undone.
+    """
     ids = [step.id for step in stage.steps]
     if stage.window is None or stage.window.steps.seals not in ids:
         return set()

@@ -1,10 +1,10 @@
 """A plan as a file: ``plan --json`` prints it, ``plan --out`` writes it and ``run --plan`` takes it.
 
-One JSON object with sorted keys, the same bytes for the same plan. ``digest`` names the plan: SHA-256 over
-what a run would be bound to (playbook, inventory, host program, every change by its fingerprint, what was
-seen of the files it would replace). ``checksum`` is SHA-256 over all the rest, with the words and diffs that
-somebody agreed to. A file in which either does not fit was damaged or edited. File contents are in it only as
-diffs (secret-looking values left out) and fingerprints.
+It is one JSON object with sorted keys, the same bytes for the same plan. ``digest`` identifies the plan:
+SHA-256 over what a run would be bound to (playbook, inventory, host program, every change by its fingerprint,
+the state of the files it would replace). ``checksum`` is SHA-256 over all the rest, with the words and diffs
+that were agreed to. A file in which either does not match was damaged or edited. File contents appear in it
+only as diffs (without secret-looking values) and fingerprints.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class FileChange(_Frozen):
 
 
 class FileStep(_Frozen):
-    """One step; ``unknown`` and ``basis`` as in :class:`zkmigrate.runbook.engine.plan.PlannedStep`."""
+    """One step; fields as in :class:`zkmigrate.runbook.engine.plan.PlannedStep`."""
 
     id: str
     title: str
@@ -65,9 +65,11 @@ class FileStage(_Frozen):
 
 
 class PlanFile(_Frozen):
-    """The whole file. program: digest of the host program that would be installed. seen: ``HOST PATH`` of
-    every file that would be replaced → its digest, ``absent`` or ``unknown``. unknown: as in
-    :class:`zkmigrate.runbook.engine.plan.Plan`."""
+    """The whole file.
+
+    program: digest of the host program that would be installed. seen, unknown: as in
+    :class:`zkmigrate.runbook.engine.plan.Plan`.
+    """
 
     format: Literal["zkmigrate-plan-1"]
     digest: str
@@ -81,20 +83,20 @@ class PlanFile(_Frozen):
     checksum: str
 
     def steps(self) -> dict[str, FileStep]:
-        """``stage.step`` → the step, in order."""
+        """Return ``stage.step`` → the step, in order."""
         return {f"{stage.id}.{step.id}": step for stage in self.stages for step in stage.steps}
 
     def to_json(self) -> dict[str, object]:
         return self.model_dump(mode="json", exclude_none=True)
 
     def text(self) -> str:
-        """The file's content: JSON whose strings no terminal obeys."""
+        """Return the file's content: JSON whose strings contain no control characters for a terminal."""
         text = json.dumps(self.to_json(), ensure_ascii=False, sort_keys=True, separators=(",", ":"))
         return clean(text) + "\n"
 
 
 def from_plan(plan: Plan) -> PlanFile:
-    """A plan as it goes into a file."""
+    """Return the file of a plan."""
     stages = tuple(
         FileStage(
             id=stage.id,
@@ -153,7 +155,7 @@ def _digest(plan: PlanFile) -> str:
 
 
 def checksum_of(plan: PlanFile) -> str:
-    """What ``checksum`` must be for all the rest."""
+    """Return the value that ``checksum`` must have for all the rest."""
     return sha256_of({**plan.to_json(), "checksum": ""})
 
 
@@ -161,7 +163,7 @@ def checksum_of(plan: PlanFile) -> str:
 
 
 def read(path: Path) -> PlanFile:
-    """The plan in a file. UsageError for anything but a plan as it was written."""
+    """Read a plan from a file. Raises UsageError unless it is a plan exactly as it was written."""
     try:
         with input_file.opened(path) as file:
             content = file.read(_MAX_BYTES + 1)
@@ -191,12 +193,15 @@ _MADE = "needed: what plan --out wrote or plan --json printed. Next: zkmigrate p
 
 
 def differences(planned: PlanFile, now: PlanFile) -> tuple[str, ...]:
-    """What would be done, or is seen, differently from the plan, one clause each."""
+    """Return what a run would now do or see differently from the plan, one clause each."""
     return tuple(_differences(planned, now))
 
 
 def heading_differences(planned: PlanFile, playbook: str, inventory: str) -> tuple[str, ...]:
-    """As ``differences``, as far as no host has to be asked. inventory: its digest."""
+    """Return the differences that are known without querying a host.
+
+    inventory: its digest.
+    """
     found = []
     if planned.playbook != playbook:
         found.append(f"the playbook was {planned.playbook}, is {playbook}")
@@ -261,6 +266,6 @@ def _step_differences(name: str, was: FileStep, now: FileStep) -> Iterator[str]:
 
 
 def summary(differs: tuple[str, ...]) -> str:
-    """The first few differences as one line."""
+    """Return the first few differences as one line."""
     more = f"; and {len(differs) - _LISTED} more" if len(differs) > _LISTED else ""
     return "; ".join(differs[:_LISTED]) + more

@@ -1,7 +1,7 @@
-"""What the engine needs from outside; :class:`Ports` holds all of it. The command line passes the real ones.
+"""The engine's interfaces to everything outside; :class:`Ports` holds them.
 
-``WatchPort``, ``HoldPort`` and ``HookRunner`` do nothing themselves: a world without a watch, hold file or
-hooks uses them as they are.
+The command line passes the real ones. ``WatchPort``, ``HoldPort`` and ``HookRunner`` do nothing themselves: a
+world without a watch, hold file or hooks uses them as they are.
 """
 
 from __future__ import annotations
@@ -28,8 +28,10 @@ HookHow: TypeAlias = Literal["done", "timeout", "interrupted", "not-started"]
 
 @dataclass(frozen=True)
 class Answer:
-    """What the operator wants: go on, stop (resumable), walk back to the start of ``to``, or skip the stage.
-    by: who answered; empty where nobody was asked or nobody answered."""
+    """The operator's answer: go on, stop (resumable), walk back to the start of ``to``, or skip the stage.
+
+    by: the person or option that answered; empty without a question or an answer.
+    """
 
     word: Word
     to: str = ""
@@ -40,8 +42,11 @@ class Lock(Protocol):
     """The lock of the run."""
 
     def fencing(self, stage: str, way: Way) -> int:
-        """This operator's fencing number for a step of ``stage``; takes the hosts' lock where it is needed.
-        LockedError when another operator holds or took it."""
+        """Return this operator's fencing number for a step of ``stage``.
+
+        It takes the hosts' lock if the step needs it. Raises LockedError if another operator holds or took
+        it.
+        """
 
     def close(self) -> None: ...
 
@@ -53,14 +58,14 @@ class WatchPort:
         """Start, continue or stop renewing and probing, as the journal's history says."""
 
     def finding(self) -> Finding | None:
-        """The first finding that nobody has answered yet."""
+        """Return the first finding that the walk has not answered yet."""
         return None
 
     def answered(self, _finding: Finding, /) -> None:
-        """The walk goes on in spite of this finding: report it again only when it changes."""
+        """Go on in spite of this finding: report it again only when it changes."""
 
     def left_s(self) -> float | None:
-        """Seconds until the way back must start; None outside the lease."""
+        """Return the seconds until the way back must start; None outside the lease."""
         return None
 
     def close(self) -> None:
@@ -68,7 +73,7 @@ class WatchPort:
 
 
 class Confirm(Protocol):
-    """Who is asked before the run goes on."""
+    """Asks the operator before the run goes on."""
 
     def step(self, stage: Stage, step: AnyStep, findings: tuple[Finding, ...], /) -> Answer:
         """Ask before a step that changes something, outside the window."""
@@ -77,22 +82,30 @@ class Confirm(Protocol):
         """Ask the stage's own question."""
 
     def decide(self, phase: str, finding: Finding, unanswered: Word, left_s: float | None, /) -> Answer:
-        """Ask for go or back, or for stop where ``unanswered`` is stop, because the rules said Ask. It
-        returns within ``left_s`` seconds, with ``unanswered`` when nobody answers."""
+        """Ask for go or back, or for stop if ``unanswered`` is stop, because the rules said Ask.
+
+        It returns within ``left_s`` seconds, with ``unanswered`` if there is no answer.
+        """
 
     def listen(self) -> bool:
-        """Whether the operator wants to stop; polled while a step waits outside the window."""
+        """Return whether the operator wants to stop; polled while a step waits outside the window."""
 
     def hold(self, where: str, unanswered: Word | None, left_s: float | None, /) -> Answer | None:
-        """Polled while the walk holds at ``where``, a phase or ``stage.step``; None: it still holds. left_s:
-        seconds until the way back must start, 0 once that has passed, None without such a time. unanswered:
-        the answer at the end of input; with None only somebody else ends the hold."""
+        """Return the operator's answer during a hold; None: it still holds.
+
+        where: a phase or ``stage.step``. left_s: seconds until the way back must start, 0 once that has
+        passed, None without such a time. unanswered: the answer at the end of input; with None only another
+        terminal ends the hold.
+        """
 
 
 @dataclass(frozen=True)
 class HookCall:
-    """One program to run on this machine. name: of the moment, also of the file for its output. variables:
-    added to the environment. text: its standard input."""
+    """One program to run on this machine.
+
+    name: the moment, also used in the name of its output file. variables: added to the environment. text: its
+    standard input.
+    """
 
     name: str
     run: str
@@ -104,8 +117,11 @@ class HookCall:
 
 @dataclass(frozen=True)
 class HookEnd:
-    """How a program ended. code: its exit code, None unless ``how`` is done. said: the end of its output.
-    output: the file that holds all of it, empty if none."""
+    """How a program ended.
+
+    code: its exit code, None unless ``how`` is done. said: the end of its output. output: the file with all
+    of its output, empty if none.
+    """
 
     how: HookHow
     code: int | None
@@ -115,22 +131,24 @@ class HookEnd:
 
 
 class HookRunner:
-    """Runs the operator's own programs. It raises nothing that a program, or starting it, does wrong."""
+    """Runs the operator's own programs. It raises nothing if a program fails or cannot be started."""
 
     def run(self, _call: HookCall, /) -> HookEnd:
-        """Run and wait. A wish to stop that comes meanwhile ends the program."""
+        """Run a program and wait for it. A request to stop that comes meanwhile ends the program."""
         return HookEnd("not-started", None, 0.0, "nothing is run here", "")
 
     def start(self, call: HookCall, done: Callable[[HookEnd], None], /) -> None:
-        """Run without waiting; another thread calls ``done``."""
+        """Run a program without waiting; another thread calls ``done``."""
         done(self.run(call))
 
 
 @dataclass(frozen=True)
 class Ports:
-    """Everything outside that the walk needs. copies: sends the journal's bytes to the witnesses and returns
-    why a host took none, by host. overrides: reads the rates that an operator has set. note: takes samples
-    that steps leave for the report."""
+    """The outside interfaces that the walk needs.
+
+    copies: sends the journal's bytes to the witnesses and returns, by host, why a host took none. overrides:
+    reads the rates that an operator has set. note: records samples that steps leave for the report.
+    """
 
     look: Look
     apply: Apply

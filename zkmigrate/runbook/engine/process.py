@@ -1,7 +1,7 @@
-"""Who works on a run: ``runs/RUN/process``, locked by the process for as long as it lives.
+"""The record of the process that works on a run: ``runs/RUN/process``, locked by the process while it lives.
 
-The run's own lock (``LocalLock``) decides who may work; this file tells others who does. Asking never blocks
-a process that wants to begin. One JSON object {pid, verb, by, place, since}.
+The run's own lock (``LocalLock``) decides which process may work; this file shows others which one does.
+Reading it never blocks a process that wants to begin. It is one JSON object {pid, verb, by, place, since}.
 """
 
 from __future__ import annotations
@@ -29,8 +29,11 @@ _ASK_AGAIN_S = 0.02
 
 @dataclass(frozen=True)
 class Process:
-    """A process at work. by: user@machine. place: its terminal, and where its user came from. since: seconds
-    since the epoch. Empty or 0 where the file does not tell."""
+    """A process at work.
+
+    by: ``user@machine``. place: its terminal, and the address from which its user came. since: seconds since
+    the epoch. Fields are empty or 0 if the file does not contain them.
+    """
 
     pid: int = 0
     verb: str = ""
@@ -44,12 +47,12 @@ class Process:
 
 
 def user() -> str:
-    """Who runs this process: ``user@machine``."""
+    """Return the user of this process: ``user@machine``."""
     return f"{getpass.getuser()}@{socket.gethostname()}"
 
 
 def terminal(environ: Mapping[str, str]) -> str:
-    """This process's terminal, and the address from which its user came by ssh; empty for neither."""
+    """Return this process's terminal, and the address from which its user came by ssh; empty for neither."""
     words = []
     for fd in (0, 1, 2):
         with suppress(OSError):
@@ -98,7 +101,7 @@ def _lock(fd: int, run_dir: Path) -> None:
 
 
 def at_work(run_dir: Path) -> Process | None:
-    """The process that works on the run now, on this machine."""
+    """Return the process that works on the run now on this machine, or None."""
     try:
         fd = os.open(run_dir / NAME, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:

@@ -2,8 +2,8 @@
 
 One call of Python's JSON blocks every thread of a process. So a second process renews as well, over its own
 ssh connections. The two share numbers in memory: the orders (until when, for how long) and when each host was
-last reached. The child judges nothing: where it does not reach a host, the watch's own thread sends the
-renewal and reads the answer. The child ends with its parent, when its standard input closes.
+last reached. The child does not judge answers: where it does not reach a host, the watch's own thread sends
+the renewal and reads the answer. The child ends with its parent, when its standard input closes.
 """
 
 from __future__ import annotations
@@ -33,7 +33,10 @@ _UNTIL, _NUMBER, _EVERY_MS, _FENCE_MS, _CUT_MS, _REACHED = range(6)
 
 
 def limit_s(cut_ms: float) -> float:
-    """Seconds after which a renewal is given up. A longer cut was chosen because the hosts answer slowly."""
+    """Return the seconds after which a renewal is abandoned.
+
+    A longer cut was chosen because the hosts answer slowly, so the limit grows with it.
+    """
     return max(_LEAST_LIMIT_S, cut_ms / 2000)
 
 
@@ -47,17 +50,19 @@ class _Reach:
 
 
 class SecondRenewer:
-    """A second process that renews, as the watch sees it. This one renews nothing."""
+    """The watch's interface to a second process that renews. This base class renews nothing."""
 
     def ready(self) -> None:
-        """Log in to the hosts: FENCE may come soon."""
+        """Log in to the hosts, because FENCE may come soon."""
 
     def renew(self, lease: Lease, until: float) -> None:
         """Renew every host from now on, never past ``until`` (monotonic seconds; 0: do not renew)."""
 
     def reached(self, host: str) -> float:  # noqa: ARG002
-        """When it last renewed this host (monotonic seconds). 0 if never, if the last renewal failed, or if
-        the process has ended."""
+        """Return when it last renewed this host (monotonic seconds).
+
+        Return 0 if it never did, if the last renewal failed, or if the process has ended.
+        """
         return 0.0
 
     def close(self) -> None:
@@ -65,7 +70,7 @@ class SecondRenewer:
 
 
 class SharedNumbers:
-    """What the two processes share: one double for each order, then one for each host."""
+    """The numbers that the two processes share: one double for each order, then one for each host."""
 
     def __init__(self, file: int, hosts: tuple[str, ...]) -> None:
         size = (_REACHED + len(hosts)) * ctypes.sizeof(ctypes.c_double)
@@ -94,7 +99,7 @@ class SharedNumbers:
         return (self._all[_EVERY_MS] or Lease().renew_every_ms) / 1000
 
     def times_ms(self) -> tuple[int, int] | None:
-        """For how long to renew the fence and the cut now; None: not at all."""
+        """Return for how long to renew the fence and the cut now; None: not at all."""
         left = (self._all[_UNTIL] - time.monotonic()) * 1000
         if left < _LEAST_MS:
             return None
@@ -108,9 +113,11 @@ class SharedNumbers:
 
 
 class RenewalProcess(SecondRenewer):
-    """The second process of one run, started once until ``close``. If it does not start, it reaches no host.
-    names: of the hosts that are renewed. hosts: how they are reached. number: the run's fencing number, 0
-    before there is one."""
+    """The second process of one run, started once until ``close``.
+
+    If it does not start, it reaches no host. names: the hosts that are renewed. hosts: how to reach them.
+    number: returns the run's fencing number, 0 before there is one.
+    """
 
     def __init__(
         self,
@@ -129,7 +136,7 @@ class RenewalProcess(SecondRenewer):
 
     @property
     def pid(self) -> int:
-        """0 while there is none."""
+        """The id of the process, 0 while there is none."""
         return self._child.pid if self._child is not None else 0
 
     def ready(self) -> None:
@@ -188,7 +195,7 @@ class RenewalProcess(SecondRenewer):
 
 
 def _keep(numbers: SharedNumbers, host: str, channels: Channels) -> None:
-    """Renew one host forever, as ordered; before the first order, hold the channel open."""
+    """Renew one host forever, as ordered; before the first order, keep the channel open."""
     opened = 0
     while True:
         number, times = numbers.number, numbers.times_ms()
@@ -206,7 +213,7 @@ def _keep(numbers: SharedNumbers, host: str, channels: Channels) -> None:
 
 
 def main() -> None:
-    """The child: renew in threads, and end as soon as the parent has ended."""
+    """Run the child: renew in threads, and end as soon as the parent has ended."""
     try:
         setting = json.loads(sys.stdin.buffer.readline())
         hosts = _Reach(Ssh.model_validate_json(setting["ssh"]), setting["addresses"])

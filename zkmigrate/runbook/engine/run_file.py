@@ -1,6 +1,6 @@
-"""Small JSON files in a run's directory, by which another terminal tells a run something.
+"""Small JSON files in a run's directory, by which another terminal sends a run a request.
 
-Anybody may have edited or torn one, so what is read is checked: ValueError says what is wrong.
+A file may have been edited or torn, so its content is checked: ValueError says what is wrong.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _WORDS = 200
 
 
 def content(path: Path) -> bytes:
-    """What a file holds, no more than a limit; it follows no link. Raises OSError."""
+    """Return a file's content up to a limit, without following a link. Raises OSError."""
     fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     try:
         return os.read(fd, _LIMIT)
@@ -28,7 +28,7 @@ def content(path: Path) -> bytes:
 
 
 def json_object(body: bytes) -> Mapping[str, Any]:
-    """The JSON object in a file's content."""
+    """Return the JSON object in a file's content. Raises ValueError if it is none."""
     try:
         said = json_text.loads(body)
     except ValueError:
@@ -39,14 +39,17 @@ def json_object(body: bytes) -> Mapping[str, Any]:
 
 
 def line(value: object) -> str:
-    """One short line that a terminal can show."""
+    """Return a text as one short line that is safe to show on a terminal.
+
+    Raises ValueError for any other value.
+    """
     if not isinstance(value, str):
         raise ValueError("its words are not text")
     return " ".join("".join(c if c.isprintable() else " " for c in value).split())[:_WORDS]
 
 
 def moment(value: object) -> float:
-    """Seconds since the epoch."""
+    """Return a value as seconds since the epoch. Raises ValueError if it is no such number."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e11:
         raise ValueError("its time is none")
     return float(value)
@@ -54,7 +57,7 @@ def moment(value: object) -> float:
 
 @contextlib.contextmanager
 def named(path: Path) -> Iterator[None]:
-    """Name the file in an error of the block that names none, as on a full disk."""
+    """Add the file's name to an error of the block that has none, as on a full disk."""
     try:
         yield
     except OSError as error:
@@ -63,7 +66,7 @@ def named(path: Path) -> Iterator[None]:
 
 
 def write(path: Path, body: Mapping[str, Any]) -> None:
-    """Whole or not at all, private. Raises OSError."""
+    """Write a private file, whole or not at all. Raises OSError."""
     new = path.with_name(f"{path.name}.part-{os.getpid()}")
     fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
     try:

@@ -1,11 +1,11 @@
-"""Samples: what the run saw in passing, for the report; the run never reads them.
+"""Samples: what the run observed in passing, for the report; the run never reads them.
 
 ``runs/<run>/samples.jsonl``: one JSON object a line, each with ``at`` (seconds since the epoch), ``mono``
-(monotonic seconds of the process that asked) and ``kind``. It is outside the journal's hash chain and never
-synced: losing it hurts nothing; a full disk ends the sampling, not the run.
+(monotonic seconds of the process that sampled) and ``kind``. It is outside the journal's hash chain and never
+synced: losing it does no harm; a full disk ends the sampling, not the run.
 
 - ``process`` {}: a process has begun to sample
-- any other kind is one of the playbook's (``runbook/model/sampling.py``), which says what it holds
+- any other kind is one of the playbook's (``runbook/model/sampling.py``), which defines its content
 """
 
 from __future__ import annotations
@@ -21,13 +21,15 @@ from zkmigrate.runbook.engine import events
 
 NAME = "samples.jsonl"
 LIMIT = 64 << 20
-"""Bytes: a run of several days must not fill the operator's disk."""
+"""The largest size in bytes: a run of several days must not fill the operator's disk."""
 
 
 class Samples:
-    """Appends to a run's samples; several threads may. now, wall: the engine's clocks. say: told once why
-    recording ended. show: gets each sample, recorded or not. stage: id of the one that is walked, empty
-    before the first."""
+    """Appends to a run's samples; several threads may do so.
+
+    now, wall: the engine's clocks. say: called once with the reason when recording ends. show: called with
+    each sample, recorded or not. stage: id of the current stage, empty before the first.
+    """
 
     def __init__(
         self,
@@ -54,7 +56,7 @@ class Samples:
         self.note("process", {})
 
     def noting_stage(self, emit: events.Emit) -> events.Emit:
-        """``emit`` that notes the stage on the way."""
+        """Return a callback like ``emit`` that also notes the current stage."""
 
         def heeded(event: events.Event) -> None:
             if isinstance(event, events.StageBegun):
@@ -64,11 +66,11 @@ class Samples:
         return heeded
 
     def note(self, kind: str, body: Mapping[str, Any]) -> None:
-        """One sample of now."""
+        """Record a sample with the current time."""
         self.note_at(self.now(), kind, body)
 
     def note_at(self, mono: float, kind: str, body: Mapping[str, Any]) -> None:
-        """One sample of a moment on this process's monotonic clock."""
+        """Record a sample of a moment on this process's monotonic clock."""
         self._show(mono, kind, body)
         with self._guard:
             if self._fd < 0:

@@ -1,6 +1,6 @@
 """The changes of a run that are not undone, by step and target.
 
-A look at one target of twenty thousand must not walk over the changes of all the others.
+A look at one target of twenty thousand must not read the changes of all the others.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class SentChanges:
         return tuple(self.of_step(step).get(target, {}).values())
 
     def add(self, step: str, target: str, applied: Applied) -> None:
-        """Take in a change that is sent now."""
+        """Add a change that is sent now."""
         self._steps.setdefault(step, {}).setdefault(target, {})[applied.operation] = applied
         self._places[applied.operation] = (step, target)
 

@@ -11,9 +11,11 @@ from zkmigrate.runbook.model.step import Way
 
 
 def operation_id(step: str, target: str, way: Way, leg: int, number: int) -> str:
-    """``<stage>.<step>.<target>.<leg>.<n>`` in at most 80 characters; a long target name is shortened. On the
-    way back it is ``back<leg>``: without the journal, the host's own record must distinguish a change from
-    its undo (``hosts/facts/operations.py``)."""
+    """Return ``<stage>.<step>.<target>.<leg>.<n>`` in at most 80 characters; a long target name is shortened.
+
+    On the way back the leg is ``back<leg>``: without the journal, the host's own record must distinguish a
+    change from its undo (``hosts/facts/operations.py``).
+    """
     ends = f".{'back' if way is Way.BACK else ''}{leg}.{number}"
     if len(step) + len(target) + 1 + len(ends) > 80:
         target = f"{target[:12]}-{hashlib.sha256(target.encode()).hexdigest()[:8]}"
@@ -25,26 +27,29 @@ def _ids(stages: Iterable[Stage]) -> list[str]:
 
 
 def known(playbook: Playbook, name: str) -> None:
-    """UsageError for a name that is neither a stage, nor a ``stage.step``, nor empty."""
+    """Raise UsageError for a name that is neither a stage, nor a ``stage.step``, nor empty."""
     names = (*(s.id for s in playbook.stages), *playbook.step_ids())
     if name and name not in names:
         raise UsageError(f"{name!r} is not a stage or step of {playbook.id}; possible: {', '.join(names)}")
 
 
 def phases(playbook: Playbook) -> list[str]:
-    """The phases to hold at: a window's step, with and without its stage."""
+    """Return the phases to hold at: a window's step, with and without its stage."""
     windows = [s for s in playbook.stages if s.window and not s.rehearsal]
     return [name for s in windows for step in s.steps for name in (step.id, f"{s.id}.{step.id}")]
 
 
 def hold_places(playbook: Playbook) -> list[str]:
-    """What :func:`place` takes: stages, steps outside windows, phases of the cut-over."""
+    """Return the names that :func:`place` takes: stages, steps outside windows, phases of the cut-over."""
     outside = _ids(s for s in playbook.stages if not s.window)
     return [*(s.id for s in playbook.stages), *outside, *phases(playbook)]
 
 
 def phase(playbook: Playbook, hold_at: str) -> str:
-    """The ``stage.step`` of a window's step, given with or without its stage; UsageError for another name."""
+    """Return the ``stage.step`` of a window's step, given with or without its stage.
+
+    Raises UsageError for another name.
+    """
     phases = _ids(s for s in playbook.stages if s.window and not s.rehearsal)
     found = [name for name in phases if hold_at in (name, name.partition(".")[2])]
     if hold_at and not found:
@@ -54,8 +59,11 @@ def phase(playbook: Playbook, hold_at: str) -> str:
 
 
 def ahead(playbook: Playbook, hold_at: str, now: str, *, begun: bool) -> None:
-    """UsageError for a phase after which the walk cannot hold any more, being at ``now`` and having ``begun``
-    it: who asked for a hold must not see the door open instead."""
+    """Raise UsageError for a phase after which the walk can no longer hold.
+
+    now: the step the walk is at. begun: whether that step has sent a change. Without this check an operator
+    who requested a hold would see the door open instead.
+    """
     ids = playbook.step_ids()
     first = ids.index(now) - (0 if begun else 1)
     if not hold_at or ids.index(hold_at) >= first:
@@ -66,8 +74,10 @@ def ahead(playbook: Playbook, hold_at: str, now: str, *, begun: bool) -> None:
 
 
 def place(playbook: Playbook, at: str) -> str:
-    """The place to hold at: a stage or ``stage.step``; in a window the phase alone will do. UsageError when
-    the walk cannot hold there."""
+    """Return the place to hold at: a stage or ``stage.step``; in a window the phase alone suffices.
+
+    Raises UsageError if the walk cannot hold there.
+    """
     stages = {s.id: s for s in playbook.stages}
     outside = _ids(s for s in playbook.stages if not s.window)
     if not at or at in stages or at in outside:
@@ -83,7 +93,7 @@ def place(playbook: Playbook, at: str) -> str:
 
 
 def holds(playbook: Playbook, at: str) -> str:
-    """Where a hold takes effect, in words. at: from :func:`place`."""
+    """Return where a hold takes effect, in words. at: from :func:`place`."""
     if not at:
         return "at the next place"
     inside = at in _ids(s for s in playbook.stages if s.window)
@@ -91,7 +101,7 @@ def holds(playbook: Playbook, at: str) -> str:
 
 
 def skippable(playbook: Playbook, names: tuple[str, ...]) -> frozenset[str]:
-    """The stages to skip; UsageError for an unknown one, or one that may not be skipped."""
+    """Return the stages to skip. Raises UsageError for a stage that is unknown or may not be skipped."""
     may = [s.id for s in playbook.stages if s.skip]
     for name in names:
         if name not in may:
@@ -101,7 +111,7 @@ def skippable(playbook: Playbook, names: tuple[str, ...]) -> frozenset[str]:
 
 
 def behind(playbook: Playbook, here: str, to: str) -> None:
-    """UsageError for an unknown place to walk back to, or one ahead of the step ``here``, if any."""
+    """Raise UsageError for an unknown place to walk back to, or one ahead of the step ``here``, if any."""
     steps = playbook.step_ids()
     reached = steps[: steps.index(here) + 1] if here else steps
     stages = dict.fromkeys(step.partition(".")[0] for step in reached)

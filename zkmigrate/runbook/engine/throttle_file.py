@@ -1,8 +1,9 @@
-"""The throttle file: how an operator sets rates of a run from another terminal.
+"""The throttle file, by which an operator sets rates of a run from another terminal.
 
 ``runs/RUN/throttle`` is a JSON object {every, each, by, place, since}; rates are bytes per second, each by
-id. ``zkmigrate throttle set`` and ``clear`` write it; without overrides it does not exist. The run reads
-it at each look, so it outlives a process. One that does not read never fails the run, which then chooses.
+id. ``zkmigrate throttle set`` and ``clear`` write it; without overrides it does not exist. The run reads it
+at each look, so it outlives a process. An unreadable file never fails the run, which then chooses the rates
+itself.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ class ThrottleFile:
         self._path = run_dir / NAME
 
     def read(self) -> Overrides:
-        """The overrides now. Never raises: ``wrong`` says why the file does not read."""
+        """Return the present overrides. Never raises: ``wrong`` says why the file cannot be read."""
         try:
             said = run_file.json_object(run_file.content(self._path))
             each = said.get("each", {})
@@ -50,9 +51,10 @@ class ThrottleFile:
     def change(
         self, edit: Callable[[Overrides], Overrides], by: str, place: str, since: float
     ) -> tuple[Overrides, Overrides]:
-        """Replace the overrides by ``edit`` of them; what was there, and what is. Two changes never mix.
+        """Replace the overrides by ``edit`` of them. Return the overrides before and after.
 
-        by, place: as of a hold. OSError when the file cannot be written; what ``edit`` raises.
+        Two changes at once never mix. by, place: as in :class:`~zkmigrate.runbook.engine.hold_file.Hold`.
+        Raises OSError if the file cannot be written, and any exception of ``edit``.
         """
         with self._alone():
             before = self.read()
@@ -67,7 +69,7 @@ class ThrottleFile:
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """A file of its own: the run's process holds the directory's lock."""
+        """Hold a lock file of its own, because the run's process holds the directory's lock."""
         lock = self._path.with_name(f"{NAME}.lock")
         fd = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
         try:

@@ -1,4 +1,4 @@
-"""``--until``: how far a walk goes. Pure: the time now is an argument."""
+"""``--until``: how far a walk goes. Pure: the present time is an argument."""
 
 from __future__ import annotations
 
@@ -15,15 +15,18 @@ _DATED = re.compile("[0-9]{4}-[0-9]{2}-[0-9]{2}T.+")
 
 
 class Until(NamedTuple):
-    """A stage or ``stage.step``, or a time in seconds since the epoch; neither: to the end."""
+    """A stage or ``stage.step``, or a time in seconds since the epoch; without either, the end."""
 
     name: str = ""
     at: float | None = None
 
 
 def parse(playbook: Playbook, text: str, now: float, zone: tzinfo | None = None) -> Until:
-    """What ``--until`` says: a name of the playbook, HH:MM within the next day, or an ISO time. zone: of
-    times without one; None: this machine's. UsageError for anything else, and for a time that is past."""
+    """Parse ``--until``: a name of the playbook, HH:MM within the next day, or an ISO time.
+
+    zone: the zone of times without one; None: this machine's. Raises UsageError for anything else, and for a
+    past time.
+    """
     if _CLOCK.fullmatch(text):
         return Until(at=_next(time.fromisoformat(text), now, zone))
     if _DATED.fullmatch(text):
@@ -42,7 +45,7 @@ def parse(playbook: Playbook, text: str, now: float, zone: tzinfo | None = None)
 
 
 def words(at: float, zone: tzinfo | None = None) -> str:
-    """A time for messages."""
+    """Return a time as text for messages."""
     return f"{datetime.fromtimestamp(at, zone).astimezone(zone):%Y-%m-%dT%H:%M%z}"
 
 

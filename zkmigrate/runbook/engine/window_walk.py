@@ -1,6 +1,6 @@
-"""What a window stage adds to the walk: it asks the watch, lets the rules decide, and may hold.
+"""What a window stage adds to the walk: it reads the watch's findings, applies the rules, and may hold.
 
-Outside a window every method lets the walk go on.
+Outside a window every method lets the walk continue.
 """
 
 from __future__ import annotations
@@ -51,22 +51,25 @@ class Window:
         self._ports.watch.follow(at.stage, self._history, context)
 
     def limits(self, at: Next, verb: str) -> tuple[float, float]:
-        """Seconds for one message and for all of a change with this verb (empty: a look) now."""
+        """Return the seconds for one message, and for all of a change with this verb (empty: a look), now."""
         if at.stage.window is None:
             return math.inf, math.inf
         back = at.way is Way.BACK
         return at.stage.window.limits(self.phase(at.stage), verb, back, self._ports.watch.left_s())
 
     def look(self, at: Next) -> AbstractContextManager[None]:
-        """The scope in which a step looks, with the window's limits."""
+        """Return the scope in which a step looks, with the window's limits."""
         each_s, whole_s = self.limits(at, "")
         if math.isinf(each_s):
             return nullcontext()
         return deadline.within(each_s, whole_s, self._ports.clock.now)
 
     def ask(self, at: Next) -> None:
-        """Ask the watch, between steps and while waiting. Leave when its finding turns or stops the run.
-        Going back there is nothing to turn, and no deadline to count."""
+        """Check the watch's findings between steps and while waiting.
+
+        Raises Leave if a finding turns or stops the run. On the way back there is nothing to turn and no
+        deadline.
+        """
         if at.way is Way.BACK:
             return
         if (left := self._ports.watch.left_s()) is not None:
@@ -76,8 +79,10 @@ class Window:
             self._ports.watch.answered(finding)
 
     def refused(self, at: Next, findings: tuple[Finding, ...]) -> None:
-        """A step of a window is blocked: turn back where the rules say so, else retry for a while. The watch
-        is asked first: a lapsed lease is why a step finds its host changed."""
+        """Turn back from a blocked step of a window if the rules say so, else retry for a while.
+
+        The watch's findings come first: a lapsed lease may be why a step finds its host changed.
+        """
         self.ask(at)
         for finding in [f for f in findings if f.blocks] or findings:
             self._judge(at, finding, findings)
@@ -88,11 +93,11 @@ class Window:
         self._ports.clock.pause(_RETRY_S)
 
     def hears_again(self, at: Next, findings: tuple[Finding, ...]) -> bool:
-        """Return True if a step on the way back is looked at again because something has not answered.
+        """Return whether to observe a step on the way back again, because something has not answered.
 
-        One missing answer must not leave hosts shut. Where leases are renewed it is soon given up: once the
-        tool ends, hosts that are not sealed go back alone. A hold that ends by itself leaves the time of a
-        step: brokers need their whole session timeout to find a new coordinator.
+        One missing answer must not keep hosts closed. Where leases are renewed the wait is short: once the
+        tool ends, hosts that are not sealed go back by themselves. A hold that ends by itself leaves the time
+        of a step: brokers need their whole session timeout to find a new coordinator.
         """
         if not at.stage.window or any(f.held is not Held.UNKNOWN for f in findings if f.blocks):
             return False
@@ -106,10 +111,11 @@ class Window:
     def hold(
         self, at: Next, hold: Hold, let_go: Callable[[], bool], stop_if_asked: Callable[[], None]
     ) -> tuple[Answer, str]:
-        """Hold after a step; the answer, and whether it was ``released``, ``answered`` or ended by its
-        ``deadline``. ``--hold-at`` announced somebody at this terminal, who may take his time once all hosts
-        are sealed. A hold file may have been forgotten: it ends at its deadline. So does every hold with
-        ``--yes``."""
+        """Hold after a step. Return the answer, and ``released``, ``answered`` or ``deadline``.
+
+        ``--hold-at`` implies a person at this terminal, who may take any time once all hosts are sealed. A
+        hold file may have been forgotten: it ends at its deadline. So does every hold with ``--yes``.
+        """
         from_file = bool(hold.mark)
         while True:
             stop_if_asked()
@@ -133,8 +139,11 @@ class Window:
             self._ports.clock.pause(_HOLD_S)
 
     def told_back(self, stage: Stage, context: Context) -> list[str]:
-        """Say of a window that was walked back to its start whether the way back began in time, and what
-        clients kept. Clients that are not back yet are waited for, for some seconds."""
+        """Return whether a window's way back began in time, and what clients kept.
+
+        It waits some seconds for clients that are not back yet. The list is empty if the window was not
+        walked back or has no limit.
+        """
         spec, clock = _spec(stage), self._ports.clock
         begun = self._history.walked_back.get(f"{stage.id}.{spec.steps.begins}")
         limit_s, behind = spec.deadline_s(context), ""
@@ -158,7 +167,7 @@ class Window:
         return [*told, *([kept.words] if kept.words else [])]
 
     def phase(self, stage: Stage) -> str:
-        """Id of the last step of the stage that is done or has sent a change; empty before the first."""
+        """Return the id of the stage's last step that is done or has sent a change, or empty."""
         reached = [
             step.id
             for step in stage.steps
@@ -167,22 +176,24 @@ class Window:
         return reached[-1] if reached else ""
 
     def _opens_s(self, stage: Stage) -> float | None:
-        """Seconds, at most, until the hosts open by themselves; None before they serve. Each host counts from
-        its own start of serving; all had started when that step was done."""
+        """Return the seconds, at most, until the hosts open by themselves; None before they serve.
+
+        Each host counts from its own start of serving; all had started when that step was done.
+        """
         served = f"{stage.id}.{_spec(stage).steps.serves}"
         if served not in self._history.done or served not in self._history.done_at:
             return None
         return self._policy.open_limit_s - (self._ports.clock.wall() - self._history.done_at[served])
 
     def _late(self, at: Next) -> bool:
-        """Whether the way back would start after its deadline, counted from the first FENCE."""
+        """Return whether the way back would start after its deadline, counted from the first FENCE."""
         first = self._history.first_sent.get(f"{at.stage.id}.{_spec(at.stage).steps.begins}")
         if first is None or self._context is None:
             return False
         return self._ports.clock.wall() - first[1] > _spec(at.stage).deadline_s(self._context)
 
     def _costs(self, at: Next) -> bool:
-        """Whether a way back from here would cost clients something."""
+        """Return whether a way back from here would cost clients something."""
         first = self._history.first_sent.get(f"{at.stage.id}.{_spec(at.stage).steps.begins}")
         keeps_s = _spec(at.stage).keeps_s
         if first is None or keeps_s is None or self._context is None:
@@ -190,11 +201,11 @@ class Window:
         return self._ports.clock.wall() - first[1] > keeps_s(self._context, at.step.id)
 
     def _all_sealed(self, stage: Stage) -> bool:
-        """Whether the step that seals is done, on every host: a first SEAL sent is not enough."""
+        """Return whether the step that seals is done on every host; a first SEAL sent is not enough."""
         return f"{stage.id}.{_spec(stage).steps.seals}" in self._history.done
 
     def _judge(self, at: Next, finding: Finding, findings: tuple[Finding, ...]) -> None:
-        """Go on, or turn back to the start of the stage."""
+        """Let the walk continue, or raise Leave to turn back to the start of the stage."""
         stage, window = at.stage, _spec(at.stage)
         phase, decision = self._decided(at, finding)
         all_sealed = self._all_sealed(stage)
@@ -213,7 +224,7 @@ class Window:
             raise Leave(Turn(stage.id, what, code, findings=findings))
 
     def _decided(self, at: Next, finding: Finding) -> tuple[str, Decision]:
-        """The phase, and what the playbook decides about a finding; journaled and told."""
+        """Return the phase and the playbook's decision about a finding; journal and report both."""
         phase = self.phase(at.stage)
         decision = _spec(at.stage).decide(phase, finding, self._policy)
         body = {"stage": at.stage.id, "step": at.step.id, "finding": encode_finding(finding)}
@@ -223,8 +234,11 @@ class Window:
 
 
 def _at_a_cost(spec: WindowSpec, finding: Finding) -> tuple[Decision, Finding]:
-    """A way back from sealed hosts after the deadline. They do not go back alone, so nothing forces one that
-    costs every session: only the operator may want it, by name. Where no lease is renewed it costs none."""
+    """Return the decision about a way back from sealed hosts after the deadline, with the finding.
+
+    Sealed hosts do not go back by themselves, so nothing forces a way back that costs every session: only the
+    operator may choose it. Where no lease is renewed it costs no session.
+    """
     if not spec.renews:
         return Decision.BACK, finding
     cost = "going back now loses the clients' sessions"
