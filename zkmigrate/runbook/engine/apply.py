@@ -28,7 +28,7 @@ from zkmigrate.runbook.model.change import (
 )
 from zkmigrate.runbook.model.playbook import Playbook
 
-if TYPE_CHECKING:  # ssh: readers of a journal import this module too, on machines without it
+if TYPE_CHECKING:  # readers of a journal import this module too, on machines without ssh
     from zkmigrate.hosts.transport.channels import Channels
     from zkmigrate.hosts.transport.program import Program
 
@@ -48,7 +48,7 @@ def unlimited(_verb: str) -> tuple[float, float]:
 
 
 class Apply(Protocol):
-    """Send one change. Raises HostError if the outcome is unknown."""
+    """Sends one change. Raises HostError if the outcome is unknown."""
 
     def __call__(self, change: Change, operation: str, fencing: int) -> Outcome: ...
 
@@ -146,7 +146,7 @@ class Wave:
             with plan.guard:
                 if plan.left:
                     return ""
-                self._journal.refuse_after_failure()  # what another target answered could not be recorded
+                self._journal.refuse_after_failure()  # another target's answer could not be recorded
                 plan.sent = operation
             self._emit(ChangeSent(target, operation, change))
             try:

@@ -50,10 +50,10 @@ class Parsed:
     earlier: bool = False
 
     def intact(self, file: Path) -> Parsed:
-        """Return self. Raises LostJournalError, which names the damaged line and what is possible, and
-        JournalError for a journal of an earlier version.
+        """Return self if the journal is undamaged.
 
-        file: the journal, in the directory of its run.
+        file: the journal, in the directory of its run. Raises LostJournalError, which names the damaged line
+        and what the operator can do, and JournalError for a journal of an earlier version.
         """
         self.refuse_earlier(file.parent.name)
         if self.damage:

@@ -39,8 +39,8 @@ class Interrupt:
     """
 
     def __init__(self, *, at_once: bool = False) -> None:
-        # Python runs a handler when the main thread comes back from what it waits for. The interpreter itself
-        # writes the number of a signal to this socket at once, in whichever thread it arrives.
+        # Python runs a handler only when the main thread returns from a wait. The interpreter itself writes
+        # the signal's number to this socket at once, in whichever thread it arrives.
         self._reader, self._writer = socket.socketpair()
         self._writer.setblocking(False)
         weakref.finalize(self, _close, self._reader, self._writer).atexit = False  # a thread may still wait
@@ -96,7 +96,7 @@ class Interrupt:
                     return
             if over.wait(_GRACE_S):
                 return
-            if self._raised and not self._at_once:  # the main thread has heard, and says where it stopped
+            if self._raised and not self._at_once:  # the main thread reports where it stopped
                 over.wait(_LEAVE_S)
             os._exit(130)
 

@@ -205,7 +205,7 @@ class Unattended:
         return Answer("go", by=_UNATTENDED)
 
     def listen(self) -> bool:
-        return False  # what is in a pipe was written for holds to come
+        return False  # input from a pipe is meant for later holds
 
     def decide(self, _phase: str, _finding: Finding, unanswered: Word, _left_s: float | None) -> Answer:
         return Answer(unanswered, by=_UNATTENDED)

@@ -174,7 +174,7 @@ class Consented:
 
     - step: empty for a stage's own question.
     - answer: go, stop, back or skip. to: where back leads, empty for the start of the stage.
-    - by: the person who answered, empty for nobody.
+    - by: the person or option that answered, empty without an answer.
     - findings: those in doubt at the time.
     """
 

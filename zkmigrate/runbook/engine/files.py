@@ -59,7 +59,7 @@ def write_all(contents: Mapping[Path, str], stale: Iterable[Path] = (), *, force
             if force and os.path.lexists(path):
                 written.replace(path)
                 continue
-            os.link(written, path)  # unlike a rename this takes no other file's place
+            os.link(written, path)  # unlike a rename, this never replaces a file
             made.append(path)
     except BaseException as error:
         for path in made:

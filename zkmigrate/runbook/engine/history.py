@@ -97,7 +97,7 @@ class Turn:
 
 
 class Leave(Exception):
-    """Leave the step that is walked: stop with this result, or turn back."""
+    """Raised to leave the current step: stop with this result, or turn back."""
 
     def __init__(self, outcome: RunEnded | Turn) -> None:
         super().__init__(outcome)
@@ -135,7 +135,7 @@ Position: TypeAlias = Next | Rehearsed | Arrived
 
 
 class StepProgress(NamedTuple):
-    """How many targets of a step are done, and the estimated time for the rest.
+    """The progress of a step, with the estimated time for the rest.
 
     of: the number of all targets, 0 if not reported. left_s: seconds, None if unknown. many: the noun for the
     targets.
@@ -411,7 +411,7 @@ class History:
     def _next_back(self, playbook: Playbook) -> Position:
         turn = self.turn or Turn("", "")
         left = self.to_undo(playbook, turn.to)
-        if turn.then != "end":  # a rehearsal: nothing after it has been begun, whatever a lost journal knew
+        if turn.then != "end":  # a rehearsal: no later stage has begun, even with a lost journal
             left = tuple(at for at in left if at.stage.id == turn.to)
         return left[0] if left else Arrived(turn)
 
@@ -420,10 +420,10 @@ class History:
     def fold(self, entry: Entry) -> None:
         """Update the state with one more entry."""
         self.entries = entry.seq
-        if entry.kind not in ("end", "cleaned"):  # a clean-up comes after the end, and is no walk
+        if entry.kind not in ("end", "cleaned"):  # a clean-up comes after the end and is no walk
             self.ended = None
         if entry.kind in ("end", "hold", "step", "turn"):
-            self._wave = None  # what comes until the next wave is not its pace
+            self._wave = None  # time outside waves does not count for the pace
         if entry.kind not in ("finding", "consent", "note"):
             self.held = None
         handler = getattr(self, f"_on_{entry.kind}", None)
@@ -431,7 +431,7 @@ class History:
             handler(entry.body, entry)
 
     def _on_begin(self, body: Mapping[str, Any], _: Entry) -> None:
-        if self.run:  # again: what was looked at with another inventory counts for nothing
+        if self.run:  # a second begin: looks with another inventory do not count
             vars(self).update({**vars(History()), "entries": self.entries, "leg": self.leg})
         self.run, self.playbook = body["run"], body["playbook"]
         self.name, self.inventory, self.plan = body["name"], body["inventory"], body["plan"]
@@ -457,7 +457,7 @@ class History:
             self.done.discard(step)
         elif event == "blocked":
             if way is Way.FORWARD and not self.touched_in(body["stage"]):
-                self.consents.pop(body["stage"], None)  # mending may take days: asked again then
+                self.consents.pop(body["stage"], None)  # a fix may take days: ask again then
         elif event == "done":
             self.found = body.get("findings", ())
             if way is Way.FORWARD:
@@ -552,7 +552,7 @@ class History:
             self.consents = {s: a for s, a in self.consents.items() if s in begun}
 
     def _on_found(self, body: Mapping[str, Any], entry: Entry) -> None:
-        """Take in what the hosts report, which overrides the remaining lines."""
+        """Apply the hosts' report, which overrides the remaining lines."""
         self.rebuilt = True
         self.leg, self.known_leg = max(self.leg, body["leg"]), max(self.known_leg, body["leg"])
         known, self._changes = {applied.operation: applied for _, _, applied in self._changes}, SentChanges()
@@ -563,7 +563,7 @@ class History:
             self._changes.add(step, row["target"], known.get(operation, recovered))
             self.begun.add(step)
             self.undone.discard(step)
-            # When it was sent is not known: deadlines count from now, as by the wall clock.
+            # The time of sending is unknown: deadlines count from now, by the wall clock.
             self.first_sent.setdefault(step, (0, entry.at, 0.0))
         not_undone_steps = self._changes.steps()
         self.first_sent = {step: at for step, at in self.first_sent.items() if step in not_undone_steps}

@@ -128,7 +128,7 @@ class HoldFile(HoldPort):
         run_file.write(new, hold.body())
         try:
             if before is None:
-                self._path.hardlink_to(new)  # never over one that came between
+                self._path.hardlink_to(new)  # never replaces a hold made meanwhile
             else:
                 new.replace(self._path)
         except FileExistsError:

@@ -102,9 +102,9 @@ class HoldPoints:
         left = self._pause_after - len(every.intersection(history.touched(at.id)).difference(targets))
         if left > 0:
             return targets[:left], False
-        far = "begun" if paced.told else "moved"  # such a target is done long after it was changed
+        far = "begun" if paced.told else "moved"  # such a target is done long after its change
         why, by = f"as many {paced.many} have {far}", f"--pause-after {self._pause_after}"
-        with contextlib.suppress(LockedError):  # somebody else holds here already
+        with contextlib.suppress(LockedError):  # another person holds here already
             self._ports.holds.place(Hold(why=why, by=by, since=self._ports.clock.wall()))
         self._pause_after = 0
         return targets, True
@@ -170,7 +170,7 @@ class HoldPoints:
     def announce_end(self, at: Next, hold_at: str, context: Context) -> None:
         """Report, before a window's question, when the deadline ends the hold of ``--hold-at``.
 
-        With ``--yes`` there may be nobody to answer the hold.
+        With ``--yes`` the hold may get no answer.
         """
         window, ids = at.stage.window, [f"{at.stage.id}.{step.id}" for step in at.stage.steps]
         if window is None or at.way is Way.BACK:
@@ -205,7 +205,7 @@ class HoldPoints:
                     said = clock.now()
                 answer = self._ports.confirm.hold(at.id, None, None)
                 if answer is not None:
-                    # Going back there is nothing to turn: back means go on.
+                    # On the way back there is nothing to turn: back means go on.
                     on = answer.word == "back" and at.way is Way.BACK
                     return (replace(answer, word="go", to="") if on else answer), "answered"
                 clock.pause(_POLL_S)

@@ -166,7 +166,7 @@ class HookPoints:
             self._journal.append("hook", {**body, **outcome}, sync=moment in MAY_STOP)
         except JournalError:
             if moment in MAY_STOP:
-                raise  # else the line that is lost tells nobody anything; the walk's next one fails too
+                raise  # otherwise the lost line does no harm; the walk's next line fails too
         self._ports.emit(
             events.HookEnded(
                 moment, place.stage, hook.run, end.code, end.how, end.seconds, end.said, end.output, stops

@@ -342,12 +342,12 @@ def _new(path: Path) -> int:
 
 def _open_private(path: Path, flags: int) -> int:
     try:
-        fd = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)  # a pipe there would be waited for
+        fd = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)  # opening a pipe would block
     except FileNotFoundError as error:
         raise LostJournalError(
             f"cannot open the journal {path}: {error.strerror}", path.parent.name, str(path)
         ) from None
-    except OSError as error:  # the journal is not lost: the file system or a link stands in the way
+    except OSError as error:  # the journal is not lost: a link or the file system prevents it
         raise JournalError(
             f"cannot open {path}: {error.strerror}. Next: fix that on this machine, then run the same "
             "command again"

@@ -119,7 +119,6 @@ class HostLock:
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        """All witnesses."""
         return self._hosts
 
     @property
@@ -165,7 +164,7 @@ class HostLock:
         words: tuple[str, ...] = ("lock", f"lock.take.{self._nonce}", "take", self._owner, str(TTL_MS))
         if self._steal:
             words = ("lock", f"lock.steal.{self._nonce}", "steal", self._owner)
-        # A witness gives a higher number than it is told, also after its own record is gone.
+        # A witness answers a higher number than it receives, even after its own record is lost.
         answers = self._all(self._hosts, words, max(self._number, self._least()))
         given = {h: a for h, a in answers.items() if isinstance(a, Outcome) and a.rc == 0}
         refused = {h: a.output for h, a in answers.items() if isinstance(a, Outcome) and a.rc == FENCED_OFF}

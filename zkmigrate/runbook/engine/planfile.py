@@ -222,7 +222,7 @@ def _differences(planned: PlanFile, now: PlanFile) -> Iterator[str]:
             yield from _step_differences(name, before[name], after[name])
     for file in dict.fromkeys((*planned.seen, *now.seen)):
         was, is_ = planned.seen.get(file), now.seen.get(file)
-        if was != is_ and was is not None and is_ is not None:  # else the step says it already
+        if was != is_ and was is not None and is_ is not None:  # otherwise the step's difference covers it
             changed = not {was, is_} & set(_STATES)
             yield f"{file}: {'changed since' if changed else f'was {_state(was)}, is {_state(is_)}'}"
 

@@ -117,7 +117,7 @@ class HookCall:
 
 @dataclass(frozen=True)
 class HookEnd:
-    """How a program ended.
+    """The result of a program.
 
     code: its exit code, None unless ``how`` is done. said: the end of its output. output: the file with all
     of its output, empty if none.

@@ -42,7 +42,7 @@ class Process:
     since: float = 0.0
 
     def body(self) -> dict[str, Any]:
-        """For ``--json``."""
+        """Return the record for its file and ``--json``."""
         return asdict(self)
 
 

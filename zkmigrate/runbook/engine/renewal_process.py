@@ -76,7 +76,7 @@ class SharedNumbers:
         size = (_REACHED + len(hosts)) * ctypes.sizeof(ctypes.c_double)
         os.ftruncate(file, size)
         self._hosts = hosts
-        # A ctypes item is written as one word, so that nobody reads half of a number.
+        # A ctypes item is written as one word, so that no reader gets half of a number.
         self._all = (ctypes.c_double * (_REACHED + len(hosts))).from_buffer(mmap.mmap(file, size))
 
     def order(self, lease: Lease, number: int, until: float) -> None:
@@ -184,7 +184,7 @@ class RenewalProcess(SecondRenewer):
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             pass_fds=(file,),
-            # It imports from where we do, and nothing from the folder the operator stands in (-P).
+            # It imports from this process's path, and nothing from the operator's current directory (-P).
             env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
             # Ctrl-C at the terminal is for the walk, which decides when renewals end.
             start_new_session=True,

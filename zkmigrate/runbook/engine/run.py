@@ -50,7 +50,7 @@ _RECORD = "what the steps before recorded can be read"
 
 
 class Walk:
-    """One process's walk over one run."""
+    """The walk of one process over one run."""
 
     def __init__(self, playbook: Playbook, inventory: Inventory, journal: Journal, ports: Ports) -> None:
         self.playbook = playbook
@@ -341,7 +341,7 @@ class Walk:
             if answer.by:
                 self._log.answered(at.stage.id, at.step.id, f"{at.step.title}?", answer, self._found())
             self._obey(answer, at.stage)
-        self._hold_before(at)  # asked for while the question was open
+        self._hold_before(at)  # a hold requested while the question was open
         self._hooks.before_window(at)
         self._log.keep_files()
         self._log.begun(at, lambda: self._progress_of(at, self.history.last_wave(at.id, at.way)))
@@ -405,16 +405,16 @@ class Walk:
             self._obey(self._holds.after(at, at.id == self._hold_at), at.stage)
 
     def _blocked(self, at: Next, verdict: Blocked) -> None:
-        """A step refused: stop, or in a window let the rules decide whether to turn back."""
+        """Stop at a blocked step, or in a window let the rules decide whether to turn back."""
         findings = verdict.findings
         self._log.blocked(at, findings)
         if at.way is Way.BACK and verdict.no_way_back:
-            # The hosts went past it alone. A direction that cannot be walked any more must not stay in force.
+            # The hosts passed it by themselves. The run must not keep a direction that it can no longer walk.
             ids = [stage.id for stage in self.playbook.stages]
             before = ids[: ids.index(at.stage.id)]
             kept = [stage for stage in before if stage in self.history.stages_reset]
             self._turn_forward(f"{at.id} has no way back", kept)
-            # Without the journal's lines the step to go on from must be asked of the hosts again.
+            # Without the journal's lines the hosts must report again at which step to continue.
             on = "resume --journal-lost forward" if self.history.lost else "resume"
             raise Leave(RunEnded(6, f"{at.id} has no way back; {on} goes forward", findings))
         if at.way is Way.BACK and verdict.others_back:
@@ -463,7 +463,7 @@ class Walk:
         """End at the place that the way back led to, or go forward again after a rehearsal."""
         if turn.then == "end":
             told = [decode_finding(f) for found in self.history.found_back.values() for f in found]
-            odd = () if turn.code else doubts(told)  # a run that turned by itself names its cause
+            odd = () if turn.code else doubts(told)  # a run that turned by itself reports its cause
             differs = f"; not as before: {', '.join(dict.fromkeys(f.id for f in odd))}" if odd else ""
             why = f"{turn.why}{differs}{self._kept()}"
             return RunEnded(turn.code, f"back at {turn.where}: {why}", (*self._cause, *odd))
@@ -540,7 +540,7 @@ class Walk:
             ended = RunEnded(error.exit_code, f"{error}; {self.state()}")
             self._close(ended, journal=False)
             return ended
-        except Exception as error:  # a defect: whoever is called when a run fails hears of it
+        except Exception as error:  # a defect: the hooks for a failed run must run
             self.ports.watch.close()
             self._hooks.ended(RunEnded(1, f"{type(error).__name__}: {error}; {self.state()}"))
             raise
@@ -599,7 +599,7 @@ class Walk:
 
 
 class Patience:
-    """How long a step may wait, and how often it may try the same changes, during one visit.
+    """The limits on a step's waits and repeated changes during one visit.
 
     It counts on the monotonic clock from this process's own looks: a process that resumes starts anew.
     Standstill counts only between two consecutive looks that wait with the same mark, so neither a wave nor

@@ -49,7 +49,7 @@ class Samples:
         try:
             flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
             self._fd = os.open(self._path, flags, 0o600)
-            os.write(self._fd, b"\n")  # ends a line that a process left torn
+            os.write(self._fd, b"\n")  # ends a torn line of an earlier process
             self._size = os.fstat(self._fd).st_size
         except OSError as error:
             self._give_up(f"{error.strerror}")

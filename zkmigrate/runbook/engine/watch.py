@@ -172,7 +172,7 @@ class Watch(WatchPort):
             if self._session.renews:
                 self._second.renew(self._session.lease, 0.0)
             self._session = None
-        # What was found belongs to the window that has ended: a renewal that came after the rehearsal had
+        # The findings belong to the window that has ended: a renewal that came after the rehearsal had
         # reopened a door must not turn the next window back.
         with self._guard:
             self._found.clear()
@@ -231,7 +231,7 @@ class Watch(WatchPort):
             try:
                 with deadline.within(probe.within_s):
                     findings = tuple(probe.ask())
-            except Exception as error:  # a probe that fails is itself something the walk must hear of
+            except Exception as error:  # a failed probe is itself a finding
                 seen = f"{type(error).__name__}: {error}"
                 claim = f"the probe {probe.name} answers"
                 findings = (Finding(Trouble.LOOK_UNKNOWN, claim, Held.UNKNOWN, seen=seen, target=probe.name),)

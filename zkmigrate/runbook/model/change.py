@@ -76,9 +76,9 @@ class HostChange:
 
     @property
     def command(self) -> str:
-        """Return the command that sends the change by hand; empty where zkm-host takes it.
+        """Return the command that sends the change by hand; empty if zkm-host takes it.
 
-        OPID and N stand for the run's operation id and fencing number.
+        OPID and N are placeholders for the run's operation id and fencing number.
         """
         return ""
 

@@ -38,7 +38,7 @@ _VERDICT = {Held.YES: "Held", Held.NO: "Failed", Held.UNKNOWN: "Unknown"}
 
 
 class Severity(StrEnum):
-    """What follows if a claim does not hold: BLOCK stops the gate; WARN and INFO do not."""
+    """The consequence of a claim that does not hold: BLOCK stops the gate; WARN and INFO do not."""
 
     BLOCK = "block"
     WARN = "warn"
@@ -91,7 +91,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Meaning:
-    """What a finding means if it does not hold, for the page *findings* and ``zkmigrate help``.
+    """The meaning of a finding that does not hold, for the page *findings* and ``zkmigrate help``.
 
     A word of the id in capitals matches any name, as in ``STEP.phase``. means: the fact. cause: how it comes
     about, or why it matters. todo: what to do, in imperatives.

@@ -199,7 +199,7 @@ class Beat:
 
 @dataclass(frozen=True)
 class Lag:
-    """How many transactions a dest host was behind source's leader.
+    """The number of transactions that a dest host was behind source's leader.
 
     behind: None if the host and the leader are in different epochs.
     """
@@ -389,7 +389,7 @@ class Sampled:
 
 @dataclass(frozen=True)
 class SampleReport:
-    """How a report shows the samples of one system: pure functions, and the labels of its plots.
+    """The presentation of one system's samples in a report: pure functions, and the labels of its plots.
 
     - sampled: computes the report's part from the samples, the walks of steps, the window that counts and the
       paced stage.
@@ -408,7 +408,7 @@ class SampleReport:
 
 @dataclass(frozen=True)
 class Reporting:
-    """What is specific to a runbook's report: pure functions, and the labels of its pictures.
+    """The runbook's own part of a report: pure functions, and the labels of its pictures.
 
     - rows: the rows of the timeline, from the story, the samples, the run's first moment, the times in which
       no process was working, and whether the journal is damaged.
@@ -418,7 +418,7 @@ class Reporting:
       permanently.
     - caption: the text below the timeline. behind: heading, name and caption of the picture of lags.
     - lags / proof: return the :class:`Lag` and :class:`Proof` values. sections: the runbook's own tables,
-      from the whole report.
+      computed from the report.
     - curves / curved: returns the :class:`Curve` values; heading and caption of their picture.
     - unsampled: what the report lacks without samples. afterwards: the remaining work after a complete run.
     """
@@ -440,7 +440,7 @@ class Reporting:
 
 @dataclass(frozen=True)
 class Shown:
-    """How a report is shown.
+    """The presentation of a report.
 
     - begins / opens: the names of the steps between which clients are refused, empty without a window.
     - paced: the stage whose progress is shown.
@@ -479,7 +479,7 @@ def clock(at: float, step: float = 1.0) -> str:
 
 
 def length(seconds: float | None, absent: str = "-") -> str:
-    """Return a duration in words, or ``absent`` for None."""
+    """Return a duration as text, or ``absent`` for None."""
     if seconds is None:
         return absent
     if seconds < 1:
@@ -502,7 +502,7 @@ _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 
 
 def size(count: float) -> str:
-    """Return a number of bytes in words, such as ``1.5 GiB``."""
+    """Return a number of bytes as text, such as ``1.5 GiB``."""
     sign, left = "-" if count < 0 else "", float(abs(count))
     for unit in _UNITS:
         if left < 1024 or unit == _UNITS[-1]:

@@ -43,13 +43,13 @@ class Question:
 
 
 class View(Protocol):
-    """How samples are shown on a screen.
+    """The presentation of samples on a screen.
 
     Times are seconds on the clock that dates the samples. hosts: the hosts with a line of their own.
     """
 
     def take(self, at: float, kind: str, body: Body) -> None:
-        """Take in a sample of any kind."""
+        """Store a sample of any kind."""
 
     def head(self, hosts: Collection[str], now: float) -> tuple[str, bool] | None:
         """Return a line above the hosts and whether it reports trouble, or None for no line."""
@@ -63,7 +63,7 @@ class View(Protocol):
 
 @dataclass(frozen=True)
 class Sampling:
-    """What is sampled of one system.
+    """The sampling of one system.
 
     - view: creates the view for one screen.
     - canary: the kind of its samples, and the program that writes into the system while clients may notice

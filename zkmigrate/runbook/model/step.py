@@ -27,7 +27,7 @@ F = TypeVar("F")
 
 
 class Hazard(StrEnum):
-    """What a step can do to hosts, clusters and clients.
+    """The effects that a step can have on hosts, clusters and clients.
 
     - READ_ONLY: it sends nothing, and the engine refuses to send a change of it.
     - LATE: it reads, and sends a host only what that host missed in an earlier step.
@@ -153,7 +153,7 @@ Teller: TypeAlias = Callable[[str, str], None]
 
 
 def tell_nobody(_what: str, _progress: str) -> None:
-    """Discard the progress of a look that nobody watches."""
+    """Discard the progress of a look."""
 
 
 @dataclass(frozen=True)
@@ -216,12 +216,12 @@ class Context:
 
 @dataclass(frozen=True)
 class Forecast(Generic[F]):
-    """What a step will see and change at its turn, as far as it can be known before the run.
+    """The expected facts and targets of a step at its turn, as far as they are known before the run.
 
     - facts: the expected observation, as ``plan`` and ``undo`` take it.
-    - targets: the targets that the step will change, where ``check`` cannot decide that yet. None: the
-      targets that ``check`` returns as ``Ready``.
-    - records: the expected records of earlier steps, with words for values that only the run can know.
+    - targets: the targets that the step will change, if ``check`` cannot decide that yet. None: the targets
+      that ``check`` returns as ``Ready``.
+    - records: the expected records of earlier steps, with placeholders for values that only the run can know.
     """
 
     facts: F

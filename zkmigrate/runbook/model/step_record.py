@@ -48,7 +48,7 @@ def recorded(kind: type[R], body: Mapping[str, Any], run: str) -> R:
     last = _decoded.get(kind)
     if last is None or last[0] is not body:
         try:
-            # As JSON, for only there a list may stand for a tuple while nothing else is converted.
+            # As JSON, because only there strict mode takes a list for a tuple.
             last = body, _codec(kind).validate_json(json.dumps(body), strict=True)
         except ValidationError as error:
             wrong = "; ".join(_named(one) for one in error.errors()[:LISTED])

@@ -19,9 +19,9 @@ Word: TypeAlias = Literal["go", "stop", "back", "skip"]
 
 
 class Phase(StrEnum):
-    """Where a window is: the last step that is done or has sent its first change.
+    """The position of a window: the last step that is done or has sent its first change.
 
-    zkm-host uses the same words; before ARM a host is :data:`IDLE`.
+    zkm-host uses the same names; before ARM a host is :data:`IDLE`.
     """
 
     ARMED = "armed"
@@ -44,7 +44,7 @@ IDLE = "idle"
 
 
 class Stand(StrEnum):
-    """Whether a host of a window lets clients in, and what it will do by itself.
+    """The state of a window's host: whether it lets clients in, and what it will do by itself.
 
     - BEFORE: clients are let in as before the window.
     - LEASED: it opens by itself when its lease ends.
@@ -63,7 +63,7 @@ class Stand(StrEnum):
 
 
 class Trouble(StrEnum):
-    """What can go wrong in a window; the values are the ids of the watch's findings."""
+    """A kind of trouble in a window; the values are the ids of the watch's findings."""
 
     LEASE_LAPSED = "watch.lease-lapsed"
     HOST_UNREACHABLE = "watch.host-unreachable"
@@ -76,7 +76,7 @@ class Trouble(StrEnum):
 
 
 class Decision(StrEnum):
-    """What to do about a finding: go on, turn back, or ask the operator.
+    """The reaction to a finding: go on, turn back, or ask the operator.
 
     Without an answer to ``ASK``, ``WindowSpec.without_operator`` decides.
     """
@@ -145,7 +145,7 @@ class WindowSteps:
 
     @property
     def goes(self) -> str:
-        """Return the step after whose first change hosts finish without an operator."""
+        """The step whose first change lets hosts finish without an operator."""
         return next(step for step, phase in self.phases.items() if phase is Phase.GO)
 
     @property
@@ -163,7 +163,7 @@ class WindowSteps:
 
 @dataclass(frozen=True)
 class Loss:
-    """What clients lose in a long window.
+    """The loss for clients in a long window.
 
     what: for example their sessions. from_s: seconds from the first change of ``begins`` until the first
     client can lose it. forward: why going forward costs less; empty if it does not.
@@ -176,7 +176,7 @@ class Loss:
 
 @dataclass(frozen=True)
 class Kept:
-    """What clients kept through a way back.
+    """The result of a way back for clients.
 
     words: a sentence, empty if nothing was at risk. settled: False if a later look may show something else.
     """
@@ -187,7 +187,7 @@ class Kept:
 
 @dataclass(frozen=True)
 class Unattended:
-    """How to describe a window whose process has died.
+    """The description of a window whose process has died.
 
     - one, many: the noun for its hosts, singular and plural.
     - shut, still, opened: a clause about clients while all hosts are closed, while some still are, and after
