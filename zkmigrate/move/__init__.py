@@ -1,1 +1,1 @@
-"""Change the ZooKeeper under a dependent: its steps, preflight, rules and facts, and the way to return."""
+"""Move a dependent to another ZooKeeper ensemble and back: steps, preflight checks, rules and facts."""

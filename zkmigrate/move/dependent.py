@@ -1,7 +1,7 @@
-"""Dependent: a system that uses ZooKeeper, as the move receives it.
+"""The interface of a dependent: a system that uses ZooKeeper and can be moved.
 
-A dependent is pure: it looks only through a ``Look`` and answers with values and changes. It declares which
-of its ephemerals must survive; the move proves that much and no more.
+A dependent is pure: it reads only through a ``Look``, and returns values and changes. It declares which of
+its ephemerals must survive; the move proves that much and no more.
 """
 
 from __future__ import annotations
@@ -27,8 +27,10 @@ V = TypeVar("V")
 
 
 class Member(Protocol):
-    """One process of a dependent, on a host of its own. also: the host's further addresses. port: that its
-    process listens on."""
+    """One process of a dependent, on a host of its own.
+
+    also: the host's further addresses. port: the port that the process listens on.
+    """
 
     @property
     def name(self) -> str: ...
@@ -41,15 +43,20 @@ class Member(Protocol):
 
 
 CLOCK_STEP_S = 0.01
-"""zkm-host reads uptime and clock one after the other, in milliseconds."""
+"""Tolerance in seconds: zkm-host reads uptime and clock one after the other, in milliseconds."""
 
 NOT_ASKED = Absent("not asked")
 
 
 @dataclass(frozen=True)
 class MemberFacts:
-    """One member: its file with its directory entry, its service, and the ZooKeeper addresses that it is
-    connected to. names: what the names in its file resolve to, where the inventory has others."""
+    """One member's config file, service and current ZooKeeper connections.
+
+    file: the file's content. entry: its directory entry. status: the state of its service. zookeepers: the
+    ZooKeeper addresses that it is connected to. names: the addresses to which names in its file resolve,
+    where
+    the inventory has others.
+    """
 
     file: Reading[bytes]
     entry: DirEntry | None
@@ -64,11 +71,12 @@ class MemberFacts:
 
 
 def started_after(facts: MemberFacts, path: str) -> bool:
-    """Whether the process is younger than its file at this path: a restart would change nothing.
+    """Return whether the process started after its file at this path last changed.
 
-    The last change dates the file, not its mtime: a file that was put back has its old mtime. Where zkm-host
-    made that change, both times are on the boot clock, which nobody sets. Otherwise both are on the host's
-    own clock, which must not be set in between.
+    If so, a restart would change nothing.
+    The inode's change time dates the file, not its mtime: a file that was put back has its old mtime. Where
+    zkm-host made that change, both times are on the boot clock, which nobody sets. Otherwise both are on the
+    host's own clock, which must not be set in between.
     """
     changed = facts.entry.changed_ns if facts.entry is not None else None
     if changed is None:
@@ -84,12 +92,13 @@ def started_after(facts: MemberFacts, path: str) -> bool:
 
 @dataclass(frozen=True)
 class Words:
-    """The words for it in messages.
+    """The words by which messages name a dependent.
 
-    kind: its section of the inventory, and the first word of its checks. one, many: its members. system: its
-    name. key: what in its file names ZooKeeper. identity: the key of its section that names the cluster.
-    session_key: what in its file bounds a session's timeout; unused where it keeps nothing. again: the
-    imperative of what makes a member read its file.
+    kind: its section of the inventory, and the first word of its checks. one, many: its members, singular and
+    plural. system: its name. key: the setting in its file that names ZooKeeper. identity: the key of its
+    section
+    that names the cluster. session_key: the setting in its file that bounds a session's timeout; unused if it
+    keeps no ephemerals. again: the imperative for making a member read its file, such as "restart".
     """
 
     kind: str
@@ -103,21 +112,23 @@ class Words:
 
     @property
     def longer_sessions(self) -> str:
-        """The move where its sessions end too early for the window."""
+        """What to do when its sessions end too early for the window."""
         return f"raise {self.session_key} and {self.again} the {self.many} (the roll does)"
 
     @property
     def wrong_section(self) -> str:
-        """The move where the chroot belongs to another cluster."""
+        """What to do when the chroot belongs to another cluster."""
         return f"correct {self.kind}.chroot or {self.kind}.{self.identity} in migration.yml"
 
 
 @dataclass(frozen=True)
 class Position:
-    """One member in the roll.
+    """The state of one member during the roll.
 
-    moved: file and process use the wanted ensemble, and it is settled. touched: its file already names the
-    wanted ensemble, or it is down: a half-done target of ours. down: its process does not run. settling: its
+    moved: file and process use the wanted ensemble, and the member is settled. touched: its file already
+    names
+    the wanted ensemble, or it is down: this run left it half done. down: its process does not run. settling:
+    its
     process has read the right file, so it only needs time.
     """
 
@@ -130,9 +141,11 @@ class Position:
 
 @dataclass(frozen=True)
 class Progress:
-    """What a member still lacks that has read the right file.
+    """What a member that has read the right file still lacks, and how long to wait for it.
 
-    deadline_s: from the first look of this wait. poll_s: until the next look. marks: for the next look.
+    words: the text to show. deadline_s: seconds from the first look of this wait. poll_s: seconds until the
+    next
+    look. marks: values to pass to the next call of ``Dependent.progress``.
     """
 
     words: str
@@ -143,8 +156,12 @@ class Progress:
 
 @dataclass(frozen=True)
 class Ending:
-    """What follows when every member has moved, on either way. target: its name in the wave, not a host's.
-    asked: whether the policy asks for it. without: the move that skips it outside the maintenance window."""
+    """The changes that follow once every member has moved, in either direction.
+
+    target: its name in the wave, which is not a host. asked: whether the policy wants it. without: how to
+    skip it
+    when the maintenance window is over.
+    """
 
     target: str
     changes: Changes
@@ -153,159 +170,187 @@ class Ending:
 
 
 class Dependent(Protocol[V]):
-    """V: the state of its cluster, as its own looks found it; only the dependent reads that value."""
+    """A system that uses ZooKeeper and can be moved.
+
+    V: the state of its cluster as its own looks found it; only the dependent reads that value.
+    """
 
     words: Words
     shape: type[Inventory]
-    """The shape of an inventory that has its section."""
+    """The inventory class that has its section."""
     sampling: tuple[Sampling, ...]
-    """Its samples while a run goes on."""
+    """What to sample while a run is in progress."""
     clusters: Mapping[str, str]
-    """As ``Playbook.clusters``: the clusters that its changes name."""
+    """The clusters that its changes name, in the form of ``Playbook.clusters``."""
 
     # --- where it is
 
     def members(self, inventory: Inventory) -> tuple[Member, ...]:
-        """Its processes, in the order of the inventory."""
+        """Return its processes, in the order of the inventory."""
         ...
 
     def without(self, inventory: Inventory, names: Collection[str]) -> Inventory:
-        """The inventory without these members, which are gone for good."""
+        """Return the inventory without these members, which are permanently removed."""
         ...
 
     def chroot(self, inventory: Inventory) -> str:
-        """Its own subtree, such as ``/kafka``."""
+        """Return its subtree of ZooKeeper, such as ``/kafka``."""
         ...
 
     def config(self, inventory: Inventory) -> str:
-        """The path of the file, on each member's host, that names ZooKeeper."""
+        """Return the path, on each member's host, of the file that names ZooKeeper."""
         ...
 
     def identity(self, inventory: Inventory) -> str:
-        """Its identity among its kind, from the inventory."""
+        """Return the identity of its cluster, from the inventory."""
         ...
 
     def identity_seen(self, inventory: Inventory, look: Look, via: str) -> Reading[str]:
-        """Its identity under the chroot, seen through one ZooKeeper host; Absent where there is none."""
+        """Return its identity as one ZooKeeper host shows it under the chroot; Absent if there is none."""
         ...
 
     def service(self, inventory: Inventory) -> Service:
-        """The service of each member; its commands are asked with the member's port."""
+        """Return the service of each member; its commands take the member's port."""
         ...
 
     # --- its file, as bytes
 
     def names_dest(self, inventory: Inventory, content: bytes, resolve: Resolve) -> bool | None:
-        """Return whether the file names a dest host; None where a name in it does not resolve. resolve: as
-        the member's host does. Raises UsageError where the file cannot be read safely."""
+        """Return whether the file names a dest host; None if a name in it does not resolve.
+
+        resolve: resolves a name as the member's host does. Raises UsageError if the file cannot be read
+        safely.
+        """
         ...
 
     def with_dest(self, inventory: Inventory, content: bytes) -> bytes:
-        """The same file naming dest only, every other byte kept. Raises as ``names_dest``."""
+        """Return the same file naming dest only, with every other byte kept. Raises as ``names_dest``."""
         ...
 
     def restart_or_reload(self, inventory: Inventory, member: str) -> Changes:
-        """What makes a member read its file: a restart, or a reload."""
+        """Return the changes that make a member read its file: a restart or a reload."""
         ...
 
     def has_read(self, inventory: Inventory, own: V, member: str, facts: MemberFacts, /) -> bool:
-        """Whether the member's process has read its file as it is now."""
+        """Return whether the member's process has read its file as it is now."""
         ...
 
     # --- its state
 
     def cluster(self, c: Context, look: Look) -> V:
-        """Its state, as its members answer."""
+        """Return the state of its cluster, as its members report it."""
         ...
 
     def for_roll(self, c: Context, look: Look, own: V, members: Mapping[str, MemberFacts]) -> V:
-        """The same, with what only the roll needs."""
+        """Return the cluster's state with the facts added that only the roll needs."""
         ...
 
     def why_silent(self, own: V) -> str:
-        """Why it does not answer; empty where it does. Otherwise nothing below is asked."""
+        """Return why the cluster does not answer, or an empty string if it does.
+
+        The roll waits while it does not answer.
+        """
         ...
 
     def settled(self, inventory: Inventory, own: V, member: str) -> bool:
-        """Whether a member that is connected does its work in full again."""
+        """Return whether a connected member does its full work again."""
         ...
 
     def is_spare(self, inventory: Inventory, own: V, member: str) -> bool:
-        """Whether a stop of this member would cost nobody anything."""
+        """Return whether this member can stop without any effect on clients."""
         ...
 
     def next_wave(
         self, inventory: Inventory, own: V, positions: tuple[Position, ...]
     ) -> tuple[tuple[str, ...], str]:
-        """Who may be changed next, all at once, or why nobody may; neither where all have moved. A half-done
-        member comes first."""
+        """Return the members to change next, all at once, or the reason why none may change now.
+
+        Both are empty once all have moved. A half-done member comes first.
+        """
         ...
 
     def progress(
         self, c: Context, own: V, member: str, marks: Mapping[str, Any], now: float, least_s: float
     ) -> Progress:
-        """What this member lacks. marks: of the look before, empty at the first. now: seconds on a clock that
-        nobody sets. least_s: the least time to wait for it."""
+        """Return what this member still lacks.
+
+        marks: from the previous look, empty at the first. now: seconds on a monotonic clock. least_s: the
+        shortest
+        time to wait for the member.
+        """
         ...
 
     def why_unsettled(self, own: V) -> str:
-        """What in the cluster is not settled; empty where all is."""
+        """Return which part of the cluster is not settled, or an empty string if all is."""
         ...
 
     def ending(self, inventory: Inventory) -> Ending | None:
-        """What can follow after the last wave; None for nothing."""
+        """Return the changes that can follow the last wave, or None if there are none."""
         ...
 
     def ending_due(self, own: V) -> bool:
-        """Whether that would change anything now."""
+        """Return whether the ending would change anything now."""
         ...
 
     def who_is_behind(self, inventory: Inventory, own: V) -> str:
-        """Which members are not registered or not settled; empty where all are. It never raises, even where
-        no member answers."""
+        """Return which members are not registered or not settled, or an empty string if all are.
+
+        It never raises, even if no member answers.
+        """
         ...
 
     def proofs(self, own: V) -> tuple[Finding, ...]:
-        """That all are registered and settled, once ``who_is_behind`` is empty."""
+        """Return the findings that all members are registered and settled.
+
+        Call it once ``who_is_behind`` is empty.
+        """
         ...
 
     # --- its ephemerals and claims
 
     def keeps(self, path: str, /) -> bool:
-        """Whether the ephemeral at this path must keep owner and czxid through the move, so that its session
-        must outlive the window. Otherwise only data, versions and the parents' counters must be kept."""
+        """Return whether the ephemeral at this path must keep its owner and czxid through the move.
+
+        If so, its session must outlive the window. Otherwise only data, versions and the parents' counters
+        must be
+        kept.
+        """
         ...
 
     def claims(self, inventory: Inventory, member: str, owns: tuple[str, ...]) -> bool:
-        """Whether a session that owns these ephemerals, from this member's host, is the member's own."""
+        """Return whether a session from this member's host that owns these ephemerals is the member's own."""
         ...
 
     def idle_sessions(self, inventory: Inventory, look: Look, member: str) -> Reading[int]:
-        """How many sessions of this member own nothing."""
+        """Return how many sessions of this member own no ephemeral."""
         ...
 
     # --- what is asked of it while its clients are shut out
 
     def probes(self, inventory: Inventory, look: Look) -> tuple[Probe, ...]:
-        """The probes of its members beside a window."""
+        """Return the probes of its members that run while the window shuts its clients out."""
         ...
 
     # --- its checks, beside those of any dependent
 
     @property
     def checks(self) -> tuple[Any, ...]:
-        """Its checks (``move/preflight/check.py``) in the order shown. Those of any dependent
-        (``move/preflight/members.py``) may be among them; the rest of those follow."""
+        """Its checks (``move/preflight/check.py``) in the order shown.
+
+        Checks of any dependent (``move/preflight/members.py``) may be among them; the rest of those follow.
+        """
         ...
 
     def evidence(self, c: Context, look: Look, common: Any, gate: str) -> Any:
-        """What its checks judge by, beside ``common``, the evidence of any move:
-        ``Evidence.of_dependent``."""
+        """Return the evidence that its checks judge by, stored in ``Evidence.of_dependent``.
+
+        common: the evidence of any move.
+        """
         ...
 
 
 def unit_of(dependent: Dependent[Any], inventory: Inventory, member: Member) -> tuple[str, tuple[str, ...]]:
-    """A member's unit, and the commands that replace systemd (``Service.commands``)."""
+    """Return a member's unit, and the commands that replace systemd (``Service.commands``)."""
     service = dependent.service(inventory)
     return service.unit, service.commands(member.port)
 
@@ -314,12 +359,12 @@ AnyDependent: TypeAlias = Dependent[Any]
 
 
 class OfDependent:
-    """Base of a step that asks the dependent."""
+    """Base of a step that uses the dependent."""
 
     def __init__(self, dependent: AnyDependent) -> None:
         self.dependent = dependent
 
 
 def program_hosts(dependent: AnyDependent, inventory: Inventory) -> tuple[str, ...]:
-    """The hosts that zkm-host is installed on: dest's and the members'."""
+    """Return the hosts on which zkm-host is installed: dest's and the members'."""
     return (*inventory.dest_names, *(member.name for member in dependent.members(inventory)))

@@ -1,1 +1,1 @@
-"""Clients that only the move and the return need: the replay of transactions."""
+"""Clients that only the move and the return use: the replay of transactions."""

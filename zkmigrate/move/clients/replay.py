@@ -1,10 +1,10 @@
-"""Requests of `zookeeper.data.replay` on a live ensemble, each transaction exactly once, even after a
-restart.
+"""Send the requests of `zookeeper.data.replay` to a live ensemble, each transaction exactly once.
 
-A marker znode under the chroot says how far the replay is. It is written in the same multi as a transaction's
-requests, and expects its own version. So a transaction and its mark are one, and after a failed multi all
-multis in flight fail too. Only a setACL is not allowed in a multi: it is sent alone, with nothing in flight;
-after a restart it is looked for first."""
+This also holds after a restart. A marker znode under the chroot records how far the replay is. It is written
+in the same multi as a transaction's requests, and expects its own version. So a transaction and its mark
+succeed or fail together, and after a failed multi all multis in flight fail too. Only a setACL is not allowed
+in a multi: it is sent alone, with nothing in flight. After a restart its effect is looked for first.
+"""
 
 from __future__ import annotations
 
@@ -54,26 +54,30 @@ from zkmigrate.zookeeper.data.zxid import format_zxid, parse_zxid
 _IN_FLIGHT = 32
 _BYTES_IN_FLIGHT = 4 << 20
 _RATE = 200.0
-"""Transactions a second, to spare the ensemble's other clients."""
+"""Transactions per second; the limit spares the other clients of the ensemble."""
 
 _named = partial(named, "source")
 
 
 class RefusedError(ZkmigrateError):
-    """The ensemble is not as the replay needs it; the marker says what was done."""
+    """The ensemble is not in the state that the replay needs; the marker says what was done."""
 
     exit_code = 6
 
 
 @dataclass
 class Ensemble:
-    """A session on the ensemble that takes the requests; opened by `ensemble`."""
+    """A session on the ensemble that receives the requests; `ensemble` opens it."""
 
     client: Any
     chroot: str
 
     def mark(self) -> Mark | None:
-        """The marker; None: no marker. Raises RefusedError for another znode of its name, HostError."""
+        """Return the marker, or None if there is none.
+
+        Raises RefusedError if the znode of its name is not a marker, and HostError if the ensemble does not
+        answer.
+        """
         path = marker_of(self.chroot)
         with _named(path):
             try:
@@ -86,7 +90,7 @@ class Ensemble:
             raise RefusedError(f"{path}: {error}. Needed: find its owner, and delete it") from None
 
     def begin(self, mark: Mark) -> None:
-        """Write the marker. Raises RefusedError if the chroot does not exist, or the marker does."""
+        """Create the marker. Raises RefusedError if it exists already or the chroot does not exist."""
         path = marker_of(self.chroot)
         with _named(path):
             try:
@@ -106,10 +110,14 @@ class Ensemble:
                 raise RefusedError(f"{path} was changed by somebody else: {type(error).__name__}") from None
 
     def replay(self, transactions: Iterable[tuple[Again, str]], mark: Mark, pace: Pace) -> Mark:
-        """Replay transactions after ``mark.done``, each with the fingerprint up to it; the new mark.
+        """Replay the transactions after ``mark.done`` and return the new mark.
 
-        Raises RefusedError at the first that does not fit, with nothing of it done; HostError if the ensemble
-        is lost: then only `mark` tells how far the replay is."""
+        transactions: each with the fingerprint of all requests up to and including it. Raises RefusedError at
+        the
+        first transaction that does not fit, none of which is then done. Raises HostError if the ensemble is
+        lost;
+        then only `mark` shows how far the replay is.
+        """
         in_flight = _InFlight(self.client, marker_of(self.chroot), mark)
         for again, fingerprint in transactions:
             pace.wait()
@@ -138,7 +146,7 @@ class Ensemble:
 
 @dataclass
 class _InFlight:
-    """Transactions without an answer yet, oldest first. mark: after the newest that was sent."""
+    """Transactions sent but not yet answered, oldest first. mark: the mark after the newest one sent."""
 
     client: Any
     marker: str
@@ -174,7 +182,7 @@ class _InFlight:
             raise RefusedError(self._why(again, results))
 
     def _why(self, again: Again, results: Sequence[object]) -> str:
-        """The request that failed: the one whose error is its own."""
+        """Return why a multi failed, naming the request whose error is not a consequence of another's."""
         owners = [request for request in again.requests for _ in _operations(request)]
         for request, result in zip(owners, results, strict=False):
             if isinstance(result, Exception) and not isinstance(result, NOT_ITS_OWN):
@@ -192,7 +200,7 @@ def _unfit(again: Again, request: Request, error: Exception) -> str:
 
 
 def _operations(request: Request) -> list[Any]:
-    """The operations of a multi; none for a setACL."""
+    """Return a request's operations in a multi; none for a setACL."""
     match request:
         case Create():
             return [CreateRequest(request.path, request.data, to_kazoo(request.acl), 0)]
@@ -209,15 +217,17 @@ def _operations(request: Request) -> list[Any]:
 
 @contextmanager
 def ensemble(servers: Sequence[Server], chroot: str) -> Iterator[Ensemble]:
-    """A session with one of the servers, for the block. Raises HostError."""
+    """Open a session with one of the servers for the duration of the block. Raises HostError."""
     with connected("source", servers) as client:
         yield Ensemble(client, chroot)
 
 
 @dataclass(frozen=True)
 class Alter:
-    """Sends changes to the ensemble of these servers, each over its own session. reader: of dest's
-    transactions."""
+    """Sends changes to the ensemble of these servers, each over a session of its own.
+
+    reader: reads dest's transactions.
+    """
 
     servers: Sequence[Server]
     reader: Reader
@@ -227,18 +237,22 @@ class Alter:
         return alter(self.servers, self.reader, change)
 
     def close(self) -> None:
-        """Nothing is held open."""
+        """Do nothing: no connection is kept open."""
 
 
 def alterer(inventory: Inventory, look: Look) -> Alter:
-    """What sends changes to source. look: reads dest's disks."""
+    """Return the sender of changes to source. look: reads dest's disks."""
     servers = [Server(host.address, inventory.source.ports.client) for host in inventory.source.hosts]
     return Alter(servers, reader(inventory, look))
 
 
 def alter(servers: Sequence[Server], reader: Reader, change: ClusterChange) -> tuple[int, str]:
-    """Send one change to the ensemble of these servers: 0 and the result, or 1 and why no more of it was
-    done. Raises HostError if the result is not known. reader: of dest's transactions."""
+    """Send one change to the ensemble of these servers and return an exit code and a text.
+
+    The code is 0 with the result as text, or 1 with the reason why no more of the change was done. reader:
+    reads
+    dest's transactions. Raises HostError if the result is not known.
+    """
     if not isinstance(change, BeginReplay | ReplayTransactions | EndReplay):
         return 1, f"nothing was sent: {change.describe()} is not a change of an ensemble"
     try:

@@ -1,1 +1,1 @@
-"""What the moves need to know about each system that depends on ZooKeeper, one file each."""
+"""The systems that depend on ZooKeeper, as the move needs to know them: one file for each system."""

@@ -1,7 +1,7 @@
-"""Kafka as the dependent of the move: its brokers, how they are rolled, and what must survive the window.
+"""Kafka as a dependent: its brokers, how they are rolled, and which ephemerals must survive the window.
 
 A broker is settled once it is registered and each of its replicas is in sync. Every ephemeral under the
-chroot keeps its owner and czxid: brokers keep their sessions, and nothing is elected anew.
+chroot keeps its owner and czxid: brokers keep their sessions, and no leader or controller is elected.
 """
 
 from __future__ import annotations
@@ -45,15 +45,15 @@ LEADERS = "leaders"
 """The target after the last broker: the election of preferred leaders."""
 
 QUICK_START_S = 20.0
-"""Seconds after which a starting broker is looked at less often: each look reads its log."""
+"""Seconds after which a starting broker is checked less often, because each look reads its log."""
 
 
 @dataclass(frozen=True)
 class Brokers:
-    """The cluster as its brokers answer.
+    """The Kafka cluster as its brokers report it.
 
-    For the roll alone: recovery, how far running brokers that are not registered have loaded their logs; and
-    spared, topics that somebody accepts to be unavailable while one broker restarts.
+    Only the roll fills in the last two. recovery: how far running brokers that are not registered have loaded
+    their logs. spared: topics for which somebody accepts that they are unavailable while one broker restarts.
     """
 
     view: Reading[KafkaView]
@@ -134,7 +134,7 @@ class KafkaDependent:
         return all(id in p.isr for p in view.partitions if id in p.replicas)
 
     def is_spare(self, inventory: Inventory, own: Brokers, member: str) -> bool:
-        """It holds replicas, and none of them is in sync."""
+        """Return whether it holds replicas and none of them is in sync."""
         view, id = _view(own), inventory.broker(member).id
         held = [p for p in view.partitions if id in p.replicas] if view is not None else []
         return bool(held) and not any(id in p.isr for p in held)
@@ -173,7 +173,7 @@ class KafkaDependent:
         return f"{behind} are not" if behind else ""
 
     def ending(self, inventory: Inventory) -> Ending:
-        """On either way, because each restart takes the lead from a broker."""
+        """Return the election of preferred leaders, because each restart moves leaders off a broker."""
         first = inventory.kafka.brokers[0]
         return Ending(
             LEADERS,
@@ -226,7 +226,7 @@ class KafkaDependent:
         return kafka.registration(inventory.kafka.chroot, inventory.broker(member).id) in owns
 
     def idle_sessions(self, inventory: Inventory, look: Look, member: str) -> Reading[int]:
-        """One where the broker has an authorizer."""
+        """Return 1 if the broker has an authorizer, which holds a session of its own, else 0."""
         path = inventory.kafka.config
         properties = properties_of(look.file(member, path), path)
         if not isinstance(properties, Seen):
