@@ -54,8 +54,7 @@ class MemberFacts:
 
     file: the file's content. entry: its directory entry. status: the state of its service. zookeepers: the
     ZooKeeper addresses that it is connected to. names: the addresses to which names in its file resolve,
-    where
-    the inventory has others.
+    where the inventory has others.
     """
 
     file: Reading[bytes]
@@ -73,10 +72,9 @@ class MemberFacts:
 def started_after(facts: MemberFacts, path: str) -> bool:
     """Return whether the process started after its file at this path last changed.
 
-    If so, a restart would change nothing.
-    The inode's change time dates the file, not its mtime: a file that was put back has its old mtime. Where
-    zkm-host made that change, both times are on the boot clock, which nobody sets. Otherwise both are on the
-    host's own clock, which must not be set in between.
+    If so, a restart would change nothing. The inode's change time dates the file, not its mtime: a file that
+    was put back has its old mtime. Where zkm-host made that change, both times are on the boot clock, which
+    nobody sets. Otherwise both are on the host's own clock, which must not be set in between.
     """
     changed = facts.entry.changed_ns if facts.entry is not None else None
     if changed is None:
@@ -96,9 +94,9 @@ class Words:
 
     kind: its section of the inventory, and the first word of its checks. one, many: its members, singular and
     plural. system: its name. key: the setting in its file that names ZooKeeper. identity: the key of its
-    section
-    that names the cluster. session_key: the setting in its file that bounds a session's timeout; unused if it
-    keeps no ephemerals. again: the imperative for making a member read its file, such as "restart".
+    section that names the cluster. session_key: the setting in its file that bounds a session's timeout;
+    unused if it keeps no ephemerals. again: the imperative for making a member read its file, such as
+    "restart".
     """
 
     kind: str
@@ -126,10 +124,8 @@ class Position:
     """The state of one member during the roll.
 
     moved: file and process use the wanted ensemble, and the member is settled. touched: its file already
-    names
-    the wanted ensemble, or it is down: this run left it half done. down: its process does not run. settling:
-    its
-    process has read the right file, so it only needs time.
+    names the wanted ensemble, or it is down: this run left it half done. down: its process does not run.
+    settling: its process has read the right file, so it only needs time.
     """
 
     name: str
@@ -144,8 +140,7 @@ class Progress:
     """What a member that has read the right file still lacks, and how long to wait for it.
 
     words: the text to show. deadline_s: seconds from the first look of this wait. poll_s: seconds until the
-    next
-    look. marks: values to pass to the next call of ``Dependent.progress``.
+    next look. marks: values to pass to the next call of ``Dependent.progress``.
     """
 
     words: str
@@ -159,8 +154,7 @@ class Ending:
     """The changes that follow once every member has moved, in either direction.
 
     target: its name in the wave, which is not a host. asked: whether the policy wants it. without: how to
-    skip it
-    when the maintenance window is over.
+    skip it when the maintenance window is over.
     """
 
     target: str
@@ -275,8 +269,7 @@ class Dependent(Protocol[V]):
         """Return what this member still lacks.
 
         marks: from the previous look, empty at the first. now: seconds on a monotonic clock. least_s: the
-        shortest
-        time to wait for the member.
+        shortest time to wait for the member.
         """
         ...
 
@@ -312,8 +305,7 @@ class Dependent(Protocol[V]):
         """Return whether the ephemeral at this path must keep its owner and czxid through the move.
 
         If so, its session must outlive the window. Otherwise only data, versions and the parents' counters
-        must be
-        kept.
+        must be kept.
         """
         ...
 

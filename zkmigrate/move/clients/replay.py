@@ -113,10 +113,8 @@ class Ensemble:
         """Replay the transactions after ``mark.done`` and return the new mark.
 
         transactions: each with the fingerprint of all requests up to and including it. Raises RefusedError at
-        the
-        first transaction that does not fit, none of which is then done. Raises HostError if the ensemble is
-        lost;
-        then only `mark` shows how far the replay is.
+        the first transaction that does not fit, none of which is then done. Raises HostError if the ensemble
+        is lost; then only `mark` shows how far the replay is.
         """
         in_flight = _InFlight(self.client, marker_of(self.chroot), mark)
         for again, fingerprint in transactions:
@@ -250,8 +248,7 @@ def alter(servers: Sequence[Server], reader: Reader, change: ClusterChange) -> t
     """Send one change to the ensemble of these servers and return an exit code and a text.
 
     The code is 0 with the result as text, or 1 with the reason why no more of the change was done. reader:
-    reads
-    dest's transactions. Raises HostError if the result is not known.
+    reads dest's transactions. Raises HostError if the result is not known.
     """
     if not isinstance(change, BeginReplay | ReplayTransactions | EndReplay):
         return 1, f"nothing was sent: {change.describe()} is not a change of an ensemble"

@@ -1,8 +1,8 @@
-"""What can be seen after a move, at little cost and without a session on either ensemble.
+"""Observe both ensembles and the brokers after a move, cheaply and without opening a session.
 
-Dest and source are asked four-letter words, brokers for their sockets and server.properties. Source's log is
-read from one server's disk, from where the proof of the run ended: it shows every write under the chroot. A
-client that only reads does not show.
+Dest and source are asked by four-letter words; brokers are read for their sockets and server.properties.
+Source's log is read from one server's disk, from where the proof of the run ended: it shows every write under
+the chroot. A client that only reads does not appear there.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ NOT_READ = Absent("no run that has opened dest's door says from where on")
 
 @dataclass(frozen=True)
 class LogPosition:
-    """A place in source's log: the host that keeps it, the zxid, and where in the file if known."""
+    """A position in source's log: the host that keeps it, the zxid, and the place in the file if known."""
 
     host: str
     zxid: int
@@ -42,10 +42,10 @@ class LogPosition:
 
 @dataclass(frozen=True)
 class NewWrites:
-    """Changes under the chroot in source's log after ``since``.
+    """Changes under the chroot in source's log after the zxid ``since``.
 
-    Expiries are left out: what the session had made there was a change already, or the session moved. upto:
-    how far the log was read. unproved: why something may be missing, else empty.
+    Expired ephemerals are left out: the session's own writes are changes already, or the session moved to
+    dest. upto: how far the log was read. unproved: why something may be missing, else empty.
     """
 
     since: int
@@ -56,11 +56,12 @@ class NewWrites:
 
 @dataclass(frozen=True)
 class AfterMove:
-    """One look.
+    """The facts of one look after the move.
 
-    leader: ``mntr`` of dest's leader. source_owners, dest_owners: sessions that own a part of the chroot.
-    at_source: session → the client's address. connect: broker → zookeeper.connect of its file. written:
-    Absent where the log was not read. resolved: on each broker the names in ``connect``.
+    leader: ``mntr`` of dest's leader. source_owners, dest_owners: sessions that own ephemerals under the
+    chroot. at_source: session → its client's address. connect: broker → zookeeper.connect in its file.
+    written: Absent if the log was not read. resolved: for each broker, the addresses of the names in
+    ``connect``.
     """
 
     source: EnsembleView
@@ -83,8 +84,8 @@ def look_after_move(
 ) -> AfterMove:
     """Look once at dest, source and the brokers.
 
-    position: from where on source's log is read; None: it is not read. While dest observes source it is not
-    read either: dest gets what is written there.
+    position: where to start reading source's log; None to leave it unread. While dest still observes source
+    the log is not read either, because dest receives what is written there.
     """
     source, dest = source_view(inventory, look), dest_view(inventory, look)
     chroot = inventory.kafka.chroot
@@ -116,12 +117,12 @@ def look_after_move(
 
 
 def reformed(dest: EnsembleView) -> bool:
-    """Whether dest is an ensemble of its own, not observers of source."""
+    """Return whether dest is an ensemble of its own instead of observers of source."""
     return "observer" not in dest.modes().values()
 
 
 def broker_connect(inventory: Inventory, look: Look, host: str) -> Reading[str]:
-    """``zookeeper.connect`` of a broker's file."""
+    """Return ``zookeeper.connect`` from a broker's file."""
     reading = properties(look, host, inventory.kafka.config)
     if not isinstance(reading, Seen):
         return reading
@@ -136,7 +137,7 @@ def _written(
     position: LogPosition,
     living: Mapping[int, Collection[str]],
 ) -> Reading[NewWrites]:
-    """Source's log since the position, on the same host while it serves, otherwise on the leader."""
+    """Read source's log from the position on, from its host if that serves, otherwise from the leader."""
     serving = [host for host, reading in source.servers.items() if isinstance(reading, Seen)]
     if not serving:
         return Unknown("failed", "no source server tells that it serves")

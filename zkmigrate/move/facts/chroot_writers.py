@@ -1,4 +1,4 @@
-"""Who wrote under the chroot lately, by the log of one source server."""
+"""Find which sessions wrote under the chroot recently, from the log of one source server."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from zkmigrate.zookeeper.facts.disk import read_disk
 
 LATELY_MS = 24 * 3_600_000
 AT_MOST = 64 << 20
-"""Bytes of log that a gate may read, beside the newest file."""
+"""Largest number of bytes of log that a gate may read, in addition to the newest file."""
 
 _PLACES = 3
 _HOUR_MS = 3_600_000
@@ -23,7 +23,10 @@ _HOUR_MS = 3_600_000
 
 @dataclass(frozen=True)
 class Stranger:
-    """A session that wrote under the chroot and is no broker's. what: how often, from where and where."""
+    """A session that wrote under the chroot and is not a broker's.
+
+    session: its id. what: how often it wrote, from which address, and which paths.
+    """
 
     session: str
     what: str
@@ -31,8 +34,11 @@ class Stranger:
 
 @dataclass(frozen=True)
 class RecentWrites:
-    """hours: how far back the log was read. brokers: how many of their sessions wrote. hole: the first gap in
-    the log, else empty."""
+    """The sessions that wrote under the chroot recently.
+
+    hours: how far back the log was read. brokers: how many sessions of brokers wrote. hole: the first gap in
+    the log, else empty.
+    """
 
     hours: float
     brokers: int
@@ -48,9 +54,10 @@ def recent_writes(
     cons: Mapping[str, Reading[tuple[Connection, ...]]],
     tell: Teller,
 ) -> Reading[RecentWrites]:
-    """From the log of this source host (``version-2``), back for ``LATELY_MS`` or ``AT_MOST`` bytes.
+    """Read the log of this source host, back for ``LATELY_MS`` or ``AT_MOST`` bytes.
 
-    dumps: who owns what now, for brokers that registered before. cons: where sessions come from now.
+    logs: its ``version-2`` directory. dumps: the current owners, to recognize brokers that registered before
+    this span. cons: where sessions are connected from now. tell: receives the progress.
     """
     owners = {
         signed(session): paths

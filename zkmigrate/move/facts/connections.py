@@ -1,4 +1,4 @@
-"""Who is connected to source: from ``cons``, else from the kernels' socket lists (``ss``)."""
+"""Find the clients connected to source, by ``cons`` or else by the kernels' socket lists (``ss``)."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from zkmigrate.zookeeper.facts.ensemble import answer
 
 @dataclass(frozen=True)
 class SourceClients:
-    """Who is connected to source.
+    """The clients connected to source.
 
     at: source host → client addresses, each once, without the operator's. members: member → where it was seen
-    on source; empty for nowhere. unknown: what could not be looked at; until that is empty no member may be
-    called gone.
+    on source; empty if nowhere. unknown: what could not be read; until that is empty, no member may be taken
+    as absent from source.
     """
 
     at: Mapping[str, tuple[str, ...]]
@@ -29,22 +29,22 @@ class SourceClients:
 
 
 def connections(look: Look, host: str) -> Reading[tuple[Connection, ...]]:
-    """``cons`` of a ZooKeeper host."""
+    """Return ``cons`` of a ZooKeeper host."""
     return answer(look, host, "cons", parse_cons)
 
 
 def connections_of(look: Look, hosts: Iterable[str]) -> dict[str, Reading[tuple[Connection, ...]]]:
-    """``cons`` of several ZooKeeper hosts, asked at once."""
+    """Return ``cons`` of several ZooKeeper hosts, requested at the same time."""
     return look.each(hosts, lambda host: connections(look, host))
 
 
 def addresses(host: ZooKeeperHost | Member) -> frozenset[str]:
-    """Every address of a host, names left out."""
+    """Return every numeric address of a host, without names."""
     return frozenset(a for text in (host.address, *host.also) for a in numeric(text))
 
 
 def numeric(text: str) -> tuple[str, ...]:
-    """The address, normalized; nothing where the text is a name."""
+    """Return the normalized address, or nothing if the text is a name."""
     try:
         return (normalized(text),)
     except ValueError:
@@ -57,10 +57,10 @@ def source_clients(
     look: Look,
     cons: Mapping[str, Reading[tuple[Connection, ...]]],
 ) -> SourceClients:
-    """Who is connected to source, seen from source and from the members.
+    """Find the clients connected to source, as source and the members show them.
 
-    cons: of every source host. A host without ``cons`` is asked for its sockets. Where that fails too, the
-    sockets of every member replace it; a member that cannot be asked then leaves it unknown.
+    cons: of every source host. If a host gives no ``cons``, its socket list is read. If that fails too, the
+    sockets of every member replace it; a member that does not answer then leaves the result unknown.
     """
     members = dependent.members(inventory)
     seen = look.each(inventory.source_names, lambda host: _known_by(inventory, look, host, cons[host]))

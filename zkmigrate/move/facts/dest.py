@@ -1,4 +1,4 @@
-"""What ZooKeeper would find on a dest host: data, epochs, myid, leftover dynamic configs."""
+"""The state that ZooKeeper would find on a dest host: data, epochs, myid and leftover dynamic configs."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _EPOCH_FILES = re.compile(r"(accepted|current)Epoch(\.tmp)?")
 
 @dataclass(frozen=True)
 class DataState:
-    """What a dest host holds; all empty on a host that never ran ZooKeeper.
+    """The data of a dest host; all fields are empty on a host that never ran ZooKeeper.
 
     data: names in ``version-2`` of both directories, without the epoch files. epochs: those files. myid: the
-    stripped content of that file, None without one. leftovers: paths of files beside zoo.cfg that ZooKeeper
-    itself writes: dynamic configs, and the ``.bak`` of a config with reconfigEnabled.
+    stripped content of that file, None if there is none. leftovers: paths of files beside zoo.cfg that
+    ZooKeeper itself writes: dynamic configs, and the ``.bak`` of a config with reconfigEnabled.
     """
 
     data: tuple[str, ...] = ()
@@ -30,12 +30,12 @@ class DataState:
 
 
 def written_by_zookeeper(config: str, name: str) -> bool:
-    """Whether ZooKeeper itself writes a file of this name beside its config of that name."""
+    """Return whether ZooKeeper itself writes a file of this name beside its config file."""
     return name.startswith(f"{config}.dynamic") or name == f"{config}.bak"
 
 
 def data_state(look: Look, dest: Dest, host: str) -> Reading[DataState]:
-    """Look at the data, log and config directories of one dest host; Unknown when any of them is."""
+    """Read the data, log and config directories of one dest host; Unknown if any of them cannot be read."""
     config = PurePosixPath(dest.config)
     data_dirs = dict.fromkeys(f"{directory}/{VERSION_2}" for directory in (dest.data_dir, dest.txn_dir))
     config_dirs = dict.fromkeys((str(config.parent), dest.data_dir))

@@ -1,4 +1,4 @@
-"""What every dest host says of itself, for the steps of the window."""
+"""The phase and status that each dest host reports, for the steps of the window."""
 
 from __future__ import annotations
 
@@ -25,26 +25,28 @@ LOOK_MOVES = ("resume: zkmigrate looks again", "look on the host by hand: zkm-ho
 
 @dataclass(frozen=True)
 class Statuses(Generic[H_co]):
-    """``zkm-host phase`` or ``status`` of every dest host. at: the answers; unknown: a finding for each host
-    that gave none."""
+    """``zkm-host phase`` or ``status`` of every dest host.
+
+    at: host → its answer. unknown: a finding for each host that gave none.
+    """
 
     at: Mapping[str, H_co]
     unknown: tuple[Finding, ...]
 
     def where(self, test: Callable[[H_co], bool]) -> tuple[str, ...]:
-        """Names of the hosts for which ``test`` holds, in inventory order."""
+        """Return the names of the hosts for which ``test`` holds, in inventory order."""
         return tuple(host for host, status in self.at.items() if test(status))
 
     def phase(self, host: str) -> str:
-        """The host's phase, empty when it did not answer."""
+        """Return the host's phase, or an empty string if it did not answer."""
         return self.at[host].phase if host in self.at else ""
 
     def in_phase(self, *phases: str) -> tuple[str, ...]:
-        """Names of the hosts in one of these phases."""
+        """Return the names of the hosts in one of these phases."""
         return tuple(host for host, status in self.at.items() if status.phase in phases)
 
     def outside(self, step: str, *phases: str) -> tuple[Finding, ...]:
-        """A finding for every host in another phase: ``step`` cannot go on from it."""
+        """Return a finding for every host in another phase, from which ``step`` cannot continue."""
         return tuple(
             claim(
                 f"{step}.phase",
@@ -62,7 +64,7 @@ class Statuses(Generic[H_co]):
     def claims(
         self, id: str, sentence: str, test: Callable[[H_co], bool], seen: Callable[[H_co], str]
     ) -> tuple[Finding, ...]:
-        """The same claim about every host that answered."""
+        """Return a finding with the same claim for every host that answered."""
         return tuple(
             claim(id, sentence, test(status), target=host, seen=seen(status))
             for host, status in self.at.items()
@@ -71,14 +73,17 @@ class Statuses(Generic[H_co]):
 
 @dataclass(frozen=True)
 class DestStates:
-    """Every dest host's phase, and its whole status; no statuses where a step has to act first."""
+    """The phase of every dest host, and its full status.
+
+    statuses: empty if a step has to act first.
+    """
 
     phases: Statuses[HostPhase]
     statuses: Statuses[HostStatus]
 
 
 def every_host_in(c: Context, phase: str) -> DestStates:
-    """Every dest host in this phase, for the forecast of a step of the window."""
+    """Return states with every dest host in this phase, for the forecast of a step of the window."""
     hosts = {
         host: HostPhase(run=c.run, phase=phase, lapsed=False, finisher="", finisher_note="")
         for host in c.inventory.dest_names
@@ -87,19 +92,20 @@ def every_host_in(c: Context, phase: str) -> DestStates:
 
 
 def phases(c: Context, look: Look) -> Statuses[HostPhase]:
-    """Ask every dest host at once for its phase."""
+    """Read the phase of every dest host at the same time."""
     return _each(c, look, host_phase)
 
 
 def statuses(c: Context, look: Look) -> Statuses[HostStatus]:
-    """Ask every dest host at once for its status, which looks at rules, sets, sockets and the service."""
+    """Read the status of every dest host at the same time: rules, sets, sockets and the service."""
     return _each(c, look, host_status)
 
 
 def dest_states(c: Context, look: Look, *acts_from: str) -> DestStates:
-    """The phases, and the statuses unless, walking forward, a host is in a phase that the step acts from.
+    """Return the phases of all dest hosts, and their statuses unless the step has to act.
 
-    A step that has to act needs no more than the phase, and in the window every look costs time.
+    acts_from: the phases from which the step acts. Walking forward with a host in one of them, only the
+    phases are read: in the window every look costs time.
     """
     if c.way is Way.FORWARD:
         hosts = phases(c, look)
@@ -118,7 +124,7 @@ def _each(c: Context, look: Look, ask: Callable[[Look, str], Reading[H]]) -> Sta
 
 
 def round_trips(c: Context, look: Look, tries: int) -> dict[str, Reading[float]]:
-    """The longest of several round trips to each dest host, in seconds, all hosts asked at once.
+    """Measure the longest of several round trips to each dest host, in seconds, all hosts at once.
 
     Like a renewal of the lease, ``stamp`` goes over an open channel and starts about as many programs there.
     """
@@ -139,12 +145,12 @@ def round_trips(c: Context, look: Look, tries: int) -> dict[str, Reading[float]]
 def unanswered(
     id: str, readings: Mapping[str, Reading[object]], kinds: UnionType | type = Absent | Unknown
 ) -> tuple[Finding, ...]:
-    """:func:`unknown` for each of these targets whose reading is of one of these kinds."""
+    """Return :func:`unknown` for each of these targets whose reading is of one of these kinds."""
     return tuple(unknown(id, target, r) for target, r in readings.items() if isinstance(r, kinds))
 
 
 def unknown(id: str, target: str, reading: Reading[object]) -> Finding:
-    """The finding for a look that did not see what it needed."""
+    """Return the finding for a look that did not see what it needed."""
     return claim(
         id, "the host answers", None, target=target, seen=str(reading), needed="an answer", moves=LOOK_MOVES
     )

@@ -1,4 +1,4 @@
-"""Brokers that all stop and start again: their files, services and registrations."""
+"""Facts about brokers that all stop and start again: their files, services and registrations."""
 
 from __future__ import annotations
 
@@ -22,9 +22,11 @@ from zkmigrate.zookeeper.questions import ReadZnode
 
 @dataclass(frozen=True)
 class BrokerState:
-    """A broker's file with its directory entry, and its service. recovery: how far it has loaded its logs;
-    None where it does not run. resolved: what the names in its file resolve to, where the inventory has
-    others."""
+    """A broker's config file and service.
+
+    entry: the file's directory entry. recovery: how far the broker has loaded its logs; None if it does not
+    run. resolved: the addresses to which names in its file resolve, where the inventory has others.
+    """
 
     properties: Reading[bytes]
     entry: DirEntry | None
@@ -34,7 +36,7 @@ class BrokerState:
 
     @property
     def runs(self) -> bool | None:
-        """As :func:`runs`."""
+        """Whether its process may run; None if that is not known."""
         return runs(self.status)
 
     @property
@@ -43,20 +45,23 @@ class BrokerState:
         return isinstance(self.status, Seen) and self.status.value.unit_state == "deactivating"
 
     def names(self, hosts: Iterable[ZooKeeperHost], others: Iterable[ZooKeeperHost]) -> bool | None:
-        """Return whether its file names one of these; None where it cannot be read, or a name in it does not
-        resolve. others: of the other ensemble."""
+        """Return whether its file names one of these hosts.
+
+        others: the hosts of the other ensemble. Returns None if the file cannot be read, or a name in it does
+        not resolve.
+        """
         return self.asked(hosts, others, lambda name: self.resolved.get(name, Absent(name)))
 
     def asked(
         self, hosts: Iterable[ZooKeeperHost], others: Iterable[ZooKeeperHost], resolve: Resolve
     ) -> bool | None:
-        """Answer the same with names resolved anew."""
+        """Return the result of ``names``, with names resolved anew by ``resolve``."""
         connect = self.connect
         return None if connect is None else names_any(connect, hosts, others, resolve)
 
     @property
     def connect(self) -> str | None:
-        """The zookeeper.connect of its file; None where that cannot be read."""
+        """The zookeeper.connect of its file; None if that cannot be read."""
         if not isinstance(self.properties, Seen):
             return None
         try:
@@ -65,7 +70,7 @@ class BrokerState:
             return None
 
     def why_unknown(self, host: str) -> str:
-        """Say why it is not known whether its file names some hosts. host: its own."""
+        """Return why it is not known whether its file names some hosts. host: the broker's own."""
         if not isinstance(self.properties, Seen):
             return str(self.properties)
         if self.connect is None:
@@ -74,7 +79,7 @@ class BrokerState:
 
 
 def brokers(inventory: Inventory, look: Look) -> dict[str, BrokerState]:
-    """Every broker of the inventory, by its host."""
+    """Read the state of every broker of the inventory; return it by host."""
     kafka = inventory.kafka
     directory, name = kafka.config.rsplit("/", 1)
 
@@ -93,19 +98,19 @@ def brokers(inventory: Inventory, look: Look) -> dict[str, BrokerState]:
 
 
 def _both(inventory: Inventory, state: BrokerState, resolve: Resolve) -> None:
-    """Ask whether a file names dest, and whether it names source."""
+    """Resolve the names in a broker's file, as needed to compare it with dest and with source."""
     dest, source = inventory.dest.hosts, inventory.source.hosts
     state.asked(dest, source, resolve)
     state.asked(source, dest, resolve)
 
 
 def dest_service(inventory: Inventory, host: str, action: ServiceAction) -> SetService:
-    """The change that starts, stops, restarts or kills ZooKeeper of a dest host."""
+    """Return the change that starts, stops, restarts or kills ZooKeeper on a dest host."""
     return SetService(host, inventory.dest.service.unit, action, inventory.dest.commands)
 
 
 def dest_services(inventory: Inventory, look: Look) -> dict[str, Reading[HostStatus]]:
-    """ZooKeeper on every dest host."""
+    """Read the state of the ZooKeeper service on every dest host."""
     dest = inventory.dest
     return look.each(
         inventory.dest_names, lambda host: unit_status(look, host, dest.service.unit, dest.commands)
@@ -114,8 +119,11 @@ def dest_services(inventory: Inventory, look: Look) -> dict[str, Reading[HostSta
 
 @dataclass(frozen=True)
 class Registered:
-    """Kafka's registrations on an ensemble. ids: of the registered brokers. controller: its broker's id, if
-    any. epoch: of the newest controller. changed: the zxid at which a broker last came or went."""
+    """Kafka's registrations on an ensemble.
+
+    ids: of the registered brokers. controller: the id of its broker, or None. epoch: of the newest
+    controller. changed: the zxid at which a broker last registered or disappeared.
+    """
 
     ids: frozenset[int]
     controller: int | None
@@ -124,17 +132,17 @@ class Registered:
 
     @property
     def anybody(self) -> bool:
-        """Whether a broker is registered, or a controller."""
+        """Whether a broker or a controller is registered."""
         return bool(self.ids) or self.controller is not None
 
     @property
     def words(self) -> str:
-        """Who is registered."""
+        """The registrations as text."""
         return f"registered: {sorted(self.ids) or 'none'}, controller: {self.controller}"
 
 
 def registered(look: Look, hosts: Iterable[str], chroot: str) -> Reading[Registered]:
-    """As the first of these hosts shows them that answers."""
+    """Read the registrations from the first of these hosts that answers."""
     reading: Reading[Registered] = Unknown("failed", "nobody was asked")
     for host in hosts:
         reading = _registered(look, host, chroot)
@@ -169,6 +177,6 @@ def _registered(look: Look, host: str, chroot: str) -> Reading[Registered]:
 
 
 def loaded(states: Mapping[str, BrokerState]) -> tuple[tuple[int, int], ...]:
-    """The logs and segments that each broker has loaded: the progress of a start."""
+    """Return how many logs and segments each broker has loaded, as a measure of the progress of a start."""
     readings = (state.recovery for state in states.values())
     return tuple((r.value.logs, r.value.segments) if isinstance(r, Seen) else (0, 0) for r in readings)

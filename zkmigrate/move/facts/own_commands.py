@@ -1,4 +1,4 @@
-"""The commands that the inventory gives for services, as hosts show them; nothing where systemd is used."""
+"""The inventory's own commands for services, checked on the hosts; empty if systemd is used."""
 
 from __future__ import annotations
 
@@ -14,8 +14,11 @@ from zkmigrate.runbook.model.look import Look
 
 @dataclass(frozen=True)
 class OwnCommands:
-    """statuses: what the commands say, by host. programs: (host, path) → whether it may be run.
-    start_scripts: the content of what the start command of a dest host runs."""
+    """The state of the inventory's own service commands.
+
+    statuses: what the status commands report, by host. programs: (host, path) → whether the file is
+    executable. start_scripts: the content of the file that the start command of a dest host runs.
+    """
 
     statuses: Mapping[str, Reading[HostStatus]] = field(default_factory=dict)
     programs: Mapping[tuple[str, str], Reading[bool]] = field(default_factory=dict)
@@ -23,7 +26,7 @@ class OwnCommands:
 
 
 def own_commands(inventory: Inventory, dependent: AnyDependent, look: Look) -> OwnCommands:
-    """Ask every host whose service is controlled by commands of the inventory."""
+    """Read every host whose service is controlled by commands of the inventory."""
     dest, service = inventory.dest, dependent.service(inventory)
     services = dict.fromkeys(inventory.dest_names, (dest.service, dest.commands))
     services |= {m.name: (service, service.commands(m.port)) for m in dependent.members(inventory)}
@@ -47,7 +50,7 @@ def own_commands(inventory: Inventory, dependent: AnyDependent, look: Look) -> O
 
 
 def _may_run(look: Look, host: str, path: str) -> Reading[bool]:
-    """Whether this file exists and may be run; a symbolic link counts as runnable."""
+    """Return whether this file exists and is executable; a symbolic link counts as executable."""
     directory, _, name = path.rpartition("/")
     reading = look.listing(host, directory or "/")
     if not isinstance(reading, Seen):

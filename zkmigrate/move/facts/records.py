@@ -1,4 +1,4 @@
-"""The records that the steps of the move and of the return leave in the journal."""
+"""The records that the steps of the move and of the return write to the journal."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from zkmigrate.zookeeper.data.txnlog import Cursor, cursor_from_json, cursor_to_
 from zkmigrate.zookeeper.facts.ownership import Ownership
 
 Place = Annotated[Cursor | None, PlainValidator(cursor_from_json), PlainSerializer(cursor_to_json)]
-"""A place in a log; null where the log held no record yet."""
+"""A place in a log; null if the log held no record yet."""
 
 
 @dataclass(frozen=True)
 class ChosenLease:
-    """The lease that the round trips to the dest hosts need, in milliseconds."""
+    """The lease required by the round-trip times to the dest hosts, in milliseconds."""
 
     fence_ttl_ms: int
     cut_ttl_ms: int
@@ -27,9 +27,12 @@ class ChosenLease:
 
 @dataclass(frozen=True)
 class Surveyed(Recorded):
-    """SURVEY. leader: source's, with its epoch and learners. cursors: host → the place in its log up to which
-    SURVEY read. smallest_timeout_ms: T. on_dest: the sessions that own a part of the chroot and are clients
-    of dest; none in a rehearsal. lease: None where no round trip was measured."""
+    """The record of SURVEY.
+
+    leader: source's, with its epoch and number of learners. cursors: host → the place in its log up to which
+    SURVEY read. smallest_timeout_ms: T. on_dest: the sessions that own ephemerals under the chroot and are
+    clients of dest; empty in a rehearsal. lease: None if no round trip was measured.
+    """
 
     step: ClassVar[str] = "survey"
 
@@ -45,8 +48,10 @@ class Surveyed(Recorded):
 
 @dataclass(frozen=True)
 class TimeoutAndLease(Recorded):
-    """The part of SURVEY's record that the window and its way back need: whatever else in it cannot be read,
-    a run can go back."""
+    """The part of SURVEY's record that the window and its way back need.
+
+    It is read by itself, so that a run can go back even if the rest of the record cannot be read.
+    """
 
     step: ClassVar[str] = "survey"
 
@@ -56,8 +61,11 @@ class TimeoutAndLease(Recorded):
 
 @dataclass(frozen=True)
 class Drained(Recorded):
-    """DRAIN. z: the zxid of source's leader once nothing was outstanding on any dest host. zxids: what each
-    dest host had applied then."""
+    """The record of DRAIN.
+
+    z: the zxid of source's leader once nothing was outstanding on any dest host. zxids: dest host → the zxid
+    that it had applied then.
+    """
 
     step: ClassVar[str] = "drain"
 
@@ -68,8 +76,10 @@ class Drained(Recorded):
 
 @dataclass(frozen=True)
 class Stopped(Recorded):
-    """STOP, by dest host. tails: the newest zxid on its disk. stamps: of its data, for SEAL to compare.
-    boots: its boot id."""
+    """The record of STOP, each field by dest host.
+
+    tails: the newest zxid on its disk. stamps: a stamp of its data, which SEAL compares. boots: its boot id.
+    """
 
     step: ClassVar[str] = "stop"
 
@@ -80,7 +90,10 @@ class Stopped(Recorded):
 
 @dataclass(frozen=True)
 class ReadDelta:
-    """Source's log after dest's oldest disk. records: transactions between these two zxids."""
+    """The part of source's log after dest's oldest disk.
+
+    records: number of transactions between the two zxids.
+    """
 
     after: Hex
     last: Hex
@@ -89,9 +102,12 @@ class ReadDelta:
 
 @dataclass(frozen=True)
 class Proved(Recorded):
-    """PROVE. first: the dest hosts whose disks hold the newest transaction. needed: the newest zxid that
-    touched the chroot. cursor: where the proof ended in the log of source's leader. baseline: the state under
-    the chroot that dest must serve."""
+    """The record of PROVE.
+
+    first: the dest hosts whose disks hold the newest transaction. needed: the newest zxid that touched the
+    chroot. cursor: where the proof ended in the log of source's leader. baseline: the state under the chroot
+    that dest must serve.
+    """
 
     step: ClassVar[str] = "prove"
 
@@ -104,7 +120,7 @@ class Proved(Recorded):
 
 @dataclass(frozen=True)
 class Freshest(Recorded):
-    """What GO needs of PROVE's record."""
+    """The part of PROVE's record that GO needs."""
 
     step: ClassVar[str] = "prove"
 
@@ -113,7 +129,7 @@ class Freshest(Recorded):
 
 @dataclass(frozen=True)
 class Checked(Recorded):
-    """CHECK. leader: that of dest."""
+    """The record of CHECK. leader: dest's."""
 
     step: ClassVar[str] = "check"
 
@@ -122,7 +138,7 @@ class Checked(Recorded):
 
 @dataclass(frozen=True)
 class Verified(Recorded):
-    """VERIFY. missing: the dest hosts that were left out."""
+    """The record of VERIFY. missing: the dest hosts that were left out."""
 
     step: ClassVar[str] = "verify"
 
@@ -139,7 +155,7 @@ class Timed(Recorded):
 
 
 def seconds(c: Context, stage: str, way: Way = Way.FORWARD) -> dict[str, float]:
-    """Step id → seconds that it took, of the steps of this stage that were completed."""
+    """Return step id → seconds that the step took, for the completed steps of this stage."""
     body = c.records.get(stage)
     timed = recorded(Timed, body, c.run).seconds if body else {}
     return {step: took[way] for step, took in timed.items() if way in took}
@@ -147,7 +163,7 @@ def seconds(c: Context, stage: str, way: Way = Way.FORWARD) -> dict[str, float]:
 
 @dataclass(frozen=True)
 class Installed(Recorded):
-    """INSTALL. without: the hosts that had no zkm-host before."""
+    """The record of INSTALL. without: the hosts that had no zkm-host before."""
 
     step: ClassVar[str] = "install"
 
@@ -156,8 +172,10 @@ class Installed(Recorded):
 
 @dataclass(frozen=True)
 class Outage(Recorded):
-    """The stop of every broker. order: in which they were stopped. epoch: of dest's last controller; 0 before
-    all are down."""
+    """The record of stopping every broker.
+
+    order: the order in which they were stopped. epoch: of dest's last controller; 0 before all are down.
+    """
 
     step: ClassVar[str] = "brokers"
 
@@ -167,8 +185,11 @@ class Outage(Recorded):
 
 @dataclass(frozen=True)
 class Planned(Recorded):
-    """What to replay on source. disk: the dest host that it is read from. cut: the newest zxid that both
-    share; upto: dest's newest. batches: (zxid, transactions, fingerprint) of each change, in order."""
+    """The record of what to replay on source.
+
+    disk: the dest host from which it is read. cut: the newest zxid that both ensembles share. upto: dest's
+    newest. batches: (zxid, transactions, fingerprint) of each change, in order.
+    """
 
     step: ClassVar[str] = "read"
 

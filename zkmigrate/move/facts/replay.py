@@ -1,7 +1,7 @@
-"""What dest did to a subtree since the cut, read from both sides' disks, and whether source may repeat it.
+"""Read what dest changed in a subtree since the cut, and whether source can repeat it.
 
-Nothing is written here. The verb ``replay`` names the directories to read, a run takes those of its
-inventory.
+Both sides' disks are read; nothing is written. The verb ``replay`` names the directories to read; a run takes
+those of its inventory.
 """
 
 from __future__ import annotations
@@ -29,18 +29,20 @@ from zkmigrate.zookeeper.data.zxid import epoch, format_zxid
 
 _SHOWN = 5
 BATCH = 100
-"""Transactions of one journaled change."""
+"""Number of transactions in one journaled change."""
 
 STOPPING_S = 300.0
-"""Seconds that a broker's stop may take to hand its partitions over. A replica that was out of sync for
-longer had another reason."""
+"""Seconds that a stopping broker may take to hand over its partitions.
+
+A replica that was out of sync for longer had another reason.
+"""
 
 Tell = Callable[[str, int, int | None], None]
-"""Takes a reader's progress: what is counted, how many are done, of how many."""
+"""Receives a reader's progress: what is counted, how many are done, and the total if known."""
 
 
 def silent(_name: str) -> Tell:
-    """Tell nobody how far the reading of a disk is."""
+    """Return a receiver that ignores the progress of reading a disk."""
     return lambda _what, _done, _total: None
 
 
@@ -56,8 +58,10 @@ class Condition:
 
 @dataclass(frozen=True)
 class Batch:
-    """Transactions that one change replays: those up to `upto` after the batch before. fingerprint: of all
-    requests from the cut to there."""
+    """The transactions that one change replays: those after the previous batch, up to `upto`.
+
+    fingerprint: of all requests from the cut up to there.
+    """
 
     upto: int
     count: int
@@ -66,10 +70,13 @@ class Batch:
 
 @dataclass
 class ReplayScope:
-    """What there is to replay. dest: the disk it is read from. cut: the newest zxid that both share; upto:
-    dest's newest. under: how many transactions of dest changed the subtree; passed: how many of them leave
-    nothing behind. first: the first of the others; batches: all of them. touched: the znodes at the cut that
-    they change, and the ephemerals."""
+    """The transactions to replay and the conditions for it.
+
+    dest: the disk from which they are read. cut: the newest zxid that both ensembles share. upto: dest's
+    newest. under: number of dest's transactions that changed the subtree. passed: how many of them leave
+    nothing behind. first: the first of the others. batches: all of the others. touched: the znodes at the cut
+    that they change, and the ephemerals.
+    """
 
     chroot: str
     dest: str
@@ -86,9 +93,11 @@ class ReplayScope:
 
 @dataclass
 class ReplayDisks:
-    """The disks of both sides. opened: lists their directories anew, source's first, because servers begin
-    new logs. lines: how many transactions to show. tell: by the name of a disk, takes its reader's
-    progress."""
+    """The disks of source and dest, from which a replay is read.
+
+    opened: lists their directories anew, source's first, because servers begin new logs. lines: how many
+    transactions to show. tell: from the name of a disk, returns the receiver of its reader's progress.
+    """
 
     opened: Callable[[], Sequence[Side]]
     chroot: str
@@ -106,10 +115,11 @@ class ReplayDisks:
         self.source, *self.dests = self.opened()
 
     def examine(self, mark: Mark | None = None) -> ReplayScope:
-        """Read the disks. mark: of a replay that has begun, whose writes source has.
+        """Read the disks and return what there is to replay.
 
-        Raises UsageError for disks that were not cut apart or are named twice, HostError and OSError for one
-        that cannot be reached, ZkDataError for one that cannot be read.
+        mark: of a replay that has begun, whose writes source already has. Raises UsageError for disks that
+        were not cut apart or are named twice, HostError and OSError for one that cannot be reached,
+        ZkDataError for one that cannot be read.
         """
         if len({dest.name for dest in self.dests}) < len(self.dests):
             raise UsageError("a directory of dest is given twice; each has to be given once")
@@ -132,7 +142,7 @@ class ReplayDisks:
         return found
 
     def transactions(self, found: ReplayScope) -> Replay:
-        """Dest's transactions after the cut."""
+        """Return dest's transactions after the cut."""
         dest = self._dest(found)
         return Replay(
             dest.logs,
@@ -144,7 +154,7 @@ class ReplayDisks:
         )
 
     def _touched(self, found: ReplayScope) -> dict[str, Znode]:
-        """The znodes for ``ReplayScope.touched``; it reads dest's snapshot once more."""
+        """Return the znodes for ``ReplayScope.touched``; this reads dest's snapshot once more."""
         dest = self._dest(found)
         paths = needed(dest.logs, chroot=self.chroot, after=found.cut, max_record=self.max_record)
         at_cut = self._at(dest, found.cut)
@@ -152,8 +162,10 @@ class ReplayDisks:
         return {path: node for path, node in nodes if path in paths or is_session(node.ephemeral_owner)}
 
     def is_of(self, marker: str, created: int) -> Proved:
-        """Whether source's disk belongs to the ensemble that took the marker at that zxid; None where it has
-        not reached that zxid yet."""
+        """Return whether source's disk belongs to the ensemble that created the marker at this zxid.
+
+        Returns None if the disk has not reached that zxid yet.
+        """
         if self._source_at() < created:
             return None
         for record in walk(self.source.logs, after=created - 1, max_record=self.max_record):
@@ -162,9 +174,10 @@ class ReplayDisks:
         return False
 
     def compare(self, name: str, upto: int, reached: int) -> Condition:
-        """Whether what stays is the same on both: path, data, ACL, versions. Raises as `examine`.
+        """Compare what a replay must reproduce on both sides: path, data, ACL and versions.
 
-        name: dest's disk, which was at `upto`. reached: the zxid that source's disk must have come to.
+        name: dest's disk, which was at `upto`. reached: the zxid that source's disk must have reached. Raises
+        as `examine`.
         """
         claim = "source holds what dest held"
         if (at := self._source_at()) < reached:
@@ -188,7 +201,7 @@ class ReplayDisks:
         return Condition("replay.same", claim, False, seen)
 
     def _at(self, side: Side, zxid: int) -> Sums:
-        """The whole subtree at a zxid, read once."""
+        """Return the sums of the whole subtree at a zxid; each is read only once."""
         if (side.name, zxid) not in self._read:
             self._read[side.name, zxid] = self._sums(side, zxid, whole)
         return self._read[side.name, zxid]
@@ -256,7 +269,7 @@ class ReplayDisks:
         return Condition("source.untouched", claim, since.held, seen)
 
     def _replicated(self, dest: Side, found: ReplayScope) -> Condition | None:
-        """None where the subtree is not Kafka's."""
+        """Return the condition that all replicas were in sync, or None if the subtree is not Kafka's."""
         root = f"{self.chroot.rstrip('/')}/brokers"
         replicas = Replicas(root)
         for content in contents(dest.data, dest.logs, root=root, upto=found.cut, max_record=self.max_record):
@@ -267,7 +280,7 @@ class ReplayDisks:
         return Condition("dest.replicated", claim, *_in_sync(replicas))
 
     def _readable(self, found: ReplayScope, mark: Mark | None) -> list[Condition]:
-        """Whether each transaction can be repeated; fills the scope in one pass."""
+        """Check in one pass whether each transaction can be repeated, and fill in the scope."""
         claim = "each of dest's transactions can be repeated on source"
         found.touched = self._touched(found)
         steps = self.transactions(found)
@@ -295,7 +308,7 @@ class ReplayDisks:
         return [possible, *([] if mark is None else [_goes_on(mark, at_mark.get(mark.done))])]
 
     def _source_at(self) -> int:
-        """Source's newest durable zxid, after listing all directories anew."""
+        """Return source's newest durable zxid, after listing all directories anew."""
         self._list()
         return newest(self.source.data, self.source.logs, max_record=self.max_record).zxid
 
@@ -307,7 +320,7 @@ def _goes_on(mark: Mark, fingerprint: str | None) -> Condition:
 
 
 def staying(chroot: str, *, marked: bool) -> View:
-    """What a replay must reproduce of a znode: path, data, ACL and the three versions; of ephemerals nothing.
+    """Return the view of what a replay must reproduce: path, data, ACL and three versions, and no ephemerals.
 
     marked: the tree holds the marker, whose creation the chroot's cversion counts.
     """
@@ -323,7 +336,7 @@ def staying(chroot: str, *, marked: bool) -> View:
 
 
 def _at_rest(id: str, side: str, at_end: Sums) -> Condition:
-    """Whether the brokers' sessions have ended, so that no session owns part of the subtree."""
+    """Check that the brokers' sessions have ended, so that no session owns part of the subtree."""
     owned = [f"{format_session(owner)} owns {paths[0]}" for owner, paths in at_end.owners.items()]
     more = f" and {len(owned) - _SHOWN} more" if len(owned) > _SHOWN else ""
     seen = "; ".join(owned[:_SHOWN]) + more or f"no ephemeral at {format_zxid(at_end.zxid)}"
@@ -331,7 +344,7 @@ def _at_rest(id: str, side: str, at_end: Sums) -> Condition:
 
 
 def _in_sync(replicas: Replicas) -> tuple[bool, str]:
-    """Whether every replica was in sync, and what was seen."""
+    """Return whether every replica was in sync, and a text of what was seen."""
     some = ", ".join(sorted(replicas.behind)[:_SHOWN])
     more = f" and {len(replicas.behind) - _SHOWN} more" if len(replicas.behind) > _SHOWN else ""
     counted = f"{replicas.partitions} partitions"
@@ -349,7 +362,7 @@ def _in_sync(replicas: Replicas) -> tuple[bool, str]:
 
 
 def _cut(dest: Side, reach: Reach) -> int:
-    """The newest zxid that dest has from source; what follows is its own. Raises UsageError."""
+    """Return the newest zxid that dest has from source; later ones are its own. Raises UsageError."""
     common, own = reach.histories.common, reach.histories.own
     cut = reach.zxid if common is None else common
     why = reach.unproved

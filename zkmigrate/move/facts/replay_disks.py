@@ -1,4 +1,4 @@
-"""The disks from which a run's replay is read, and the mark of it that source shows."""
+"""The disks from which a run's replay is read, and the mark of the replay on source."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from zkmigrate.zookeeper.questions import ReadZnode
 def host_disks(
     inventory: Inventory, look: Look, leader: str, tell: Callable[[str], Tell] = silent
 ) -> ReplayDisks:
-    """The disks of source's leader and of every dest host. Raises HostError."""
+    """Return the disks of source's leader and of every dest host. Raises HostError."""
 
     def opened() -> Sequence[Side]:
         dests = (Side(host, *listed(look, host, inventory.dest)) for host in inventory.dest_names)
@@ -31,7 +31,7 @@ def host_disks(
 
 
 def mark_on(look: Look, host: str, chroot: str) -> Reading[tuple[Mark, int]]:
-    """The mark of a replay as this host of an ensemble shows it, and its mzxid. Absent: there is none."""
+    """Read the mark of a replay and its mzxid from one host of an ensemble; Absent if there is none."""
     node = look.ask(ReadZnode(host, marker_of(chroot)))
     if isinstance(node, Absent | Unknown):
         return node
@@ -43,13 +43,15 @@ def mark_on(look: Look, host: str, chroot: str) -> Reading[tuple[Mark, int]]:
 
 
 Disk = Callable[[str], tuple[Directory, Directory]]
-"""By the name of a host its snapshots and its logs. Raises HostError."""
+"""Returns a host's snapshot and log directories, by its name. Raises HostError."""
 
 
 @dataclass
 class Reader:
-    """Dest's transactions after a cut, batch by batch, from the disk of one dest host, whose snapshot is read
-    once."""
+    """Reads dest's transactions after a cut in batches, from the disk of one dest host.
+
+    The host's snapshot is read only once.
+    """
 
     chroot: str
     disk: Disk
@@ -57,11 +59,14 @@ class Reader:
     _read_from: tuple[str, int] = ("", 0)
 
     def begin(self, host: str, cut: int) -> str:
-        """The fingerprint of no transaction. Raises as `ReplayDisks.examine`."""
+        """Return the fingerprint before any transaction. Raises as `ReplayDisks.examine`."""
         return self._opened(host, cut).fingerprint
 
     def read(self, host: str, cut: int, done: int, upto: int) -> list[tuple[Again, str]]:
-        """Those after `done` up to `upto`, each with the fingerprint up to it. Raises as `begin`."""
+        """Return the transactions after `done` up to `upto`, each with the fingerprint up to it.
+
+        Raises as `begin`.
+        """
         if self._replay is None or self._read_from != (host, cut) or self._replay.upto > done:
             self._replay, self._read_from = self._opened(host, cut), (host, cut)
         found: list[tuple[Again, str]] = []
@@ -85,5 +90,5 @@ class Reader:
 
 
 def reader(inventory: Inventory, look: Look) -> Reader:
-    """The reader of the dest hosts' disks."""
+    """Return the reader of the dest hosts' disks."""
     return Reader(inventory.kafka.chroot, lambda host: listed(look, host, inventory.dest))

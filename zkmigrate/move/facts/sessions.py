@@ -1,7 +1,7 @@
-"""Sessions that own ephemerals under a chroot, and their timeouts, as an ensemble's servers tell them.
+"""Sessions that own ephemerals under a chroot, and their timeouts, as an ensemble's servers report them.
 
-``dump`` lists owners on every server; learners since 3.5 list timeouts there, leaders do not; ``cons`` gives
-the timeout of each connected session. One server alone may not know all, so all are asked.
+``dump`` lists owners on every server. Learners since 3.5 list timeouts there too, leaders do not; ``cons``
+gives the timeout of each connected session. One server alone may not know all, so all are asked.
 """
 
 from __future__ import annotations
@@ -19,30 +19,37 @@ from zkmigrate.zookeeper.facts.ensemble import answer
 
 @dataclass(frozen=True)
 class Sessions:
-    """owners: session → its ephemerals under the chroot. timeouts: session → milliseconds, where known."""
+    """The owners of ephemerals under the chroot, with their timeouts.
+
+    owners: session → its ephemerals. timeouts: session → milliseconds, where known.
+    """
 
     owners: Mapping[int, tuple[str, ...]]
     timeouts: Mapping[int, int]
 
     @property
     def smallest_timeout_ms(self) -> int | None:
-        """T; None without owners, or when an owner's timeout is not known (then it could be smaller)."""
+        """T, or None if it cannot be determined.
+
+        It is None without owners, and if the timeout of any owner is not known, because that could be
+        smaller.
+        """
         known = [self.timeouts.get(session) for session in self.owners]
         return min((t for t in known if t is not None), default=None) if None not in known else None
 
     def kept(self, keeps: Callable[[str], bool]) -> Sessions:
-        """Only the ephemerals that must keep their owner."""
+        """Return the sessions with only the ephemerals that must keep their owner."""
         kept = {s: tuple(path for path in paths if keeps(path)) for s, paths in self.owners.items()}
         return Sessions({s: paths for s, paths in kept.items() if paths}, self.timeouts)
 
 
 @dataclass(frozen=True)
 class Homes:
-    """Where sessions are connected, as :func:`homes` found it.
+    """The ensemble at which each session is connected, as :func:`homes` finds it.
 
-    on_dest: in the client list of a dest host and of no source host. astray: every other session → where it
-    was seen. unknown: hosts whose client list could not be read, with the reason; until that is empty nothing
-    is certain.
+    on_dest: sessions in the client list of a dest host and of no source host. astray: every other session →
+    where it was seen. unknown: hosts whose client list could not be read, with the reason; until that is
+    empty nothing is certain.
     """
 
     on_dest: frozenset[int]
@@ -56,9 +63,9 @@ def homes(
     source: Mapping[str, Reading[tuple[Connection, ...]]],
     unkept: Collection[int] = (),
 ) -> Homes:
-    """Which of these sessions are clients of dest, by ``cons`` of every dest and source host.
+    """Find which of these sessions are clients of dest, by ``cons`` of every dest and source host.
 
-    unkept: sessions that need not live on, and so may be the client of nobody.
+    unkept: sessions that need not survive, and so may be connected nowhere.
     """
     on_dest: set[int] = set()
     astray: dict[int, str] = {}
@@ -85,17 +92,17 @@ def _seen_at(session: int, cons: Mapping[str, Reading[tuple[Connection, ...]]]) 
 
 
 def dump(look: Look, host: str) -> Reading[Dump]:
-    """``dump`` of a ZooKeeper host."""
+    """Return ``dump`` of a ZooKeeper host."""
     return answer(look, host, "dump", parse_dump)
 
 
 def dumps_of(look: Look, hosts: Iterable[str]) -> dict[str, Reading[Dump]]:
-    """``dump`` of several ZooKeeper hosts, asked at once."""
+    """Return ``dump`` of several ZooKeeper hosts, requested at the same time."""
     return look.each(hosts, lambda host: dump(look, host))
 
 
 def owning_sessions(look: Look, hosts: Iterable[str], chroot: str) -> Reading[Sessions]:
-    """Ask every host for ``dump`` and ``cons``; Unknown when no host gives a dump."""
+    """Read ``dump`` and ``cons`` of every host and combine them; Unknown if no host gives a dump."""
     hosts = tuple(hosts)
     return sessions_of(dumps_of(look, hosts), connections_of(look, hosts), chroot)
 
@@ -103,7 +110,7 @@ def owning_sessions(look: Look, hosts: Iterable[str], chroot: str) -> Reading[Se
 def sessions_of(
     dumps: Mapping[str, Reading[Dump]], cons: Mapping[str, Reading[tuple[Connection, ...]]], chroot: str
 ) -> Reading[Sessions]:
-    """What the hosts answered together; Unknown when no host gave a dump."""
+    """Combine the answers of all hosts; Unknown if no host gave a dump."""
     owners: dict[int, tuple[str, ...]] = {}
     timeouts: dict[int, int] = {}
     seen = [reading.value for reading in dumps.values() if isinstance(reading, Seen)]

@@ -1,4 +1,4 @@
-"""The subtree of the chroot as a host's disk holds it: read whole, outside the window.
+"""Read the whole subtree of the chroot from a host's disk, outside the window.
 
 Bytes cross the held-open root channel at about 20 MB/s and are parsed in Python: a gigabyte of snapshot and
 logs takes more than a minute.
@@ -31,10 +31,10 @@ def source_ownership(
     known: tuple[Ownership, Cursor] | None = None,
     teller: Teller = tell_nobody,
 ) -> Reading[tuple[Ownership, Cursor | None]]:
-    """Who owns what under the chroot, and the log cursor at exactly that state.
+    """Return the owners under the chroot, and the log cursor at exactly that state.
 
-    known: an earlier state of the same host's log with its cursor. Only the rest of the log is then read, if
-    the cursor's file still exists. teller: is told the progress of a long read.
+    known: an earlier state of the same host's log, with its cursor. Then only the rest of the log is read, if
+    the cursor's file still exists. teller: receives the progress of a long read.
     """
     data, logs = directories(look, host, source)
 
@@ -50,7 +50,10 @@ def source_ownership(
 
 
 def _replayed(state: Ownership, rest: LogWalk) -> tuple[Ownership, Cursor | None]:
-    """The state after the rest of the log, with the cursor there. HostError for a log with a hole."""
+    """Apply the rest of the log to the state and return both it and the new cursor.
+
+    Raises HostError for a log with a hole.
+    """
     state = replayed(state, rest)
     if rest.gaps:
         raise HostError(f"the log has a hole: {rest.gaps[0]}")
@@ -64,8 +67,10 @@ _TOLD_AFTER_S = 2.0
 
 @dataclass(frozen=True)
 class Comparison:
-    """Dest disks compared with source's at one zxid. znodes: how many source has under the chroot. hosts: the
-    paths that differ."""
+    """Dest disks compared with source's at one zxid.
+
+    znodes: how many source has under the chroot. hosts: dest host → the paths that differ.
+    """
 
     zxid: int
     znodes: int
@@ -75,10 +80,10 @@ class Comparison:
 def compared_ownership(
     look: Look, inventory: Inventory, chroot: str, leader: str, zxid: int, teller: Teller = tell_nobody
 ) -> tuple[Reading[tuple[Ownership, Cursor | None]], Reading[Comparison]]:
-    """As :func:`source_ownership` from the whole tree, and the comparison of dest's disks with that tree.
+    """Return :func:`source_ownership` from the whole tree, and the comparison of dest's disks with that tree.
 
-    zxid: held by every dest disk, and read from them before this call, so that source's log reaches it. Two
-    trees are in memory at a time.
+    zxid: every dest disk holds it and was read before this call, so source's log reaches it. Two trees are in
+    memory at a time.
     """
     data, logs = directories(look, leader, inventory.source)
     tell = _telling(look, teller, leader)
@@ -103,7 +108,7 @@ def compared_ownership(
 
 @dataclass(frozen=True)
 class Digests:
-    """The chroot's subtree at one zxid, summed on source's disk and on each dest disk."""
+    """The sums of the chroot's subtree at one zxid, on source's disk and on each dest disk."""
 
     zxid: int
     source: Reading[Sums]
@@ -113,7 +118,10 @@ class Digests:
 def digests(
     look: Look, inventory: Inventory, chroot: str, leader: str, zxid: int, teller: Teller = tell_nobody
 ) -> Digests:
-    """Read every disk once, in memory that does not grow with the tree. leader: of source's."""
+    """Sum the subtree on every disk, reading each once, in memory that does not grow with the tree.
+
+    leader: of source.
+    """
 
     def summed(host: str, of: Source | Dest) -> Reading[Sums]:
         data, logs = directories(look, host, of)
@@ -143,7 +151,7 @@ def _telling_of(look: Look, teller: Teller, host: str) -> Callable[[str, int, in
 
 
 def ownership(tree: Tree, chroot: str) -> Ownership:
-    """The owners in a tree: the small state that the window keeps current."""
+    """Return the owners in a tree: the small state that the window keeps current."""
     ephemerals = {
         path: Ephemeral(owner, tree.nodes[path].czxid)
         for owner, paths in tree.owners.items()

@@ -1,4 +1,4 @@
-"""The clients of an ensemble beside the members and the operator: other tenants, tools, old consumers."""
+"""Clients of an ensemble other than the members and the operator: other tenants, tools, old consumers."""
 
 from __future__ import annotations
 
@@ -22,9 +22,11 @@ LISTED = 5
 
 @dataclass(frozen=True)
 class Tenant:
-    """One client address. at: the hosts that it is connected to. sessions: how many it has, None where only
-    sockets could be seen. owns: its ephemerals, anywhere in the tree. beside: the member at this address,
-    whose own sessions do not count."""
+    """One client address of an ensemble.
+
+    at: the hosts that it is connected to. sessions: their number, None if only sockets could be seen. owns:
+    its ephemerals, anywhere in the tree. beside: the member at this address, whose own sessions do not count.
+    """
 
     address: str
     at: tuple[str, ...]
@@ -33,7 +35,7 @@ class Tenant:
     beside: str = ""
 
     def words(self, first: tuple[str, ...] = ()) -> str:
-        """Its sessions and what they own. first: paths to name before the others."""
+        """Return its sessions and their ephemerals as text. first: paths to name before the others."""
         count = self.sessions
         what = "connected" if count is None else "1 session" if count == 1 else f"{count} sessions"
         what += f" beside {self.beside}'s own" if self.beside else ""
@@ -45,7 +47,10 @@ class Tenant:
 
 @dataclass(frozen=True)
 class Tenants:
-    """found: sorted by address. unknown: hosts whose clients could not be seen, with the reason."""
+    """The other clients of an ensemble.
+
+    found: sorted by address. unknown: hosts whose clients could not be seen, with the reason.
+    """
 
     found: tuple[Tenant, ...]
     unknown: tuple[str, ...]
@@ -58,7 +63,7 @@ def tenants(
     cons: Mapping[str, Reading[tuple[Connection, ...]]],
     dumps: Mapping[str, Reading[Dump]],
 ) -> Tenants:
-    """Who else is a client of source, as :func:`_others` tells."""
+    """Find the other clients of source, by :func:`_others`."""
     ours = {a for text in ("127.0.0.1", "::1") for a in numeric(text)}
     port = inventory.source.ports.client
     return _others(inventory, dependent, look, inventory.source_names, port, ours, ours, cons, dumps)
@@ -71,7 +76,7 @@ def foreign_clients(
     cons: Mapping[str, Reading[tuple[Connection, ...]]],
     dumps: Mapping[str, Reading[Dump]],
 ) -> Tenants:
-    """Every session on dest but the members' own and the operator's (the canary is one of those).
+    """Find every session on dest except those of the members and the operator (among them the canary).
 
     A dest host's own address counts only with a session: its peers and probes connect without one.
     """
@@ -95,10 +100,11 @@ def _beside(
     cons: Mapping[str, Reading[tuple[Connection, ...]]],
     dumps: Mapping[str, Reading[Dump]],
 ) -> Reading[Tenant]:
-    """Who else has sessions on dest from a member's host, by ``cons`` and ``dump``; Absent for nobody.
+    """Find other clients with sessions on dest from a member's host; Absent if there are none.
 
-    The member's own are those that own what it claims and as many that own nothing as it has. Without
-    ``cons`` nobody can tell its sessions from others: the gate of the cut-over needs it.
+    ``cons`` and ``dump`` show them. The member's own sessions are those that own ephemerals it claims, and as
+    many without ephemerals as it is known to have. Without ``cons`` its sessions cannot be told from others:
+    the gate of the cut-over needs it.
     """
     at: dict[int, list[str]] = {}
     from_: dict[int, str] = {}
@@ -125,7 +131,7 @@ def _beside(
 
 
 def _owned(dumps: Mapping[str, Reading[Dump]]) -> dict[int, tuple[str, ...]]:
-    """Session → its ephemerals, by all servers that answered."""
+    """Return session → its ephemerals, from all servers that answered."""
     return {
         s: paths for d in dumps.values() if isinstance(d, Seen) for s, paths in d.value.ephemerals.items()
     }
@@ -142,10 +148,11 @@ def _others(
     cons: Mapping[str, Reading[tuple[Connection, ...]]],
     dumps: Mapping[str, Reading[Dump]],
 ) -> Tenants:
-    """The other clients, by ``cons`` of every host, or its socket list where it gives none.
+    """Find the other clients, by ``cons`` of every host, or by its socket list if it gives none.
 
-    A connection without a session, such as a monitor's four-letter word, is no client. ours, ours_by_socket:
-    addresses to leave out of either list, beside the members' and the operator's.
+    A connection without a session, such as a monitor's four-letter word, is not a client. ours,
+    ours_by_socket: addresses to leave out of the first or the second list, in addition to the members' and
+    the operator's.
     """
     known = {normalized(address) for address in inventory.operator}
     known |= {a for member in dependent.members(inventory) for a in addresses(member)}
@@ -186,10 +193,10 @@ UNASKED = Tenants((), ("not looked at for this gate",))
 
 @dataclass(frozen=True)
 class Users:
-    """One look at all dest servers.
+    """The users of dest, from one look at all its servers.
 
-    watches: host → path → sessions; no server shows watches on a list of children. clients: others than
-    brokers and the operator. chroots: broker → its chroot.
+    watches: host → path → sessions; no server shows watches on a list of children. clients: those that are
+    neither brokers nor the operator. chroots: broker → its chroot.
     """
 
     watches: Mapping[str, Reading[Mapping[str, tuple[int, ...]]]]
@@ -198,7 +205,7 @@ class Users:
 
 
 def users(inventory: Inventory, dependent: AnyDependent, look: Look) -> Users:
-    """Ask every dest server, and every broker for its file."""
+    """Read every dest server, and every broker's file."""
     hosts = inventory.dest_names
     cons = connections_of(look, hosts)
     dumps = dumps_of(look, hosts)
