@@ -1,7 +1,7 @@
-"""Which subtrees of other tenants may be deleted from dest after a move.
+"""Decide which subtrees of other tenants may be deleted from dest after a move.
 
-Dest begins as a copy of source's whole tree, so it also holds what lies outside every Kafka chroot. A subtree
-of that may go when, by all dest servers, no session owns, watches or writes it.
+Dest begins as a copy of source's whole tree, so it also holds what lies outside every Kafka chroot. Such a
+subtree may be deleted if no session owns, watches or writes it, as shown by all dest servers.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ KEPT = "/zookeeper"
 """ZooKeeper's own subtree: its config, and the quotas of others."""
 
 ACCEPTABLE = ("clean-up.watches", "clean-up.clients", "clean-up.chroots", "clean-up.children")
-"""Findings that a person may accept: what the tool cannot see. Never what was seen in use."""
+"""Findings that a person may accept: what the tool cannot see. A use that was seen can never be accepted."""
 
 _DELETE = 1 << 3
 _ANYBODY = ("world", "ip")
@@ -31,8 +31,11 @@ _NO_DELETE = "{}: its ACL lets this client delete no child"
 
 @dataclass(frozen=True)
 class Node:
-    """A znode without its data. owner: its ephemeralOwner, also of a container or a TTL znode. acl: None
-    where this client may not read the znode. changed_ms: its mtime."""
+    """A znode without its data.
+
+    owner: its ephemeralOwner, also of a container or a TTL znode. acl: None if this client may not read the
+    znode. changed_ms: its mtime.
+    """
 
     path: str
     czxid: int
@@ -47,16 +50,18 @@ class Node:
 
     @property
     def mark(self) -> tuple[int, int, int]:
-        """Differs after each change of the znode itself, except of its ACL."""
+        """A value that differs after each change of the znode itself, except of its ACL."""
         return self.czxid, self.mzxid, self.version
 
 
 @dataclass(frozen=True)
 class Subtree:
-    """A subtree as dest has it. newest: its largest zxid. changed_ms: its newest mtime. owned: path and
-    session of each ephemeral, container or TTL znode. written: znodes that dest made or changed after the
-    cut. children: znodes of which only a child went after the cut. locked: why znodes cannot be read, kept or
-    deleted."""
+    """A subtree of dest.
+
+    newest: its largest zxid. changed_ms: its newest mtime. owned: path and session of each ephemeral,
+    container or TTL znode. written: znodes that dest created or changed after the cut. children: znodes that
+    changed after the cut only by the deletion of a child. locked: why znodes cannot be read, kept or deleted.
+    """
 
     path: str
     znodes: int
@@ -76,9 +81,9 @@ Marks = Mapping[str, tuple[int, int, int]]
 def subtree_of(
     path: str, nodes: Iterable[Node], above: Node, cut: int | None, known: Marks | None = None
 ) -> Subtree:
-    """The subtree of these znodes. above: the parent of its top. cut: the last zxid that dest had from
-    source; None where it is not known.
+    """Summarize these znodes as a subtree.
 
+    above: the parent of its top. cut: the last zxid that dest had from source; None if it is not known.
     known: marks that an interrupted clean-up recorded. Its deletes changed the parents' pzxid, so each znode
     is compared with its recorded mark; one without a mark is new.
     """
@@ -116,13 +121,15 @@ def _locks(node: Node) -> Iterable[str]:
 
 
 def may_delete_in(acl: Sequence[Acl]) -> bool:
-    """Whether a client without an identity may delete children of a znode with this ACL. An ACL by address
-    may mean another address; then the server refuses."""
+    """Return whether a client without an identity may delete children of a znode with this ACL.
+
+    An ACL by address may mean another address; then the server refuses.
+    """
     return any(one.scheme in _ANYBODY and one.perms & _DELETE for one in acl)
 
 
 def outside(children: Mapping[str, Sequence[str]], chroots: Collection[str]) -> tuple[str, ...]:
-    """The topmost subtrees that hold no chroot and lie in none, sorted, without ``/zookeeper``.
+    """Return the topmost subtrees that hold no chroot and lie in none, sorted, without ``/zookeeper``.
 
     children: path → names below it, of ``/`` and of every ancestor of a chroot.
     """
@@ -132,7 +139,7 @@ def outside(children: Mapping[str, Sequence[str]], chroots: Collection[str]) -> 
 
 
 def ancestors(chroots: Collection[str]) -> tuple[str, ...]:
-    """``/`` and every znode above a chroot, the topmost first."""
+    """Return ``/`` and every znode above a chroot, the topmost first."""
     above = {"/"}
     for chroot in chroots:
         parts = chroot.strip("/").split("/")[:-1]
@@ -145,7 +152,10 @@ def dest_findings(
     clients: Tenants,
     chroots: Mapping[str, Reading[str]],
 ) -> tuple[Finding, ...]:
-    """What must hold of dest as a whole. watches: dest host → path → sessions. chroots: broker → chroot."""
+    """Check dest as a whole before any deletion.
+
+    watches: dest host → path → sessions. chroots: broker → its chroot.
+    """
     return (
         *(_watches(host, reading) for host, reading in watches.items()),
         *_clients(clients),
@@ -217,7 +227,7 @@ def _chroot(broker: str, reading: Reading[str]) -> Finding:
 def subtree_findings(
     tree: Subtree, cut: int | None, watches: Mapping[str, Reading[Mapping[str, tuple[int, ...]]]]
 ) -> tuple[Finding, ...]:
-    """Whether this subtree may be deleted."""
+    """Check whether this subtree may be deleted."""
     watched = sorted(
         {
             f"{path} by {', '.join(map(format_session, sessions))} on {host}"
@@ -295,7 +305,10 @@ def _owned(path: str, owner: int) -> str:
 
 
 def with_accepted(found: Iterable[Finding], wanted: Collection[str], who: str) -> tuple[Finding, ...]:
-    """The findings; those that somebody accepts, named as ``ID:TARGET``, only warn. who: with the reason."""
+    """Return the findings, those that the operator accepts turned into warnings.
+
+    wanted: the accepted ones, as ``ID:TARGET``. who: the person with the reason.
+    """
     return tuple(
         replace(f, severity=Severity.WARN, accepted=who)
         if f.blocks and f.id in ACCEPTABLE and f"{f.id}:{f.target}" in wanted

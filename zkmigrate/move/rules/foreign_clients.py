@@ -1,4 +1,7 @@
-"""Foreign clients of dest: after OPEN one writes there while others of its kind still write to source."""
+"""Foreign clients of dest.
+
+After OPEN they would write there, while others of their kind still write to source.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from zkmigrate.zookeeper.data.four_letter_words import Connection
 
 FOREIGN = "dest.foreign-client"
 NO_FOREIGNER = "dest has no client beside the {many}, the operator and the canary"
-"""many: what the dependent's members are called."""
+"""The claim of the check; many: the plural noun for the dependent's members."""
 
 _NEEDED = "no session of anybody else on dest"
 _MOVES = (
@@ -29,13 +32,13 @@ _BLIND = ("allow cons and dump in dest's 4lw.commands.whitelist, and let the ssh
 def foreign_findings(
     c: Context, dependent: AnyDependent, look: Look, cons: Mapping[str, Reading[tuple[Connection, ...]]]
 ) -> tuple[Finding, ...]:
-    """The foreign clients of dest now, by ``cons`` of its hosts; an accepted one only warns."""
+    """Find the current foreign clients of dest by ``cons`` of its hosts; an accepted one only warns."""
     found = foreign_clients(c.inventory, dependent, look, cons, dumps_of(look, c.inventory.dest_names))
     return accepted(c.inventory.accept, foreign(dependent.words, found), look.wall())
 
 
 def foreign(words: Words, found: Tenants) -> tuple[Finding, ...]:
-    """A finding for each address, with the ephemerals it owns; unknown where a host's clients are unknown."""
+    """Return a finding for each address, with its ephemerals; unknown if a host's clients are unknown."""
     sentence = NO_FOREIGNER.format(many=words.many)
     findings = [
         claim(FOREIGN, sentence, False, seen=t.words(), needed=_NEEDED, target=t.address, moves=_MOVES)

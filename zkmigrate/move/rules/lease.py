@@ -1,7 +1,7 @@
-"""The lease of the block: how long the kernel holds it without a renewal.
+"""The lease of the block: how long the kernel keeps the block without a renewal.
 
-``policy.lease`` says how long it should be. Where the hosts answer too slowly for that, :func:`chosen` makes
-it longer before FENCE, as far as the window's deadline allows. :func:`in_force` gives what was chosen.
+``policy.lease`` says how long it should be. If the hosts answer too slowly for that, :func:`chosen` makes it
+longer before FENCE, as far as the window's deadline allows. :func:`in_force` returns the chosen lease.
 """
 
 from __future__ import annotations
@@ -17,7 +17,10 @@ from zkmigrate.runbook.model.step import Context
 from zkmigrate.runbook.model.step_record import known
 
 ROUND_TRIPS = 3
-"""A renewal may reach the host one period and two round trips after the one before; one trip is to spare."""
+"""Round trips added to the renewal period.
+
+A renewal may reach the host one period and two round trips after the one before; the third is a margin.
+"""
 _SECOND_MS = 1000
 
 
@@ -30,18 +33,21 @@ class Longest:
 
 
 def needed_ms(lease: Lease, worst_s: float) -> int:
-    """The shortest cut that renewals keep alive, in whole seconds as the kernel counts. worst_s: the longest
-    round trip that was measured."""
+    """Return the shortest cut that renewals can keep alive, in milliseconds, rounded up to whole seconds.
+
+    The kernel counts whole seconds. worst_s: the longest round trip that was measured.
+    """
     least = max(2 * lease.renew_every_ms, lease.renew_every_ms + ROUND_TRIPS * worst_s * 1000)
     return math.ceil(least / _SECOND_MS) * _SECOND_MS
 
 
 def longest(c: Context, smallest_timeout_s: float | None) -> Longest:
-    """What the policy and the deadline allow. smallest_timeout_s: T; None while no client is at stake.
+    """Return the longest leases that the policy and the deadline allow.
 
-    If the operator dies right after FENCE, clients find the observer again once the fence has ended; they
-    must have found it by T - T/3. If the operator dies right after CUT, the host goes back by itself once the
-    cut has ended; that must be before the way back would have to start.
+    smallest_timeout_s: T; None if no client can lose a session. If the operator's machine fails right after
+    FENCE, clients find the observer again once the fence has ended; they must have found it by T - T/3. If it
+    fails right after CUT, the host goes back by itself once the cut has ended. That must be before the way
+    back would have to start.
     """
     lease = c.inventory.policy.lease
     most = max(lease.longest_ms, lease.fence_ttl_ms)
@@ -56,8 +62,11 @@ def longest(c: Context, smallest_timeout_s: float | None) -> Longest:
 
 
 def chosen(lease: Lease, worst_s: float, allowed: Longest) -> Lease | None:
-    """The policy's lease, longer where renewals need it, shorter where the deadline does; None where no lease
-    satisfies both."""
+    """Return the policy's lease, adjusted to what renewals need and the deadline allows.
+
+    It is longer if renewals need that, and shorter if the deadline requires it. None if no lease satisfies
+    both.
+    """
     needed = needed_ms(lease, worst_s)
     most = _whole(min(allowed.cut_ms, allowed.fence_ms - FENCE_OUTLIVES_CUT_MS))
     if most < needed:
@@ -68,7 +77,7 @@ def chosen(lease: Lease, worst_s: float, allowed: Longest) -> Lease | None:
 
 
 def in_force(c: Context) -> Lease:
-    """The lease that SURVEY chose and recorded; the policy's before that."""
+    """Return the lease that SURVEY chose and recorded; before that, the policy's."""
     lease = c.inventory.policy.lease
     terms = known(TimeoutAndLease, c)
     picked = terms.lease if terms is not None else None

@@ -1,4 +1,4 @@
-"""``policy.window``: the hours in which members and clients may notice something."""
+"""``policy.window``: the hours during which members and clients may notice effects of the run."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ MOVES = ("wait for the window", "correct policy.window in migration.yml")
 
 @dataclass(frozen=True)
 class MaintenanceWindow:
-    """inside: now is in the window, and long enough before its end. seen, needed: as in a finding."""
+    """The current time compared with the maintenance window.
+
+    inside: now is in the window, and long enough before its end. seen, needed: texts for a finding.
+    """
 
     inside: bool
     seen: str
@@ -20,8 +23,10 @@ class MaintenanceWindow:
 
 
 def maintenance_window(window: Window | None, at: float, length_s: float = 0.0) -> MaintenanceWindow:
-    """Whether now is inside. at: now, in seconds since the epoch. length_s: more must be left of the
-    window."""
+    """Compare a time with the maintenance window.
+
+    at: the time, in seconds since the epoch. length_s: more than so many seconds must remain of the window.
+    """
     if window is None:
         return MaintenanceWindow(True, "no policy.window given", "no window, or now inside it")
     begin, end = (datetime.fromisoformat(text) for text in (window.begin, window.end))

@@ -1,4 +1,4 @@
-"""The order in which all brokers stop and start, and who agrees that source is written to."""
+"""The order in which all brokers stop and start, and the consent of source's owner to the writes there."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from zkmigrate.runbook.accepted import accepted
 from zkmigrate.runbook.model.finding import Finding, claim, meanings
 
 OWNER = "return.source-owner"
-"""Only a person can say so: it holds where ``accept`` of migration.yml names who did."""
+"""The finding that only a person can answer: it holds if ``accept`` of migration.yml names who agreed."""
 
 
 def next_to_stop(view: KafkaView, up: Sequence[Broker], width: int) -> tuple[tuple[str, ...], str]:
-    """The brokers to stop now, or why none may. up: those that run.
+    """Return the brokers to stop now, or the reason why none may stop. up: the running brokers.
 
-    First every replica on a running broker is in sync. So the last ISRs are those of the brokers that stop
-    last, which know all that was acknowledged, and start first. The controller stops last: the others hand
-    their partitions over to it. No two that share a partition stop at once.
+    First every replica on a running broker must be in sync. So the last ISRs are those of the brokers that
+    stop last: they hold every acknowledged record, and start first. The controller stops last, because the
+    others hand their partitions over to it. No two that share a partition stop at the same time.
     """
     ids = {broker.id for broker in up}
     late = [p for p in view.partitions if ids & set(p.replicas) - set(p.isr)]
@@ -41,10 +41,10 @@ def next_to_stop(view: KafkaView, up: Sequence[Broker], width: int) -> tuple[tup
 def next_to_start(
     order: Sequence[str], started: Collection[str], registered: Collection[str]
 ) -> tuple[str, ...]:
-    """The brokers to start now; none until the first is registered, or once all are started.
+    """Return the brokers to start now; none until the first is registered, or once all are started.
 
-    The first of the order starts alone: it shows that file and ensemble are right, and leads what it can.
-    started: those whose process may be there.
+    The first of the order starts alone: it shows that file and ensemble are right, and leads the partitions
+    that it can. started: those whose process may run.
     """
     waiting = tuple(name for name in order if name not in started)
     if not started:
@@ -53,8 +53,10 @@ def next_to_start(
 
 
 def owner_consent(inventory: Inventory, at: float, cost: str) -> Finding:
-    """Whether source's owner agrees, by name. cost: what they agree to. at: now, in seconds since the
-    epoch."""
+    """Return the finding on whether source's owner agrees, by name.
+
+    cost: what the owner agrees to. at: the time, in seconds since the epoch.
+    """
     asked = claim(
         OWNER,
         "whoever owns source agrees that it is written to and that every broker is down meanwhile",
@@ -67,7 +69,7 @@ def owner_consent(inventory: Inventory, at: float, cost: str) -> Finding:
 
 
 def consenting_owner(inventory: Inventory, at: float) -> str:
-    """Who agrees now, by name; empty for nobody."""
+    """Return the name of the person who agrees at this time, or an empty string."""
     names = [x.who for x in inventory.accept if x.finding == OWNER and at < x.end]
     return names[-1] if names else ""
 

@@ -1,4 +1,4 @@
-"""The probes of a move's window: whether the block is whole, the members answer and source serves.
+"""The probes of a move's window: whether the block is complete, the members answer and source serves.
 
 One bad answer is not yet trouble: a look must fail, a broker be silent, or source have no quorum twice in a
 row. A leak in the block counts at once.
@@ -31,7 +31,7 @@ _WITHIN_S = 3.0
 
 
 def window_probes(dependent: AnyDependent, inventory: Inventory, look: Look, note: Note) -> tuple[Probe, ...]:
-    """All probes. note: takes the phases of the hosts."""
+    """Return all probes of the window. note: receives the phases of the hosts, for the samples."""
     hosts = inventory.dest_names
 
     def statuses() -> Mapping[str, Reading[HostStatus]]:
@@ -48,8 +48,11 @@ def window_probes(dependent: AnyDependent, inventory: Inventory, look: Look, not
 
 
 def block(hosts: tuple[str, ...], ask: Callable[[], Mapping[str, Reading[HostStatus]]]) -> Probe:
-    """Whether our rules are first and whole, both sets filled as the phase needs, and the lease never
-    lapsed."""
+    """Return the probe of the block.
+
+    It checks that our rules are first and complete, both sets are filled as the phase needs, and the lease
+    never lapsed.
+    """
     missed: Counter[str] = Counter()
 
     def findings() -> Iterator[Finding]:
@@ -86,7 +89,10 @@ def _block(host: str, status: HostStatus) -> Iterator[Finding]:
 
 
 def brokers(ask: Callable[[], Mapping[str, str]]) -> Probe:
-    """Whether every broker answers a request. ask: gives broker → what went wrong, empty for nothing."""
+    """Return the probe that checks whether every broker answers a request.
+
+    ask: returns broker → what went wrong, an empty string for nothing.
+    """
     missed: Counter[str] = Counter()
 
     def findings() -> Iterable[Finding]:
@@ -101,7 +107,10 @@ def brokers(ask: Callable[[], Mapping[str, str]]) -> Probe:
 
 
 def source(ask: Callable[[], EnsembleView]) -> Probe:
-    """Whether source could take dest back: a majority serves under one leader. Not asked after SEAL."""
+    """Return the probe that checks whether source could take dest back.
+
+    Then a majority of source serves under one leader. The probe does not run after SEAL.
+    """
     missed = 0
 
     def findings() -> Iterator[Finding]:

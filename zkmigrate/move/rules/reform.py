@@ -27,12 +27,12 @@ def _settings(inventory: Inventory, settings: Mapping[str, str]) -> list[str]:
 
 
 def observer_config(inventory: Inventory, members: Members) -> bytes:
-    """zoo.cfg of a dest host while it observes source.
+    """Return zoo.cfg of a dest host while it observes source.
 
-    members: source's own, byte for byte, with source's version of them. A server takes over members of a
-    later version, which do not include it; without reconfigEnabled it restarts its election with every answer
-    instead. Members of its own version it leaves alone. An observer never has reconfigEnabled, whatever dest
-    has later.
+    members: source's own server lines, byte for byte, with source's version of them. A server takes over
+    members of a later version, which do not include it; without reconfigEnabled it restarts its election with
+    every answer instead. Members of its own version it leaves alone. An observer never has reconfigEnabled,
+    whatever dest has later.
     """
     settings = dict(inventory.dest.settings)
     if RECONFIG in settings:
@@ -47,7 +47,7 @@ def observer_config(inventory: Inventory, members: Members) -> bytes:
 
 
 def reformed_config(inventory: Inventory) -> bytes:
-    """zoo.cfg of a dest host once dest is an ensemble of its own: dest's participants only."""
+    """Return zoo.cfg of a dest host once dest is an ensemble of its own, with dest's participants only."""
     lines = _settings(inventory, inventory.dest.settings)
     lines += [_server_line(h, inventory.dest.ports, False) for h in inventory.dest.hosts]
     return ("\n".join(lines) + "\n").encode()

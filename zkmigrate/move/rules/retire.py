@@ -1,4 +1,4 @@
-"""Whether a broker may be left out of a run: it serves nothing and is no client of source."""
+"""Decide whether a broker may be left out of a run: it serves nothing and is not a client of source."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NOT_ON_SOURCE = "none of its addresses among source's clients"
 def may_retire(
     broker: Retired, view: Reading[KafkaView], clients: SourceClients, source: Collection[str]
 ) -> tuple[Finding, ...]:
-    """What must hold before this broker is retired. source: the names of all source hosts."""
+    """Check what must hold before this broker is retired. source: the names of all source hosts."""
     held, seen = on_source(broker, clients, source)
     return (
         _serves_nothing(broker, view),
@@ -37,7 +37,10 @@ def may_retire(
 
 
 def on_source(broker: Retired, clients: SourceClients, source: Collection[str]) -> tuple[bool | None, str]:
-    """Whether this broker has left source, by the client lists of all source hosts, and what was seen."""
+    """Return whether this broker has left source, and a text of where it was seen.
+
+    The client lists of all source hosts decide. None if a list is missing.
+    """
     where = [host for host, found in clients.at.items() if set(found) & set(broker.addresses)]
     if where:
         return False, f"client of {', '.join(where)}"

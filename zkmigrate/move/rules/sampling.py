@@ -1,4 +1,4 @@
-"""The samples of the two ensembles: mode and zxid of each server, and the phases of dest's hosts.
+"""Samples of the two ensembles: mode and zxid of each server, and the phases of dest's hosts.
 
 - ``ensembles`` {servers: {host: [mode, zxid]}}; without a zxid the mode is the reason
 - ``phases`` {hosts: {host: [phase, seconds since it served as participant or null]}}: noted by the window's
@@ -20,17 +20,17 @@ from zkmigrate.zookeeper.facts.ensemble import view
 
 ENSEMBLES_S = 1.0
 _PHASE_S = 10.0
-"""Seconds after which phases are of an earlier window: they are only asked in one."""
+"""Seconds after which phases belong to an earlier window: they are read only during one."""
 
 _VOTES = frozenset({"leader", "follower", "standalone"})
-"""Modes of a server that is a member of an ensemble: a dest host has them only once it left source's."""
+"""Modes of a server that is a member of an ensemble; a dest host has them only once it has left source's."""
 
 _FOLLOWS_SOURCE = frozenset({IDLE, *Phase.ARMED.until(Phase.CUT)})
-"""Phases in which a dest host hears source."""
+"""Phases in which a dest host receives source's transactions."""
 
 
 def questions(inventory: Inventory, look: Look) -> tuple[Question, ...]:
-    """Mode and zxid of every ZooKeeper host."""
+    """Return the question for mode and zxid of every ZooKeeper host."""
     hosts = tuple(inventory.doors)
 
     def ask() -> Body:
@@ -46,8 +46,10 @@ def _server(reading: Reading[Srvr]) -> list[str]:
 
 
 class EnsemblesView:
-    """A line about source, and how far each dest host is behind it. The hosts that a run may change are
-    dest's, the other servers source's."""
+    """Shows a line about source, and how far each dest host is behind it.
+
+    The hosts that a run may change are dest's; the other servers are source's.
+    """
 
     def __init__(self) -> None:
         self._servers: tuple[float, dict[str, list[str]]] | None = None
@@ -71,7 +73,7 @@ class EnsemblesView:
         return text + age(now - self._servers[0]), not leads
 
     def host(self, host: str, hosts: Collection[str], now: float) -> str:
-        """A dest host: its phase, its mode, and how far it is behind source or that it is cut off."""
+        """Describe a dest host: its phase, its mode, and its distance behind source or that it is cut off."""
         parts = []
         at, phases = self._phases or (now, {})
         phase = str(phases.get(host, [""])[0]) if now - at < _PHASE_S else ""
@@ -94,12 +96,12 @@ class EnsemblesView:
         return {host: server for host, server in servers.items() if host not in hosts}
 
     def _newest(self, hosts: Collection[str]) -> int | None:
-        """The newest zxid of source's servers."""
+        """Return the newest zxid of source's servers."""
         return max((int(s[1], 16) for s in self._source(hosts).values() if len(s) > 1), default=None)
 
 
 def _behind(newest: int, zxid: int) -> str:
-    """How many transactions one zxid is behind another, within one epoch."""
+    """Return how many transactions one zxid is behind another, within one epoch."""
     if newest >> 32 != zxid >> 32:
         return "another epoch"
     return f"{newest - zxid} behind" if newest > zxid else "level"

@@ -1,4 +1,4 @@
-"""How long the members that have moved have been well together: the soak between two waves of the roll."""
+"""The soak between two waves of the roll: how long the moved members have been well together."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from zkmigrate.hosts.facts.status import HostStatus
 
 
 def soaked(moved: Mapping[str, HostStatus], kept: Mapping[str, Any]) -> tuple[float, dict[str, Any]]:
-    """Seconds for which all of these processes have been seen well, and the marks for the next look.
+    """Return how many seconds all of these processes have been well, and the marks for the next look.
 
     A process counts from the look that first found it well, on its host's boot clock, which nobody sets; a
-    restarted one counts anew. Infinity where no member has moved. kept: the marks of the look before, empty
-    where something was not well.
+    restarted one counts anew. Infinity if no member has moved. kept: the marks of the previous look, empty if
+    something was not well then.
     """
     marks: dict[str, Any] = {}
     for host, status in moved.items():

@@ -1,8 +1,8 @@
 """The safe start order of a reforming ensemble.
 
 If hosts that lack the newest transaction form a quorum first, acknowledged writes are lost (205 of 205 in 5
-of 5 tries). So the hosts F that hold it start first. While nobody leads, at most q - |F| others may join
-them; the rest wait until a host of F leads with q - 1 synced followers.
+of 5 tries). So the hosts F that hold it start first. While there is no leader, at most q - |F| others may
+join them; the rest wait until a host of F leads with q - 1 synced followers.
 """
 
 from __future__ import annotations
@@ -13,18 +13,19 @@ from zkmigrate.runbook.model.change import Place
 
 
 def freshest(newest: Mapping[str, int], needed: int) -> tuple[str, ...]:
-    """F: the hosts whose newest durable zxid is at least ``needed``, in the order given.
+    """Return F: the hosts whose newest durable zxid is at least ``needed``, in the order given.
 
-    newest: host → newest durable zxid at STOP. needed: of the newest transaction that touched the chroot or a
-    session that owns part of it.
+    newest: host → newest durable zxid at STOP. needed: the zxid of the newest transaction that touched the
+    chroot or a session that owns part of it.
     """
     return tuple(host for host, zxid in newest.items() if zxid >= needed)
 
 
 def places(hosts: tuple[str, ...], first: tuple[str, ...]) -> dict[str, Place]:
-    """Place of every host. Raises ValueError when nobody holds the newest transaction.
+    """Return the place of every host in the start order.
 
     Hosts outside F never reach q by themselves: at most q - |F| of them start before a leader is known.
+    Raises ValueError if no host holds the newest transaction.
     """
     if not first:
         raise ValueError("no host holds the newest transaction: nothing may start")
@@ -43,10 +44,10 @@ def places(hosts: tuple[str, ...], first: tuple[str, ...]) -> dict[str, Place]:
 
 
 def forms_quorum(hosts: tuple[str, ...], first: tuple[str, ...], gone: Collection[str]) -> bool:
-    """Whether the hosts that have GO can form a quorum without the others. Raises as :func:`places`.
+    """Return whether the hosts that have GO can form a quorum without the others. Raises as :func:`places`.
 
-    Hosts with the place ``rest`` do not count: each waits until a host of F leads. Where F is no majority,
-    its helpers wait for every host of F, so none that starts early may be missing.
+    Hosts with the place ``rest`` do not count: each waits until a host of F leads. If F is no majority, its
+    helpers wait for every host of F, so none that starts early may be missing.
     """
     early = [host for host, place in places(hosts, first).items() if place != "rest"]
     return sum(host in gone for host in early) > len(hosts) // 2

@@ -1,4 +1,4 @@
-"""What to say of a window that nobody works on any more: where dest hosts stand, and what it costs."""
+"""Describe a window that no process works on any more: the state of dest hosts, and the cost for clients."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from zkmigrate.runbook.model.window import IDLE, Kept, Loss, Phase, Stand, Unatt
 from zkmigrate.zookeeper.data.session import unsigned
 
 OBSERVES_S = 8.0
-"""Seconds that a host takes at most, on a busy machine, to observe again once its lease has ended."""
+"""Longest time in seconds, on a busy machine, for a host to observe again once its lease has ended."""
 
 
 def unattended(dependent: AnyDependent) -> Unattended:
-    """Return how to tell of the window of a move."""
+    """Return the description of a move's window for a run that nobody attends."""
     words = dependent.words
     return Unattended(
         one="dest host",
@@ -43,7 +43,7 @@ def unattended(dependent: AnyDependent) -> Unattended:
 
 
 def stand(status: HostStatus) -> Stand:
-    """Judge where a dest host stands for its clients."""
+    """Return the state of a dest host for its clients."""
     if status.phase in (IDLE, Phase.ARMED, Phase.FENCED) and not status.fence_entries:
         return Stand.BEFORE
     if status.phase in Phase.GO.until(Phase.OPEN):
@@ -79,8 +79,10 @@ def _loss(c: Context) -> Loss | None:
 
 
 def _kept(dependent: AnyDependent, c: Context, look: Look) -> Kept:
-    """Judge which sessions that SURVEY found on dest still live, and which are clients of dest again. Source
-    is not asked: it may be why the run went back, and dest observes it."""
+    """Find which of the sessions that SURVEY found on dest still live, and which are clients of dest again.
+
+    Source is not read: it may be the reason why the run went back, and dest observes it.
+    """
     try:
         surveyed = known(Surveyed, c)
     except RecordError:
@@ -96,7 +98,10 @@ def _kept(dependent: AnyDependent, c: Context, look: Look) -> Kept:
 
 
 def kept(sessions: Collection[int], alive: Iterable[int], back: Collection[int]) -> Kept:
-    """Judge what became of sessions. alive: those that own ephemerals now. back: clients of dest again."""
+    """Describe what happened to these sessions.
+
+    alive: those that own ephemerals now. back: those that are clients of dest again.
+    """
     living = {unsigned(session) for session in alive}
     gone = [session for session in sessions if unsigned(session) not in living]
     away = [session for session in sessions if session not in back and session not in gone]

@@ -1,4 +1,4 @@
-"""What is known of the window beforehand, with the arithmetic: its length, lease and deadline."""
+"""Estimates of the window before it begins: its length, lease and deadline, with the arithmetic."""
 
 from __future__ import annotations
 
@@ -23,8 +23,11 @@ _REHEARSED = "as rehearsed, or the policy's if longer"
 
 
 def plan_lines(dependent: AnyDependent, c: Context, sessions: Reading[Sessions]) -> tuple[str, ...]:
-    """Lines for ``plan``. c: with the records of a rehearsed run, where one is named. sessions: those that
-    own ephemerals under the chroot now."""
+    """Return the lines about the window for ``plan``.
+
+    c: with the records of a rehearsed run, if one is named. sessions: those that own ephemerals under the
+    chroot now.
+    """
     policy, lease, words = c.inventory.policy, c.inventory.policy.lease, dependent.words
     measured = _measured(c)
     length = (
@@ -55,8 +58,10 @@ _REFUSED = {"zookeeper": "ZooKeeper's ports are", "all": "all TCP but ssh is"}
 
 
 def cutover_lines(c: Context) -> tuple[str, ...]:
-    """Lines for the question before the cut-over: what the rehearsal measured, the deadline that follows, and
-    how long the hosts wait for OPEN."""
+    """Return the lines for the question before the cut-over.
+
+    They give the rehearsal's measurements, the deadline that follows, and how long the hosts wait for OPEN.
+    """
     limit = c.inventory.policy.open_limit_s
     alone: tuple[str, ...] = (
         f"once dest serves, the hosts wait {limit:g} s for OPEN (policy.open_limit_s), then check and open",
@@ -84,19 +89,19 @@ def cutover_lines(c: Context) -> tuple[str, ...]:
 
 
 def rehearsed_to_check_s(c: Context) -> float | None:
-    """Seconds from FENCE to a checked dest, as the rehearsal of this run measured them; None without one."""
+    """Return seconds from FENCE to a checked dest, as measured by this run's rehearsal; None without one."""
     there = rehearsed(c)
     return sum(there.values()) if there else None
 
 
 def rehearsed(c: Context) -> dict[str, float]:
-    """Seconds of each step from FENCE to CHECK that the rehearsal of this run completed."""
+    """Return the seconds of each step from FENCE to CHECK that this run's rehearsal completed."""
     took = seconds(c, "rehearse")
     return {step: took[step] for step in STEPS.shut if step in took}
 
 
 def _measured(c: Context) -> str:
-    """What the rehearsal of this run measured; empty where there was none."""
+    """Return what this run's rehearsal measured as text, or an empty string without one."""
     steps = rehearsed(c)
     if not steps:
         return ""
@@ -132,7 +137,7 @@ def _deadline(dependent: AnyDependent, c: Context, sessions: Reading[Sessions]) 
 
 
 def _from_check(c: Context, timeout_s: float) -> tuple[str, ...]:
-    """What a way back from a hold after CHECK costs, as rehearsed; nothing without a rehearsal."""
+    """Return the cost of a way back from a hold after CHECK, as rehearsed; nothing without a rehearsal."""
     there, back = rehearsed_to_check_s(c), way_back_from_s(c, CHECK)
     if there is None:
         return ()
