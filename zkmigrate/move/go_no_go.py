@@ -84,7 +84,10 @@ def _figures(c: Context, look: Look) -> Iterator[tuple[str, str]]:
 
 
 def page(c: Context, look: Look, plan_digest: str, rehearsed_run: str, remarks: Sequence[str] = ()) -> str:
-    """Return the page as Markdown, to print and sign. Parameters: as in ``runbook.model.playbook.GoNoGo``."""
+    """Return the page as Markdown, to print and sign.
+
+    The parameters are those of ``runbook.model.playbook.GoNoGo``.
+    """
     inventory = c.inventory
     plan = f"Plan of what is left now `{plan_digest[:16]}`, run `{rehearsed_run or 'none yet'}`."
     lines = [

@@ -1,6 +1,6 @@
-"""Rows of the report's timeline: the state of each dest host and broker, from the changes it confirmed.
+"""Rows of the report's timeline: the state of each dest host and broker, from its confirmed changes.
 
-From GO on dest hosts finish alone: their states then come from the samples, otherwise from the step that saw
+From GO on dest hosts finish alone: their states then come from the samples, or else from the step that saw
 them.
 """
 
@@ -44,14 +44,14 @@ _AFTER: Mapping[str, tuple[str, str]] = {
 }
 _ALONE = "by itself"
 _LEASE_S = 1.0
-"""Seconds without the tool within which no lease has ended."""
+"""Seconds without the tool within which no lease can end."""
 
 _UNSEEN_S = 5.0
 """Seconds without a sample after which source's state is not shown."""
 
 
 def rows(story: Story, samples: Rows, start: float, gone: Spans, damaged: bool) -> tuple[Lane, ...]:
-    """Source and dest as ensembles, then each dest host and each broker."""
+    """Return the rows: source and dest as ensembles, then each dest host and each broker."""
     asked = of_kind(samples, "ensembles")
     hosts, brokers = dest_rows(story, of_kind(samples, "phases"), gone), broker_rows(story, start)
     if damaged:
@@ -61,28 +61,30 @@ def rows(story: Story, samples: Rows, start: float, gone: Spans, damaged: bool) 
 
 
 def source_hosts(story: Story, asked: Rows) -> tuple[str, ...]:
-    """The source hosts by name, from the journal, otherwise the hosts in the samples that are not dest's.
-    asked: samples of kind ``ensembles``."""
+    """Return the names of the source hosts, from the journal, or else from the samples without dest's hosts.
+
+    asked: samples of kind ``ensembles``.
+    """
     named = [str(host) for _, row in asked if isinstance(row.get("servers"), dict) for host in row["servers"]]
     dest = dest_hosts(story)
     return story.hosts.get("source") or tuple(name for name in dict.fromkeys(named) if name not in dest)
 
 
 def dest_hosts(story: Story) -> tuple[str, ...]:
-    """The dest hosts by name, in the inventory's order where the journal has it."""
+    """Return the names of the dest hosts, in the inventory's order if the journal has it."""
     stages = ("join", "rehearse", "cutover")
     targets = [op.target for op in story.ops if op.step.partition(".")[0] in stages]
     return story.hosts.get("dest") or tuple(dict.fromkeys(targets))
 
 
 def broker_hosts(story: Story) -> tuple[str, ...]:
-    """The brokers by name, as :func:`dest_hosts`."""
+    """Return the names of the brokers, in the inventory's order if the journal has it."""
     targets = [op.target for op in story.ops if op.step.partition(".")[0] == "roll"]
     return story.hosts.get("brokers") or tuple(dict.fromkeys(targets))
 
 
 class _Line:
-    """The row that is being built: a new state ends the one before."""
+    """A row under construction: a new state ends the previous one."""
 
     def __init__(self) -> None:
         self.spans: list[Span] = []
@@ -108,7 +110,10 @@ def dest_rows(
     phases: Sequence[tuple[float, Mapping[str, Any]]],
     gone: Sequence[tuple[float, float]] = (),
 ) -> tuple[Lane, ...]:
-    """A row for each dest host. phases: samples of kind ``phases``, in order. gone: when no tool ran."""
+    """Return a row for each dest host.
+
+    phases: samples of kind ``phases``, in order. gone: the spans of time in which no tool ran.
+    """
     return tuple(Lane(host, "dest", tuple(_dest(host, story, phases, gone))) for host in dest_hosts(story))
 
 
@@ -158,13 +163,16 @@ def _confirmed(line: _Line, at: float, op: Op) -> None:
 
 
 def _left_alone(line: _Line, at: float) -> None:
-    """Nobody renews the lease: a host that is not sealed goes back by itself at an unknown time."""
+    """Mark the state unknown while no tool renews the lease.
+
+    A host that is not sealed then goes back by itself, at an unknown time.
+    """
     if line.state in (FENCED, CUT, STOPPED) and not line.spans[-1].note.startswith(("sealed", "GO given")):
         line.begin(at, UNKNOWN, "the tool was gone: a host that is not sealed goes back by itself")
 
 
 def _walked(line: _Line, at: float, visit: Visit) -> None:
-    """The state that a step's end proves of every host without a change of ours."""
+    """Set the state that the end of a step proves of every host without a change of this run."""
     name = visit.step.partition(".")[2]
     if visit.back:
         if name in ("fence", "arm") and line.state in (FENCED, CUT, STOPPED, UNKNOWN):
@@ -179,7 +187,10 @@ def _walked(line: _Line, at: float, visit: Visit) -> None:
 
 
 def _seen(line: _Line, at: float, host: str, row: Mapping[str, Any]) -> None:
-    """Samples count only for what a host does alone after GO: a sample may be older than a change of ours."""
+    """Apply a sample, but only for what a host does alone after GO.
+
+    Otherwise a sample may be older than a change of this run.
+    """
     hosts = row.get("hosts")
     sample = hosts.get(host) if isinstance(hosts, dict) else None
     if not isinstance(sample, list) or len(sample) != 2 or not line.spans:
@@ -194,12 +205,12 @@ def _seen(line: _Line, at: float, host: str, row: Mapping[str, Any]) -> None:
 
 
 def broker_rows(story: Story, start: float) -> tuple[Lane, ...]:
-    """A row for each broker: which ZooKeeper it was started with."""
+    """Return a row for each broker, with the ZooKeeper it was started with."""
     return tuple(Lane(host, "broker", tuple(_broker(host, story, start))) for host in broker_hosts(story))
 
 
 def _at_first(host: str, story: Story) -> tuple[str, str]:
-    """A broker's state before the roll, and why it is not known."""
+    """Return a broker's state before the roll, and why it is not known."""
     looks = [v for v in story.visits if v.step == "preflight.preflight"]
     found = [f for v in looks for f in v.findings if (f.id, f.target) == ("kafka.config", host)]
     was_restarted = any(op.target == host and op.step.partition(".")[0] == "roll" for op in story.ops)
@@ -228,7 +239,7 @@ def _broker(host: str, story: Story, start: float) -> list[Span]:
 
 
 def until(rows: Iterable[Lane], last: float) -> tuple[Lane, ...]:
-    """The rows of a damaged journal: unknown after its last intact line."""
+    """Return the rows of a damaged journal: unknown after its last intact line."""
     unknown = Span(last, None, UNKNOWN, "the journal is damaged")
 
     def cut(row: Lane) -> tuple[Span, ...]:
@@ -238,7 +249,7 @@ def until(rows: Iterable[Lane], last: float) -> tuple[Lane, ...]:
 
 
 def dest_ensemble(lanes: Iterable[Lane]) -> Lane:
-    """Dest as clients reach it: how many of its hosts let them in."""
+    """Return the row for dest as clients reach it: how many of its hosts let them in."""
     rows = [lane for lane in lanes if lane.kind == "dest"]
     edges = sorted({t for row in rows for span in row.spans for t in (span.start, span.end) if t is not None})
     line = _Line()
@@ -271,7 +282,7 @@ def _state_at(row: Lane, at: float) -> str:
 def source_ensemble(
     hosts: tuple[str, ...], rows: Sequence[tuple[float, Mapping[str, Any]]], every_s: float
 ) -> Lane:
-    """Source by the samples of kind ``ensembles``; empty for times without a sample."""
+    """Return the row for source, from the samples of kind ``ensembles``; empty for times without a sample."""
     line, last = _Line(), None
     for at, row in rows:
         servers = row.get("servers")
@@ -292,7 +303,10 @@ def _mode(sample: Any) -> str:
 
 
 def _quorum(modes: list[str]) -> tuple[str, str]:
-    """As :meth:`zkmigrate.zookeeper.facts.ensemble.EnsembleView.has_quorum`, from the modes alone."""
+    """Return the state of an ensemble from its servers' modes, and a note.
+
+    The rule is that of :meth:`zkmigrate.zookeeper.facts.ensemble.EnsembleView.has_quorum`.
+    """
     leading = sum(mode in ("leader", "standalone") for mode in modes)
     serving = leading + sum(mode == "follower" for mode in modes)
     heard = sum(mode in ("leader", "standalone", "follower", "refused", "not serving") for mode in modes)

@@ -1,6 +1,6 @@
-"""The move of a dependent from one ZooKeeper ensemble to a new, empty one: the table of contents.
+"""The move of a dependent from one ZooKeeper ensemble to a new, empty one: all its stages and steps.
 
-Each step is one file in ``move/steps``, its undo in it. The protocol: docs/explanation/protocol.md.
+Each step is one file in ``move/steps``, with its undo. The protocol: docs/explanation/protocol.md.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ from zkmigrate.runbook.model.step import AnyStep, Context
 
 @dataclass(frozen=True)
 class Move(Playbook):
-    """A runbook that moves a dependent, there or back."""
+    """A runbook that moves a dependent, in either direction."""
 
     dependent: AnyDependent = field(kw_only=True)
 
 
 def dependent_of(playbook: Playbook) -> AnyDependent:
-    """The dependent that a runbook moves. UsageError for a runbook that moves none."""
+    """Return the dependent that a runbook moves. Raises UsageError for a runbook that moves none."""
     if not isinstance(playbook, Move):
         raise UsageError(f"{playbook.id} moves nothing that uses ZooKeeper; --playbook names another runbook")
     return playbook.dependent
@@ -61,9 +61,9 @@ def move(
     report: Reporting | None = None,
     looks: tuple[Stage, ...] = (),
 ) -> Move:
-    """Return the runbook of this dependent.
+    """Return the runbook that moves this dependent.
 
-    go_no_go, report, looks: as in ``Playbook``.
+    go_no_go, report, looks: fields of ``Playbook``.
     """
     words = dependent.words
 

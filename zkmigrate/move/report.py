@@ -1,4 +1,4 @@
-"""What is special about the report of the move: its rows and colours, the lag of dest, the proof."""
+"""The parts of the report that only the move has: its rows and colours, dest's lag, and the proof."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ _COLOURS: dict[str, str] = {
 
 
 def lags(story: Story, rows: Rows) -> tuple[Lag, ...]:
-    """Per dest host, how many transactions it was behind source's leader, until the proof of the cut-over.
+    """Return how many transactions each dest host was behind source's leader, until the proof.
 
-    Both are asked at once, so a host that is ahead was asked a moment later: it counts as level.
+    Both are asked at the same time, so a host that is ahead was asked a moment later: it counts as level.
     """
     asked, proven, out = of_kind(rows, "ensembles"), proof(story), []
     until = proven.at if proven is not None and proven.stage == "cutover" else None
@@ -70,7 +70,7 @@ def _zxid_in(sample: Any, modes: tuple[str, ...]) -> int | None:
 
 
 def proof(story: Story) -> Proof | None:
-    """The last proof: of the cut-over, or before that of the rehearsal."""
+    """Return the last proof: of the cut-over, or before that of the rehearsal."""
     for stage in ("cutover", "rehearse"):
         parts = {name: story.records.get(f"{stage}.{name}") for name in ("drain", "stop", "prove")}
         drain, stop, prove = parts["drain"], parts["stop"], parts["prove"]
@@ -113,7 +113,10 @@ def _proof(report: Report) -> Table:
 
 
 def _proven(report: Report, stage: str) -> list[tuple[str, str]]:
-    """Which proof held, on which host, with its figures; of each step its last visit on the way forward."""
+    """Return which proof held on which host, with its figures.
+
+    They come from each step's last visit on the way forward.
+    """
     last = {v.step: v for v in report.visits if not v.back}
     rows = []
     for step, id, name in (

@@ -1,7 +1,7 @@
-"""Preflight: what could go wrong and can be seen beforehand, one function per check.
+"""Preflight: check beforehand what could go wrong, with one function per check.
 
-``zkmigrate help findings`` lists all checks. Pure but for ``evidence.gather``, which looks once for
-all checks of a gate. Unknown never passes.
+``zkmigrate help findings`` lists all checks. All is pure except ``evidence.gather``, which looks once for all
+checks of a gate. Unknown never passes.
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ _OF_THE_MOVE: tuple[Check, ...] = (
 
 
 def checks(dependent: AnyDependent) -> tuple[Check, ...]:
-    """Every check of the move of this dependent, in the order in which they are shown."""
+    """Return every check of the move of this dependent, in the order in which they are shown."""
     own = dependent.checks
     every = (*_OF_THE_MOVE, *own, *(check for check in members.CHECKS if check not in own))
     return tuple(check.of(dependent.words) for check in every)
 
 
 def run_preflight(c: Context, dependent: AnyDependent, look: Look, gate: str) -> tuple[Finding, ...]:
-    """Look once, then judge: the findings of a gate, ``preflight``, ``roll`` or ``cutover``.
+    """Look once, then return the findings of a gate: ``preflight``, ``roll`` or ``cutover``.
 
-    A finding blocks when its check counts at this gate and its claim is false or unknown; a check that comes
-    later is listed without weight. What somebody answers for warns (``accept``). Raises ValueError for
-    another gate.
+    A finding blocks if its check counts at this gate and its claim is false or unknown. A check of a later
+    gate is listed without weight. A finding that a named person accepts (``accept``) only warns. Raises
+    ValueError for another gate.
     """
     return judge(c, gather(c, dependent, look, Gate(gate)), Gate(gate))
 
 
 def judge(c: Context, e: Evidence, gate: Gate) -> tuple[Finding, ...]:
-    """The findings of a gate over evidence that was looked at for it."""
+    """Return the findings of a gate from evidence that was gathered for it."""
     found = (finding for check in checks(e.dependent) for finding in check.findings(c, e, gate))
     return accepted(c.inventory.accept, found, e.at)

@@ -1,4 +1,4 @@
-"""Checks of each broker's own host: its file is the one it runs with, and nothing else names ZooKeeper."""
+"""Checks of each broker's host: the broker runs with its own file, and nothing else names ZooKeeper."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from zkmigrate.runbook.model.step import Context
 
 LISTED = 5
 BEFORE_ROLL = (Gate.PREFLIGHT, Gate.ROLL)
-"""Gates at which the brokers still have to be fit to be restarted."""
+"""Gates at which the brokers have yet to be restarted."""
 
 _KRAFT = ("process.roles", "controller.quorum.voters", "zookeeper.metadata.migration.enable")
 _CORRECT_FILE = "correct kafka.config in migration.yml"
@@ -78,7 +78,7 @@ _WRITTEN_OUT = (
 
 
 def _file_mistakes(c: Context, host: str, id: str, connect: str, content: bytes) -> Iterator[tuple[str, str]]:
-    """Yield what is wrong with a broker's file, each with what to do about it."""
+    """Yield each mistake in a broker's file, with what to do about it."""
     inventory = c.inventory
     _, slash, path = connect.partition("/")
     ours = inventory.kafka.chroot
@@ -278,18 +278,24 @@ _SHUTDOWN = {
     "controlled.shutdown.retry.backoff.ms": 5000,
     "controller.socket.timeout.ms": 30000,
 }
-"""Kafka's defaults (KafkaConfig)."""
+"""The settings that bound a controlled shutdown, with Kafka's defaults (KafkaConfig)."""
 
 
 def _shutdown_s(properties: Mapping[str, str]) -> float:
-    """Seconds that a controlled shutdown may take. ValueError for a setting that is no number."""
+    """Return how long a controlled shutdown may take, in seconds.
+
+    Raises ValueError for a setting that is not a number.
+    """
     tries, backoff_ms, answer_ms = (int(properties.get(key, default)) for key, default in _SHUTDOWN.items())
     return tries * (backoff_ms + answer_ms) / 1000
 
 
 _TICK_S = 0.02
-"""A process's start is known to a hundredth of a second, the clock that dates it to a thousandth: a file that
-was changed right before the restart must not seem younger."""
+"""Tolerance when the start of a process is compared with the change of a file.
+
+The start is known to a hundredth of a second, the change to a thousandth. A file that was changed right
+before the restart must not seem younger.
+"""
 
 
 def _span(seconds: float) -> str:

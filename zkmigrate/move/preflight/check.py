@@ -1,4 +1,4 @@
-"""What a check is: one claim, when it counts, and a pure function from evidence to verdicts."""
+"""The type of a check: a claim, the gates where it counts, and a pure function that judges evidence."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Gate(StrEnum):
 
 
 class Scope(StrEnum):
-    """Whether a check makes one claim about the whole, or one about each host of a role."""
+    """The targets of a check: one claim about the whole, or one about each host of a role."""
 
     CLUSTER = "cluster"
     SOURCE = "each source host"
@@ -35,10 +35,10 @@ class Scope(StrEnum):
 
 @dataclass(frozen=True)
 class Judged:
-    """Whether the claim held for one target; None is unknown. The rest as in a Finding.
+    """The verdict about the claim for one target.
 
-    later: it cannot be seen yet and has no weight at this gate; one of the later gates shows it.
-    blocks: it stands in the way here, although its check warns.
+    held: None means unknown. later: it cannot be seen yet and has no weight at this gate; a later gate shows
+    it. blocks: it blocks here, although its check warns. The other fields are those of a Finding.
     """
 
     held: bool | None
@@ -63,11 +63,11 @@ NOT_HEARD = (
 
 @dataclass(frozen=True)
 class Check:
-    """One check.
+    """One check of the preflight.
 
-    gates: where it runs and counts, in order; before the first of them it is *later*. early: it runs before
-    its first gate all the same, as a warning. about: why it matters and what it reads. todo: what to do where
-    it fails.
+    gates: where it runs and counts, in order; before the first of them it is shown as *later*. early: it also
+    runs before its first gate, as a warning. about: why it matters and what it reads. todo: what to do if it
+    fails.
     """
 
     id: str
@@ -81,14 +81,20 @@ class Check:
     decide: Decide
 
     def of(self, words: Words) -> Check:
-        """The check in the words of a dependent: ``{one}`` and the others of :class:`Words` filled in."""
+        """Return the check in the words of a dependent.
+
+        It replaces ``{one}`` and the other fields of :class:`Words`.
+        """
         told = {field.name: getattr(words, field.name) for field in fields(words)}
         own = (self.id, self.claim, self.about, self.todo)
         id, sentence, about, todo = (text.format_map(told) for text in own)
         return replace(self, id=id, claim=sentence, about=about, todo=todo)
 
     def findings(self, c: Context, e: Evidence, gate: Gate) -> tuple[Finding, ...]:
-        """The findings at a gate; none where the check is over, one of no weight where it comes later."""
+        """Return the findings at a gate.
+
+        There are none after the check's last gate, and one without weight before its first.
+        """
         if gate not in self.gates:
             order = list(Gate)
             if order.index(gate) > order.index(self.gates[0]):
@@ -121,7 +127,7 @@ def check(
     severity: Severity = Severity.BLOCK,
     early: bool = False,
 ) -> Callable[[Decide], Check]:
-    """Make a Check of a function. Its docstring is ``about`` and, behind "To do:", ``todo``."""
+    """Turn a function into a Check. Its docstring is ``about`` and, after "To do:", ``todo``."""
 
     def made(decide: Decide) -> Check:
         about, _, todo = " ".join((decide.__doc__ or "").split()).partition(" To do: ")
@@ -133,8 +139,10 @@ def check(
 def unseen(
     reading: Reading[object], needed: str = "", target: str = "", moves: tuple[str, ...] = ()
 ) -> Judged:
-    """The verdict over evidence that could not be had: unknown, so it does not pass. moves: where the host
-    answers; one that does not leaves another."""
+    """Return the verdict for evidence that could not be read: unknown, so it does not pass.
+
+    moves: what to do if the host answers; a host that does not answer gets another advice.
+    """
     if not isinstance(reading, Unknown):
         return Judged(None, why(reading), needed, target, moves)
     heard = reading.cause not in get_args(NotHeard)
@@ -142,7 +150,7 @@ def unseen(
 
 
 def why(reading: Reading[object]) -> str:
-    """A reading that is not what was hoped for, as text."""
+    """Return a reading that is not the expected one as text."""
     if isinstance(reading, Unknown):
         return str(reading)
     if isinstance(reading, Absent):

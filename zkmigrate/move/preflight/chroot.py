@@ -1,4 +1,4 @@
-"""Checks of what goes on in Kafka's chroot, and of who else uses it or source."""
+"""Checks of activity in Kafka's chroot, and of other users of the chroot or of source."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from zkmigrate.runbook.model.step import Context
 
 LISTED = 5
 QUIET_S = 600
-"""No leader or ISR may have changed for so long before the roll."""
+"""Seconds before the roll during which no leader or ISR may have changed."""
 
 AHEAD_S = 5
-"""So far source's clock may be ahead of the operator's before its times mean nothing here."""
+"""Seconds that source's clock may be ahead of the operator's; beyond that its times are not used here."""
 
 
 @check(

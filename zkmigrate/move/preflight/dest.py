@@ -1,4 +1,4 @@
-"""Checks of dest: empty before it joins, able to hold what source holds, and the same tree once joined."""
+"""Checks of dest: empty before it joins, able to hold source's data, and the same tree after the join."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from zkmigrate.zookeeper.facts.config import ZooConfig
 from zkmigrate.zookeeper.facts.members import REJOIN
 
 ROOM_FACTOR = 3
-"""Room asked for, in multiples of source's snapshot and logs: data, image, and what is written meanwhile."""
+"""Required room in multiples of source's snapshot and logs: data, image, and what is written meanwhile."""
 
 LISTED = 5
 
@@ -136,7 +136,7 @@ def jute_maxbuffer(_c: Context, e: Evidence) -> Iterator[Judged]:
 
 
 def _buffer(reading: Reading[Mapping[str, str]]) -> int | str:
-    """jute.maxbuffer in bytes, or why it is not known."""
+    """Return jute.maxbuffer in bytes, or the reason why it is not known."""
     if not isinstance(reading, Seen):
         return why(reading)
     limit = buffer_of(reading.value)
@@ -234,8 +234,10 @@ def disk(c: Context, e: Evidence) -> Iterator[Judged]:
 
 
 def _never_made(c: Context, e: Evidence, host: str, facts: HostFacts) -> str:
-    """What says that nobody has made this host for dest, beside its directories; empty where something of
-    ZooKeeper is there."""
+    """Return the signs that a host was never set up for dest, besides its missing directories.
+
+    Empty if the host has a zoo.cfg or the service.
+    """
     script = e.own.start_scripts.get(host)
     started = facts.unit.get("LoadState") != "not-found" if script is None else not isinstance(script, Absent)
     if started or not isinstance(e.dest_config[host], Absent):
@@ -331,8 +333,10 @@ def version(_c: Context, e: Evidence) -> Iterator[Judged]:
 
 
 SYNC_BYTES_PER_S = 20 << 20
-"""How fast a snapshot is assumed to come from source's leader to a dest host's disk and memory: a fifth of a
-gigabit link. The join shows the truth; this is to be on the safe side of it."""
+"""Assumed speed of a snapshot from source's leader to a dest host's disk and memory.
+
+It is a fifth of a gigabit link, to be on the safe side; the join shows the real speed.
+"""
 
 SYNC_FACTOR = 2
 
@@ -367,7 +371,7 @@ def init_limit(c: Context, e: Evidence) -> Iterator[Judged]:
 
 
 def _sync_ms(config: Reading[ZooConfig]) -> int | None:
-    """initLimit in milliseconds; None where it is not told or no number."""
+    """Return initLimit in milliseconds; None if the config cannot be read or it is not a number."""
     return config.value.init_ms if isinstance(config, Seen) else None
 
 

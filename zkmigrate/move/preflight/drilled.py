@@ -1,6 +1,6 @@
-"""Between which versions a move has been drilled on real hosts, and held: what docs/track-record.md says.
+"""The versions between which a move has been drilled on real hosts and succeeded: docs/track-record.md.
 
-The readers of ZooKeeper's files are tested on files of further versions; that alone is no move.
+The readers of ZooKeeper's files are tested on files of more versions; that alone is not a drilled move.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Drill:
-    """A whole move: ZooKeeper's versions at source and dest, and Kafka's."""
+    """One drilled move: ZooKeeper's versions at source and dest, and Kafka's version."""
 
     source: str
     dest: str
@@ -28,6 +28,6 @@ DRILLED = (
     Drill("3.8.4", "3.8.4", "3.9.1"),
     Drill("3.9.5", "3.9.5", "3.9.1"),
 )
-"""A row of the track record each; its test keeps the two the same."""
+"""The rows of the track record; its test keeps both the same."""
 
 NEEDED = "; ".join(map(str, DRILLED))

@@ -1,8 +1,7 @@
-"""Everything the checks judge by, looked at once and at the same time where hosts are many.
+"""Gather all evidence for the checks, once, and from many hosts at the same time.
 
-Reads only. ``identities`` costs one client session of the operator per dest host and is had only from the
-roll on; the rest comes from four-letter words, files, sockets, zkm-host's reading verbs and the dependent
-itself.
+It only reads. ``identities`` costs one client session of the operator per dest host and is read only from the
+roll on. The rest comes from four-letter words, files, sockets, zkm-host's reading verbs and the dependent.
 """
 
 from __future__ import annotations
@@ -48,8 +47,10 @@ NO_ENSEMBLE = EnsembleView({}, None)
 
 @dataclass(frozen=True)
 class Dated:
-    """A host's clock in seconds since the epoch, with the operator's before and after it was asked, and how
-    long that took."""
+    """A host's clock, with the operator's clock before and after it was read.
+
+    clock, before, after: seconds since the epoch. took_s: how long the reading took.
+    """
 
     clock: Reading[float]
     before: float
@@ -59,22 +60,25 @@ class Dated:
 
 @dataclass(frozen=True)
 class Evidence:
-    """One look at the world for one gate; what the gate does not need stays empty or unknown.
+    """The evidence of one look for one gate; fields that the gate does not need stay empty or unknown.
 
-    at: when, by the operator's clock, seconds since the epoch. here: addresses of the operator's machine, as
-    :meth:`zkmigrate.runbook.model.look.Look.here` tells them. The rest keyed by host name. leader: ``mntr``
-    of source's leader. mntrs, cons, dumps: what each source host and, once joined, each dest host answered.
-    confs: ``conf`` of source. reach: host → what its connects to doors of others got (:func:`door`). knocks:
-    ``srvr`` of dest, before anything runs there. resolved: the names of the inventory everywhere, and on each
-    source host the names in its server lines. source_bytes: size of a source host's newest snapshot and logs.
-    sessions: those that own ephemerals under the chroot. flags: ``-D`` settings of the JVM, as it runs where
-    that is seen, else as its java_env says; env_flags, running_flags: both apart. dest_config: what is there
-    now. fact_times: the operator's clock before and after ``facts`` was asked. homes: where those sessions
-    are connected, None before the cut-over. runs: other runs that a host knows, with their phase. own: the
-    inventory's own commands. files: the dependent's file as it is on each member. identities: its identity as
-    seen through each dest host. tenants: who else is a client of source. foreign: who is a client of dest and
-    none of the dependent's. dest_sockets: the established connections of each dest host. disk: the listings
-    of source's leader. of_dependent: what the dependent's own checks judge by.
+    The mappings are keyed by host name, unless said otherwise.
+
+    at: when, by the operator's clock, seconds since the epoch. here: addresses of the operator's machine,
+    from :meth:`zkmigrate.runbook.model.look.Look.here`. leader: ``mntr`` of source's leader. mntrs, cons,
+    dumps: the answers of each source host and, once joined, of each dest host. confs: ``conf`` of source.
+    reach: host → the results of its connects to doors of others, keyed by :func:`door`. knocks: ``srvr`` of
+    dest, before anything runs there. resolved: the names of the inventory everywhere, and on each source host
+    the names in its server lines. source_bytes: size of a source host's newest snapshot and logs. largest:
+    the largest znode of source. sessions: those that own ephemerals under the chroot. source_flags,
+    dest_flags: ``-D`` settings of the running JVM if it is visible, otherwise those of its java_env;
+    env_flags, running_flags: each of the two separately. dest_config: the current config. fact_times: the
+    operator's clock before and after ``facts`` was read. homes: where the sessions are connected, None before
+    the cut-over. runs: other runs that a host knows, with their phase. own: the inventory's own commands.
+    files: the dependent's file as it is on each member. identities: the dependent's identity as seen through
+    each dest host. tenants: the other clients of source. foreign: the clients of dest that are not the
+    dependent's. dest_sockets: the established connections of each dest host. disk: the listings of source's
+    leader. of_dependent: the evidence of the dependent's own checks.
     """
 
     at: float
@@ -120,12 +124,12 @@ class Evidence:
 
     @property
     def joined(self) -> bool:
-        """Whether this was looked at after the join."""
+        """Whether the evidence was gathered after the join."""
         return bool(self.dest.servers)
 
 
 def gather(c: Context, dependent: AnyDependent, look: Look, gate: str) -> Evidence:
-    """Look at all that the checks of this gate need: ``preflight``, ``roll`` or ``cutover``."""
+    """Gather the evidence for the checks of this gate: ``preflight``, ``roll`` or ``cutover``."""
     inventory = c.inventory
     members = tuple(member.name for member in dependent.members(inventory))
     view = source_view(inventory, look)
@@ -171,7 +175,7 @@ def gather(c: Context, dependent: AnyDependent, look: Look, gate: str) -> Eviden
 
 
 def _as_configured(c: Context, look: Look, common: Evidence, gate: str) -> Evidence:
-    """What may be changed on a host between one gate and the next: configs, flags, room, tools."""
+    """Add what may be changed on a host between one gate and the next: configs, flags, room, tools."""
     source, dest, dependent = c.inventory.source, c.inventory.dest, common.dependent
     members, of_members = tuple(common.files), dependent.service(c.inventory)
     sources, dests = c.inventory.source_names, c.inventory.dest_names
@@ -221,23 +225,26 @@ def _directory(path: str) -> str:
 
 
 def _places(*directories: str) -> tuple[str, ...]:
-    """Each once; the root directory, written "", is not asked about: no link leads to it."""
+    """Return each directory once, without the root directory (written ""), to which no link leads."""
     return tuple(dict.fromkeys(d for d in directories if d))
 
 
 def first_address(host: ZooKeeperHost | Member) -> str:
-    """The address by which a host is reached, in its one spelling; the inventory has one for each."""
+    """Return the normalized address by which a host is reached; the inventory has at least one for each."""
     return next(a for text in (host.address, *host.also) for a in numeric(text))
 
 
 def door(address: str, port: int) -> str:
-    """How a host's answer names what it connected to."""
+    """Return the key under which a host's answer reports a connect."""
     return f"{address}:{port}"
 
 
 def _doors(c: Context, host: str, gate: str) -> tuple[tuple[str, int], ...]:
-    """What a host has to reach: a member dest's client ports, until it is rolled; a dest host, before the
-    join, source and the other dest hosts."""
+    """Return the addresses and ports that a host has to reach.
+
+    A member has to reach dest's client ports, until it is rolled. A dest host has to reach source and the
+    other dest hosts, before the join.
+    """
     source, dest = c.inventory.source, c.inventory.dest
     if host not in c.inventory.dest_names and gate != "cutover":
         return tuple((first_address(h), dest.ports.client) for h in dest.hosts)
@@ -260,7 +267,7 @@ def _around(c: Context, dependent: AnyDependent, look: Look, host: str) -> Readi
 
 
 def named(inventory: Inventory, dependent: AnyDependent) -> Mapping[str, ZooKeeperHost | Member]:
-    """The hosts whose address is a name, by it in its one spelling."""
+    """Return the hosts whose address is a name, keyed by that name in its normalized spelling."""
     members = dependent.members(inventory)
     hosts: tuple[ZooKeeperHost | Member, ...] = (*inventory.source.hosts, *inventory.dest.hosts, *members)
     return {spelled(host.address): host for host in hosts if not numeric(host.address)}
@@ -272,8 +279,10 @@ def _resolved(
     look: Look,
     configs: Mapping[str, Reading[ZooConfig]],
 ) -> Resolved:
-    """Every name of the inventory, on every host and on the operator's machine; on source the names in server
-    lines too."""
+    """Resolve every name of the inventory, on every host and on the operator's machine.
+
+    On source hosts the names in server lines are resolved too.
+    """
     everywhere = tuple(named(inventory, dependent))
     members = (member.name for member in dependent.members(inventory))
     names = dict.fromkeys(("", *inventory.source_names, *inventory.dest_names, *members), everywhere)
@@ -302,17 +311,17 @@ def _seconds(told: Reading[str]) -> Reading[float]:
 def _true(
     file: Reading[Mapping[str, str]], running: Reading[Mapping[str, str]] | None
 ) -> Reading[Mapping[str, str]]:
-    """The flags a server goes by: those it runs with, where they are seen, else those in its file."""
+    """Return a server's effective flags: those it runs with if they are visible, else those in its file."""
     return running if isinstance(running, Seen) else file
 
 
 def leader_of(c: Context, common: Evidence) -> str:
-    """Source's leader; without one the check of the quorum blocks, and the first host stands for it."""
+    """Return source's leader, or the first host if there is none: then the check of the quorum blocks."""
     return common.source.leader or c.inventory.source_names[0]
 
 
 def _before_anything(c: Context, look: Look, common: Evidence) -> Evidence:
-    """What has to be right before the first change: empty dest, open ports, znodes that dest can take."""
+    """Add what must be right before the first change: empty dest, open ports, znodes that dest can take."""
     source, dest = c.inventory.source, c.inventory.dest
     sources, dests = c.inventory.source_names, c.inventory.dest_names
     enough = smallest_buffer(common.dest_flags)
@@ -327,12 +336,15 @@ def _before_anything(c: Context, look: Look, common: Evidence) -> Evidence:
 
 
 def smallest_buffer(flags: Mapping[str, Reading[Mapping[str, str]]]) -> int:
-    """The smallest jute.maxbuffer of these hosts in bytes; hosts that could not be read count as default."""
+    """Return the smallest jute.maxbuffer, in bytes, of the hosts whose flags could be read.
+
+    It is 0 if none could be read, or if one is not a number.
+    """
     return min((buffer_of(r.value) or 0 for r in flags.values() if isinstance(r, Seen)), default=0)
 
 
 def buffer_of(flags: Mapping[str, str]) -> int | None:
-    """jute.maxbuffer in bytes, the default where it is not set; None when it is not a number."""
+    """Return jute.maxbuffer in bytes, the default if it is not set, None if it is not a number."""
     text = flags.get("jute.maxbuffer")
     if text is None:
         return JUTE_MAXBUFFER
@@ -349,7 +361,7 @@ def _myid(look: Look, host: str, data_dir: str) -> Reading[str]:
 
 
 def _newest_bytes(disk: Reading[tuple[Listed, Listed]]) -> Reading[int]:
-    """Size of what a dest host will receive and write: the largest snapshot, and the logs beside it."""
+    """Return the size of what a dest host will receive and write: the largest snapshot and log."""
     if not isinstance(disk, Seen):
         return disk
     data, logs = (directory.names_with_sizes() for directory in disk.value)

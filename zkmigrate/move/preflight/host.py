@@ -1,4 +1,4 @@
-"""Checks of the hosts that are going to be changed, dest hosts and members, and of other runs on them."""
+"""Checks of the hosts that the move changes, dest hosts and members, and of other runs on them."""
 
 from __future__ import annotations
 
@@ -18,13 +18,19 @@ from zkmigrate.runbook.model.window import IDLE
 
 CLOCK_LIMIT_S = 1.0
 FOUR_LETTER_TOOLS = ("nc", "bash")
-"""Either of them will do."""
+"""Tools that send four-letter words; one of them is enough."""
 
 OPTIONAL_TOOLS = ("systemd-run", "systemctl", "java")
-"""zkm-host goes on without systemd where the inventory gives commands; java may lie outside root's path."""
+"""Tools that may be missing.
+
+zkm-host works without systemd if the inventory gives commands; java may lie outside root's path.
+"""
 
 BROKER_SPARES = ("ipset", "iptables", "ip6tables", "ss")
-"""Tools that only the window needs, on dest hosts; ``ss`` also tells who listens where commands are given."""
+"""Tools that only the window needs, on dest hosts.
+
+With commands of the inventory, ``ss`` is also needed on members: it shows which process listens.
+"""
 
 
 @check(ACCESS, "the host answers by ssh, with its pinned host key, as root through sudo", Scope.OWN, ALWAYS)

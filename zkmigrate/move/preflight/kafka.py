@@ -1,4 +1,4 @@
-"""Checks of Kafka: fit to be rolled, the cluster it is taken for, and gone from source at the end."""
+"""Checks of Kafka: it can be rolled, is the cluster of the inventory, and has left source at the end."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def brokers(c: Context, e: Evidence) -> Iterator[Judged]:
 
 
 def _other_ports(c: Context, e: Evidence) -> tuple[str, ...]:
-    """What to do where a broker's file has its listener for clients on another port than the inventory."""
+    """Return what to do if a broker's file has its client listener on another port than the inventory."""
     found = []
     for broker in c.inventory.kafka.brokers:
         properties = properties_at(e, broker.name, c.inventory.kafka.config)
@@ -112,7 +112,10 @@ def cluster_id(c: Context, e: Evidence) -> Iterator[Judged]:
 def _partitions(
     e: Evidence, wrong: Iterable[PartitionState], what: str, needed: str, moves: tuple[str, ...] = ()
 ) -> Iterator[Judged]:
-    """The verdict over a list of partitions that are not as they should be. what: what is wrong with them."""
+    """Yield the verdict over a list of partitions that are not as they should be.
+
+    what: their defect as text.
+    """
     k = of_kafka(e)
     if not isinstance(k.view, Seen):
         yield unseen(k.view, BROKERS_ANSWER)
@@ -155,7 +158,7 @@ def under_replicated(_c: Context, e: Evidence) -> Iterator[Judged]:
 def _topics(
     e: Evidence, wrong: Iterable[PartitionState], seen: str, needed: str, moves: tuple[str, ...]
 ) -> Iterator[Judged]:
-    """The same, topic by topic, so that somebody can answer for one of them."""
+    """Yield the verdict topic by topic, so that a person can accept it for a single one."""
     k = of_kafka(e)
     topics = sorted({p.topic for p in wrong})
     if not topics or not isinstance(k.view, Seen):

@@ -1,4 +1,4 @@
-"""What Kafka's own checks judge by: the cluster, the brokers' hosts, what goes on under the chroot."""
+"""The evidence of Kafka's own checks: the cluster, the brokers' hosts, and the activity under the chroot."""
 
 from __future__ import annotations
 
@@ -23,9 +23,13 @@ from zkmigrate.runbook.model.step import Context
 
 @dataclass(frozen=True)
 class KafkaEvidence:
-    """view: the cluster as its brokers answer. brokers: what their hosts show, until they are rolled. chroot:
-    what one dest host shows of it, None before the join. written: who wrote under it lately. resolved: on
-    each broker the names in its zookeeper.connect, on the operator's machine those of registered brokers."""
+    """The evidence of Kafka's own checks.
+
+    view: the cluster as its brokers report it. brokers: what their hosts show, until they are rolled. chroot:
+    what one dest host shows of it, None before the join. written: the sessions that wrote under it recently.
+    resolved: on each broker the names in its zookeeper.connect, on the operator's machine those of registered
+    brokers.
+    """
 
     view: Reading[KafkaView]
     brokers: Mapping[str, BrokerHost] = field(default_factory=dict)
@@ -35,23 +39,23 @@ class KafkaEvidence:
 
 
 def of_kafka(e: Evidence) -> KafkaEvidence:
-    """Kafka's part of the evidence; its checks run for no other dependent."""
+    """Return Kafka's part of the evidence; its checks run for no other dependent."""
     return cast(KafkaEvidence, e.of_dependent)
 
 
 def properties_at(e: Evidence, broker: str, path: str) -> Reading[Mapping[str, str]]:
-    """A broker's file, which stands at this path, as properties."""
+    """Return a broker's file, which lies at this path, as properties."""
     return properties_of(e.files[broker], path)
 
 
 def to_start(e: Evidence, broker: str) -> tuple[str, ...]:
-    """Return what to do about a broker that does not run; empty for one that runs or is not known."""
+    """Return what to do about a broker that does not run; empty if it runs or that is not known."""
     host = of_kafka(e).brokers.get(broker)
     return ("start the broker",) if host is not None and isinstance(host.process, Absent) else ()
 
 
 def gather(c: Context, look: Look, common: Evidence, gate: str) -> KafkaEvidence:
-    """Look at all that Kafka's checks of this gate need."""
+    """Gather the evidence for Kafka's checks of this gate."""
     view, joined, servers = kafka_view(c, look), c.inventory.dest_names, common.dest.servers
     chroot = None
     if common.joined:

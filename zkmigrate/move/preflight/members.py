@@ -1,4 +1,4 @@
-"""Checks of any dependent's members and of who else uses ZooKeeper; ids and texts say its own words."""
+"""Checks of any dependent's members and of other users of ZooKeeper, in the words of the dependent."""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
-"""Checks of what lies between the hosts: ports, names, clocks, login shells, and the network namespace in
-which a dest host's ZooKeeper is reached."""
+"""Checks of what lies between the hosts: ports, names, clocks, login shells and network namespaces.
+
+The network namespace is that in which a dest host's ZooKeeper is reached.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ from zkmigrate.zookeeper.facts.members import MOST_CUT_PORTS, config_ports, cut_
 CLOCK_LIMIT_S = 1.0
 SHELL_LIMIT_S = 2.0
 LET_IN = ("check ssh.user, ssh.key and the host's key in ssh.known_hosts",)
-"""What there is to do about a host that answers and does not let the account in."""
+"""What to do about a host that answers but refuses the account."""
 
 _CONTAINER = re.compile(
     r"\b(docker|podman|nerdctl|containerd|lxc-start|machinectl|systemd-nspawn|nsenter|unshare)\b"
@@ -28,7 +30,7 @@ _CONTAINER = re.compile(
 )
 _HOST_NETWORK = re.compile(r"--net(work)?[= ]host\b")
 PROXIES = ("docker-proxy", "rootlessport", "slirp4netns", "pasta", "conmon", "systemd-socket-")
-"""Who listens in a container's place, as far as a command's name tells: 15 characters."""
+"""Processes that listen in place of a container, by the first 15 characters of their name."""
 
 
 def _reached(
@@ -39,8 +41,11 @@ def _reached(
     needed: str,
     move: str,
 ) -> Judged:
-    """Whether a host reaches these doors. wanted: host and door in words → where; fine: how. A door of a host
-    that does not answer the operator either tells nothing of a firewall between."""
+    """Check whether a host reaches these doors.
+
+    wanted: host and door in words → address and port. fine: the accepted results. A failed connect to a host
+    that does not answer the operator either is unknown: it does not show a firewall between the two.
+    """
     reading = e.reach[own]
     if not isinstance(reading, Seen):
         return unseen(reading, needed, own)
@@ -119,7 +124,7 @@ def cut_at_once(c: Context, e: Evidence) -> Iterator[Judged]:
 
 
 def _refused(c: Context, e: Evidence) -> tuple[int, ...]:
-    """The ports that `policy.cut: zookeeper` refuses."""
+    """Return the ports that `policy.cut: zookeeper` refuses."""
     configs = [r.value for r in e.source_config.values() if isinstance(r, Seen)]
     return cut_ports(c.inventory, (port for config in configs for port in config_ports(config)))
 
@@ -238,7 +243,7 @@ def namespace(c: Context, e: Evidence) -> Iterator[Judged]:
 
 
 def _where(around: Surroundings) -> tuple[bool | None, str]:
-    """Whether those who listen, and the unit's process, are where the rules are, and what was seen."""
+    """Return whether the listeners and the unit's process are in the rules' namespace, and a text."""
     if not around.listeners:
         return False, f"nobody listens on the client port in {around.netns}"
     processes = {p.pid: p for p in (*around.listeners, *((around.main,) if around.main else ()))}.values()
@@ -251,7 +256,7 @@ def _where(around: Surroundings) -> tuple[bool | None, str]:
 
 
 def _of_unit(facts: Reading[HostFacts]) -> Reading[str]:
-    """What a unit's settings say against the host's own namespace; empty for nothing."""
+    """Return the unit's settings that put it outside the host's network namespace; empty if none do."""
     if not isinstance(facts, Seen):
         return facts if isinstance(facts, Unknown) else Unknown("failed", why(facts))
     unit = facts.value.unit
@@ -313,7 +318,7 @@ def clocks(_c: Context, e: Evidence) -> Iterator[Judged]:
 
 
 def _ahead(dated: Dated) -> tuple[float, float] | None:
-    """How far a host's clock is ahead of the operator's, at least and at most."""
+    """Return by how much a host's clock is ahead of the operator's, in seconds: at least and at most."""
     if not isinstance(dated.clock, Seen):
         return None
     return dated.clock.value - dated.after, dated.clock.value - dated.before

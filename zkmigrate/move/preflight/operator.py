@@ -1,4 +1,4 @@
-"""The check of the machine that zkmigrate runs on."""
+"""The check of the machine on which zkmigrate runs."""
 
 from __future__ import annotations
 

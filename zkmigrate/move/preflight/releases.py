@@ -1,4 +1,4 @@
-"""Checks of the Kafka release on each broker, by its jars and by what it answers."""
+"""Checks of the Kafka release of each broker, by its jars and by its answers."""
 
 from __future__ import annotations
 
@@ -16,13 +16,15 @@ from zkmigrate.runbook.model.finding import Severity
 from zkmigrate.runbook.model.step import Context
 
 GUARDED_FROM = (2, 4)
-"""KAFKA-7335: since 2.4 a broker keeps the cluster's id in meta.properties and refuses another one."""
+"""The first release in which a broker keeps the cluster's id in meta.properties and refuses another one.
+
+Source: KAFKA-7335.
+"""
 
 
 @dataclass(frozen=True)
 class Bug:
-    """A bug of Kafka that a lost or renewed ZooKeeper session brings out; fixed: the first release without
-    it."""
+    """A Kafka bug that a lost or renewed ZooKeeper session triggers. fixed: the first release without it."""
 
     id: str
     since: tuple[int, ...]
@@ -40,7 +42,7 @@ OPEN_BUG = "KAFKA-14845 (a registration lost with its answer fails the next one)
 
 @dataclass(frozen=True)
 class Releases:
-    """What the jars tell, to the last number, and what the broker's own answer tells, without it."""
+    """A broker's release by its jars, to the last number, and by its own answer, without the last number."""
 
     jars: Release | None
     answers: Release | None
@@ -71,7 +73,7 @@ class Releases:
 
 
 def releases(e: Evidence, broker: Broker) -> Releases:
-    """Both ways of knowing a broker's release."""
+    """Return a broker's release, as its jars and its answer show it."""
     k = of_kafka(e)
     process = k.brokers[broker.name].process
     answers = k.view.value.releases.get(broker.endpoint, "") if isinstance(k.view, Seen) else ""
@@ -168,7 +170,7 @@ def known_bugs(c: Context, e: Evidence) -> Iterator[Judged]:
 
 
 def _has(bug: Bug, release: Release) -> bool | None:
-    """Whether a release is in the bug's range; None where its third number would decide."""
+    """Return whether a release is in the bug's range; None if its third number would decide."""
     fixed = release.before(*bug.fixed)
     return False if release.before(*bug.since) or fixed is False else fixed
 

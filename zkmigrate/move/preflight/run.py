@@ -1,4 +1,4 @@
-"""Checks of the run itself: its hour, and what its own rehearsal measured."""
+"""Checks of the run itself: the hour, and what its own rehearsal measured."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from zkmigrate.runbook.model.finding import Severity
 from zkmigrate.runbook.model.step import Context
 
 WINDOW_FACTOR = 3
-"""The maintenance window has to be open for so many times as long as the rehearsed cut-over took."""
+"""Required rest of the maintenance window, in multiples of the rehearsed cut-over's duration."""
 
 FORWARD = STEPS.between(STEPS.serves, STEPS.opens)
 """The steps between dest's new leader and its open door."""

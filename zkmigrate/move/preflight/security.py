@@ -1,7 +1,7 @@
-"""SASL and TLS, by the keys that switch them on: refused by name until they have been drilled.
+"""Find the keys that switch SASL or TLS on; both are refused by name until they have been drilled.
 
-Nobody has tried the cut-over with either: an observer outside the JAAS or trust configuration of source
-cannot join, and a reform with it would be a first time. Sources of the keys: QuorumPeerConfig and the
+No cut-over has been tried with either: an observer outside the JAAS or trust configuration of source cannot
+join, and a reform with it would be a first time. Sources of the keys: QuorumPeerConfig and the
 administrator's guide of ZooKeeper, KafkaConfig.
 """
 
@@ -32,14 +32,14 @@ _KAFKA = re.compile(
 
 
 def in_zookeeper(values: Mapping[str, str]) -> tuple[str, ...]:
-    """The zoo.cfg keys or JVM flags that speak of SASL, TLS or their accounts, in order."""
+    """Return the zoo.cfg keys or JVM flags that configure SASL, TLS or their accounts, in order."""
     found = [key for key, value in values.items() if _ZOOKEEPER.fullmatch(key) and _on(value)]
     found += [key for key, value in values.items() if key.endswith("erverCnxnFactory") and _NETTY in value]
     return tuple(found)
 
 
 def in_kafka(values: Mapping[str, str]) -> tuple[str, ...]:
-    """The keys of a server.properties that use SASL or TLS, towards anybody, in order."""
+    """Return the keys of a server.properties that use SASL or TLS, towards any peer, in order."""
     found = [key for key, value in values.items() if _KAFKA.fullmatch(key) and _on(value)]
     return (*found, *secured(values))
 
@@ -51,7 +51,7 @@ def _on(value: str) -> bool:
 def security_of(
     host: str, config: Reading[ZooConfig], flags: Reading[Mapping[str, str]], move: str
 ) -> Judged:
-    """Judge one ZooKeeper host by its config and its JVM's flags. move: what to do about SASL or TLS."""
+    """Check one ZooKeeper host's config and JVM flags for SASL and TLS. move: what to do about them."""
     found = in_zookeeper(config.value.values) if isinstance(config, Seen) else ()
     found += in_zookeeper(flags.value) if isinstance(flags, Seen) else ()
     for reading in (config, flags):

@@ -1,7 +1,7 @@
-"""Checks of ZooKeeper's settings on both sides: what dest will be started with, and what it must share.
+"""Checks of ZooKeeper's settings on both sides: those with which dest will start, and those it must share.
 
-A setting stands in zoo.cfg or in the JVM's flags (:func:`zkmigrate.zookeeper.facts.config.setting`). Sources
-of keys and defaults: QuorumPeerConfig, the administrator's guide, and the classes named at each.
+A setting is in zoo.cfg or in the JVM's flags (:func:`zkmigrate.zookeeper.facts.config.setting`). Sources of
+keys and defaults: QuorumPeerConfig, the administrator's guide, and the classes named at each.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from zkmigrate.zookeeper.facts.config import ADDRESS_SETTINGS, ZooConfig, of_one
 from zkmigrate.zookeeper.facts.members import Members
 
 WORDS = ("srvr", "mntr", "cons", "dump")
-"""The four-letter words that a move asks every ZooKeeper server."""
+"""The four-letter words that a move sends to every ZooKeeper server."""
 
 _YES, _NO = frozenset({"true", "yes"}), frozenset({"false", "no", ""})
 
@@ -33,18 +33,18 @@ SHARED = {
     # ZooKeeperServer: ACLs are not checked at all.
     "skipACL": "no",
 }
-"""What says what data means or who may see it, with ZooKeeper's default."""
+"""Settings that decide how data is read or who may see it, with ZooKeeper's default."""
 
 LOCAL = ("localSessionsEnabled", "localSessionsUpgradingEnabled")
 
 
 def dest_settings(c: Context) -> ZooConfig:
-    """``dest.settings`` as a config without servers."""
+    """Return ``dest.settings`` as a config without servers."""
     return ZooConfig(c.inventory.dest.settings, {})
 
 
 def on(value: str | None) -> bool:
-    """Whether a switch is on; anything but yes and true is off, as in Java's parseBoolean."""
+    """Return whether a switch is on. All values but yes and true are off, as in Java's parseBoolean."""
     return value is not None and value.lower() in _YES
 
 
@@ -56,7 +56,7 @@ def _same(one: str, other: str) -> bool:
 
 
 def _sides(e: Evidence, host: str) -> Judged | None:
-    """Unknown when a config or a JVM's flags of either side could not be read."""
+    """Return an unknown verdict if a config or a JVM's flags of either side could not be read, else None."""
     readings: list[tuple[str, Reading[object]]] = [(f"{host}'s JVM flags", e.dest_flags[host])]
     readings += [(f"{h}'s config", r) for h, r in e.source_config.items()]
     readings += [(f"{h}'s JVM flags", r) for h, r in e.source_flags.items()]
@@ -70,7 +70,7 @@ def _sides(e: Evidence, host: str) -> Judged | None:
 
 
 def _of_source(e: Evidence, key: str, default: str) -> dict[str, str]:
-    """Source host → what it goes by; hosts that could not be read are left out."""
+    """Return source host → its effective value; hosts that could not be read are left out."""
     found = {}
     for host, config in e.source_config.items():
         flags = e.source_flags[host]
@@ -146,7 +146,7 @@ AGAINST: tuple[tuple[str, Callable[[str], bool], str], ...] = (
     ("electionAlg", lambda value: value != "3", "another election than source's"),
     ("fastleader.maxNotificationInterval", _number_above(60_000), "an observer comes back later still"),
 )
-"""Key, what value of it is wrong, and why."""
+"""Each key, a test for its wrong values, and the reason."""
 
 
 @check("dest.settings", "no setting of dest works against the move", Scope.DEST, ALWAYS)
@@ -175,7 +175,7 @@ def against(c: Context, e: Evidence) -> Iterator[Judged]:
 
 
 READ = ("", "none", "gz", "snappy")
-"""Values of snapshot.compression.method whose snapshots the readers here read."""
+"""Values of snapshot.compression.method whose snapshots the readers here can read."""
 
 
 @check("source.snapshots", "source's snapshots can be read", Scope.SOURCE, ALWAYS)
@@ -225,7 +225,7 @@ def config(c: Context, e: Evidence) -> Iterator[Judged]:
 
 
 def _source_members(e: Evidence) -> tuple[Members, Reading[object] | None]:
-    """Source's members by its first config that could be read, else why there are none."""
+    """Return source's members by its first config that could be read, or the reason why there are none."""
     for reading in e.source_config.values():
         if isinstance(reading, Seen):
             lines = tuple(f"server.{n}={s.render()}" for n, s in reading.value.servers.items())
@@ -237,7 +237,10 @@ _A_NUMBER_OF_DEST = "a server of source has a number of dest's"
 
 
 def _wrong_in(c: Context, content: bytes, source: int, role: str) -> Iterator[str]:
-    """What is wrong with a config of dest: ``source`` servers beside dest's own, these as ``role``."""
+    """Yield the mistakes in a config of dest.
+
+    source: the number of servers it must have besides dest's own. role: the required role of dest's own.
+    """
     try:
         made = settings(parse_zoocfg(content.decode("iso-8859-1"), f"the config as {role}"))
     except ZkDataError as error:
@@ -343,11 +346,14 @@ _OF_INTEREST = re.compile(
     r"zookeeper\.(?!log\.|root\.|console\.|tracelog\.|jmx\.|home|auditlog\.).*"
     r"|jute\..*|java\.security\.auth\..*"
 )
-"""Flags that say how the server behaves, not where it logs."""
+"""Flags that decide how the server behaves, not where it logs."""
 
 
 def _flags(e: Evidence, host: str, file: str) -> Judged:
-    """Whether a server runs with the flags in its file; keys alone are told, a value may be a secret."""
+    """Check whether a server runs with the flags in its file.
+
+    Only keys are shown, because a value may be a secret.
+    """
     needed, told, runs = f"the same flags in {file}", e.env_flags[host], e.running_flags[host]
     if not isinstance(told, Seen) or not isinstance(runs, Seen):
         reading = told if isinstance(runs, Seen) else runs

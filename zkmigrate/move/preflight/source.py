@@ -1,4 +1,4 @@
-"""Checks of source: never start on a sick ensemble, and know it as it is configured."""
+"""Checks of source: it must be healthy before the start, and configured as the inventory says."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from zkmigrate.zookeeper.data.zxid import counter, format_zxid
 from zkmigrate.zookeeper.facts.config import ZooConfig, of_one_host, parse
 
 COUNTER_LIMIT = 0xF0000000
-"""A zxid counter above this may run over during the move, which forces an election on source."""
+"""A zxid counter above this may overflow during the move, which forces an election on source."""
 
 
 _ALLOW_MNTR = (
@@ -140,7 +140,7 @@ def config(c: Context, e: Evidence) -> Iterator[Judged]:
 def _server_mistakes(
     inventory: Inventory, host: str, config: ZooConfig, resolve: Resolve
 ) -> Iterator[tuple[str, bool | None]]:
-    """Yield what is wrong with a server's lines, with False; with None what is not known."""
+    """Yield the mistakes in a server's lines, each with False, and what is not known, with None."""
     known = {one.myid: one for one in inventory.source.hosts}
     ports = (inventory.source.ports.quorum, inventory.source.ports.election)
     own = inventory.source_host(host)
@@ -186,8 +186,10 @@ def _path_mistakes(
 
 
 def _running_directory(key: str, given: str, told: Reading[Conf]) -> str | None:
-    """A directory as a server uses it: a relative path is below its working directory, which ``conf`` tells;
-    None where it did not."""
+    """Return a directory as the running server uses it; None if that is not known.
+
+    A relative path is below the server's working directory, which ``conf`` shows.
+    """
     if given.startswith("/") or not given:
         return given and posixpath.normpath(given)
     path = told.value.values.get(key, "") if isinstance(told, Seen) else ""
@@ -263,7 +265,7 @@ def reconfig(_c: Context, e: Evidence) -> Iterator[Judged]:
 
 
 def newest_members(e: Evidence) -> int:
-    """The latest version of the members in source's files; 0 where they are static."""
+    """Return the latest version of the members in source's files; 0 if they are static."""
     return max((r.value.version for r in e.source_config.values() if isinstance(r, Seen)), default=0)
 
 
@@ -319,7 +321,7 @@ def purge(_c: Context, e: Evidence) -> Iterator[Judged]:
 
 
 FIXED_IN = {(3, 4): 13, (3, 5): 4}
-"""ZOOKEEPER-2959, by release line: the first release that has it fixed; lines above never had it."""
+"""The first release of each line in which ZOOKEEPER-2959 is fixed; lines above never had it."""
 
 
 @check("source.known-defect", "no known defect of the server's version touches the move", Scope.SOURCE,
@@ -346,7 +348,7 @@ def known_defect(_c: Context, e: Evidence) -> Iterator[Judged]:
 
 
 RUNS_WITH = ("tickTime", "initLimit", "syncLimit", "minSessionTimeout", "maxSessionTimeout", "clientPort")
-"""Keys that ``conf`` tells as the file says them."""
+"""Keys that ``conf`` shows in the same form as the file."""
 
 
 @check("source.running", "the server runs with the config that is on its disk", Scope.SOURCE, ALWAYS,
@@ -386,13 +388,13 @@ def _differs(inventory: Inventory, host: str, told: Conf, file: ZooConfig) -> It
 
 
 def _normal_directories(values: Mapping[str, str]) -> dict[str, str]:
-    """The values of ``conf``; a directory that the file names by a relative path may hold dots."""
+    """Return the values of ``conf`` with normalized directories: a relative path in the file may add dots."""
     keys = [key for key in ("dataDir", "dataLogDir") if values.get(key)]
     return {**values, **{key: posixpath.normpath(values[key]) for key in keys}}
 
 
 def _lines(servers: Mapping[int, ServerLine]) -> set[tuple[object, ...]]:
-    """Server lines of one host in a form to compare; a name is the same name in any spelling."""
+    """Return the server lines of one host in a form to compare; the spelling of a name does not matter."""
     return {(n, spelled(s.host), s.quorum_port, s.election_port, s.role) for n, s in servers.items()}
 
 
@@ -419,13 +421,13 @@ def latency(_c: Context, e: Evidence) -> Iterator[Judged]:
 
 
 def tells_of_fsync(mntr: Reading[Mntr]) -> bool:
-    """Whether this version's ``mntr`` says how its disk does."""
+    """Return whether this version's ``mntr`` reports fsync times."""
     keys = ("zk_avg_fsynctime", "zk_fsync_threshold_exceed_count")
     return isinstance(mntr, Seen) and any(mntr.value.number(key) is not None for key in keys)
 
 
 def slowness(host: str, srvr: Reading[Srvr], mntr: Reading[Mntr]) -> Judged:
-    """The verdict over one server's average latency and what its ``mntr`` says of its disk."""
+    """Check one server's average latency, and its fsync times if its ``mntr`` reports them."""
     needed = f"at most {SLOW_MS} ms on average; no fsync above its limit"
     if not isinstance(srvr, Seen):
         return unseen(srvr, needed, host)

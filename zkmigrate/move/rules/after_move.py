@@ -1,7 +1,7 @@
-"""Claims of a look after the move: about dest, the brokers, and whoever still uses source.
+"""The claims that are checked after the move: about dest, the brokers, and remaining users of source.
 
-A host that does not answer leaves its claims unknown, which is not fine. A source server that refuses the
-connection was heard: nothing serves there.
+A host that does not answer leaves its claims unknown, and unknown does not pass. A source server that refuses
+the connection has answered: nothing serves there.
 """
 
 from __future__ import annotations
@@ -26,8 +26,10 @@ _POINT_TO_DEST = "restart this broker with zookeeper.connect naming dest"
 
 
 def findings(inventory: Inventory, seen: AfterMove, known: Accept | None = None) -> tuple[Finding, ...]:
-    """Return every claim of one look. known: what somebody accepts of the writes; the log was read from its
-    zxid on."""
+    """Return the finding for every claim of one look.
+
+    known: the accepted writes to source; the log was read from its zxid on.
+    """
     return (
         _dest(seen),
         *_registered(inventory, seen),
@@ -39,7 +41,7 @@ def findings(inventory: Inventory, seen: AfterMove, known: Accept | None = None)
 
 
 def written_lines(written: NewWrites, addresses: Mapping[int, str]) -> tuple[str, ...]:
-    """The changes under the chroot, one line each. addresses: of sessions on source."""
+    """Return the changes under the chroot, one line each. addresses: session on source → client address."""
     return tuple(
         f"{c.type} {c.path or '(session opened)'} by session {format_session(c.session)}"
         + (f" of {addresses[unsigned(c.session)]}" if unsigned(c.session) in addresses else "")
@@ -129,7 +131,10 @@ def _left_source(inventory: Inventory, seen: AfterMove) -> Iterator[Finding]:
 
 
 def _owners(inventory: Inventory, seen: AfterMove) -> Finding:
-    """Sessions that moved stay in source's list until they expire there: they are no strays."""
+    """Check that no session on source owns ephemerals under the chroot.
+
+    Sessions that moved stay in source's list until they expire there; they are not counted.
+    """
     held: bool | None
     if isinstance(seen.source_owners, Seen):
         moved = seen.dest_owners.value.owners if isinstance(seen.dest_owners, Seen) else {}
@@ -183,7 +188,7 @@ def _writes(seen: AfterMove, known: Accept | None) -> Finding:
 
 
 def _nobody_serves(view: EnsembleView) -> bool:
-    """Whether every server was heard: it refuses the connection, or has no quorum."""
+    """Return whether every server has answered that it refuses the connection or has no quorum."""
     return all(
         isinstance(r, Absent) or (isinstance(r, Unknown) and r.cause == "refused")
         for r in view.servers.values()
