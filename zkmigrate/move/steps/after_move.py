@@ -26,7 +26,10 @@ from zkmigrate.runbook.model.step_record import known
 
 @dataclass(frozen=True)
 class AfterMoveFacts:
-    """What one look saw. known: what somebody accepts of source's writes. wall: when, since the epoch."""
+    """The facts of one look after the move.
+
+    known: the accepted writes to source. wall: when the look was made, in seconds since the epoch.
+    """
 
     seen: AfterMove
     known: Accept | None

@@ -36,8 +36,11 @@ COMMAND_KEYS = ("start", "stop", "status", "kill", "ports")
 
 @dataclass(frozen=True)
 class ArmFacts:
-    """The dest hosts' states, source's members, and of each dest host the spec it was armed with and the
-    config it observes with."""
+    """The dest hosts' states and source's members.
+
+    specs: dest host → the spec with which it was armed. configs: dest host → the config with which it
+    observes.
+    """
 
     states: DestStates
     members: Reading[Members]
@@ -111,10 +114,10 @@ class ArmStep(Step[ArmFacts]):
 
 
 def arm_spec(inventory: Inventory, rehearsal: bool, members: Members) -> str:
-    """What a dest host must know to act alone, as ``zkm-host arm`` takes it.
+    """Return what a dest host must know to act alone, in the format of ``zkm-host arm``.
 
     It holds addresses and no names: rules need them, and a name may not resolve while the host is alone.
-    IndexError for a host without an address.
+    Raises IndexError for a host without an address.
     """
     dest, source = inventory.dest, inventory.source
     values = {
@@ -140,7 +143,7 @@ def arm_spec(inventory: Inventory, rehearsal: bool, members: Members) -> str:
 
 
 def _numeric(host: ZooKeeperHost) -> tuple[str, ...]:
-    """The addresses of a host, normalized, in the inventory's order, without names."""
+    """Return the normalized addresses of a host, without names, in the inventory's order."""
     return tuple(dict.fromkeys(a for text in (host.address, *host.also) for a in numeric(text)))
 
 
@@ -166,8 +169,10 @@ def _without_address(inventory: Inventory) -> tuple[Finding, ...]:
 
 
 def _changed(members: Members, configs: Mapping[str, Reading[ZooConfig]]) -> tuple[Finding, ...]:
-    """Source was reconfigured since the join: an observer of the old members that is cut off for a moment
-    would not follow again."""
+    """Return a finding for each dest host that observes old members of a reconfigured source.
+
+    An observer of the old members that is cut off for a moment would not follow again.
+    """
     return tuple(
         claim(
             "arm.members",
@@ -188,7 +193,7 @@ def _spec_values(spec: str) -> dict[str, str]:
 
 
 def _is_armed_as(wanted: Mapping[str, str], spec: Reading[bytes]) -> bool:
-    """Whether the host's spec has the wanted values; keys that zkm-host added do not count."""
+    """Return whether the host's spec has the wanted values; keys that zkm-host added do not count."""
     if not isinstance(spec, Seen):
         return False
     found = _spec_values(spec.value.decode("utf-8", "replace"))

@@ -49,8 +49,11 @@ from zkmigrate.zookeeper.facts.ensemble import source_view
 
 @dataclass(frozen=True)
 class BackFacts:
-    """Every broker, Kafka as running brokers answer, and the registrations on source. replayed: the zxid at
-    which source took the last transaction of the replay; Absent once its mark is removed."""
+    """Every broker, Kafka as running brokers report it, and the registrations on source.
+
+    replayed: the zxid at which source took the last transaction of the replay; Absent once its mark is
+    removed.
+    """
 
     brokers: Mapping[str, BrokerState]
     view: Reading[KafkaView]
@@ -116,14 +119,14 @@ class BrokersBackStep(Step[BackFacts]):
         return inverses(applied)
 
     def forecast(self, c: Context, look: Look) -> Forecast[BackFacts]:
-        """From the brokers' files, as they are now."""
+        """Forecast from the brokers' files, as they are now."""
         unasked = Absent("not asked")
         facts = BackFacts(brokers(c.inventory, look), unasked, unasked, unasked)
         return Forecast(facts, c.inventory.broker_names)
 
 
 def _order(c: Context) -> tuple[str, ...]:
-    """The broker that stopped last first; those of which nothing is known last."""
+    """Return the brokers, the one that stopped last first; those without a record come last."""
     outage = known(Outage, c)
     last_first = outage.order[::-1] if outage is not None else ()
     return (
@@ -133,7 +136,10 @@ def _order(c: Context) -> tuple[str, ...]:
 
 
 def _back(f: BackFacts, rewritten: list[str], used: list[str]) -> Verdict:
-    """Put the files back, as long as no broker has been on source. used: those that run and may name it."""
+    """Put the files back, as long as no broker has been on source.
+
+    used: running brokers whose files may name source.
+    """
     if not used and not isinstance(f.replayed, Absent):
         if not isinstance(f.source, Seen) or not isinstance(f.replayed, Seen):
             unread = f.replayed if not isinstance(f.replayed, Seen) else f.source

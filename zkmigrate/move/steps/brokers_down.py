@@ -49,7 +49,7 @@ SYNC_S, SESSION_S = 300.0, 120.0
 
 @dataclass(frozen=True)
 class DownFacts:
-    """Every broker, Kafka as the running brokers answer, and their registrations on dest."""
+    """Every broker, Kafka as the running brokers report it, and their registrations on dest."""
 
     brokers: Mapping[str, BrokerState]
     view: Reading[KafkaView]
@@ -107,7 +107,7 @@ class BrokersDownStep(Step[DownFacts]):
 
 
 def stopped_order(c: Context) -> tuple[str, ...]:
-    """The brokers in the order in which this walk stopped them, those not recorded first."""
+    """Return the brokers in the order in which this walk stopped them, those not recorded first."""
     outage = known(Outage, c) if c.begun else None
     every = c.inventory.broker_names  # without those that were retired since
     order = tuple(name for name in outage.order if name in every) if outage is not None else ()
@@ -124,7 +124,7 @@ def _back(c: Context, f: DownFacts, order: tuple[str, ...]) -> Verdict:
 
 
 def registered_of(c: Context, started: list[str], shown: Reading[Registered]) -> list[str]:
-    """Those of the started brokers that the ensemble shows as registered."""
+    """Return those of the started brokers that the ensemble shows as registered."""
     ids = shown.value.ids if isinstance(shown, Seen) else frozenset()
     return [name for name in started if c.inventory.broker(name).id in ids]
 
@@ -132,7 +132,7 @@ def registered_of(c: Context, started: list[str], shown: Reading[Registered]) ->
 def coming_back(
     c: Context, states: Mapping[str, BrokerState], view: Reading[KafkaView], registered: list[str], side: str
 ) -> Waiting | None:
-    """The wait until all brokers are registered on this side and in sync; None once they are."""
+    """Return the wait until all brokers are registered on this side and in sync; None once they are."""
     every = c.inventory.broker_names
     behind = len(out_of_sync(view.value, frozenset())) if isinstance(view, Seen) else -1
     if len(registered) == len(every) and behind == 0:
@@ -148,7 +148,7 @@ def coming_back(
 
 
 def unknown_services(step: str, states: Mapping[str, BrokerState]) -> tuple[Finding, ...]:
-    """A finding for each broker that may run because nobody can tell."""
+    """Return a finding for each broker of which it is not known whether it runs."""
     return tuple(unknown(f"{step}.service", h, s.status) for h, s in states.items() if s.runs is None)
 
 

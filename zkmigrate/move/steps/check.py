@@ -50,7 +50,10 @@ MOVES = ("roll back: zkmigrate rollback",)
 
 @dataclass(frozen=True)
 class CheckFacts:
-    """Dest as it serves. synced: followers that the leader counts as synced. owners: by ``dump``."""
+    """The state in which dest serves.
+
+    synced: number of followers that the leader counts as synced. owners: from ``dump``.
+    """
 
     hosts: Statuses[HostPhase]
     servers: EnsembleView
@@ -60,7 +63,7 @@ class CheckFacts:
 
 
 NOT_ASKED = CheckFacts(Statuses({}, ()), EnsembleView({}, None), 0, Absent("not formed yet"), {})
-"""For the way back and the forecast."""
+"""The facts for the way back and the forecast."""
 
 
 class CheckStep(OfDependent, Step[CheckFacts]):
@@ -139,7 +142,7 @@ def _leaderless(f: CheckFacts, followers: int) -> Finding:
 
 
 def serving_only(servers: EnsembleView, hosts: Statuses[H]) -> EnsembleView:
-    """Only the hosts of which zkm-host or the server itself says that it serves."""
+    """Return the view with only the hosts that serve, by zkm-host's phase or by the server's own mode."""
     modes = servers.modes()
     serving = {
         host: reading
@@ -150,17 +153,17 @@ def serving_only(servers: EnsembleView, hosts: Statuses[H]) -> EnsembleView:
 
 
 def baseline(c: Context) -> Ownership:
-    """The state under the chroot that PROVE recorded."""
+    """Return the state under the chroot that PROVE recorded."""
     return needed(Proved, c).baseline
 
 
 def has_baseline(c: Context) -> bool:
-    """False where the journal that held PROVE's record is lost."""
+    """Return whether PROVE's record is known; it is not if the journal that held it is lost."""
     return known(Proved, c) is not None
 
 
 def baseline_lost(id: str, severity: Severity = Severity.BLOCK) -> Finding:
-    """Sessions and ephemerals cannot be compared with those before the cut."""
+    """Return the finding that sessions and ephemerals cannot be compared with those before the cut."""
     return claim(
         id,
         "sessions and ephemerals are those from before the cut",
@@ -176,7 +179,10 @@ def baseline_lost(id: str, severity: Severity = Severity.BLOCK) -> Finding:
 
 
 def quorum(c: Context, servers: EnsembleView) -> tuple[Finding, ...]:
-    """One leader, the others follow, all in one epoch above source's, as far as DRAIN's record tells that."""
+    """Check that dest has one leader, the others follow, and all are in one epoch above source's.
+
+    Source's epoch comes from DRAIN's record; without the record it counts as 0.
+    """
     modes = servers.modes()
     epochs = {host: epoch(zxid) for host, zxid in servers.zxids().items()}
     new = epochs.get(servers.leader or "", 0)
@@ -209,11 +215,10 @@ def same_ownership(
     znodes: dict[str, Reading[Znode]],
     exact: bool,
 ) -> tuple[Finding, ...]:
-    """Every session that owned part of the chroot owns the same, with the same czxid, as far as the dependent
-    must keep it.
+    """Check that every session under the chroot still owns the same ephemerals, with the same czxid.
 
-    exact: while the door is closed nothing may have been added either. Otherwise nothing is compared where
-    the dependent keeps nothing.
+    Only what the dependent must keep is compared. exact: while the door is closed, nothing may have been
+    added either. Otherwise nothing is compared if the dependent keeps none of the ephemerals.
     """
     kept = wanted.kept(dependent.keeps)
     if not exact and wanted.ephemerals and not kept.ephemerals:

@@ -50,8 +50,11 @@ OBSERVING_DEADLINE_S = 60.0
 
 @dataclass(frozen=True)
 class CutFacts:
-    """learners: how many learners source's leader still counts, asked walking forward. following: how dest
-    serves, asked walking back."""
+    """The state of the cut.
+
+    learners: how many learners source's leader still counts, read only walking forward. following: how dest
+    serves, read only walking back.
+    """
 
     states: DestStates
     probes: dict[str, Reading[dict[str, str]]]
@@ -137,7 +140,7 @@ class CutStep(Step[CutFacts]):
 
 
 def _backed_off(status: HostStatus) -> bool:
-    """Whether the running observer has been cut off for so long that a restart is quicker."""
+    """Return whether the running observer has been cut off for so long that a restart is quicker."""
     cut_s = status.uptime_s - status.phase_since
     return status.unit_since < status.phase_since and cut_s > RESTART_AFTER_S
 

@@ -44,8 +44,10 @@ SERVES_S = 120.0
 
 @dataclass(frozen=True)
 class DestFacts:
-    """Every broker, ZooKeeper of every dest host, and the disk of each that is stopped. view: how dest
-    serves, asked walking back."""
+    """Every broker, ZooKeeper of every dest host, and the disk of each stopped one.
+
+    view: how dest serves, read only walking back.
+    """
 
     brokers: Mapping[str, BrokerState]
     services: Mapping[str, Reading[HostStatus]]
@@ -99,7 +101,7 @@ class DestDownStep(Step[DestFacts]):
 
 
 def _running(states: Mapping[str, BrokerState]) -> tuple[Finding, ...]:
-    """A finding for each broker that somebody has started since."""
+    """Return a finding for each broker that somebody has started again."""
     return tuple(
         claim(
             "dest.brokers-down",

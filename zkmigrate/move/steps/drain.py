@@ -31,8 +31,11 @@ DRAIN_DEADLINE_S = 3.0
 
 @dataclass(frozen=True)
 class DrainFacts:
-    """before: what is outstanding, not asked again once nothing is. z: source's zxid, read after that; None
-    while something is outstanding. after: dest's zxids, read after Z."""
+    """The outstanding requests of dest, and zxids of both ensembles.
+
+    before: what is outstanding; not read again once nothing is. z: source's zxid, read after that; None while
+    something is outstanding. after: dest's zxids, read after Z.
+    """
 
     before: dict[str, Reading[Drain]]
     leader: str | None

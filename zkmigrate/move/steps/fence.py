@@ -31,7 +31,10 @@ from zkmigrate.runbook.model.window import Phase
 
 @dataclass(frozen=True)
 class FenceFacts:
-    """foreign: other clients of dest, asked before the first door is shut; an accepted one only warns."""
+    """The state of the fence.
+
+    foreign: other clients of dest, read before the first door is shut; an accepted one only warns.
+    """
 
     states: DestStates
     foreign: tuple[Finding, ...] = ()
@@ -79,7 +82,7 @@ class FenceStep(OfDependent, Step[FenceFacts]):
 
 
 def closed(f: Statuses[HostStatus]) -> tuple[Finding, ...]:
-    """Whether the door is shut on every host, as observed."""
+    """Check that the door is shut on every host, as observed."""
     return f.claims(
         "fence.closed",
         "no client reaches this dest host",

@@ -45,7 +45,11 @@ from zkmigrate.zookeeper.facts.config import ZooConfig, zoo_config
 
 @dataclass(frozen=True)
 class FinalizeFacts:
-    """The installed program per host, Absent where it is gone; each dest host's config and phase."""
+    """What the move has left on the hosts.
+
+    programs: the installed program per host, Absent once removed. configs: each dest host's config. hosts:
+    each dest host's phase.
+    """
 
     programs: dict[str, Reading[bytes]]
     configs: dict[str, Reading[ZooConfig]]
@@ -135,8 +139,10 @@ def _left_there(host: str, reading: Reading[bytes]) -> Finding:
 
 
 def _reformed(config: ZooConfig) -> bool:
-    """Whether this config makes dest an ensemble of its own: it has servers and no observer, also in the
-    dynamic file to which ZooKeeper moves them with reconfigEnabled."""
+    """Return whether this config makes dest an ensemble of its own: it has servers and no observer.
+
+    The servers may be in the dynamic file to which ZooKeeper moves them with reconfigEnabled.
+    """
     roles = {server.role for server in config.servers.values()}
     return roles == {"participant"} and config.values.get("peerType", "participant") != "observer"
 

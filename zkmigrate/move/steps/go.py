@@ -42,12 +42,15 @@ from zkmigrate.runbook.model.window import Phase
 
 HAVE_GO = Phase.GO.until(Phase.OPEN)
 TOO_LATE_S = 4.0
-"""Seconds that a stop of all hosts may take."""
+"""Seconds that stopping all hosts may take."""
 
 
 @dataclass(frozen=True)
 class GoFacts:
-    """hosts: their phases. alive: those whose ZooKeeper may run, asked walking back."""
+    """The phases of the dest hosts.
+
+    alive: those whose ZooKeeper may run, read only walking back.
+    """
 
     hosts: Statuses[HostPhase]
     alive: tuple[str, ...]
@@ -118,12 +121,12 @@ class GoStep(OfDependent, Step[GoFacts]):
 
 
 def _opens_in(c: Context, status: HostPhase) -> float:
-    """Seconds until the host opens by itself; infinite before it serves."""
+    """Return the seconds until the host opens by itself; infinite before it serves."""
     return math.inf if status.served_s is None else c.inventory.policy.open_limit_s - status.served_s
 
 
 def _form_quorum(c: Context, hosts: Statuses[HostPhase]) -> bool:
-    """Whether the hosts that are known to have GO can form the quorum, or have formed it."""
+    """Return whether the hosts known to have GO can form the quorum, or have formed it."""
     if hosts.in_phase(*SERVING):
         return True
     gone, proved = hosts.in_phase(*HAVE_GO, Phase.OPEN), known(Proved, c)
@@ -165,7 +168,7 @@ def _not_heard(found: Finding) -> Finding:
 
 
 def door_is_open(words: Words, hosts: tuple[str, ...]) -> Finding:
-    """The finding that refuses a way back past OPEN, with its cost."""
+    """Return the finding that refuses a way back after OPEN, with the cost of going back nevertheless."""
     return claim(
         NO_WAY_BACK,
         "the client door has not been opened",

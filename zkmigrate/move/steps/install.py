@@ -31,12 +31,15 @@ from zkmigrate.runbook.model.step import Blocked, Context, Done, Hazard, Ready, 
 from zkmigrate.runbook.model.step_record import known
 
 Programs: TypeAlias = Mapping[str, Reading[bytes]]
-"""The installed program per host; Absent where it is not installed."""
+"""The installed program per host; Absent if it is not installed."""
 
 
 class InstallStep(OfDependent, Step[Programs]):
-    """keep: leave a zkm-host there that another run put on the host. hosts: where it goes; None: to dest's
-    hosts and the members'."""
+    """Installs zkm-host, and removes it on the way back.
+
+    keep: on the way back, leave a zkm-host that was there before this run. hosts: where to install it; None:
+    on dest's hosts and the members'.
+    """
 
     id = "install"
     title = "Install zkm-host"
@@ -85,14 +88,14 @@ class InstallStep(OfDependent, Step[Programs]):
 
 
 def _found(c: Context, look: Look, host: str) -> Reading[bytes]:
-    """The program on the host; going back, as long as it is for this run to remove."""
+    """Read the program on the host; on the way back, only if this run has to remove it."""
     if c.way is Way.BACK:
         return own_program(look, host, c.run)
     return look.file(host, zkm_host.INSTALLED_PATH)
 
 
 def _without(c: Context) -> tuple[str, ...]:
-    """The hosts that had no zkm-host before this run."""
+    """Return the hosts that had no zkm-host before this run."""
     installed = known(Installed, c)
     return installed.without if installed is not None else ()
 

@@ -46,7 +46,7 @@ from zkmigrate.zookeeper.facts.members import Members, source_members
 
 @dataclass(frozen=True)
 class JoinHost:
-    """One dest host: its two files, its directories, its service and how it serves."""
+    """One dest host: its two files, its directories, its service, and how it serves."""
 
     myid: Reading[bytes]
     config: Reading[bytes]
@@ -59,7 +59,10 @@ class JoinHost:
 
 @dataclass(frozen=True)
 class JoinFacts:
-    """source is read before dest: a dest host at or above its zxid has caught up."""
+    """Source and the dest hosts.
+
+    source is read before dest: a dest host at or above its zxid has caught up.
+    """
 
     source: EnsembleView
     members: Reading[Members]
@@ -160,7 +163,7 @@ class JoinStep(Step[JoinFacts]):
 
 
 def _busy(c: Context, source: EnsembleView, host: str) -> Waiting | None:
-    """The wait while source has too many requests outstanding, perhaps because of the last host's sync."""
+    """Return a wait while source has too many requests outstanding, perhaps from the last host's sync."""
     limit = c.inventory.policy.join_outstanding
     outstanding = {h: r.value.outstanding for h, r in source.servers.items() if isinstance(r, Seen)}
     busy = ", ".join(f"{h}: {n} outstanding" for h, n in outstanding.items() if n > limit)
@@ -181,8 +184,11 @@ def _files(inventory: Inventory, f: JoinFacts, host: str) -> tuple[PutFile, ...]
 
 
 def _written(inventory: Inventory, state: JoinHost) -> tuple[str, ...]:
-    """Paths that ZooKeeper itself wrote: data, logs, and files beside the config. As an observer 3.5 writes a
-    dynamic file there; a reformed server with reconfigEnabled writes further ones and a ``.bak``."""
+    """Return the paths that ZooKeeper itself wrote: data, logs, and files beside the config.
+
+    As an observer 3.5 writes a dynamic file there. A reformed server with reconfigEnabled writes more of them
+    and a ``.bak``.
+    """
     dest = inventory.dest
     paths = []
     for directory, reading in ((dest.data_dir, state.data), (dest.txn_dir, state.txn)):
@@ -204,7 +210,7 @@ def _left_over(inventory: Inventory, state: JoinHost) -> bool:
 
 
 def _aside(inventory: Inventory, state: JoinHost) -> list[tuple[str, str]]:
-    """What this step's undo has moved aside: path, and operation as zkm-host's ``move-aside`` names it.
+    """Return what this step's undo has moved aside: path, and the operation in zkm-host's ``move-aside``.
 
     It can be deleted: preflight saw these directories empty, so the observer wrote all of it.
     """

@@ -19,7 +19,7 @@ from zkmigrate.runbook.model.step import Context, Done, Reads, Verdict
 
 
 class PreflightStep(OfDependent, Reads[tuple[Finding, ...]]):
-    """gate: which checks are due, ``preflight``, ``roll`` or ``cutover``."""
+    """Runs the checks of one gate: ``preflight``, ``roll`` or ``cutover``."""
 
     id = "preflight"
     title = "Preflight"

@@ -41,8 +41,11 @@ LISTED = 10
 
 @dataclass(frozen=True)
 class ProveFacts:
-    """before, after: source's leader and its zxid, asked before and after its log was read. state: at dest's
-    zxid."""
+    """The evidence for tail and delta.
+
+    before, after: source's leader and its zxid, read before and after its log. state: the owners at dest's
+    zxid.
+    """
 
     before: tuple[str | None, int]
     after: tuple[str | None, int]
@@ -113,8 +116,11 @@ class ProveStep(OfDependent, Reads[ProveFacts]):
         return Done(findings, record.encode())
 
     def _living(self, survey: Surveyed, state: Ownership) -> set[int]:
-        """The sessions whose expiry on source is no loss: those that SURVEY saw as clients of dest (in a
-        rehearsal none, as members are on source), and those of which nothing must be kept."""
+        """Return the sessions whose expiry on source loses nothing.
+
+        They are those that SURVEY saw as clients of dest, and those of which nothing must be kept. In a
+        rehearsal the first are none, because members are still on source.
+        """
         kept = state.kept(self.dependent.keeps).owners.keys()
         return {owner for owner in state.owners if owner in survey.on_dest or owner not in kept}
 
@@ -140,7 +146,10 @@ def _same_leader(c: Context, f: ProveFacts) -> Finding:
 
 
 def _from_survey(c: Context, lowest: int) -> Finding:
-    """The log is read from SURVEY's place on: what a dest disk lacks before it would not be seen."""
+    """Check that every dest disk reaches the place up to which SURVEY read source's log.
+
+    The log is read from there on: what a disk lacks before that place would not be seen.
+    """
     survey = needed(Surveyed, c)
     cursor = survey.cursors.get(survey.leader)
     start = cursor.zxid if cursor is not None else 0

@@ -38,8 +38,12 @@ DISK_S = 60.0
 
 @dataclass(frozen=True)
 class ReplayFacts:
-    """mark: on source. own: whether the disk that is read as source's shows the mark; asked before the first
-    transaction. same: how the subtrees compare; read once all is repeated. wall: seconds since the epoch."""
+    """The state of the replay on source.
+
+    mark: the marker on source. own: whether the disk read as source's shows the mark; checked before the
+    first transaction. same: the comparison of the subtrees, made once all is repeated. wall: seconds since
+    the epoch.
+    """
 
     mark: Reading[Mark]
     own: Proved
@@ -120,11 +124,11 @@ class ReplayStep(Step[ReplayFacts]):
         return ()
 
     def forecast(self, c: Context, look: Look) -> None:
-        """None: dest goes on until it is stopped, so what there will be to replay is not known."""
+        """Return None: dest goes on until it is stopped, so what there will be to replay is not known."""
 
 
 def batches_left(plan: Planned, mark: Mark) -> tuple[tuple[int, int, str], ...]:
-    """The batches after the mark."""
+    """Return the batches after the mark."""
     return tuple(batch for batch in plan.batches if batch[0] > mark.done)
 
 

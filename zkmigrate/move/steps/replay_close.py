@@ -54,7 +54,7 @@ class ReplayCloseStep(Step[Marked]):
         return ()
 
     def forecast(self, c: Context, look: Look) -> Forecast[Marked]:
-        """The mark is there by then."""
+        """Forecast the removal of the mark, which will exist by then."""
         return Forecast(Absent("not asked"), (SOURCE,))
 
 

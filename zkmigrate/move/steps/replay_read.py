@@ -30,8 +30,11 @@ SESSION_S = 120.0
 
 @dataclass(frozen=True)
 class ReadFacts:
-    """services: ZooKeeper of every dest host. source: Kafka's registrations there. replay: from the disks,
-    which are read whole, so only once no broker is registered on source."""
+    """What the disks show after the brokers have stopped.
+
+    services: ZooKeeper of every dest host. source: Kafka's registrations there. replay: read from the disks
+    only once no broker is registered on source, because they are read whole.
+    """
 
     services: Mapping[str, Reading[HostStatus]]
     source: Reading[Registered]

@@ -34,7 +34,7 @@ from zkmigrate.zookeeper.data.replay import Mark
 from zkmigrate.zookeeper.facts.ensemble import EnsembleView, dest_view, source_view
 
 PACE = 200
-"""The most transactions that a replay sends in a second."""
+"""The most transactions per second that a replay sends."""
 
 LATER = ("source.at-rest", "dest.at-rest")
 """Conditions of a replay that hold only once the brokers are down."""
@@ -42,8 +42,10 @@ LATER = ("source.at-rest", "dest.at-rest")
 
 @dataclass(frozen=True)
 class ReturnFacts:
-    """Both ensembles, Kafka as its brokers answer, their files, and what the disks hold. wall: seconds since
-    the epoch."""
+    """Both ensembles, Kafka as its brokers report it, their files, and what the disks hold.
+
+    wall: seconds since the epoch.
+    """
 
     source: EnsembleView
     dest: EnsembleView
@@ -81,8 +83,10 @@ class ReturnPreflightStep(Reads[ReturnFacts]):
 
 
 def replayable(c: Context, look: Look, leader: str | None) -> Reading[ReplayScope]:
-    """What there is to replay, from the disks of source's leader and of dest, or after the mark if there is
-    one."""
+    """Read what there is to replay from the disks of source's leader and of dest.
+
+    If source has a mark, the replay behind it is continued.
+    """
     if leader is None:
         return Unknown("failed", "source has no one leader, whose disk would be read")
     mark = mark_on(look, leader, c.inventory.kafka.chroot)
@@ -96,7 +100,7 @@ def replayable(c: Context, look: Look, leader: str | None) -> Reading[ReplayScop
 
 
 def disks(replay: Reading[ReplayScope], later: tuple[str, ...] = ()) -> tuple[Finding, ...]:
-    """The conditions of a replay as findings, but for those that hold only later."""
+    """Return the conditions of a replay as findings, except those that hold only later."""
     if not isinstance(replay, Seen):
         return (claim("return.disks", "what dest did can be read from the disks", None, seen=str(replay)),)
     return tuple(
@@ -113,7 +117,7 @@ def disks(replay: Reading[ReplayScope], later: tuple[str, ...] = ()) -> tuple[Fi
 
 
 def cost(replay: Reading[ReplayScope]) -> str:
-    """What going back costs, as far as it is known."""
+    """Return what going back costs, as far as it is known."""
     if not isinstance(replay, Seen):
         return "every broker is down until the end; how much there is to replay is not known"
     tally = replay.value.tally
@@ -127,7 +131,7 @@ def cost(replay: Reading[ReplayScope]) -> str:
 
 
 def _source_serves(view: EnsembleView) -> Finding:
-    """Whether every server of source serves."""
+    """Check that every server of source serves."""
     modes = view.modes()
     wanted = sorted(["leader", *["follower"] * (len(modes) - 1)])
     unheard = any(isinstance(reading, Unknown) for reading in view.servers.values())

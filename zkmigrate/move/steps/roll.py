@@ -59,9 +59,10 @@ STOP_MARGIN_S = 60.0
 
 @dataclass(frozen=True)
 class RollFacts:
-    """own: the cluster, as the dependent sees it. identities: the dependent's, seen through each dest host.
+    """The members, their cluster, and the clients of source.
 
-    wall: the operator's clock, in seconds since the epoch. now: seconds on a clock that nobody sets.
+    own: the cluster, as the dependent sees it. identities: the dependent's identity, seen through each dest
+    host. wall: the operator's clock, in seconds since the epoch. now: seconds on a monotonic clock.
     """
 
     members: dict[str, MemberFacts]
@@ -169,7 +170,7 @@ class RollStep(OfDependent, Step[RollFacts]):
         return (*inverses(applied), *self.dependent.restart_or_reload(c.inventory, target))
 
     def forecast(self, c: Context, look: Look) -> Forecast[RollFacts]:
-        """From the members' files alone: the cluster may change until its turn."""
+        """Forecast from the members' files alone, because the cluster may change until then."""
         d = self.dependent
         members = look.each(
             (m.name for m in d.members(c.inventory)), lambda h: self._file(c.inventory, look, h)
@@ -195,19 +196,19 @@ class RollStep(OfDependent, Step[RollFacts]):
         return member
 
     def _ending(self, inventory: Inventory, target: str) -> Ending | None:
-        """What follows after the last wave, where this is its target."""
+        """Return the ending that follows the last wave if this is its target."""
         ending = self.dependent.ending(inventory)
         return ending if ending is not None and ending.target == target else None
 
     def _names_dest(self, inventory: Inventory, member: MemberFacts) -> bool | None:
-        """Whether a member's file names dest; None where a name in it does not resolve."""
+        """Return whether a member's file names dest; None if a name in it does not resolve."""
         if not isinstance(member.file, Seen):
             return False
         found = member.names
         return self.dependent.names_dest(inventory, member.file.value, lambda n: found.get(n, Absent(n)))
 
     def _unresolved(self, c: Context, heard: Mapping[str, MemberFacts]) -> tuple[Finding, ...]:
-        """Name each member of which it is not known whether its file names dest."""
+        """Return a finding for each member of which it is not known whether its file names dest."""
         words, path = self.dependent.words, self.dependent.config(c.inventory)
         return tuple(
             claim(
@@ -224,8 +225,10 @@ class RollStep(OfDependent, Step[RollFacts]):
         )
 
     def _untouched(self, c: Context, host: str, member: MemberFacts) -> bool:
-        """Whether the way back has nothing to do here: the run wrote no file, and its process is connected to
-        source alone."""
+        """Return whether the way back has nothing to do on this member.
+
+        That is so if the run wrote no file there, and its process is connected to source alone.
+        """
         return c.way is Way.BACK and host not in c.unrestored and _connected(c, member)
 
     def _position(self, c: Context, f: RollFacts, name: str) -> Position:
@@ -239,17 +242,22 @@ class RollStep(OfDependent, Step[RollFacts]):
         return Position(name, moved, touched, not state.runs, settling)
 
     def _file_done(self, c: Context, member: MemberFacts) -> bool:
-        """Whether the file names the ensemble that this way leads to."""
+        """Return whether the file names the ensemble to which this way leads."""
         return self._names_dest(c.inventory, member) is (c.way is Way.FORWARD)
 
     def _has_read(self, c: Context, f: RollFacts, name: str) -> bool:
-        """Whether the file is right and the process has read it: another change would change nothing."""
+        """Return whether the file is right and the process has read it.
+
+        Another change would then have no effect.
+        """
         state = f.members[name]
         return self._file_done(c, state) and self.dependent.has_read(c.inventory, f.own, name, state)
 
     def _changing(self, c: Context, f: RollFacts, name: str) -> Waiting | None:
-        """The wait for a service that systemd is stopping, or is starting with the right file: another
-        restart would change nothing."""
+        """Return a wait for a service that systemd is stopping, or is starting with the right file.
+
+        Another restart would have no effect then.
+        """
         state = f.members[name]
         status = state.status.value if isinstance(state.status, Seen) else None
         if status is None:
@@ -265,7 +273,7 @@ class RollStep(OfDependent, Step[RollFacts]):
         return None
 
     def _wait_for(self, c: Context, f: RollFacts, name: str) -> Waiting:
-        """The wait for a member that has read the right file and still lacks something."""
+        """Return the wait for a member that has read the right file and still lacks something."""
         state, d = f.members[name], self.dependent
         status = state.status.value if isinstance(state.status, Seen) else None
         key = "" if status is None else f"{name} {status.boot_id} {status.unit_since}"
@@ -289,8 +297,11 @@ class RollStep(OfDependent, Step[RollFacts]):
     def _out_of_hours(
         self, inventory: Inventory, f: RollFacts, positions: tuple[Position, ...]
     ) -> tuple[Finding, ...]:
-        """Walking forward outside policy.window, no running member is changed and nothing ends the roll. A
-        member that is down is started at any hour, and the way back waits for no window."""
+        """Return the finding that the roll may not continue now, or nothing inside policy.window.
+
+        It applies only walking forward, to running members and to the ending. A member that is down is
+        started at any hour, and the way back waits for no window.
+        """
         now = maintenance_window(inventory.policy.window, f.wall)
         if now.inside:
             return ()
@@ -315,7 +326,7 @@ class RollStep(OfDependent, Step[RollFacts]):
     def _soaking(
         self, c: Context, f: RollFacts, positions: tuple[Position, ...], wave: tuple[str, ...]
     ) -> Waiting | None:
-        """The wait for policy.roll_soak_s between two waves; None when it is over."""
+        """Return the wait for policy.roll_soak_s between two waves; None when it is over."""
         statuses = {p.name: f.members[p.name].status for p in positions if p.moved}
         moved = {name: status.value for name, status in statuses.items() if isinstance(status, Seen)}
         well_s, marks = soaked(moved, c.kept.get(_SOAK, {}))
@@ -332,9 +343,10 @@ class RollStep(OfDependent, Step[RollFacts]):
         )
 
     def _stopped_by_others(self, c: Context, f: RollFacts, wave: tuple[str, ...]) -> tuple[Finding, ...]:
-        """Name each member of a wave that is down and that this run did not stop: somebody may work on it.
+        """Return a finding for each member of a wave that is down and that this run did not stop.
 
-        A change of ours is in doubt, or what we started has failed: then it is ours.
+        Somebody may be working on it. A member counts as stopped by this run if a change of ours is in doubt,
+        or what we started has failed.
         """
         words = self.dependent.words
 
@@ -358,7 +370,7 @@ class RollStep(OfDependent, Step[RollFacts]):
         )
 
     def _without_image(self, c: Context, f: RollFacts, wave: tuple[str, ...]) -> tuple[Finding, ...]:
-        """A file that names dest and has no before-image cannot be put back."""
+        """Return a finding for each file that names dest and has no before-image to put back."""
         words, path = self.dependent.words, self.dependent.config(c.inventory)
         return tuple(
             claim(
@@ -378,7 +390,7 @@ class RollStep(OfDependent, Step[RollFacts]):
         )
 
     def _another_cluster(self, inventory: Inventory, f: RollFacts) -> tuple[Finding, ...]:
-        """A finding for each dest host whose chroot is not this dependent's, or is not known to be."""
+        """Return a finding for each dest host whose chroot is not known to be this dependent's."""
         wanted = self.dependent.identity(inventory)
         findings = tuple(
             claim(
@@ -424,13 +436,13 @@ class RollStep(OfDependent, Step[RollFacts]):
 
 
 def _entry(listing: Reading[tuple[DirEntry, ...]], path: str) -> DirEntry | None:
-    """The entry of the file at this path in the listing of its directory."""
+    """Return the entry of the file at this path from the listing of its directory."""
     name = path.rpartition("/")[2]
     return next((e for e in listing.value if e.name == name), None) if isinstance(listing, Seen) else None
 
 
 def _silence(member: MemberFacts) -> str:
-    """Why a member's host was not heard, where that may pass; empty where it answers."""
+    """Return why a member's host does not answer, if that may be temporary; empty if it answers."""
     for reading in (member.file, member.status):
         if isinstance(reading, Unknown) and reading.cause in get_args(NotHeard):
             return str(reading)
@@ -438,7 +450,7 @@ def _silence(member: MemberFacts) -> str:
 
 
 def _wait_for_silent(c: Context, silent: Mapping[str, str], reason: str) -> Waiting:
-    """The wait for hosts that do not answer, with what to do about one that never will."""
+    """Return the wait for hosts that do not answer, with what to do about one that never will."""
     names = ", ".join(silent)
     waits = f"; the others wait too: {reason}" if reason else ""
     return Waiting(
@@ -455,7 +467,7 @@ def _state_known(status: Reading[HostStatus]) -> bool:
 
 
 def _state_unknown(dependent: AnyDependent, host: str, status: Reading[HostStatus]) -> Finding:
-    """A member of which nobody can tell whether it runs must not be taken for one to restart."""
+    """Return the finding that it is not known whether a member runs: it must not be restarted then."""
     return claim(
         "roll.service",
         f"it is known whether this host's {dependent.words.one} runs",
@@ -468,7 +480,7 @@ def _state_unknown(dependent: AnyDependent, host: str, status: Reading[HostStatu
 
 
 def _peers(look: Look, host: str, ports: set[int]) -> Reading[frozenset[str]]:
-    """The addresses to which the host has an established connection at one of these ports."""
+    """Return the addresses to which the host has an established connection at one of these ports."""
     reading = sockets(look, host)
     if not isinstance(reading, Seen):
         return reading
@@ -476,7 +488,7 @@ def _peers(look: Look, host: str, ports: set[int]) -> Reading[frozenset[str]]:
 
 
 def _connected(c: Context, state: MemberFacts) -> bool:
-    """Whether the member is connected to the ensemble that this way leads to, and not to the other."""
+    """Return whether the member is connected only to the ensemble to which this way leads."""
     if not isinstance(state.zookeepers, Seen):
         return False
     source = {a for h in c.inventory.source.hosts for a in addresses(h)}
@@ -486,7 +498,7 @@ def _connected(c: Context, state: MemberFacts) -> bool:
 
 
 def _stop_s(status: HostStatus) -> float:
-    """The seconds that systemd gives the unit to stop; 0 where that is not known."""
+    """Return the seconds that systemd gives the unit to stop; 0 if that is not known."""
     try:
         return parse_span(status.unit_stop)
     except ValueError:
@@ -494,7 +506,7 @@ def _stop_s(status: HostStatus) -> float:
 
 
 def _hosts_to_leave(c: Context, state: MemberFacts) -> tuple[str, ...]:
-    """The hosts of the ensemble to leave to which the member's host is still connected."""
+    """Return the hosts of the ensemble to leave to which the member's host is still connected."""
     if not isinstance(state.zookeepers, Seen):
         return ()
     hosts = c.inventory.source.hosts if c.way is Way.FORWARD else c.inventory.dest.hosts

@@ -21,7 +21,7 @@ from zkmigrate.runbook.model.step import Blocked, Context, Done, Reads, Verdict,
 from zkmigrate.runbook.model.window import Phase
 
 SERVING_S = 30.0
-"""The least time that the hosts get to serve."""
+"""The least time, in seconds, for the hosts to serve."""
 
 
 class ServeStep(Reads[Statuses[HostPhase]]):
@@ -61,11 +61,10 @@ class ServeStep(Reads[Statuses[HostPhase]]):
 
 
 def serving_s(c: Context) -> float:
-    """Seconds that the hosts get to serve. No session depends on it: until dest has a leader nobody expires
-    one.
+    """Return the seconds that the hosts get to serve.
 
-    A machine that was slow in the rehearsal is slow in the window too. In a rehearsal nobody waits, so it is
-    as long as any step may take.
+    No session depends on it: until dest has a leader no session expires. A machine that was slow in the
+    rehearsal is slow in the window too. In a rehearsal no client waits, so the limit is that of any step.
     """
     if c.rehearsal:
         return c.inventory.policy.step_deadline_s
@@ -73,10 +72,11 @@ def serving_s(c: Context) -> float:
 
 
 def go_on_without(c: Context, f: Statuses[HostPhase]) -> bool:
-    """Whether the hosts that serve go on without the missing ones.
+    """Return whether the hosts that serve continue without the missing ones.
 
-    Once a host is open the only way is forward. Before that, as clients wait at the door, a majority goes on
-    without hosts that are not heard or have no GO. A rehearsal, where nobody waits, needs every host.
+    Once a host is open the only way is forward. Before that, while clients wait at the door, a majority
+    continues without hosts that do not answer or have no GO. A rehearsal, where no client waits, needs every
+    host.
     """
     if f.in_phase(Phase.OPEN):
         return True
@@ -85,7 +85,7 @@ def go_on_without(c: Context, f: Statuses[HostPhase]) -> bool:
 
 
 def late(f: Statuses[HostPhase]) -> tuple[Finding, ...]:
-    """A warning for each host that does not serve, does not answer, or has no GO, while the others go on."""
+    """Return a warning for each host that does not serve, does not answer, or has no GO."""
     notes = {str(x.target): x.seen for x in f.unknown}
     notes |= dict.fromkeys(f.in_phase(Phase.SEALED), "sealed: GO did not reach it, so it stays shut")
     notes |= {host: f.at[host].finisher_note or f.at[host].finisher for host in f.in_phase(Phase.GO)}

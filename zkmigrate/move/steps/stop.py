@@ -32,7 +32,10 @@ from zkmigrate.zookeeper.facts.disk import durable_tail
 
 @dataclass(frozen=True)
 class StopFacts:
-    """tails and stamps: of hosts whose ZooKeeper is down, read walking forward."""
+    """The state of the dest hosts, and of their disks.
+
+    tails, stamps: of hosts whose ZooKeeper is down, read only walking forward.
+    """
 
     states: DestStates
     tails: dict[str, Reading[Tail]]

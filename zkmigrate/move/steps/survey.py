@@ -56,17 +56,19 @@ from zkmigrate.zookeeper.facts.ownership import Ownership
 
 LISTED = 5
 LEAST_TO_SEAL_S = 1.0
-"""The least seconds from FENCE to SEAL; the best that was measured."""
+"""The least seconds from FENCE to SEAL: the best that was measured."""
 TRIES = 5
 
 
 @dataclass(frozen=True)
 class SurveyFacts:
-    """leader: source's, with the epoch of its zxid and the learners it counts. ownership: with the cursor in
-    the leader's log. tails: of every dest host, read before source's log. renewals: the longest round trip of
-    each dest host, in seconds.
+    """What SURVEY reads from source and dest.
 
-    Not in a rehearsal: comparison, homes, and foreign, the other clients of dest, which may be accepted.
+    leader: source's, with the epoch of its zxid and the number of learners it counts. ownership: with the
+    cursor in the leader's log. tails: of every dest host, read before source's log. renewals: the longest
+    round trip of each dest host, in seconds.
+
+    Not read in a rehearsal: comparison, homes, and foreign, the other clients of dest, which may be accepted.
     """
 
     leader: str
@@ -142,8 +144,10 @@ class SurveyStep(OfDependent, Reads[SurveyFacts]):
     def _source(
         self, c: Context, look: Look, leader: str, now: int, earlier: Surveyed | None
     ) -> Reading[tuple[Ownership, Cursor | None]]:
-        """Source's ownership, rolled forward from an earlier survey of this run where that read the same
-        leader's log in the same epoch."""
+        """Read source's ownership, from an earlier survey of this run on if that read the same log.
+
+        That is the log of the same leader in the same epoch.
+        """
         start = None
         if earlier is not None and (earlier.leader, earlier.epoch) == (leader, now):
             cursor = earlier.cursors.get(leader)
@@ -153,8 +157,10 @@ class SurveyStep(OfDependent, Reads[SurveyFacts]):
 
 
 def _earlier(c: Context) -> Surveyed | None:
-    """What an earlier walk of this run surveyed; None also where another version wrote it, for all can be
-    read anew."""
+    """Return the record of an earlier walk of this run; None if there is none or another version wrote it.
+
+    All can be read anew.
+    """
     try:
         return known(Surveyed, c)
     except RecordError:
@@ -216,7 +222,10 @@ def _readable(dependent: AnyDependent, c: Context, f: SurveyFacts) -> tuple[Find
 
 
 def _window_fits(words: Words, c: Context, trip_s: float, left_s: float) -> Finding:
-    """A window that cannot succeed is not begun. left_s: from FENCE until the way back must start."""
+    """Check that the window can reach SEAL in time; otherwise it is not begun.
+
+    left_s: seconds from FENCE until the way back must start.
+    """
     policy, took, counted = c.inventory.policy, rehearsed_s(c, *TO_SEAL), to_seal_s(c, trip_s)
     margin = f"times {policy.window_margin:g} (policy.window_margin)"
     moves: tuple[str, ...]
@@ -243,7 +252,7 @@ def _window_fits(words: Words, c: Context, trip_s: float, left_s: float) -> Find
 
 
 def _worst_s(f: SurveyFacts) -> float | None:
-    """The longest round trip of all; None where a host was not heard."""
+    """Return the longest round trip of all; None if a host did not answer."""
     trips = [r.value for r in f.renewals.values() if isinstance(r, Seen)]
     return max(trips) if trips and len(trips) == len(f.renewals) else None
 
@@ -286,7 +295,7 @@ def _lease_fits(words: Words, c: Context, f: SurveyFacts, kept: Ownership, picke
 
 
 def _baseline(words: Words, state: Ownership, kept: Ownership) -> tuple[Finding, ...]:
-    """What CHECK compares sessions and ephemerals with, and what the deadline is computed from."""
+    """Check what CHECK will compare sessions and ephemerals with, and what the deadline is computed from."""
     nameless = kept.without_timeout
     return (
         claim(
@@ -309,7 +318,7 @@ def _baseline(words: Words, state: Ownership, kept: Ownership) -> tuple[Finding,
 
 
 def _homes(found: Homes | None) -> Finding:
-    """Only a session that is connected to dest lives on there; another one's ephemerals are lost at OPEN."""
+    """Check that every session is connected to dest: another one's ephemerals are lost at OPEN."""
     found = found or Homes(frozenset(), {}, ("client lists were not asked",))
     astray = sorted(found.astray.items())
     listed = [f"session {format_session(session)}: {where}" for session, where in astray[:LISTED]]

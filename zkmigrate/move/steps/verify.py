@@ -64,9 +64,12 @@ NOT_YET = Absent("not looked at yet")
 
 @dataclass(frozen=True)
 class VerifyFacts:
-    """settled_for: seconds that the youngest of dest's servers has run. own: the cluster, as the dependent
-    sees it. since_proof: source's log after PROVE. trees: the subtree at the cut, on every disk; None where
-    it was not read. since: when a host was first missing, by the look's clock. waited: seconds since then."""
+    """The state of dest after OPEN.
+
+    settled_for: seconds that the youngest of dest's servers has run. own: the cluster, as the dependent sees
+    it. since_proof: source's log after PROVE. trees: the subtree at the cut, on every disk; None if it was
+    not read. since: when a host was first missing, by the look's clock. waited: seconds since then.
+    """
 
     hosts: Statuses[HostStatus]
     settled_for: float
@@ -158,7 +161,10 @@ class VerifyStep(OfDependent, Step[VerifyFacts]):
         return ()
 
     def _needed_s(self, c: Context) -> float:
-        """Twice the smallest timeout, plus the seconds from a server's start to the opening of its door."""
+        """Return the seconds that the youngest server must have run.
+
+        They are twice the smallest timeout, plus the time from a server's start to the opening of its door.
+        """
         smallest = (
             baseline(c).kept(self.dependent.keeps).smallest_timeout_ms
             if has_baseline(c)
@@ -176,7 +182,7 @@ class VerifyStep(OfDependent, Step[VerifyFacts]):
         return digests(look, c.inventory, chroot, survey.leader, at_the_cut, c.tell)
 
     def _since_proof(self, c: Context, look: Look) -> Reading[DeltaResult]:
-        """Source's log from where PROVE stopped to its present end; dest's sessions expire in it."""
+        """Read source's log from where PROVE stopped to its current end; dest's sessions expire in it."""
         proved, leader = needed(Proved, c), needed(Surveyed, c).leader
         owners = proved.baseline.owners
         _, logs = directories(look, leader, c.inventory.source)
@@ -195,7 +201,10 @@ class VerifyStep(OfDependent, Step[VerifyFacts]):
 
 
 def _missing(f: VerifyFacts) -> dict[str, str]:
-    """The dest hosts that are not open, each with its state; a replaced one that serves is not missing."""
+    """Return the dest hosts that are not open, each with its state.
+
+    A replaced host that serves is not missing.
+    """
     modes = f.servers.modes()
     return {x.target: x.seen for x in f.hosts.unknown} | {
         host: f"phase {status.phase}, server {modes[host]}"
@@ -221,8 +230,10 @@ def _left_out(missing: dict[str, str]) -> tuple[Finding, ...]:
 
 
 def _age_s(status: HostStatus) -> float:
-    """Seconds that the server has run, on the host's boot clock, which nobody sets; since the host went open,
-    where its service has no date."""
+    """Return the seconds that the server has run, on the host's boot clock, which nobody sets.
+
+    If its service has no start time, they count from the opening of the host.
+    """
     return status.uptime_s - (status.unit_since or status.phase_since)
 
 
@@ -235,7 +246,10 @@ def _longest_timeout_ms(c: Context) -> int:
 
 
 def _same_tree(trees: Digests | None) -> tuple[Finding, ...]:
-    """Warnings: the move is past its way back."""
+    """Check that each dest disk held source's subtree at the cut.
+
+    It only warns, because the move has no way back any more.
+    """
     if trees is None:
         return ()
     zxid, source = trees.zxid, trees.source
@@ -264,7 +278,7 @@ def _same_tree(trees: Digests | None) -> tuple[Finding, ...]:
 
 
 def _only_warns(dependent: AnyDependent, found: Finding) -> Finding:
-    """A warning where another session is known to own it now; what is not known still blocks."""
+    """Turn a failed claim about sessions into a warning; an unknown one still blocks."""
     if found.held is not Held.NO:
         return found
     one = dependent.words.one
@@ -277,7 +291,10 @@ def _only_warns(dependent: AnyDependent, found: Finding) -> Finding:
 
 
 def _strays(reading: Reading[DeltaResult]) -> Finding:
-    """A warning about what was written to source alone: the move is past its way back."""
+    """Check that nothing was written under the chroot on source since the proof.
+
+    It only warns, because the move has no way back any more.
+    """
     result = reading.value if isinstance(reading, Seen) else None
     written = [m for m in result.missing if not m.expiry] if result is not None else []
     listed = "; ".join(

@@ -1,1 +1,1 @@
-"""What some verbs do for a move alone: retire a broker, clean up, list a replay."""
+"""The work of the verbs that only a move has: retire a broker, clean up, list a replay."""

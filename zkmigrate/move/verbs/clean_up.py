@@ -1,7 +1,8 @@
 """The verb clean-up: after a run, list what other tenants of source left on dest, and delete it.
 
-Only subtrees that the operator names are deleted, after they are kept in a file and journaled. A later call
-continues an interrupted one."""
+Only subtrees that the operator names are deleted, after they are saved to a file and journaled. A later call
+continues an interrupted one.
+"""
 
 from __future__ import annotations
 
@@ -48,12 +49,15 @@ _BATCH = 50
 _PROGRESS_S = 3.0
 _CUT = "cutover.stop"
 _KEPT = ("file", "sha256", "znodes", "bytes")
-"""The journal's values of a kept file."""
+"""The journal's values for the file that keeps a subtree."""
 
 
 @dataclass(frozen=True)
 class Options:
-    """accept: findings that the operator accepts, as ``ID:TARGET``. rate: znodes a second."""
+    """The options of one call.
+
+    accept: findings that the operator accepts, as ``ID:TARGET``. rate: znodes per second.
+    """
 
     run_id: str = ""
     subtrees: tuple[str, ...] = ()
@@ -71,21 +75,23 @@ class Options:
 
 @dataclass(frozen=True)
 class Subtrees:
-    """The subtrees of dest outside every chroot. dest_findings: findings for any deletion. verdicts:
-    subtree → its own findings."""
+    """The subtrees of dest outside every chroot.
+
+    dest_findings: findings for any deletion. verdicts: subtree → its own findings.
+    """
 
     trees: Mapping[str, Subtree]
     dest_findings: tuple[Finding, ...]
     verdicts: Mapping[str, tuple[Finding, ...]]
 
     def reasons_against(self, path: str) -> tuple[Finding, ...]:
-        """The findings that forbid a deletion of this subtree."""
+        """Return the findings that forbid a deletion of this subtree."""
         return blocking((*self.dest_findings, *self.verdicts[path]))
 
 
 @dataclass
 class Work:
-    """One call of the verb, with everything open. results: by subtree, for ``--json``."""
+    """One call of the verb, with all that it has opened. results: by subtree, for ``--json``."""
 
     setting: VerbContext
     options: Options
@@ -106,13 +112,13 @@ class Work:
         return {"by": getpass.getuser(), "reason": " ".join(self.options.reason.split())}
 
     def cut(self) -> int | None:
-        """The last zxid that dest had from source: the newest on its disks when it was stopped."""
+        """Return the last zxid that dest had from source: the newest on its disks when it was stopped."""
         body = self.history.records().get(_CUT)
         tails = recorded(Stopped, body, self.history.run).tails if body else {}
         return max(tails.values(), default=None)
 
     def unfinished(self, path: str) -> Mapping[str, Any] | None:
-        """The journaled begin of an unfinished deletion."""
+        """Return the journaled begin of an unfinished deletion."""
         begun = self.history.cleaned.get(path)
         return begun if begun is not None and begun["event"] in ("begin", "stopped") else None
 
@@ -121,7 +127,7 @@ class Work:
         self.results[path] = {"event": event, **body}
 
     def known(self, path: str) -> rules.Marks | None:
-        """The marks of the znodes that an unfinished deletion kept."""
+        """Return the marks of the znodes that an unfinished deletion kept."""
         begun = self.unfinished(path)
         if begun is None:
             return None
@@ -139,7 +145,7 @@ class Work:
         return self.judged(using, trees)
 
     def walked(self, path: str) -> Iterator[Node]:
-        """The znodes of a subtree, with progress."""
+        """Yield the znodes of a subtree, and print the progress."""
         interval = Interval(_PROGRESS_S)
         for number, node in enumerate(self.dest.walk(path), 1):
             yield node
@@ -170,7 +176,10 @@ class Work:
 
 
 def clean_up(setting: VerbContext, options: Options) -> int:
-    """List; delete, or put back, the named subtrees. Raises UsageError for a run that has not ended."""
+    """List the subtrees, or delete or put back the named ones, and return the exit code.
+
+    Raises UsageError for a run that has not ended.
+    """
     _check(setting, options)
     inventory, playbook = load(setting)
     dependent = dependent_of(playbook)
@@ -228,8 +237,10 @@ def _delete_all(work: Work) -> int:
 
 
 def _each(work: Work, chosen: Sequence[str], act: Callable[[str], bool]) -> int:
-    """One subtree after the other. act: False: the operator asked to stop. A refused subtree does not stop
-    the others."""
+    """Run `act` on one subtree after the other; a refused one does not stop the others.
+
+    act: returns False if the operator asked to stop. Returns the exit code.
+    """
     refused = False
     for path in chosen:
         try:
@@ -243,7 +254,10 @@ def _each(work: Work, chosen: Sequence[str], act: Callable[[str], bool]) -> int:
 
 
 def _delete(work: Work, path: str) -> bool:
-    """Keep, prove again, journal, delete. Raises ChangedError if the proof or a delete is refused."""
+    """Keep, prove again, journal and delete a subtree.
+
+    Returns False if the operator asked to stop. Raises ChangedError if the proof or a delete is refused.
+    """
     work.dest.sync()
     nodes = list(work.walked(path))
     begun = work.unfinished(path)
@@ -266,7 +280,10 @@ def _delete(work: Work, path: str) -> bool:
 
 
 def _delete_nodes(work: Work, path: str, nodes: Sequence[Node]) -> int | None:
-    """Delete these, the last first; how many existed, None: the operator asked to stop."""
+    """Delete these znodes, the last first, and return how many existed.
+
+    Returns None if the operator asked to stop.
+    """
     progress = _Progress(work, path, len(nodes), "deleted")
     pace, done, order = Pace(work.options.rate / _BATCH), 0, nodes[::-1]
     try:
@@ -293,7 +310,7 @@ def _keep(work: Work, nodes: Sequence[Node]) -> dict[str, Any]:
 
 
 def _new_file(work: Work) -> str:
-    """A name that is not in the journal."""
+    """Return a file name that is not in the journal."""
     return f"clean-up-{work.history.entries}.jsonl"
 
 
@@ -308,8 +325,10 @@ def _dropping_file(work: Work) -> Iterator[None]:
 
 
 def _prove_again(work: Work, path: str, nodes: Sequence[Node]) -> None:
-    """Ask all dest servers once more, after the question and the file. Raises ChangedError if a user of the
-    subtree has come."""
+    """Read all dest servers once more, after the question and the file.
+
+    Raises ChangedError if a user of the subtree has appeared.
+    """
     using = users(work.inventory, work.dependent, work.look)
     again = work.judged(using, {path: work.subtree_of(path, nodes)})
     if wrong := again.reasons_against(path):
@@ -425,7 +444,7 @@ def _time(ms: int) -> str:
 
 
 class _Progress:
-    """Prints now and then how much is done, and how long the rest will take."""
+    """Prints from time to time how much is done, and how long the rest will take."""
 
     def __init__(self, work: Work, path: str, total: int, did: str) -> None:
         self._work, self._path, self._total, self._did = work, path, total, did

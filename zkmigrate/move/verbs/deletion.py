@@ -1,8 +1,8 @@
-"""Subtrees through one session on dest: list, read, delete and create them; and the file that keeps them.
-them.
+"""List, read, delete and create subtrees through one session on dest, and the file that keeps them.
 
 A znode is deleted only as it was kept: it is compared before each batch, and each delete names its version. A
-batch is one multi: all of it is done, or nothing."""
+batch is one multi: all of it is done, or nothing.
+"""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ _named = partial(named, "dest")
 
 
 class ChangedError(ZkmigrateError):
-    """A znode differs from the kept one, or may not be touched; nothing of its batch was done."""
+    """A znode differs from the kept one, or this client may not change it; nothing of its batch was done."""
 
     exit_code = 6
 
 
 @dataclass(frozen=True)
 class Kept:
-    """A znode to put back. data None: ZooKeeper's null."""
+    """A znode that can be put back. data: None is ZooKeeper's null."""
 
     node: Node
     data: bytes | None
@@ -53,17 +53,17 @@ class Kept:
 
 @dataclass
 class Dest:
-    """A session on dest; opened by `dest`."""
+    """A session on dest; `dest` opens it."""
 
     client: Any
 
     def sync(self) -> None:
-        """From now on the session sees everything that dest has committed."""
+        """Wait until the session sees everything that dest has committed so far."""
         with _named("sync"):
             self.client.sync_async("/").get(timeout=ANSWER_S)
 
     def names(self, path: str) -> Sequence[str]:
-        """The names of a znode's children; none if it does not exist."""
+        """Return the names of a znode's children; none if it does not exist."""
         with _named(path):
             try:
                 found: list[str] = self.client.get_children_async(path).get(timeout=ANSWER_S)
@@ -72,13 +72,15 @@ class Dest:
         return sorted(found)
 
     def node(self, path: str) -> Node | None:
-        """One znode; None: it does not exist."""
+        """Return one znode, or None if it does not exist."""
         found = self._looked(path, *self._asked(path))
         return None if found is None else found[0]
 
     def walk(self, root: str) -> Iterator[Node]:
-        """The znodes at and below this one, parents before their children, without those deleted
-        meanwhile."""
+        """Yield the znodes at and below this one, parents before their children.
+
+        Those deleted meanwhile are left out.
+        """
         ahead, asked = deque([root]), deque[tuple[str, Any, Any]]()
         while ahead or asked:
             while ahead and len(asked) < _IN_FLIGHT:
@@ -104,7 +106,10 @@ class Dest:
         return _node(path, stat, rights), sorted(names)
 
     def read(self, nodes: Sequence[Node]) -> Iterator[Kept]:
-        """These znodes with their data. Raises ChangedError for one that changed since it was listed."""
+        """Yield these znodes with their data.
+
+        Raises ChangedError for one that changed since it was listed.
+        """
         for at in range(0, len(nodes), _IN_FLIGHT):
             some = nodes[at : at + _IN_FLIGHT]
             for node, answer in [(node, self.client.get_async(node.path)) for node in some]:
@@ -118,8 +123,11 @@ class Dest:
                 yield Kept(node, data)
 
     def delete(self, nodes: Sequence[Node]) -> int:
-        """Delete these in this order, children before their parents; how many still existed. Raises
-        ChangedError if one differs from the kept one, or has a child; then none is deleted."""
+        """Delete these znodes, children before their parents, and return how many still existed.
+
+        nodes: in the order of deletion. Raises ChangedError if one differs from the kept one, or has a child;
+        then none is deleted.
+        """
         while there := self._as_kept(nodes):
             multi = self.client.transaction()
             for node in there:
@@ -138,7 +146,7 @@ class Dest:
         return 0
 
     def _as_kept(self, nodes: Sequence[Node]) -> list[Node]:
-        """Those that still exist."""
+        """Return those that still exist. Raises ChangedError for one that differs from the kept one."""
         there = []
         for node, answer in [(node, self.client.exists_async(node.path)) for node in nodes]:
             with _named(node.path):
@@ -154,7 +162,7 @@ class Dest:
         return there
 
     def create(self, kept: Sequence[Kept]) -> int:
-        """Create the missing ones in this order, parents before their children; how many."""
+        """Create the missing znodes in this order, parents before their children, and return how many."""
         made = 0
         for one in kept:
             path = one.node.path
@@ -201,7 +209,7 @@ def _mark(stat: Any) -> tuple[int, int, int]:
 
 @contextmanager
 def dest(servers: Sequence[Server]) -> Iterator[Dest]:
-    """A session with one of the servers, for the block. Raises HostError."""
+    """Open a session with one of the servers for the duration of the block. Raises HostError."""
     with connected("dest", servers) as client:
         yield Dest(client)
 
@@ -210,7 +218,7 @@ def dest(servers: Sequence[Server]) -> Iterator[Dest]:
 
 
 def write_kept(path: Path, kept: Iterable[Kept]) -> str:
-    """Write the znodes durably, parents first; the file's SHA-256."""
+    """Write the znodes durably, parents first, and return the file's SHA-256."""
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
     digest = hashlib.sha256()
     with open(fd, "wb") as file:
@@ -229,7 +237,7 @@ def write_kept(path: Path, kept: Iterable[Kept]) -> str:
 
 
 def read_kept(path: Path, digest: str) -> Iterator[Kept]:
-    """The znodes of the file, in order. Raises JournalError if it is not the file that was written."""
+    """Yield the znodes of the file, in order. Raises JournalError if it is not the file that was written."""
     try:
         with input_file.opened(path) as file:
             seen = hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,4 +1,4 @@
-"""The verb retire: leave a broker that is gone for good out of a run; the journal takes who and why."""
+"""The verb retire: leave a permanently lost broker out of a run, and journal the person and the reason."""
 
 from __future__ import annotations
 
@@ -29,8 +29,9 @@ REFUSED = 6
 def retire(setting: VerbContext, run_id: str, host: str, reason: str) -> int:
     """Prove that the broker serves nothing and has left source, then journal that it is left out.
 
-    6 if that is not proved. Raises UsageError for a host that cannot be retired, or a run that does not allow
-    it now."""
+    Returns the exit code, 6 if that is not proved. Raises UsageError for a host that cannot be retired, or a
+    run that does not allow it now.
+    """
     inventory, playbook = load(setting)
     _refuse_no_broker(inventory, playbook, host)
     if not reason.strip():
