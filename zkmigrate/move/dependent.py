@@ -177,7 +177,7 @@ class Dependent(Protocol[V]):
     clusters: Mapping[str, str]
     """The clusters that its changes name, in the form of ``Playbook.clusters``."""
 
-    # --- where it is
+    # --- its members and places
 
     def members(self, inventory: Inventory) -> tuple[Member, ...]:
         """Return its processes, in the order of the inventory."""
@@ -317,13 +317,13 @@ class Dependent(Protocol[V]):
         """Return how many sessions of this member own no ephemeral."""
         ...
 
-    # --- what is asked of it while its clients are shut out
+    # --- its probes while its clients are shut out
 
     def probes(self, inventory: Inventory, look: Look) -> tuple[Probe, ...]:
         """Return the probes of its members that run while the window shuts its clients out."""
         ...
 
-    # --- its checks, beside those of any dependent
+    # --- its checks, in addition to those of any dependent
 
     @property
     def checks(self) -> tuple[Any, ...]:

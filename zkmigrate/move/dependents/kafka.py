@@ -53,7 +53,7 @@ class Brokers:
     """The Kafka cluster as its brokers report it.
 
     Only the roll fills in the last two. recovery: how far running brokers that are not registered have loaded
-    their logs. spared: topics for which somebody accepts that they are unavailable while one broker restarts.
+    their logs. spared: topics accepted to be unavailable while one broker restarts.
     """
 
     view: Reading[KafkaView]

@@ -1,6 +1,6 @@
 """Observe both ensembles and the brokers after a move, cheaply and without opening a session.
 
-Dest and source are asked by four-letter words; brokers are read for their sockets and server.properties.
+Four-letter words show dest and source; brokers are read for their sockets and server.properties.
 Source's log is read from one server's disk, from where the proof of the run ended: it shows every write under
 the chroot. A client that only reads does not appear there.
 """

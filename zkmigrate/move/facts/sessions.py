@@ -1,7 +1,7 @@
 """Sessions that own ephemerals under a chroot, and their timeouts, as an ensemble's servers report them.
 
 ``dump`` lists owners on every server. Learners since 3.5 list timeouts there too, leaders do not; ``cons``
-gives the timeout of each connected session. One server alone may not know all, so all are asked.
+gives the timeout of each connected session. One server alone may not know all, so all are read.
 """
 
 from __future__ import annotations

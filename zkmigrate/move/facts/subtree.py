@@ -42,7 +42,7 @@ def source_ownership(
         if known is not None and known[1].file in logs.names_with_sizes():
             return _replayed(known[0], walk(logs, cursor=known[1]))
         tree = load_tree(data, logs, chroot=chroot, tell=_telling(look, teller, host))
-        # What was written while the tree was read is read now, so that the window need not.
+        # Read what was written while the tree was read, so that the window need not.
         state = ownership(tree, chroot)
         return _replayed(state, walk(logs, after=state.upto))
 

@@ -321,7 +321,7 @@ def log_dirs(c: Context, e: Evidence) -> Iterator[Judged]:
         dirs, properties = broker.log_dirs, properties_at(e, host, path)
         id, cluster_id = c.inventory.broker(host).id, c.inventory.kafka.cluster_id
         if isinstance(dirs, Seen) and live in cluster_ids(dirs.value.values()):
-            cluster_id = live or cluster_id  # whether the inventory names it is kafka.cluster-id's question
+            cluster_id = live or cluster_id  # kafka.cluster-id checks whether the inventory names it
         needed = f"broker.id={id}, cluster.id={cluster_id}"
         if not isinstance(dirs, Seen) or not isinstance(properties, Seen):
             yield unseen(dirs, "server.properties, readable through sudo", host)

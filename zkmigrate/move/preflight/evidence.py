@@ -215,7 +215,7 @@ def _as_configured(c: Context, look: Look, common: Evidence, gate: str) -> Evide
         around=look.each((*dests, *members), lambda host: _around(c, dependent, look, host)),
         reach=look.each((*dests, *members), lambda host: reach(look, host, _doors(c, host, gate))),
         resolved=_resolved(c.inventory, dependent, look, source_config),
-        # last, over connections that are open
+        # Last, because the connections are open by then.
         dates=look.each((*sources, *dests, *members), lambda host: _dated(look, host)),
     )
 

@@ -243,7 +243,7 @@ def clock(_c: Context, e: Evidence) -> Iterator[Judged]:
     for host, facts in e.facts.items():
         if isinstance(facts, Seen):
             before, after = e.fact_times[host]
-            # The host read its clock somewhere in between: what is surely apart is what lies outside.
+            # The host read its clock between the two times: only a difference outside them is certain.
             apart = min(0.0, facts.value.clock - before) + max(0.0, facts.value.clock - after)
             seen = f"its clock is {apart:+.1f} s off"
             yield Judged(abs(apart) <= CLOCK_LIMIT_S, seen, needed, host, ("run NTP",))

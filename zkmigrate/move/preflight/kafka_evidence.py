@@ -85,7 +85,7 @@ def _at_brokers(c: Context, look: Look, common: Evidence) -> Mapping[str, Broker
     kafka = c.inventory.kafka
 
     def one(host: str) -> BrokerHost:
-        # Commands of its own may have been asked for the service's state already.
+        # The inventory's own commands may have reported the service's state already.
         status = common.own.statuses.get(host)
         if status is None:
             status = unit_status(look, host, kafka.service.unit, kafka.commands(host))

@@ -163,7 +163,7 @@ def against(c: Context, e: Evidence) -> Iterator[Judged]:
             value = setting(dest_settings(c), own, key)
             if value is not None and wrong(value):
                 found.append(f"{key}={value}: {reason}")
-        for key in ADDRESS_SETTINGS[1:]:  # the first is above, where loopback is wrong too
+        for key in ADDRESS_SETTINGS[1:]:  # AGAINST has the first, for which loopback is wrong too.
             value = c.inventory.dest.settings.get(key, "").strip()
             if value and of_one_host(value):
                 found.append(f"{key}={value}: one address for all dest hosts")
@@ -324,7 +324,7 @@ def source_words(c: Context, e: Evidence) -> Iterator[Judged]:
             "cons": e.cons[host],
             "dump": e.dumps[host],
         }
-        # Absent is an answer too: the server runs and does not serve, which source.quorum tells.
+        # Absent is an answer too: the server runs and does not serve, which source.quorum reports.
         lost = {word: r for word, r in answers.items() if not isinstance(r, Seen | Absent)}
         denied = [word for word, r in lost.items() if r.cause == "denied"]
         if denied:

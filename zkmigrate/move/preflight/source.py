@@ -47,7 +47,7 @@ def quorum(_c: Context, e: Evidence) -> Iterator[Judged]:
         unasked = any(isinstance(reading, Unknown) for reading in e.source.servers.values())
         yield Judged(None if unasked else False, seen, needed, moves=(NOT_HEARD,) if unasked else moves)
         return
-    # zk_synced_followers counts voting followers only, no observers.
+    # zk_synced_followers counts only voting followers, not observers.
     synced = e.leader.value.synced_followers if isinstance(e.leader, Seen) else None
     if synced is None:
         told = why(e.leader) if not isinstance(e.leader, Seen) else "not told by the leader"

@@ -144,7 +144,7 @@ def _owners(inventory: Inventory, seen: AfterMove) -> Finding:
         }
         held = not strays
         if strays and not isinstance(seen.dest_owners, Seen):
-            held = None  # they may be those that moved
+            held = None  # They may be the sessions that moved.
         text = _listed(
             f"session {format_session(s)} of {seen.at_source.get(s, 'a client not in cons')}: "
             f"{', '.join(paths[:LISTED])}"

@@ -27,7 +27,7 @@ OBSERVES_S = 8.0
 
 
 def unattended(dependent: AnyDependent) -> Unattended:
-    """Return the description of a move's window for a run that nobody attends."""
+    """Return the texts and functions that describe the window of a move without a running tool."""
     words = dependent.words
     return Unattended(
         one="dest host",

@@ -1,7 +1,7 @@
 """The decision about trouble inside the window, as one total function, and the window's deadlines.
 
 The watch reports trouble; :func:`decide` says whether the run continues, goes back or asks the operator.
-docs/reference/window.md shows the decisions as a table; tests go through all of it.
+docs/reference/window.md shows the decisions as a table; tests cover all of it.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def decide(phase: Phase, trouble: Trouble, broker_lost: BrokerPolicy = "ask") ->
         return Decision.GO
     if trouble is Trouble.BROKER_LOST:
         wanted = {"back": Decision.BACK, "forward": Decision.GO, "ask": Decision.ASK}[broker_lost]
-        # Once GO is out the quickest help for a lost broker is dest's own quorum.
+        # Once GO is sent, the quickest help for a lost broker is dest's own quorum.
         return wanted if phase in NONE_SEALED else Decision.GO
     return Decision.BACK if phase in NONE_SEALED else _SEALED[trouble]
 

@@ -77,7 +77,7 @@ class BrokersDownStep(Step[DownFacts]):
         if c.way is Way.BACK:
             return _back(c, f, order)
         if stopping := ", ".join(name for name, state in f.brokers.items() if state.stops):
-            # A stop may outlast the wait for its answer; sent again it would do nothing.
+            # A stop may last longer than the wait for its answer; sending it again would have no effect.
             longest_s = max(STILL_S, c.inventory.policy.roll_recovery_s)
             return Waiting(f"{stopping} stops", "systemd stops it", longest_s, 1.0)
         if up:
@@ -109,7 +109,7 @@ class BrokersDownStep(Step[DownFacts]):
 def stopped_order(c: Context) -> tuple[str, ...]:
     """Return the brokers in the order in which this walk stopped them, those not recorded first."""
     outage = known(Outage, c) if c.begun else None
-    every = c.inventory.broker_names  # without those that were retired since
+    every = c.inventory.broker_names  # without brokers that were retired since
     order = tuple(name for name in outage.order if name in every) if outage is not None else ()
     return (*(name for name in every if name not in order), *order)
 

@@ -98,11 +98,11 @@ class CheckStep(OfDependent, Step[CheckFacts]):
         serving = c.inventory.dest.majority if opened else len(f.hosts.in_phase(*SERVING))
         followers = serving - 1
         if f.synced < followers and f.hosts.unknown:
-            # The silent host may have led: the others elect a leader, and nothing may turn them back.
+            # The silent host may have been the leader. The others elect one, and nothing may turn them back.
             leaderless = _leaderless(f, followers)
             if len(opened) < len(f.hosts.at):
                 return Blocked((leaderless,))
-            # It may also lead on, unheard by the operator alone. Behind the open door VERIFY asks again.
+            # It may still lead, and only be silent towards the operator. VERIFY looks again after OPEN.
             return Done((replace(leaderless, severity=Severity.WARN),), Checked(f.servers.leader).encode())
         if f.synced < followers:
             return Waiting("every follower is synced", f"{f.synced} of {followers}", SYNCED_DEADLINE_S, 0.05)

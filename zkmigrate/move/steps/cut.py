@@ -130,7 +130,7 @@ class CutStep(Step[CutFacts]):
     def undo(self, c: Context, f: CutFacts, target: str, applied: tuple[Applied, ...]) -> Changes:
         status = f.states.statuses.at.get(target)
         unblock = (HostVerb(target, "uncut"),) if status is None or status.phase == Phase.CUT else ()
-        # Nobody knows beforehand how long the cut will have lasted; a restart is right in every case.
+        # How long the cut will have lasted is not known beforehand; a restart is right in every case.
         if status is None or status.unit_state != "active" or _backed_off(status):
             return (*unblock, dest_service(c.inventory, target, "restart"))
         return unblock

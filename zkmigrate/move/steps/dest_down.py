@@ -101,7 +101,7 @@ class DestDownStep(Step[DestFacts]):
 
 
 def _running(states: Mapping[str, BrokerState]) -> tuple[Finding, ...]:
-    """Return a finding for each broker that somebody has started again."""
+    """Return a finding for each broker that runs again."""
     return tuple(
         claim(
             "dest.brokers-down",

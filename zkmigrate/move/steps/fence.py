@@ -47,7 +47,7 @@ class FenceStep(OfDependent, Step[FenceFacts]):
 
     def observe(self, c: Context, look: Look) -> FenceFacts:
         states = dest_states(c, look, Phase.ARMED)
-        # A rehearsal comes before the roll: dest has no clients then, and the roll's gate asks.
+        # A rehearsal comes before the roll: dest has no clients then, and the roll's gate checks for them.
         if c.way is Way.BACK or c.rehearsal or not states.phases.in_phase(Phase.ARMED):
             return FenceFacts(states)
         cons = connections_of(look, c.inventory.dest_names)

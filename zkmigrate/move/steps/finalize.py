@@ -92,7 +92,7 @@ class FinalizeStep(OfDependent, Step[FinalizeFacts]):
         unread = unanswered("finalize.answer", {h: r for h, r in silent.items() if h not in missing})
         if unread:
             return Blocked(unread)
-        # A host that VERIFY left out may be here again: a sealed one gets its GO, below.
+        # A host that VERIFY left out may answer again; a sealed one is sent its GO below.
         if joining := f.hosts.in_phase(Phase.GO, Phase.STARTED, Phase.CHECKED):
             limit = c.inventory.policy.open_limit_s + LATE_HOST_S
             return Waiting("every dest host is open", f"not yet: {', '.join(joining)}", limit, 1.0)

@@ -73,15 +73,15 @@ class GoStep(OfDependent, Step[GoFacts]):
         hosts = f.hosts
         if c.way is Way.BACK and (opened := hosts.in_phase(Phase.OPEN)):
             return Blocked((door_is_open(self.dependent.words, opened),), no_way_back=True)
-        # From the first GO on the hosts finish alone: a silent one holds no other back.
+        # From the first GO on the hosts finish alone, so a silent one does not hold the others back.
         sent = c.begun or bool(hosts.in_phase(*HAVE_GO, Phase.OPEN))
         if hosts.unknown and (c.way is Way.BACK or c.rehearsal or not sent):
-            # Before the first GO no host can be part of a quorum: those that answer need not wait shut.
+            # Before the first GO no host can be part of a quorum, so those that answer can be walked back.
             return Blocked(hosts.unknown, others_back=c.way is Way.BACK and not sent)
         if c.way is Way.BACK:
             running = hosts.in_phase(*HAVE_GO)
             late = [h for h in running if _opens_in(c, hosts.at[h]) < TOO_LATE_S]
-            # A host opens only as part of a quorum; once the others are down it waits for ever.
+            # A host opens only as part of a quorum; once the others are down, it waits forever.
             if late and len(f.alive) >= c.inventory.dest.majority:
                 # Stopping some hosts while another opens would end a quorum that clients have already seen.
                 progress = ", ".join(f"{h} in {_opens_in(c, hosts.at[h]):.0f} s" for h in late)

@@ -156,7 +156,7 @@ class JoinStep(Step[JoinFacts]):
         if not isinstance(f.members, Seen):
             raise HostError(f"source's server lines cannot be read: {f.members}")
         targets = tuple(host for host in c.inventory.dest_names if not self._placed(c, f, host))
-        # What ZooKeeper will have written by then: the way back moves it aside.
+        # ZooKeeper will have written this by then, and the way back moves it aside.
         data = Seen((DirEntry(VERSION_2, "d", 0, None),))
         hosts = {host: replace(state, data=data, txn=data) for host, state in f.hosts.items()}
         return Forecast(replace(f, hosts=hosts), targets)

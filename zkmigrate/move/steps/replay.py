@@ -124,7 +124,7 @@ class ReplayStep(Step[ReplayFacts]):
         return ()
 
     def forecast(self, c: Context, look: Look) -> None:
-        """Return None: dest goes on until it is stopped, so what there will be to replay is not known."""
+        """Return None: dest takes writes until it is stopped, so the extent of the replay is not known."""
 
 
 def batches_left(plan: Planned, mark: Mark) -> tuple[tuple[int, int, str], ...]:

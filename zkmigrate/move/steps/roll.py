@@ -106,7 +106,7 @@ class RollStep(OfDependent, Step[RollFacts]):
     def check(self, c: Context, f: RollFacts) -> Verdict:
         verdict = self._verdict(c, f)
         if isinstance(verdict, Waiting):
-            # A wait for anything but the soak means that something is not well: the soak begins anew.
+            # Any wait other than the soak means that something is not well, so the soak begins anew.
             return replace(verdict, keep={_SOAK: {}, **verdict.keep})
         return verdict
 
@@ -125,7 +125,7 @@ class RollStep(OfDependent, Step[RollFacts]):
             return Blocked(wrong)
         if nobody := d.why_silent(f.own):
             return Waiting(f"the {d.words.many} answer", nobody, WAVE_DEADLINE_S)
-        # A silent member may be up or down. The others go on while the cluster is settled all the same.
+        # A silent member may be up or down. The others continue as long as the cluster is settled anyway.
         positions = tuple(self._position(c, f, m.name) for m in d.members(inventory) if m.name in heard)
         wave, reason = d.next_wave(inventory, f.own, positions)
         if wave and (changing := self._changing(c, f, wave[0])):
@@ -166,7 +166,7 @@ class RollStep(OfDependent, Step[RollFacts]):
     def undo(self, c: Context, f: RollFacts, target: str, applied: tuple[Applied, ...]) -> Changes:
         if ending := self._ending(c.inventory, target):
             return ending.changes
-        # The file first: if the operator dies in between, the member runs.
+        # The file comes first: if the operator's machine fails in between, the member still runs.
         return (*inverses(applied), *self.dependent.restart_or_reload(c.inventory, target))
 
     def forecast(self, c: Context, look: Look) -> Forecast[RollFacts]:
@@ -191,7 +191,7 @@ class RollStep(OfDependent, Step[RollFacts]):
             return member
         ask, content = partial(self.dependent.names_dest, inventory), member.file.value
         own = addresses(next(m for m in self.dependent.members(inventory) if m.name == host))
-        with suppress(UsageError):  # the verdict names it
+        with suppress(UsageError):  # the verdict reports it
             return replace(member, names=asked_names(look, host, own, lambda r: ask(content, r)))
         return member
 
@@ -235,7 +235,7 @@ class RollStep(OfDependent, Step[RollFacts]):
         d, inventory, state = self.dependent, c.inventory, f.members[name]
         file_done = self._file_done(c, state) or self._untouched(c, name, state)
         moved = file_done and _connected(c, state) and d.settled(inventory, f.own, name)
-        # On the way back whoever is not moved was changed by us; one that never came back whole is ours too.
+        # On the way back this run changed every member that is not moved, even one that never got in sync.
         lost = c.way is Way.BACK and d.is_spare(inventory, f.own, name)
         touched = not moved and (file_done or not state.runs or lost)
         settling = touched and self._has_read(c, f, name)
@@ -506,7 +506,7 @@ def _stop_s(status: HostStatus) -> float:
 
 
 def _hosts_to_leave(c: Context, state: MemberFacts) -> tuple[str, ...]:
-    """Return the hosts of the ensemble to leave to which the member's host is still connected."""
+    """Return the hosts of the ensemble being left to which the member's host is still connected."""
     if not isinstance(state.zookeepers, Seen):
         return ()
     hosts = c.inventory.source.hosts if c.way is Way.FORWARD else c.inventory.dest.hosts

@@ -60,7 +60,7 @@ class SealStep(Step[DestStates]):
     def undo(self, c: Context, f: DestStates, target: str, applied: tuple[Applied, ...]) -> Changes:
         lease = in_force(c)
         unseal = Unseal(target, lease.fence_ttl_ms, lease.cut_ttl_ms)
-        # Right in every case: where the host had not started yet, restoring leaves its data untouched.
+        # Right in every case: if the host had not started yet, restoring leaves its data untouched.
         return (RestoreImage(target), unseal)
 
     def forecast(self, c: Context, look: Look) -> Forecast[DestStates]:

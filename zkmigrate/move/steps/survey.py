@@ -109,7 +109,7 @@ class SurveyStep(OfDependent, Reads[SurveyFacts]):
         read, comparison = compared_ownership(look, c.inventory, chroot, view.leader, min(lowest), c.tell)
         owners = read.value[0].owners if isinstance(read, Seen) else {}
         kept = read.value[0].kept(self.dependent.keeps).owners if isinstance(read, Seen) else {}
-        # After the disks: a session that opened since is not in the disks' state, and claims nothing.
+        # After the disks: a session that opened since is not in their state, so no claim is made about it.
         at_dest = connections_of(look, c.inventory.dest_names)
         at_source = connections_of(look, c.inventory.source_names)
         foreign = foreign_findings(c, self.dependent, look, at_dest)

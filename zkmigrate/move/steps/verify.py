@@ -108,7 +108,7 @@ class VerifyStep(OfDependent, Step[VerifyFacts]):
             znodes,
             own,
             self._since_proof(c, look),
-            # Large trees take long, so only once all the rest is as it must be.
+            # Large trees take long, so they are read only once no member is behind.
             None if self.dependent.who_is_behind(c.inventory, own) else self._trees(c, look),
             since,
             now - since,
@@ -126,7 +126,7 @@ class VerifyStep(OfDependent, Step[VerifyFacts]):
         missing = _missing(f)
         limit = c.inventory.policy.open_limit_s + LATE_HOST_S
         if missing and not (enough and f.waited >= limit):
-            # With a majority the wait ends above; this deadline is for fewer.
+            # With a majority the condition above ends the wait; this deadline is for fewer hosts.
             late, keep = f"not yet: {', '.join(missing)}", {"since": f.since}
             return Waiting("every dest host is open", late, limit + LATE_HOST_S, 1.0, keep)
         needed, d = self._needed_s(c), self.dependent

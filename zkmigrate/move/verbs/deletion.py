@@ -1,7 +1,7 @@
 """List, read, delete and create subtrees through one session on dest, and the file that keeps them.
 
 A znode is deleted only as it was kept: it is compared before each batch, and each delete names its version. A
-batch is one multi: all of it is done, or nothing.
+batch is one multi: it is done as a whole or not at all.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class Dest:
                 rights = from_kazoo(acl.get(timeout=ANSWER_S)[0])
             except NoNodeError:
                 return None
-            except NoAuthError:  # newer servers do not even say whether it exists
+            except NoAuthError:  # newer servers do not show whether it exists
                 return Node(path, 0, 0, 0, 0, 0, 0, 0, 0, None), ()
         return _node(path, stat, rights), sorted(names)
 
@@ -141,7 +141,7 @@ class Dest:
             ]
             if not wrong:
                 return len(there)
-            if not isinstance(wrong[0][1], NoNodeError):  # else it went a moment ago: look again
+            if not isinstance(wrong[0][1], NoNodeError):  # otherwise it was deleted a moment ago: look again
                 raise _refused(*wrong[0])
         return 0
 
