@@ -62,7 +62,7 @@ class Brokers:
 
 
 class KafkaDependent:
-    """Implements :class:`zkmigrate.move.dependent.Dependent`."""
+    """Kafka's implementation of :class:`zkmigrate.move.dependent.Dependent`."""
 
     words = Words(
         kind="kafka",

@@ -32,10 +32,7 @@ BATCH = 100
 """Number of transactions in one journaled change."""
 
 STOPPING_S = 300.0
-"""Seconds that a stopping broker may take to hand over its partitions.
-
-A replica that was out of sync for longer had another reason.
-"""
+"""Seconds to hand over partitions when a broker stops; a longer lag of a replica has another reason."""
 
 Tell = Callable[[str, int, int | None], None]
 """Receives a reader's progress: what is counted, how many are done, and the total if known."""
@@ -58,10 +55,7 @@ class Condition:
 
 @dataclass(frozen=True)
 class Batch:
-    """The transactions that one change replays: those after the previous batch, up to `upto`.
-
-    fingerprint: of all requests from the cut up to there.
-    """
+    """One change's transactions, up to `upto`. fingerprint: of all requests from the cut up to there."""
 
     upto: int
     count: int
@@ -73,9 +67,9 @@ class ReplayScope:
     """The transactions to replay and the conditions for it.
 
     dest: the disk from which they are read. cut: the newest zxid that both ensembles share. upto: dest's
-    newest. under: number of dest's transactions that changed the subtree. passed: how many of them leave
-    nothing behind. first: the first of the others. batches: all of the others. touched: the znodes at the cut
-    that they change, and the ephemerals.
+    newest. under: number of dest's transactions that changed the subtree. passed: those that leave nothing
+    behind. first: the first of the others. batches: all of the others. touched: the znodes they change, at
+    the cut, and the ephemerals.
     """
 
     chroot: str
@@ -93,10 +87,10 @@ class ReplayScope:
 
 @dataclass
 class ReplayDisks:
-    """The disks of source and dest, from which a replay is read.
+    """The disks of source and dest. lines: how many transactions to show.
 
-    opened: lists their directories anew, source's first, because servers begin new logs. lines: how many
-    transactions to show. tell: from the name of a disk, returns the receiver of its reader's progress.
+    opened: lists their directories anew, source's first, because servers begin new logs. tell: from the name
+    of a disk, returns the receiver of its reader's progress.
     """
 
     opened: Callable[[], Sequence[Side]]
@@ -115,11 +109,10 @@ class ReplayDisks:
         self.source, *self.dests = self.opened()
 
     def examine(self, mark: Mark | None = None) -> ReplayScope:
-        """Read the disks and return what there is to replay.
+        """Read the disks and return what there is to replay. mark: of a replay that has begun.
 
-        mark: of a replay that has begun, whose writes source already has. Raises UsageError for disks that
-        were not cut apart or are named twice, HostError and OSError for one that cannot be reached,
-        ZkDataError for one that cannot be read.
+        Raises UsageError for disks that were not cut apart or are named twice, HostError and OSError for one
+        that cannot be reached, ZkDataError for one that cannot be read.
         """
         if len({dest.name for dest in self.dests}) < len(self.dests):
             raise UsageError("a directory of dest is given twice; each has to be given once")
@@ -162,10 +155,7 @@ class ReplayDisks:
         return {path: node for path, node in nodes if path in paths or is_session(node.ephemeral_owner)}
 
     def is_of(self, marker: str, created: int) -> Proved:
-        """Return whether source's disk belongs to the ensemble that created the marker at this zxid.
-
-        Returns None if the disk has not reached that zxid yet.
-        """
+        """Return whether source's disk took the marker at this zxid; None if it has not reached that zxid."""
         if self._source_at() < created:
             return None
         for record in walk(self.source.logs, after=created - 1, max_record=self.max_record):
@@ -176,8 +166,8 @@ class ReplayDisks:
     def compare(self, name: str, upto: int, reached: int) -> Condition:
         """Compare what a replay must reproduce on both sides: path, data, ACL and versions.
 
-        name: dest's disk, which was at `upto`. reached: the zxid that source's disk must have reached. Raises
-        as `examine`.
+        name: dest's disk, at `upto`. reached: the zxid that source's disk must have reached. Raises as
+        `examine`.
         """
         claim = "source holds what dest held"
         if (at := self._source_at()) < reached:

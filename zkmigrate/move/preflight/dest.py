@@ -234,10 +234,7 @@ def disk(c: Context, e: Evidence) -> Iterator[Judged]:
 
 
 def _never_made(c: Context, e: Evidence, host: str, facts: HostFacts) -> str:
-    """Return the signs that a host was never set up for dest, besides its missing directories.
-
-    Empty if the host has a zoo.cfg or the service.
-    """
+    """Return why a host seems never set up for dest; empty if it has a zoo.cfg or the service."""
     script = e.own.start_scripts.get(host)
     started = facts.unit.get("LoadState") != "not-found" if script is None else not isinstance(script, Absent)
     if started or not isinstance(e.dest_config[host], Absent):
@@ -333,10 +330,7 @@ def version(_c: Context, e: Evidence) -> Iterator[Judged]:
 
 
 SYNC_BYTES_PER_S = 20 << 20
-"""Assumed speed of a snapshot from source's leader to a dest host's disk and memory.
-
-It is a fifth of a gigabit link, to be on the safe side; the join shows the real speed.
-"""
+"""Assumed speed of a snapshot to a dest host's disk and memory: a fifth of a gigabit link, to be safe."""
 
 SYNC_FACTOR = 2
 

@@ -62,23 +62,33 @@ class Dated:
 class Evidence:
     """The evidence of one look for one gate; fields that the gate does not need stay empty or unknown.
 
-    The mappings are keyed by host name, unless said otherwise.
+    Mappings are keyed by host name.
 
-    at: when, by the operator's clock, seconds since the epoch. here: addresses of the operator's machine,
-    from :meth:`zkmigrate.runbook.model.look.Look.here`. leader: ``mntr`` of source's leader. mntrs, cons,
-    dumps: the answers of each source host and, once joined, of each dest host. confs: ``conf`` of source.
-    reach: host → the results of its connects to doors of others, keyed by :func:`door`. knocks: ``srvr`` of
-    dest, before anything runs there. resolved: the names of the inventory everywhere, and on each source host
-    the names in its server lines. source_bytes: size of a source host's newest snapshot and logs. largest:
-    the largest znode of source. sessions: those that own ephemerals under the chroot. source_flags,
-    dest_flags: ``-D`` settings of the running JVM if it is visible, otherwise those of its java_env;
-    env_flags, running_flags: each of the two separately. dest_config: the current config. fact_times: the
-    operator's clock before and after ``facts`` was read. homes: where the sessions are connected, None before
-    the cut-over. runs: other runs that a host knows, with their phase. own: the inventory's own commands.
-    files: the dependent's file as it is on each member. identities: the dependent's identity as seen through
-    each dest host. tenants: the other clients of source. foreign: the clients of dest that are not the
-    dependent's. dest_sockets: the established connections of each dest host. disk: the listings of source's
-    leader. of_dependent: the evidence of the dependent's own checks.
+    - at: when, by the operator's clock, seconds since the epoch
+    - here: addresses of the operator's machine (:meth:`zkmigrate.runbook.model.look.Look.here`)
+    - leader: ``mntr`` of source's leader
+    - mntrs, cons, dumps: the answers of each source host and, once joined, of each dest host
+    - confs: ``conf`` of source
+    - reach: the results of a host's connects to doors of others, by :func:`door`
+    - knocks: ``srvr`` of dest, before anything runs there
+    - resolved: the names of the inventory on each host, on source hosts also those in server lines
+    - source_bytes: size of the largest snapshot and the largest log of source's leader
+    - largest: a bound for source's largest znode
+    - sessions: those that own ephemerals under the chroot
+    - source_flags, dest_flags: ``-D`` settings of the running JVM if visible, else those of its java_env
+    - env_flags, running_flags: each of the two separately
+    - dest_config: the current config
+    - fact_times: the operator's clock before and after ``facts`` was read
+    - homes: where the sessions are connected, None before the cut-over
+    - runs: other runs that a host knows, with their phase
+    - own: the inventory's own commands
+    - files: the dependent's file on each member
+    - identities: the dependent's identity as seen through each dest host
+    - tenants: the other clients of source
+    - foreign: the clients of dest that are not the dependent's
+    - dest_sockets: the established connections of each dest host
+    - disk: the listings of source's leader
+    - of_dependent: the evidence of the dependent's own checks
     """
 
     at: float

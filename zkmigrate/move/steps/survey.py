@@ -144,10 +144,7 @@ class SurveyStep(OfDependent, Reads[SurveyFacts]):
     def _source(
         self, c: Context, look: Look, leader: str, now: int, earlier: Surveyed | None
     ) -> Reading[tuple[Ownership, Cursor | None]]:
-        """Read source's ownership, from an earlier survey of this run on if that read the same log.
-
-        That is the log of the same leader in the same epoch.
-        """
+        """Read source's ownership, or only what follows an earlier survey of the same leader and epoch."""
         start = None
         if earlier is not None and (earlier.leader, earlier.epoch) == (leader, now):
             cursor = earlier.cursors.get(leader)
@@ -157,10 +154,7 @@ class SurveyStep(OfDependent, Reads[SurveyFacts]):
 
 
 def _earlier(c: Context) -> Surveyed | None:
-    """Return the record of an earlier walk of this run; None if there is none or another version wrote it.
-
-    All can be read anew.
-    """
+    """Return the record of an earlier walk; None also if another version wrote it: all can be read anew."""
     try:
         return known(Surveyed, c)
     except RecordError:
@@ -222,10 +216,7 @@ def _readable(dependent: AnyDependent, c: Context, f: SurveyFacts) -> tuple[Find
 
 
 def _window_fits(words: Words, c: Context, trip_s: float, left_s: float) -> Finding:
-    """Check that the window can reach SEAL in time; otherwise it is not begun.
-
-    left_s: seconds from FENCE until the way back must start.
-    """
+    """Check that SEAL can be reached in time. left_s: from FENCE until the way back must start."""
     policy, took, counted = c.inventory.policy, rehearsed_s(c, *TO_SEAL), to_seal_s(c, trip_s)
     margin = f"times {policy.window_margin:g} (policy.window_margin)"
     moves: tuple[str, ...]
