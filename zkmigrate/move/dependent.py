@@ -124,7 +124,7 @@ class Position:
     """The state of one member during the roll.
 
     moved: file and process use the wanted ensemble, and the member is settled. touched: its file already
-    names the wanted ensemble, or it is down: this run left it half done. down: its process does not run.
+    names the wanted ensemble or it is down, so it counts as half done. down: its process does not run.
     settling: its process has read the right file, so it only needs time.
     """
 

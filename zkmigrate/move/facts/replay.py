@@ -1,7 +1,6 @@
-"""Read what dest changed in a subtree since the cut, and whether source can repeat it.
+"""Read from both sides' disks what dest changed in a subtree since the cut, and whether source can repeat it.
 
-Both sides' disks are read; nothing is written. The verb ``replay`` names the directories to read; a run takes
-those of its inventory.
+Nothing is written. The verb ``replay`` names the directories to read; a run takes those of its inventory.
 """
 
 from __future__ import annotations
@@ -89,8 +88,8 @@ class ReplayScope:
 class ReplayDisks:
     """The disks of source and dest. lines: how many transactions to show.
 
-    opened: lists their directories anew, source's first, because servers begin new logs. tell: from the name
-    of a disk, returns the receiver of its reader's progress.
+    opened: lists the directories, source's first, as servers begin new logs. tell: a disk's progress
+    receiver.
     """
 
     opened: Callable[[], Sequence[Side]]
