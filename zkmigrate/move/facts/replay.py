@@ -65,10 +65,10 @@ class Batch:
 class ReplayScope:
     """The transactions to replay and the conditions for it.
 
-    dest: the disk from which they are read. cut: the newest zxid that both ensembles share. upto: dest's
-    newest. under: number of dest's transactions that changed the subtree. passed: those that leave nothing
-    behind. first: the first of the others. batches: all of the others. touched: the znodes they change, at
-    the cut, and the ephemerals.
+    dest: the disk they are read from. cut: the newest zxid that both ensembles share. upto: dest's newest.
+    under: how many of dest's transactions changed the subtree. passed: those that leave nothing behind.
+    first, batches: the first of the others, and all of them. touched: the znodes they change, at the cut, and
+    ephemerals.
     """
 
     chroot: str

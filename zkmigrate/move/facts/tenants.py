@@ -103,8 +103,8 @@ def _beside(
     """Find other clients with sessions on dest from a member's host; Absent if there are none.
 
     ``cons`` and ``dump`` show them. The member's own sessions are those that own ephemerals it claims, and as
-    many without ephemerals as it is known to have. Without ``cons`` its sessions cannot be told from others:
-    the gate of the cut-over needs it.
+    many without ephemerals as it is known to have. Without ``cons`` its sessions cannot be distinguished from
+    others: the gate of the cut-over needs it.
     """
     at: dict[int, list[str]] = {}
     from_: dict[int, str] = {}

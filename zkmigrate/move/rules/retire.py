@@ -39,7 +39,7 @@ def may_retire(
 def on_source(broker: Retired, clients: SourceClients, source: Collection[str]) -> tuple[bool | None, str]:
     """Return whether this broker has left source, and a text of where it was seen.
 
-    The client lists of all source hosts decide. None if a list is missing.
+    The client lists of all source hosts decide. None if it is on none of them and one is missing.
     """
     where = [host for host, found in clients.at.items() if set(found) & set(broker.addresses)]
     if where:
