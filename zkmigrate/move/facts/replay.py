@@ -333,7 +333,6 @@ def _at_rest(id: str, side: str, at_end: Sums) -> Condition:
 
 
 def _in_sync(replicas: Replicas) -> tuple[bool, str]:
-    """Return whether every replica was in sync, and a text of what was seen."""
     some = ", ".join(sorted(replicas.behind)[:_SHOWN])
     more = f" and {len(replicas.behind) - _SHOWN} more" if len(replicas.behind) > _SHOWN else ""
     counted = f"{replicas.partitions} partitions"

@@ -93,7 +93,8 @@ class Check:
     def findings(self, c: Context, e: Evidence, gate: Gate) -> tuple[Finding, ...]:
         """Return the findings at a gate.
 
-        There are none after the check's last gate, and one without weight before its first.
+        Before its first gate there is one without weight, unless the check is early. There are none at a
+        later gate where it does not count.
         """
         if gate not in self.gates:
             order = list(Gate)
@@ -141,7 +142,7 @@ def unseen(
 ) -> Judged:
     """Return the verdict for evidence that could not be read: unknown, so it does not pass.
 
-    moves: what to do if the host answers; a host that does not answer gets another advice.
+    moves: what to do if the host answers; for a host that does not, NOT_HEARD replaces them.
     """
     if not isinstance(reading, Unknown):
         return Judged(None, why(reading), needed, target, moves)

@@ -44,7 +44,7 @@ def dest_settings(c: Context) -> ZooConfig:
 
 
 def on(value: str | None) -> bool:
-    """Return whether a switch is on. All values but yes and true are off, as in Java's parseBoolean."""
+    """Return whether a switch is on: only yes and true are. Java's parseBoolean takes only true."""
     return value is not None and value.lower() in _YES
 
 

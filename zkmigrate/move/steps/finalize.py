@@ -45,7 +45,7 @@ from zkmigrate.zookeeper.facts.config import ZooConfig, zoo_config
 
 @dataclass(frozen=True)
 class FinalizeFacts:
-    """What the move has left on the hosts.
+    """The remains of the move on the hosts.
 
     programs: the installed program per host, Absent once removed. configs: each dest host's config. hosts:
     each dest host's phase.

@@ -30,7 +30,7 @@ SESSION_S = 120.0
 
 @dataclass(frozen=True)
 class ReadFacts:
-    """What the disks show after the brokers have stopped.
+    """The services, registrations and disks after the brokers have stopped.
 
     services: ZooKeeper of every dest host. source: Kafka's registrations there. replay: read from the disks
     only once no broker is registered on source, because they are read whole.

@@ -62,7 +62,7 @@ TRIES = 5
 
 @dataclass(frozen=True)
 class SurveyFacts:
-    """What SURVEY reads from source and dest.
+    """The readings of SURVEY from source and dest.
 
     leader: source's, with the epoch of its zxid and the number of learners it counts. ownership: with the
     cursor in the leader's log. tails: of every dest host, read before source's log. renewals: the longest
