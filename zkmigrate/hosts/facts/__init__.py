@@ -1,1 +1,1 @@
-"""Typed facts about a host."""
+"""Typed facts about hosts."""

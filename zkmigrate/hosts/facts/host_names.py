@@ -1,4 +1,4 @@
-"""Whether two names or addresses are one host: compared by what they resolve to, not by their text."""
+"""Comparison of host names and addresses by what they resolve to, not by their text."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from zkmigrate.runbook.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.runbook.model.look import Look
 
 Resolve: TypeAlias = Callable[[str], Reading[tuple[str, ...]]]
-"""Returns the addresses of a name; Absent for a name without any."""
+"""A function that returns the addresses of a name; Absent for a name without addresses."""
 Names: TypeAlias = Mapping[str, Reading[tuple[str, ...]]]
 """The addresses of names, as one host resolves them."""
 Resolved: TypeAlias = Mapping[tuple[str, str], Reading[tuple[str, ...]]]
-"""(host, or "" for the operator's machine, and name) → the addresses of that name there."""
+"""The addresses of each name on each host. Key: the host ("" is the operator's machine) and the name."""
 
 
 def is_address(text: str) -> bool:
-    """Whether this is a numeric address."""
+    """Return whether the text is a numeric address."""
     try:
         ipaddress.ip_address(spelled(text))
     except ValueError:
@@ -28,8 +28,11 @@ def is_address(text: str) -> bool:
 
 
 def same_host(named: str, own: Iterable[str], resolve: Resolve) -> bool | None:
-    """Return whether a name or address is a host of these names and addresses; None where that is not known,
-    because a name does not resolve. resolve: where ``named`` was read."""
+    """Return whether a name or address is the host that has these names and addresses.
+
+    None if that is unknown because a name does not resolve. own: the host's names and addresses. resolve:
+    resolves names as the machine does on which ``named`` was read.
+    """
     text, known = spelled(named), {spelled(one) for one in own}
     if text in known:
         return True
@@ -50,21 +53,26 @@ def _addresses(text: str, resolve: Resolve) -> set[str] | None:
 
 
 def unresolved(name: str, reading: Reading[tuple[str, ...]], where: str) -> str:
-    """Say that a name does not resolve on a host, or why it is not known. where: the host."""
+    """Describe that a name does not resolve on a host, or why that is unknown. where: the host."""
     if isinstance(reading, Unknown):
         return f"{name} was not resolved on {where}: {reading}"
     return f"{name} does not resolve on {where}"
 
 
 def all_unresolved(names: Names, where: str) -> str:
-    """Say which of these names do not resolve on a host, or why that is not known; empty where all do."""
+    """Describe which of these names do not resolve on a host, or why that is unknown.
+
+    where: the host. Empty if all resolve.
+    """
     lost = ((n, told) for n, told in names.items() if not isinstance(told, Seen) or not told.value)
     return "; ".join(unresolved(name, reading, where) for name, reading in lost)
 
 
 def resolve_all(look: Look, names: Mapping[str, Iterable[str]]) -> Resolved:
-    """Resolve names on the hosts that use them. names: by host, "" for the operator's machine; addresses
-    among them are left out."""
+    """Resolve names on the hosts that use them.
+
+    names: the names by host; "" is the operator's machine. Addresses among them are left out.
+    """
     wanted = {host: sorted({spelled(n) for n in of if n and not is_address(n)}) for host, of in names.items()}
     hosts = [host for host, of in wanted.items() if of]
     found = look.each(hosts, lambda host: {name: look.addresses(host, name) for name in wanted[host]})
@@ -72,7 +80,10 @@ def resolve_all(look: Look, names: Mapping[str, Iterable[str]]) -> Resolved:
 
 
 def resolver(resolved: Resolved, host: str, own: Iterable[str] = ()) -> Resolve:
-    """Return how a host resolves names. own: its addresses, which stand for a loopback address there."""
+    """Return a function that resolves names as a host does.
+
+    own: the host's addresses, which replace a loopback address.
+    """
     addresses = tuple(own)
 
     def resolve(name: str) -> Reading[tuple[str, ...]]:
@@ -86,8 +97,11 @@ def resolver(resolved: Resolved, host: str, own: Iterable[str] = ()) -> Resolve:
 
 
 def asked_names(look: Look, host: str, own: Iterable[str], question: Callable[[Resolve], object]) -> Names:
-    """Return the addresses of every name that a question resolves on a host, so that it can be answered from
-    facts. own: as in :func:`resolver`."""
+    """Return the addresses of every name that a question resolves on a host.
+
+    With them the question can later be answered without the host. question: is called once, with a function
+    that resolves names. own: the host's addresses, see :func:`resolver`.
+    """
     found: dict[str, Reading[tuple[str, ...]]] = {}
     addresses = tuple(own)
 

@@ -1,4 +1,4 @@
-"""Strict parser of zkm-host's ``key=value`` lines."""
+"""Strict parser for zkm-host's ``key=value`` lines."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _KEY = re.compile(r"[a-z][a-z0-9_.-]*")
 
 
 def parse(text: str) -> dict[str, str]:
-    """Keys in order; the value is everything after the first ``=``.
+    """Parse ``key=value`` lines in their order. The value is everything after the first ``=``.
 
     Raises ValueError for a line without a key and for a repeated key.
     """
@@ -24,5 +24,5 @@ def parse(text: str) -> dict[str, str]:
 
 
 def words(line: str) -> dict[str, str]:
-    """The same for blank-separated ``key=value`` words on one line."""
+    """Parse ``key=value`` words on one line, separated by blanks. Raises ValueError like :func:`parse`."""
     return parse("\n".join(line.split()))

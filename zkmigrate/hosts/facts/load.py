@@ -1,8 +1,8 @@
-"""The load of a host: traffic of its network interfaces and work of its disks, from counters in ``/proc``.
+"""Facts about the load of a host: network traffic and disk activity, from counters in ``/proc``.
 
 Formats: proc(5) for uptime, net/dev, net/route and self/mountinfo; the kernel's iostats.rst for diskstats and
-ipv6_route's seq_file (net/ipv6/route.c). GNU and BusyBox ``tail`` put ``==> FILE <==`` before each file, and
-skip one that is not there. Prometheus text gives the same counters through node exporter.
+ipv6_route's seq_file (net/ipv6/route.c). GNU and BusyBox ``tail`` print ``==> FILE <==`` before each file,
+and skip a missing one. Node exporter gives the same counters as Prometheus text.
 """
 
 from __future__ import annotations
@@ -20,22 +20,25 @@ from zkmigrate.runbook.model.fact import Reading, Seen, Unknown
 
 _FILES = ("uptime", "diskstats", "self/mountinfo", "net/dev", "net/route", "net/ipv6_route")
 COMMAND = ("sh", "-c", f"tail -n +1 {' '.join(f'/proc/{name}' for name in _FILES)} 2>/dev/null || :")
-"""One command gives all counters. A kernel without IPv6 lacks the last file."""
+"""One command that prints all counters. A kernel without IPv6 lacks the last file."""
 
 _HEAD = re.compile(r"==> /proc/(\S+) <==")
 _OCTAL = re.compile(r"\\([0-7]{3})")
 _DISK_FIELDS, _NET_FIELDS = 14, 16
 _NO_DISK = "Next: set busy_limit to null and no await_limit_ms, so that only the network counts"
 _EXPORTED = ("node_time_", "node_boot_time_", "node_disk_", "node_network_transmit_", "node_network_receive_")
-"""The beginnings of the names of those metrics of node exporter that are read."""
+"""The prefixes of the node exporter metrics that are read."""
 _WRAP = 1 << 32
-"""The kernel counts a disk's milliseconds in 32 bits, and 32-bit kernels count bytes so."""
+"""The range of a 32-bit counter: milliseconds of a disk, and bytes on 32-bit kernels."""
 
 
 @dataclass(frozen=True, slots=True)
 class Disk:
-    """Counters of one block device. requests: completed reads and writes. request_ms: their time together.
-    busy_ms: time with at least one in flight."""
+    """The counters of one block device.
+
+    requests: completed reads and writes. request_ms: the sum of their durations. busy_ms: the time with at
+    least one request in flight.
+    """
 
     requests: int
     request_ms: float
@@ -44,8 +47,11 @@ class Disk:
 
 @dataclass(frozen=True, slots=True)
 class Counters:
-    """at: seconds on a clock of the host. disks: of each log directory, by the number or name of its device.
-    sent, received: bytes of the interfaces."""
+    """The counters of a host at one moment.
+
+    at: seconds on a clock of the host. disks: the counters of each log directory's device, by the device's
+    number or name. sent, received: bytes over the interfaces.
+    """
 
     at: float
     disks: Mapping[str, Disk]
@@ -55,9 +61,12 @@ class Counters:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """Between two readings. sent, received: bytes per second. busy: the share of the time, 0 to 1, that the
-    busiest disk worked. await_ms: mean time of a request of the slowest disk; 0 without requests. Both are
-    None where no log directory was named."""
+    """The load of a host between two readings.
+
+    sent, received: bytes per second. busy: the share of the time, 0 to 1, that the busiest disk was working.
+    await_ms: the mean duration of a request on the slowest disk; 0 without requests. Both are None if no log
+    directory was named.
+    """
 
     sent: float
     received: float
@@ -68,12 +77,13 @@ class Load:
 def parse(
     text: str, address: str, log_dirs: Sequence[str], interfaces: Sequence[str] = ()
 ) -> Reading[Counters]:
-    """The counters that concern a broker, from the answer of ``COMMAND``.
+    """Parse the output of ``COMMAND`` into the counters that concern a broker.
 
-    address: the broker's; its traffic is that of the interface with the longest prefix to it: the bond and
-    not its members, the bridge and not its ports. interfaces: take these instead. log_dirs: its directories,
-    of which the volumes' devices count, as the ssh account sees the mounts; symbolic links are not followed.
-    Without one, disks do not count.
+    address: the broker's address. Its traffic is that of the interface with the longest prefix to the
+    address: the bond, not its members, and the bridge, not its ports. interfaces: use these instead.
+
+    log_dirs: the broker's directories. The devices of their volumes count, as the ssh account sees the
+    mounts; symbolic links are not followed. Without a directory, disks do not count.
     """
     files = _files(text)
     if missing := [
@@ -103,10 +113,11 @@ def parse(
 
 
 def parse_metrics(text: str, disks: Sequence[str], interfaces: Sequence[str]) -> Reading[Counters]:
-    """Read a host's counters from node exporter's metrics. disks, interfaces: names, as ``sda`` and ``eth0``.
+    """Parse node exporter's metrics into a host's counters.
 
-    Lines of other metrics are skipped, so that a large text costs little. The time since the host's start is
-    on its clock, less the time of its start: a step of the clock moves both.
+    disks, interfaces: device names, such as ``sda`` and ``eth0``. Lines of other metrics are skipped, so a
+    large text costs little. ``Counters.at`` is the exported time minus the exported boot time: a step of the
+    clock moves both.
     """
     found: dict[tuple[str, str], float] = {}
     try:
@@ -138,7 +149,7 @@ def parse_metrics(text: str, disks: Sequence[str], interfaces: Sequence[str]) ->
 
 
 def load(before: Counters, after: Counters) -> Reading[Load]:
-    """The load between two readings; Unknown where the host or a counter has begun anew."""
+    """Return the load between two readings. Unknown if the host or a counter has restarted."""
     elapsed = after.at - before.at
     if elapsed == 0:
         return Unknown("failed", "the same counters came twice; a cache may stand before the host")
@@ -163,7 +174,7 @@ def load(before: Counters, after: Counters) -> Reading[Load]:
 
 
 def _grown(before: float, after: float) -> float | None:
-    """How much a counter grew, also beyond 32 bits; None where it begins anew."""
+    """Return how much a counter grew, even across the 32-bit limit; None if the counter was reset."""
     if after >= before:
         return after - before
     beyond = after + _WRAP - before
@@ -182,7 +193,10 @@ def _files(text: str) -> dict[str, list[str]]:
 
 
 def _disks(lines: Iterable[str]) -> dict[str, Disk]:
-    """By MAJOR:MINOR. Kernels before 2.6.25 tell less of a partition, which is left out."""
+    """Parse ``/proc/diskstats`` into counters by MAJOR:MINOR.
+
+    Kernels before 2.6.25 print fewer fields for a partition; such lines are left out.
+    """
     found = {}
     for fields in (line.split() for line in lines):
         if len(fields) >= _DISK_FIELDS:
@@ -192,7 +206,7 @@ def _disks(lines: Iterable[str]) -> dict[str, Disk]:
 
 
 def _device(mounts: Iterable[str], path: str) -> str:
-    """MAJOR:MINOR of the volume that holds a path; of several on one mount point the last covers the rest."""
+    """Return MAJOR:MINOR of the volume that holds a path. The last of several mounts on one point counts."""
     best, device = "", ""
     for fields in (line.split() for line in mounts):
         point = _OCTAL.sub(lambda code: chr(int(code[1], 8)), fields[4])
@@ -203,7 +217,7 @@ def _device(mounts: Iterable[str], path: str) -> str:
 
 
 def _traffic(lines: Iterable[str]) -> dict[str, tuple[int, int]]:
-    """Bytes received and sent, by interface."""
+    """Return the bytes received and sent, by interface."""
     found = {}
     for line in lines:
         name, colon, rest = line.rpartition(":")
@@ -214,7 +228,7 @@ def _traffic(lines: Iterable[str]) -> dict[str, tuple[int, int]]:
 
 
 def _towards(files: Mapping[str, Sequence[str]], address: str, traffic: Iterable[str]) -> tuple[str, ...]:
-    """The interface with the longest prefix to an address, or of the default route for a name."""
+    """Return the interface with the longest prefix to an address; for a name, that of the default route."""
     known = set(traffic) - {"lo"}
     routes = [*_routes4(files.get("net/route", ())), *_routes6(files.get("net/ipv6_route", ()))]
     try:
@@ -226,7 +240,10 @@ def _towards(files: Mapping[str, Sequence[str]], address: str, traffic: Iterable
 
 
 def _routes4(lines: Sequence[str]) -> list[tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, str]]:
-    """Addresses are hexadecimal in the host's byte order; hosts are little-endian."""
+    """Parse ``/proc/net/route``.
+
+    Its addresses are hexadecimal in the host's byte order, which is assumed to be little-endian.
+    """
     found = []
     for fields in (line.split() for line in lines[1:]):
         target, mask = (bytes.fromhex(fields[at])[::-1] for at in (1, 7))

@@ -1,4 +1,4 @@
-"""The holder of the lock on a dest host, from zkm-host's file of ``key=value`` lines."""
+"""Facts about the lock that a run holds on a dest host."""
 
 from __future__ import annotations
 
@@ -13,8 +13,11 @@ FILE = f"{STATE_DIR}/lock"
 
 @dataclass(frozen=True)
 class Lock:
-    """owner: of the last heartbeat, ``user-host``; empty once released. beat_s: its time in seconds of the
-    host's uptime, in the boot ``boot``."""
+    """The lock of a run on one dest host.
+
+    owner: the process of the last heartbeat, as ``user-host``; empty after a release. beat_s: the time of
+    that heartbeat, in seconds of the host's uptime. boot: the boot in which that uptime counts.
+    """
 
     run: str
     owner: str
@@ -23,7 +26,7 @@ class Lock:
 
 
 def host_lock(look: Look, host: str) -> Reading[Lock]:
-    """The lock; Absent where it was never taken."""
+    """Read the lock from zkm-host's file of ``key=value`` lines; Absent if it was never taken."""
     reading = look.file(host, FILE)
     if isinstance(reading, Unknown | Absent):
         return reading

@@ -1,7 +1,7 @@
-"""The operations of a run that a host recorded: zkm-host's ``ops`` and ``op``.
+"""Facts about the operations of a run that a host has recorded: zkm-host's ``ops`` and ``op``.
 
-The host records each operation before its effect and keeps it until uninstall. Without the journal this is
-the best record of what was applied and undone.
+The host records each operation before its effect and keeps the record until uninstall. Without the journal
+this is the best record of what was applied and undone.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ _ID_END = re.compile(r"\.(back)?([0-9]{1,15})\.([0-9]{1,6})$")
 class Operation:
     """One operation of a step on one host.
 
-    id: from ``engine.step_names.operation_id``. step: ``stage.step``. leg, number: the wave and the change
-    in it. done: the host finished it. path: of a ``put`` or ``move-aside``. undoes: the id that a ``restore``
-    or ``discard`` names.
+    id: from ``engine.step_names.operation_id``. step: ``stage.step``. leg: the number of the wave. number:
+    the number of the change in that wave. done: whether the host finished it. path: the file of a ``put`` or
+    ``move-aside``. undoes: the id of the operation that a ``restore`` or ``discard`` undoes.
     """
 
     id: str
@@ -41,9 +41,9 @@ class Operation:
 
 
 def operations(look: Look, host: str, steps: Iterable[str]) -> Reading[tuple[Operation, ...]]:
-    """The operations of these steps (``stage.step``) on the host, oldest first.
+    """Return the recorded operations of these steps (``stage.step``) on a host, ordered by wave and change.
 
-    Empty where this run did nothing, and where the program and its record were removed.
+    Empty if this run did nothing there, or if the program and its record were removed.
     """
     listed = look.zkm(host, "ops")
     if not isinstance(listed, Seen):
@@ -74,11 +74,11 @@ def operations(look: Look, host: str, steps: Iterable[str]) -> Reading[tuple[Ope
 
 
 def not_undone(operations: Iterable[Operation], steps: Sequence[str]) -> tuple[Operation, ...]:
-    """The forward operations that are not undone, in the order given.
+    """Return the forward operations that are not undone, in the given order.
 
-    steps: all steps in the playbook's order. A file is undone when it was put back. Anything else is undone
-    when that step or an earlier one was walked back later on the same host: the way back starts at the end,
-    and skips steps that the host undid by itself.
+    steps: all steps in the playbook's order. A file operation is undone when its file was put back. Any other
+    operation is undone when its step or an earlier one was undone later on the same host. The reason: undo
+    starts at the last step and skips steps that the host undid by itself.
     """
     operations = tuple(operations)
     restored = {(op.host, op.undoes) for op in operations if op.undoes and op.done}

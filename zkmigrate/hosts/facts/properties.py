@@ -1,4 +1,4 @@
-"""Reads Java properties of a host, such as ``server.properties``, and the flags of a JVM."""
+"""Facts from Java properties files of a host, such as ``server.properties``, and from JVM flags."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ _FLAG = re.compile(r"-D([A-Za-z0-9_.]+)=([^\s\"']*)")
 
 
 def properties(look: Look, host: str, path: str) -> Reading[Mapping[str, str]]:
-    """The properties file of a host."""
+    """Read a Java properties file of a host."""
     return properties_of(look.file(host, path), path)
 
 
 def properties_of(reading: Reading[bytes], path: str) -> Reading[Mapping[str, str]]:
-    """Parse a file that was read. Unknown where Java refuses it."""
+    """Parse the content of a properties file. Returns Unknown if Java would reject it."""
     if not isinstance(reading, Seen):
         return reading
     return parsed(reading.value.decode(java_properties.ENCODING), path)
 
 
 def parsed(text: str, path: str) -> Reading[Mapping[str, str]]:
-    """Parse a file's text. Unknown where Java refuses it."""
+    """Parse the text of a properties file. Returns Unknown if Java would reject it."""
     try:
         return Seen(java_properties.parse(text))
     except PropertiesError as error:
@@ -36,7 +36,7 @@ def parsed(text: str, path: str) -> Reading[Mapping[str, str]]:
 
 
 def system_properties(look: Look, host: str, path: str) -> Reading[Mapping[str, str]]:
-    """The ``-Dkey=value`` flags in a file of JVM settings; empty without the file."""
+    """Return the ``-Dkey=value`` flags in a file of JVM settings; empty if there is no such file."""
     reading = look.file(host, path)
     if isinstance(reading, Absent):
         return Seen({})
@@ -47,13 +47,16 @@ def system_properties(look: Look, host: str, path: str) -> Reading[Mapping[str, 
 
 
 def flags_of(text: str) -> dict[str, str]:
-    """The ``-Dkey=value`` flags in a text; of a repeated flag the last counts."""
+    """Return the ``-Dkey=value`` flags in a text. The last value of a repeated flag counts."""
     return dict(_FLAG.findall(text))
 
 
 def running_flags(look: Look, host: str) -> Reading[Mapping[str, str]]:
-    """The ``-Dkey=value`` flags of the host's ZooKeeper; Unknown when several run. Absent when none is seen:
-    the account may see only its own processes, or the server runs in a container."""
+    """Return the ``-Dkey=value`` flags of the ZooKeeper process on a host.
+
+    Unknown if several run. Absent if none is visible: the account may see only its own processes, or the
+    server runs in a container.
+    """
     reading = look.processes(host)
     if not isinstance(reading, Seen):
         return reading

@@ -1,4 +1,4 @@
-"""Other runs whose state is still on a host, and whether zkm-host stays there for them."""
+"""Facts about other runs with state on a host, and whether zkm-host must stay installed for them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from zkmigrate.runbook.model.look import Look
 
 
 def other_runs(look: Look, host: str, run: str) -> Reading[Mapping[str, str]]:
-    """Run → phase, for every other run with a recorded phase."""
+    """Return the phase of every other run that has recorded one on the host, by run."""
     states = _states(look, host)
     if not isinstance(states, Seen):
         return states
@@ -29,12 +29,15 @@ def other_runs(look: Look, host: str, run: str) -> Reading[Mapping[str, str]]:
 
 
 class StaysForOthers(Absent):
-    """Nothing of this run is left on the host; ``what`` names the runs for which zkm-host stays."""
+    """Nothing of this run is left on the host, and zkm-host stays for the runs that ``what`` names."""
 
 
 def own_program(look: Look, host: str, run: str) -> Reading[bytes]:
-    """The installed zkm-host, as long as this run has to remove it. Absent, too, where nothing of this run is
-    on the host any more and the program stays for other runs: its ``uninstall`` leaves it there."""
+    """Return the content of the installed zkm-host, as long as this run has to remove it.
+
+    Absent if the program is not installed. StaysForOthers if nothing of this run is left on the host and
+    other runs need the program: its ``uninstall`` then leaves it installed.
+    """
     program = look.file(host, INSTALLED_PATH)
     if not isinstance(program, Seen):
         return program
@@ -54,7 +57,7 @@ def own_program(look: Look, host: str, run: str) -> Reading[bytes]:
 
 
 def _states(look: Look, host: str) -> Seen[tuple[str, ...]] | Unknown:
-    """The runs with a directory of state on the host, sorted."""
+    """Return the runs that have a state directory on the host, sorted."""
     listing = look.listing(host, STATE_DIR)
     if isinstance(listing, Unknown):
         return listing
@@ -63,5 +66,8 @@ def _states(look: Look, host: str) -> Seen[tuple[str, ...]] | Unknown:
 
 
 def stays_for(program: Reading[bytes]) -> str:
-    """Why zkm-host stays though nothing of this run is left; empty where it is gone or not looked at."""
+    """Return why zkm-host stays although nothing of this run is left.
+
+    Empty if it is needed, is not installed, or was not read.
+    """
     return program.what if isinstance(program, StaysForOthers) else ""

@@ -1,4 +1,4 @@
-"""How ZooKeeper and Kafka servers are recognized: by their main class, or by the scripts that start them."""
+"""Recognition of ZooKeeper and Kafka servers by their main class or by their start scripts."""
 
 from __future__ import annotations
 
@@ -11,15 +11,18 @@ from zkmigrate.hosts.facts.start_command import Program
 
 @dataclass(frozen=True)
 class Server:
-    """A kind of server. mains: its main classes; the config is their first argument. scripts: those of its
-    releases and packages that take the config as their first argument. word: what its units' names hold."""
+    """A kind of server.
+
+    mains: its main classes, which take the config as their first argument. scripts: the start scripts of its
+    releases and packages, which do too. word: a word in the names of its systemd units.
+    """
 
     mains: tuple[str, ...]
     scripts: tuple[str, ...]
     word: str
 
     def arguments(self, words: Sequence[str]) -> tuple[str, ...] | None:
-        """Return the arguments of the main class in a JVM's words; None for another program."""
+        """Return the arguments after the main class in the words of a JVM; None for another program."""
         at = next((at for at, word in enumerate(words) if word in self.mains), None)
         return None if at is None else tuple(words[at + 1 :])
 
@@ -44,12 +47,12 @@ _ZK_ACTIONS = ("start", "start-foreground", "restart")
 
 
 def starts(server: Server, programs: Iterable[Program]) -> bool:
-    """Whether a command starts such a server, by its own class or by a script of its release."""
+    """Return whether one of these programs is such a server or a script that starts it."""
     return any(_words_for(server, program) is not None for program in programs)
 
 
 def config_of(server: Server, programs: Iterable[Program]) -> str:
-    """Return the path of the config that a command names; empty where it names none."""
+    """Return the path of the config in a start command; empty if it names none."""
     for program in programs:
         words = _words_for(server, program)
         for word in words or ():
@@ -60,12 +63,12 @@ def config_of(server: Server, programs: Iterable[Program]) -> str:
 
 
 def works_in(server: Server, programs: Iterable[Program]) -> str:
-    """Return the directory where a command starts such a server; empty where that is unknown."""
+    """Return the directory in which a command starts such a server; empty if unknown."""
     return next((p.directory for p in programs if _words_for(server, p) is not None), "")
 
 
 def _words_for(server: Server, program: Program) -> tuple[str, ...] | None:
-    """The words of which the config is the first without a dash."""
+    """Return the words of which the first without a dash is the config; None for another program."""
     arguments = server.arguments(program.words)
     if arguments is not None:
         return arguments
@@ -77,7 +80,10 @@ def _words_for(server: Server, program: Program) -> tuple[str, ...] | None:
 
 
 def _of_zk_server(program: Program) -> tuple[str, ...] | None:
-    """zkServer.sh [--config DIRECTORY] start|start-foreground [FILE]; FILE may be a name in DIRECTORY."""
+    """Return the config of ``zkServer.sh [--config DIRECTORY] start|start-foreground|restart [FILE]``.
+
+    FILE may be a name in DIRECTORY. None for another action.
+    """
     words = program.words[1:]
     directory = f"{posixpath.dirname(program.words[0])}/../conf"
     if words[:1] == ("--config",) and len(words) > 1:

@@ -1,6 +1,6 @@
-"""Established TCP connections of a host, from ``ss``.
+"""Facts about the established TCP connections of a host, from ``ss``.
 
-Addresses are normalized: IPv6 short, IPv4-mapped IPv6 as IPv4.
+Addresses are normalized: IPv6 in its short form, and IPv4-mapped IPv6 as IPv4.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Socket:
 
 
 def sockets(look: Look, host: str) -> Reading[tuple[Socket, ...]]:
-    """Every established TCP connection of a host."""
+    """Return every established TCP connection of a host."""
     reading = look.sockets(host)
     if not isinstance(reading, Seen):
         return reading
@@ -37,7 +37,11 @@ def sockets(look: Look, host: str) -> Reading[tuple[Socket, ...]]:
 
 
 def parse_sockets(text: str) -> tuple[Socket, ...]:
-    """``ss -Htn state established``: receive queue, send queue, local, peer. Raises ValueError."""
+    """Parse the output of ``ss -Htn state established``.
+
+    Each line has the receive queue, the send queue, the local and the peer address. Raises ValueError for any
+    other line.
+    """
     found = []
     for line in text.splitlines():
         if not line.strip():
@@ -57,7 +61,7 @@ def _endpoint(text: str) -> tuple[str, int]:
 
 
 def normalized(address: str) -> str:
-    """An address in its normal spelling. Raises ValueError."""
+    """Return an address in its normal spelling. Raises ValueError if it is not an IP address."""
     ip = ipaddress.ip_address(address)
     mapped = ip.ipv4_mapped if isinstance(ip, ipaddress.IPv6Address) else None
     return str(mapped or ip)

@@ -1,7 +1,8 @@
-"""Reads the commands of a systemd unit, as ``systemctl show`` prints them: which programs they start.
+"""Parser for the start commands of a systemd unit, as ``systemctl show`` prints them.
 
-systemd has parsed quotes, continued lines and specifiers by then. What it leaves are variables, wrappers such
-as ``env`` and scripts for ``sh -c``; it prints the words of a command with single blanks between.
+It finds which programs they start. systemd has already parsed quotes, continued lines and specifiers, and
+prints the words of a command separated by single blanks. Still to resolve are variables, wrappers such as
+``env``, and scripts for ``sh -c``.
 """
 
 from __future__ import annotations
@@ -13,10 +14,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 EXEC_KEYS = ("ExecCondition", "ExecStartPre", "ExecStart", "ExecStartPost")
-"""systemd's properties with the commands of a start."""
+"""systemd's properties that hold the commands of a start."""
 
 SEARCH_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-"""Where systemd and a shell find a program without a directory (systemd.exec(5), ExecSearchPath)."""
+"""The directories that systemd and a shell search for a program (systemd.exec(5), ExecSearchPath)."""
 
 _COMMAND = re.compile(
     r"(?:path=(?P<path>/[^;]*?) ; )?argv\[\]=(?P<words>.*?) ; (?:ignore_errors=(?:yes|no)|flags=[^;]*) ;",
@@ -30,7 +31,7 @@ _SEPARATOR = re.compile(r"[;&|()\n]+")
 _REDIRECTION = re.compile(r"[0-9]*[<>]+&?")
 _SHELLS = frozenset({"sh", "bash", "dash", "ash", "ksh", "zsh"})
 _TAKE_SCRIPT = frozenset({"su", "runuser", "flock"})
-"""Wrappers that hand the text behind -c to a shell."""
+"""Wrappers that pass the text after ``-c`` to a shell."""
 _WRAPPERS = frozenset({
     "env", "exec", "nohup", "nice", "ionice", "chrt", "taskset", "numactl", "sudo", "su", "runuser",
     "setpriv", "setsid", "stdbuf", "timeout", "time", "command", "flock", "chpst", "gosu", "su-exec",
@@ -38,7 +39,7 @@ _WRAPPERS = frozenset({
 })  # fmt: skip
 _DIRECTORY_OPTIONS = {"env": ("-C", "--chdir"), "sudo": ("-D", "--chdir")}
 _PATH_OPTIONS = {"su": ("-s", "--shell"), "runuser": ("-s", "--shell"), "chpst": ("-e", "-/")}
-"""Options of wrappers whose value is a path but no program: the directory where it starts, or a file."""
+"""Options of wrappers whose value is a path but not the started program."""
 _VALUE_OPTION = re.compile(r"[-+][a-z]*[oO]|--(?:rcfile|init-file)")
 """An option of a shell whose value is the next word."""
 _KEYWORDS = frozenset({"if", "then", "else", "elif", "while", "until", "do", "!", "{"})
@@ -47,8 +48,11 @@ _ENDS = frozenset({"fi", "done", "esac", "}"})
 
 @dataclass(frozen=True)
 class Program:
-    """A program that a command starts. words: its name and its arguments. directory: where it starts, "" for
-    unknown. sourced: whether a shell reads it with ``.`` or ``source``."""
+    """A program that a command starts.
+
+    words: its name and its arguments. directory: the directory in which it starts, "" if unknown. sourced:
+    whether a shell reads it with ``.`` or ``source``.
+    """
 
     words: tuple[str, ...]
     directory: str = ""
@@ -56,17 +60,20 @@ class Program:
 
     @property
     def name(self) -> str:
-        """The name of its file."""
+        """The base name of its file."""
         return posixpath.basename(self.words[0])
 
     def path(self, word: str) -> str:
-        """Return a word as a path; a relative one is below the directory where the program starts."""
+        """Return a word as a path. A relative path is below the directory in which the program starts."""
         return posixpath.join(self.directory, word) if self.directory else word
 
 
 @dataclass(frozen=True)
 class Started:
-    """programs: what a command starts, in order. unread: words in it that only its shell can tell."""
+    """The programs that a command starts.
+
+    programs: in the order in which they start. unread: words that only the shell on the host could resolve.
+    """
 
     programs: tuple[Program, ...]
     unread: tuple[str, ...] = ()
@@ -74,9 +81,11 @@ class Started:
 
 @dataclass(frozen=True)
 class StartCommands:
-    """What systemd shows of how a unit starts. commands: each as its program and words. files: its
-    environment files. variables: its Environment=. directory: its WorkingDirectory=; empty where only systemd
-    knows it."""
+    """How a unit starts, according to systemd.
+
+    commands: the program and words of each. files: its environment files. variables: its Environment=.
+    directory: its WorkingDirectory=; empty if only systemd knows it.
+    """
 
     commands: tuple[tuple[str, ...], ...] = ()
     files: tuple[str, ...] = ()
@@ -85,8 +94,11 @@ class StartCommands:
 
 
 def shown_properties(lines: Iterable[str]) -> dict[str, str]:
-    """Read what ``systemctl show`` prints. A repeated property has a line for each value. A line belongs to
-    the command before it until that one ends: an argument may hold line feeds."""
+    """Parse the output of ``systemctl show`` into properties.
+
+    A repeated property has one line for each value; the values are joined by line feeds. A value that begins
+    with ``{`` continues until a line ends with ``}``, because an argument may contain line feeds.
+    """
     found: dict[str, str] = {}
     name, within = "", False
     for line in lines:
@@ -101,7 +113,7 @@ def shown_properties(lines: Iterable[str]) -> dict[str, str]:
 
 
 def start_commands(shown: Mapping[str, str]) -> StartCommands:
-    """Read systemd's properties of a unit; several lines of one property are separated by line feeds."""
+    """Parse systemd's properties of a unit. Several values of one property are separated by line feeds."""
     files = [_FILE.fullmatch(line.strip()) for line in shown.get("EnvironmentFiles", "").split("\n")]
     directory = shown.get("WorkingDirectory", "").lstrip("!-") or "/"
     return StartCommands(
@@ -113,7 +125,10 @@ def start_commands(shown: Mapping[str, str]) -> StartCommands:
 
 
 def _words(command: re.Match[str]) -> tuple[str, ...]:
-    """Return the program of a command and its arguments; its first argument may be another name for it."""
+    """Return the program and the arguments of a command.
+
+    The first argument that systemd shows may be another name for the program; it is left out.
+    """
     path, words = command["path"], command["words"]
     if path is None:
         return tuple(words.split(" "))
@@ -122,7 +137,7 @@ def _words(command: re.Match[str]) -> tuple[str, ...]:
 
 
 def environment_of(text: str) -> dict[str, str]:
-    """Read the variables of an environment file (systemd.exec(5), EnvironmentFile=)."""
+    """Parse the variables of an environment file (systemd.exec(5), EnvironmentFile=)."""
     found: dict[str, str] = {}
     for line in text.replace("\\\n", "").splitlines():
         match = _ASSIGNMENT.fullmatch(line.strip())
@@ -134,14 +149,18 @@ def environment_of(text: str) -> dict[str, str]:
 
 
 def started(command: Iterable[str], variables: Mapping[str, str], directory: str = "/") -> Started:
-    """Read one command: its program and words, without quotes of systemd."""
+    """Return the programs that one command starts.
+
+    command: its program and words, without systemd's quotes. variables: the environment. directory: the
+    working directory, "" if unknown.
+    """
     reader = _Reader(dict(variables), directory)
     reader.plain([word.replace("$$", "$") for word in command])
     return Started(tuple(reader.programs), tuple(dict.fromkeys(reader.unread)))
 
 
 class _Reader:
-    """Collects programs while it walks through a command."""
+    """A walk through one command that collects the programs it starts."""
 
     def __init__(self, variables: dict[str, str], directory: str) -> None:
         self.variables, self.directory = variables, directory
@@ -149,17 +168,20 @@ class _Reader:
         self.unread: list[str] = []
 
     def plain(self, words: Sequence[str]) -> None:
-        """A command without a shell: no word of it separates commands."""
+        """Read a command that runs without a shell, so none of its words separates commands."""
         expanded = [part for word in words if word for part in self._of_systemd(word)]
         self._command(expanded, list(words))
 
     def script(self, text: str) -> None:
-        """The text of ``sh -c``."""
+        """Read the text of ``sh -c``."""
         for command in _commands(self._expand(text)):
             self._command(command, command)
 
     def _of_systemd(self, word: str) -> list[str]:
-        """systemd splits a variable that is a word of its own at blanks (systemd.service(5))."""
+        """Expand one word as systemd does.
+
+        systemd splits the value at blanks if the word is only a variable (systemd.service(5)).
+        """
         whole = re.fullmatch(r"\$[A-Za-z_]\w*", word)
         expanded = self._expand(word)
         return expanded.split() if whole is not None else [expanded]
@@ -212,9 +234,9 @@ class _Reader:
         return None
 
     def _wrapped(self, name: str, rest: list[str], written: list[str]) -> None:
-        """What a wrapper starts: the first word after its options that can be a program."""
+        """Read what a wrapper starts: the first word after its options that can be a program."""
         folder, other = _DIRECTORY_OPTIONS.get(name, ()), _PATH_OPTIONS.get(name, ())
-        before, lock = "", name == "flock"  # whose first word is a file
+        before, lock = "", name == "flock"  # the first word of flock is a file
         for at, word in enumerate(rest):
             option, equals, value = word.partition("=")
             if before in folder or (option in folder and equals):
@@ -248,12 +270,12 @@ def _can_start(word: str) -> bool:
 
 
 def _commands(script: str) -> Iterator[list[str]]:
-    """The simple commands of a shell's text, without redirections."""
+    """Yield the simple commands in a shell script, without redirections."""
     lexer = shlex.shlex(script.replace("\n", ";"), posix=True, punctuation_chars=True)
     lexer.commenters, lexer.whitespace_split = "", True
     try:
         tokens = list(lexer)
-    except ValueError:  # a quote without its end: systemd prints words without their bounds
+    except ValueError:  # an unclosed quote: systemd prints words without their bounds
         tokens = script.replace("'", " ").replace('"', " ").split()
     command: list[str] = []
     skip = False

@@ -1,6 +1,6 @@
-"""zkm-host's reading verbs as typed values (``zkm-host help``).
+"""Typed values of what zkm-host's reading verbs print (``zkm-host help``).
 
-A bad number or a missing key makes the reading Unknown; unknown keys go to ``rest``. Times are seconds.
+A bad number or a missing key makes the reading Unknown; unknown keys go to ``rest``. Times are in seconds.
 """
 
 from __future__ import annotations
@@ -32,10 +32,11 @@ FINISHER_STATES = ("running", "done", "failed", "none")
 
 @dataclass(frozen=True, kw_only=True)
 class HostPhase:
-    """``zkm-host phase``: the host's phase in its run, from its own records.
+    """The phase of a host in its run, from the host's own records (``zkm-host phase``).
 
-    finisher_note: last line of the finisher's log. served_s: since the host first served as participant, from
-    which its limit for OPEN counts; None before.
+    finisher_note: the last line of the finisher's log. served_s: the time since the host first served as
+    participant, from which its limit for OPEN counts; None before that. rest: keys that this version does not
+    know.
     """
 
     run: str
@@ -49,8 +50,11 @@ class HostPhase:
 
 @dataclass(frozen=True)
 class WrittenFile:
-    """The file that zkm-host wrote or restored last. changed_ns: its change time, as in a listing. uptime_s:
-    the same time on the monotonic clock of this boot."""
+    """The file that zkm-host wrote or restored last.
+
+    changed_ns: its change time, as in a directory listing. uptime_s: the same time on the monotonic clock of
+    this boot.
+    """
 
     boot_id: str
     uptime_s: float
@@ -60,18 +64,22 @@ class WrittenFile:
 
 @dataclass(frozen=True, kw_only=True)
 class HostStatus(HostPhase):
-    """``zkm-host status``: the phase, and the host's rules, sets, sockets and service.
+    """The phase of a host with its rules, sets, sockets and service (``zkm-host status``).
 
-    in4 … out6: our chain in INPUT/OUTPUT of iptables and ip6tables: ``top`` (first rule), ``present``
-    (another rule is above it), ``changed`` (not the rules we wrote), ``absent``, ``noipv6`` (the host has no
-    IPv6), or ``unknown`` (no iptables). fence_timeout_s, cut_timeout_s: the rest of the lease, None when the
-    set is empty or permanent. phase_since, unit_since: on the clock of ``uptime_s``, 0 when unknown.
-    client_sockets: established to the client port, without loopback, operator and peers; like
-    ``source_sockets`` None while nothing is armed. unit_state is unknown while nothing is armed. missing:
-    tools the host lacks. clock: the host's own, in seconds since the epoch, read together with ``uptime_s``.
-    unit_stop: TimeoutStopSec of the unit as systemd prints it, empty when unknown. unit_file: whether systemd
-    starts it at boot, as ``systemctl is-enabled`` words it; empty when unknown. written: the last written
-    file; None when unknown.
+    in4, out4, in6, out6: our chain in INPUT and OUTPUT of iptables and ip6tables. ``top``: it is the first
+    rule. ``present``: another rule is above it. ``changed``: its rules are not those we wrote. ``absent``.
+    ``noipv6``: the host has no IPv6. ``unknown``: the host has no iptables.
+
+    fence_timeout_s, cut_timeout_s: the remaining lease; None if the set is empty or permanent. phase_since,
+    unit_since: on the clock of ``uptime_s``; 0 if unknown. client_sockets: connections established to the
+    client port, without loopback, operator and peers. Like ``source_sockets`` it is None while nothing is
+    armed.
+
+    unit_state: unknown while nothing is armed. missing: tools that the host lacks. clock: the host's wall
+    clock in seconds since the epoch, read together with ``uptime_s``. unit_stop: TimeoutStopSec of the unit
+    as systemd prints it, empty if unknown. unit_file: the output of ``systemctl is-enabled``, which says
+    whether systemd starts the unit at boot; empty if unknown. written: the last written file; None if
+    unknown.
     """
 
     version: str
@@ -103,21 +111,24 @@ class HostStatus(HostPhase):
 
     @property
     def unit_started(self) -> float | None:
-        """When the unit's process started, on the host's wall clock; None when none runs or it is unknown."""
+        """The start time of the unit's process on the host's wall clock.
+
+        None if no process runs or its start is unknown.
+        """
         if self.unit_state != "active" or not self.unit_since:
             return None
         return self.clock - (self.uptime_s - self.unit_since)
 
     @property
     def rules_on_top(self) -> bool:
-        """Our rules are whole and the first, in both directions of every IP version the host has."""
+        """Whether our rules are complete and first, in both directions of every IP version the host has."""
         four = self.in4 == self.out4 == "top"
         return four and {self.in6, self.out6} in ({"top"}, {"noipv6"})
 
 
 @dataclass(frozen=True)
 class Drain:
-    """``zkm-host drain``: the local server's outstanding requests, its zxid and mode."""
+    """The outstanding requests, zxid and mode of the local server (``zkm-host drain``)."""
 
     outstanding: int
     zxid: Zxid
@@ -126,13 +137,15 @@ class Drain:
 
 @dataclass(frozen=True)
 class HostFacts:
-    """``zkm-host facts``: what the host offers.
+    """The tools and resources of a host (``zkm-host facts``).
 
-    tools: name → version, or ``present`` where it tells none; absent tools are in ``missing``. disk_free:
-    directory → bytes, None where the directory is absent. socket_kill: whether ``ss -K`` ended a test
-    connection, None if not tried. root: it ran as root. clock: seconds since the epoch. unit: systemd's
-    properties of the unit. refused: the directories where it would not write, with the reason: a link of
-    another account.
+    tools: the version of each tool by name, or ``present`` if it prints none. missing: the absent tools.
+    disk_free: the free bytes of each directory, None if the directory is absent. socket_kill: whether ``ss
+    -K`` ended a test connection, None if that was not tried.
+
+    root: whether zkm-host ran as root. clock: seconds since the epoch. unit: systemd's properties of the
+    unit. refused: the directories to which zkm-host would not write, with the reason: a link of another
+    account.
     """
 
     tools: Mapping[str, str]
@@ -147,32 +160,33 @@ class HostFacts:
 
 
 def host_phase(look: Look, host: str) -> Reading[HostPhase]:
-    """The phase of a dest host: cheap enough to ask many times a second."""
+    """Read the phase of a dest host. This is cheap enough to repeat many times a second."""
     return parsed(look.zkm(host, "phase"), parse_phase)
 
 
 def host_status(look: Look, host: str) -> Reading[HostStatus]:
-    """Status of a dest or broker host."""
+    """Read the status of a dest or broker host."""
     return parsed(look.zkm(host, "status"), parse_status)
 
 
 def unit_status(look: Look, host: str, unit: str, commands: tuple[str, ...] = ()) -> Reading[HostStatus]:
-    """Status of a broker or of a dest host not yet armed; unit_… values are those of ``unit``.
+    """Read the status of a broker host, or of a dest host that is not armed yet.
 
-    commands: asked instead of systemd (``Service.commands`` of the inventory).
+    The fields ``unit_…`` describe ``unit``. commands: the service's own commands to query instead of systemd
+    (``Service.commands`` of the inventory).
     """
     return parsed(look.zkm(host, "status", unit, *command_words(commands)), parse_status)
 
 
 def runs(status: Reading[HostStatus]) -> bool | None:
-    """Return whether the process of a service may be there; None where nobody can tell."""
+    """Return whether the process of a service may be running; None if unknown."""
     if not isinstance(status, Seen) or status.value.unit_state == "unknown":
         return None
     return status.value.unit_state not in DOWN_STATES
 
 
 def drain(look: Look, host: str) -> Reading[Drain]:
-    """The local server's outstanding requests; Absent when it does not serve."""
+    """Read the outstanding requests of the local server; Absent if it does not serve."""
     reading = look.zkm(host, "drain")
     if isinstance(reading, Seen) and reading.value.strip() == "unserving":
         return Absent("the server does not serve requests")
@@ -180,23 +194,29 @@ def drain(look: Look, host: str) -> Reading[Drain]:
 
 
 def probe(look: Look, host: str) -> Reading[dict[str, str]]:
-    """Outgoing connects to source: ``address:port`` → refused, open, timeout or unreachable."""
+    """Connect from a host to source and return the outcomes.
+
+    Key: ``address:port``. Value: refused, open, timeout or unreachable.
+    """
     return parsed(look.zkm(host, "probe"), parse_probe)
 
 
 def stamp(look: Look, host: str) -> Reading[str]:
-    """Digest over names, sizes and times of the data files, and the boot id."""
+    """Read the digest over paths, sizes and modification times of a host's data files."""
     return parsed(look.zkm(host, "stamp"), parse_stamp)
 
 
 def host_facts(look: Look, host: str, unit: str, *directories: str) -> Reading[HostFacts]:
-    """What the host offers, with the properties of a unit and these directories' free space."""
+    """Read what a host offers, with the properties of a unit and the free space of these directories."""
     return parsed(look.zkm(host, "facts", unit, *directories), parse_facts)
 
 
 def reach(look: Look, host: str, endpoints: Iterable[tuple[str, int]]) -> Reading[Mapping[str, str]]:
-    """Connects from a dest host or broker in parallel, 2 s each: ``address:port`` → refused, open, timeout or
-    unreachable. endpoints: numeric addresses with ports."""
+    """Connect from a dest host or broker to these endpoints in parallel, 2 s each, and return the outcomes.
+
+    endpoints: numeric addresses with ports. Key: ``address:port``. Value: refused, open, timeout or
+    unreachable.
+    """
     # IPv6 without brackets: what follows the last colon is the port
     asked = [f"{address}:{port}" for address, port in endpoints]
     if not asked:
@@ -205,7 +225,7 @@ def reach(look: Look, host: str, endpoints: Iterable[tuple[str, int]]) -> Readin
 
 
 def parsed(reading: Reading[str], parse: Callable[[str], T]) -> Reading[T]:
-    """A verb's output as a value; Unknown (garbled) when it cannot be parsed."""
+    """Parse the output of a verb; Unknown (garbled) if it cannot be parsed."""
     if not isinstance(reading, Seen):
         return reading
     try:
@@ -216,7 +236,7 @@ def parsed(reading: Reading[str], parse: Callable[[str], T]) -> Reading[T]:
 
 
 class _Fields:
-    """Takes typed values from ``key=value`` lines; ValueError names the key."""
+    """Typed access to ``key=value`` lines. Each access removes its key. ValueError names the key."""
 
     def __init__(self, values: dict[str, str]) -> None:
         self.left = values
@@ -237,7 +257,10 @@ class _Fields:
         return float(value)
 
     def lease(self, key: str) -> tuple[float | None, bool]:
-        """The rest of a lease, and whether it is permanent."""
+        """Return the remaining seconds of a lease, and whether it is permanent.
+
+        The seconds are None for a permanent lease and for no lease (``-``).
+        """
         if self.left[key] in ("permanent", "-"):
             return None, self.left.pop(key) == "permanent"
         return self.seconds(key), False
@@ -246,7 +269,7 @@ class _Fields:
         return _one_of(key, self.left.pop(key), values)
 
     def unknown(self, key: str) -> bool:
-        """Whether the value is ``-``, which is then taken."""
+        """Return whether the value is ``-``, and remove the key if it is."""
         if self.left[key] != "-":
             return False
         del self.left[key]
@@ -263,12 +286,12 @@ def _one_of(key: str, value: str, values: tuple[str, ...]) -> str:
 
 
 def parse_phase(text: str) -> HostPhase:
-    """Raises ValueError or KeyError (the missing key)."""
+    """Parse the output of ``phase``. Raises ValueError, or KeyError with the missing key."""
     return HostPhase(**_phase(_Fields(keyvalue.parse(text))))
 
 
 def _phase(f: _Fields) -> dict[str, Any]:
-    """The fields of a phase, also part of a status."""
+    """Return the fields of a phase, which are also part of a status."""
     finisher, _, note = f.text("finisher").partition(" ")
     return {
         "run": f.text("run"),
@@ -282,10 +305,10 @@ def _phase(f: _Fields) -> dict[str, Any]:
 
 
 def parse_status(text: str) -> HostStatus:
-    """Raises ValueError or KeyError (the missing key)."""
+    """Parse the output of ``status``. Raises ValueError, or KeyError with the missing key."""
     f = _Fields(keyvalue.parse(text))
     uptime, clock, phase_clock = f.seconds("uptime_s"), f.seconds("time"), f.seconds("phase_since")
-    # Setting the wall clock moves the phase's time on it; the boot's clock stays.
+    # A change of the wall clock shifts the phase's time on it, but not on the boot's clock.
     phase_since = max(0.0, uptime - (clock - phase_clock)) if phase_clock else 0.0
     if "phase_up_ms" in f.left:
         phase_since = f.whole("phase_up_ms") / 1000
@@ -330,13 +353,13 @@ def _written_file(text: str) -> WrittenFile:
 
 
 def parse_drain(text: str) -> Drain:
-    """One line ``outstanding=N zxid=0x… mode=…``. Raises ValueError, KeyError or ZkDataError."""
+    """Parse the line ``outstanding=N zxid=0x… mode=…``. Raises ValueError, KeyError or ZkDataError."""
     f = _Fields(keyvalue.words(text))
     return Drain(f.whole("outstanding"), parse_zxid(f.text("zxid")), f.text("mode"))
 
 
 def parse_probe(text: str) -> dict[str, str]:
-    """Lines ``probe ADDRESS PORT OUTCOME``. Raises ValueError."""
+    """Parse lines ``probe ADDRESS PORT OUTCOME``. Raises ValueError."""
     found: dict[str, str] = {}
     for line in text.splitlines():
         match = re.fullmatch(r"probe (\S+) ([0-9]{1,5}) (refused|open|timeout|unreachable)", line)
@@ -347,7 +370,7 @@ def parse_probe(text: str) -> dict[str, str]:
 
 
 def parse_stamp(text: str) -> str:
-    """Keys ``stamp`` and ``boot_id``. Raises ValueError or KeyError."""
+    """Return the digest in the key ``stamp``. Raises ValueError or KeyError."""
     return _digest("stamp", keyvalue.parse(text)["stamp"])
 
 
@@ -358,9 +381,12 @@ def _digest(what: str, value: str) -> str:
 
 
 def parse_facts(text: str) -> HostFacts:
-    """Lines ``tool.NAME=``, ``address=INTERFACE ADDRESS/LENGTH``, ``disk_free_kib=N DIRECTORY``,
-    ``refused=REASON``, ``unit.KEY=`` and plain keys; unlike in ``status`` keys may repeat. A repeated
-    property of the unit has a line for each value. Raises ValueError or KeyError."""
+    """Parse the output of ``facts``. Raises ValueError or KeyError.
+
+    Its lines are ``tool.NAME=``, ``address=INTERFACE ADDRESS/LENGTH``, ``disk_free_kib=N DIRECTORY``,
+    ``refused=REASON``, ``unit.KEY=`` and plain keys. Unlike in ``status`` keys may repeat. A repeated
+    property of the unit has one line for each value.
+    """
     tools: dict[str, str] = {}
     free: dict[str, int | None] = {}
     unit: list[str] = []

@@ -1,5 +1,7 @@
-"""A service's surroundings on its host: its process, its network namespace, and other software that manages
-programs or files there (``zkm-host surroundings``)."""
+"""Facts about a service's surroundings on its host, from ``zkm-host surroundings``.
+
+They are its process, its network namespace, and other software that manages programs or files there.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +19,11 @@ _COUNT = re.compile(r"([0-9]{1,9}) ([0-9]{1,9})")
 
 @dataclass(frozen=True)
 class Process:
-    """netns: the network namespace from ``/proc/PID/ns/net``, ``-`` when unreadable. name: its command's
-    name."""
+    """A process on a host.
+
+    netns: its network namespace from ``/proc/PID/ns/net``, ``-`` if unreadable. name: the name of its
+    command.
+    """
 
     pid: int
     netns: str
@@ -27,10 +32,15 @@ class Process:
 
 @dataclass(frozen=True)
 class Surroundings:
-    """netns: the namespace in which zkm-host sees sockets and makes rules. listeners: processes there that
-    listen on the service's port. main: the unit's main process. keepers: ``process PID NAME``, ``unit NAME``
-    or ``cron FILE`` of software that manages other programs or files. slow_fsyncs: (lines about a slow fsync,
-    newest lines read) of the unit's journal since the boot; None without a journal."""
+    """The surroundings of one service on its host.
+
+    netns: the network namespace in which zkm-host sees sockets and sets rules. listeners: the processes in it
+    that listen on the service's port. main: the unit's main process.
+
+    keepers: software that manages other programs or files, as ``process PID NAME``, ``unit NAME`` or ``cron
+    FILE``. slow_fsyncs: how many lines of the unit's journal since the boot report a slow fsync, and how many
+    of the newest lines were read; None without a journal.
+    """
 
     netns: str
     listeners: tuple[Process, ...] = ()
@@ -40,13 +50,16 @@ class Surroundings:
 
 
 def surroundings(look: Look, host: str, unit: str, port: int) -> Reading[Surroundings]:
-    """The surroundings of a service. unit: ``-`` where systemd does not run it."""
+    """Read the surroundings of a service. unit: ``-`` if systemd does not run it."""
     return parsed(look.zkm(host, "surroundings", unit, str(port)), parse_surroundings)
 
 
 def parse_surroundings(text: str) -> Surroundings:
-    """Lines ``netns=``, ``listener=`` and ``main=PID NETNS NAME``, ``keeper=`` and ``slow_fsyncs=N OF``.
-    Raises ValueError, or KeyError without a netns."""
+    """Parse the output of ``zkm-host surroundings``.
+
+    Its lines are ``netns=``, ``listener=PID NETNS NAME``, ``main=PID NETNS NAME``, ``keeper=`` and
+    ``slow_fsyncs=N OF``. Raises ValueError for any other line, KeyError without ``netns=``.
+    """
     single: dict[str, str] = {}
     listeners: list[Process] = []
     keepers: list[str] = []

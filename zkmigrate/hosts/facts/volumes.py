@@ -1,7 +1,7 @@
-"""The volumes below some directories of a host, by ``df``.
+"""Facts about the volumes that hold given directories of a host, from ``df``.
 
-Format: POSIX.1-2017, df, "STDOUT" with ``-P``: a header, then for each operand a line of the file system's
-name, total, used and available blocks, percentage and mount point. ``-k``: blocks of 1024 bytes.
+Format: POSIX.1-2017, df, "STDOUT" with ``-P``: a header, then one line for each operand with the file
+system's name, total, used and available blocks, percentage and mount point. ``-k`` sets blocks of 1024 bytes.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from zkmigrate.runbook.model.fact import Reading, Seen, Unknown
 from zkmigrate.runbook.model.look import Volume
 
 DF = ("df", "-Pk", "--")
-"""The command; the directories follow."""
+"""The command, without the directories that follow it."""
 
 PLAIN = re.compile(r"/[A-Za-z0-9._/@%+=,:-]*")
-"""What a directory must look like before it enters the command: brokers name it."""
+"""The form of a directory that may enter the command. Brokers report these names, so they are not trusted."""
 
 _LINE = re.compile(r".*\S\s+([0-9]+)\s+[0-9]+\s+([0-9]+)\s+(?:[0-9]+%|-)\s+(/.*)")
 _BLOCK = 1024
 
 
 def parse(text: str, paths: Sequence[str]) -> Reading[Mapping[str, Volume]]:
-    """The volume of each path, from the answer of ``DF`` about these paths."""
+    """Parse the output of ``DF`` for these paths into one volume per path."""
     lines = text.splitlines()[1:]
     found = [_LINE.fullmatch(line) for line in lines]
     if len(found) != len(paths) or not all(found):
