@@ -1,1 +1,1 @@
-"""Hosts: how they are reached, zkm-host, and what they show."""
+"""Hosts: the ssh connections to them, zkm-host, and facts about them."""

@@ -1,4 +1,4 @@
-"""Parses jump hosts: ``[user@]host[:port]``, as in OpenSSH's ProxyJump (ssh_config(5)), without URIs."""
+"""Parser for jump hosts: ``[user@]host[:port]``, as in OpenSSH's ProxyJump (ssh_config(5)), without URIs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ _HOST = re.compile(r"[0-9A-Za-z]([0-9A-Za-z.-]{0,251}[0-9A-Za-z])?")
 
 @dataclass(frozen=True)
 class JumpHost:
-    """host: an address or a name. user "" and port None: not given."""
+    """One hop on the way to a host.
+
+    host: an address or a name. user: "" if not given. port: None if not given.
+    """
 
     host: str
     user: str = ""
@@ -24,7 +27,10 @@ class JumpHost:
 
 
 def parse_jump_hosts(text: str) -> tuple[JumpHost, ...]:
-    """The hops of a comma-separated list, the nearest to the operator first. Raises ValueError."""
+    """Parse a comma-separated list of jump hosts. Raises ValueError.
+
+    The first is the nearest to the operator.
+    """
     return tuple(_jump_host(part) for part in text.split(","))
 
 

@@ -1,4 +1,4 @@
-"""Runs pieces of work in parallel, in at most 16 daemon threads."""
+"""Parallel execution of independent work in at most 16 daemon threads."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ _SIGNAL_S = 0.1
 
 @dataclass(frozen=True)
 class GiveUp(Generic[T]):
-    """When to give up work that is slower than most.
+    """The condition for giving up work that is slower than most.
 
-    Once more than half has ended, the rest gets as much time again, and at least ``least_s`` seconds. Then
-    its result is ``instead(name)``; its thread is abandoned.
+    Once more than half of the work has ended, the rest gets the same time again, but at least ``least_s``
+    seconds. After that, the result of unfinished work is ``instead(name)``, and its thread is abandoned. now:
+    returns the current time in seconds.
     """
 
     least_s: float
@@ -29,10 +30,12 @@ class GiveUp(Generic[T]):
 
 
 def together(work: Mapping[str, Callable[[], T]], late: GiveUp[T] | None = None) -> dict[str, T]:
-    """Run all in at most ``MAX_THREADS`` threads; raise the first exception once all have ended.
+    """Run all work in at most ``MAX_THREADS`` threads and return the results in the order of ``work``.
 
-    Daemon threads let a second Ctrl-C end the process while a host is silent. Each works within the caller's
-    deadline (:mod:`zkmigrate.deadline`). Results are in the order of ``work``.
+    late: when to give up slow work; None waits for all. After an exception no further work starts, and the
+    first exception is raised once all threads have ended or were given up. Daemon threads let a second Ctrl-C
+    end the process while a host is silent. Each thread works within the caller's deadline
+    (:mod:`zkmigrate.deadline`).
     """
     waiting: queue.SimpleQueue[str] = queue.SimpleQueue()
     for name in work:
@@ -71,7 +74,7 @@ def together(work: Mapping[str, Callable[[], T]], late: GiveUp[T] | None = None)
 
 
 def _over(late: GiveUp[T] | None, count: int, results: Mapping[str, T]) -> Callable[[], bool]:
-    """A function that says whether to stop waiting for the rest."""
+    """Return a function that returns whether to stop waiting for the remaining work."""
     if late is None:
         return lambda: False
     begun, end = late.now(), None

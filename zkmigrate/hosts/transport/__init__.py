@@ -1,4 +1,4 @@
-"""The only layer over fabric and paramiko: verified hosts, deadlines, held-open channels.
+"""The only layer that uses fabric and paramiko: verified hosts, deadlines, channels that stay open.
 
 Start at :mod:`zkmigrate.hosts.transport.ssh`.
 """

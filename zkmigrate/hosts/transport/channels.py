@@ -1,7 +1,7 @@
-"""Held-open channels to a program on each host, line by line: ``zkm-host serve``, or a gateway's relay.
+"""Channels that stay open to a program on each host: ``zkm-host serve``, or a gateway's relay.
 
-Protocol (``zkm-host help``): request ``ID VERB ARGS…``; reply lines ``= TEXT``, closed by ``. ID RC``. Any
-other reply closes the channel: after it, later replies could not be told apart.
+The protocol is line by line (``zkm-host help``): request ``ID VERB ARGS…``; reply lines ``= TEXT``, closed by
+``. ID RC``. Any other reply closes the channel, because later replies could not be told apart.
 """
 
 from __future__ import annotations
@@ -29,22 +29,24 @@ _END = re.compile(rb"\. (?P<id>[0-9]+) (?P<rc>[0-9]{1,3})\Z")
 _REPLY_LIMIT = 8 << 20
 _STDERR_LIMIT = 64 << 10
 _QUEUE_S = 0.5
-"""Within a deadline, the wait for an earlier request that was given up."""
+"""The time limit, within a deadline, for an earlier request that was given up."""
 _PROBE_S = 10.0
 _PROBE_PAUSE_S = 0.2
 
 
 @dataclass(frozen=True)
 class Speaker:
-    """A program that speaks the protocol. name: in messages. words: its command, for a run and a fencing
-    number."""
+    """A program that speaks the protocol.
+
+    name: its name in messages. words: returns its command for a run and a fencing number.
+    """
 
     name: str
     words: Callable[[str, int], Sequence[str]]
 
 
 def zkm_host(program: str = INSTALLED_PATH) -> Speaker:
-    """zkm-host, as root."""
+    """Return the Speaker for zkm-host, run as root."""
     return Speaker(
         "zkm-host",
         lambda run, fencing: ("sudo", "-n", program, "--run", run, "--as", str(fencing), "serve"),
@@ -52,17 +54,17 @@ def zkm_host(program: str = INSTALLED_PATH) -> Speaker:
 
 
 def relay(program: GatewayProgram) -> Speaker:
-    """The relay to a host's gateway, as the ssh account."""
+    """Return the Speaker for the relay to a host's gateway, run as the ssh account."""
     verb = program.verb("relay")
     return Speaker("the gateway's relay", lambda run, fencing: (*verb, "--run", run, "--as", str(fencing)))
 
 
 class Channels:
-    """One held-open channel per host, for one purpose.
+    """One open channel per host, for one purpose.
 
     A host answers its requests one after the other; different hosts do not wait for each other. Within a
-    deadline (:mod:`zkmigrate.deadline`) a host that did not answer in time is silent: every request fails at
-    once until it answers a probe in the background.
+    deadline (:mod:`zkmigrate.deadline`) a host that did not answer in time counts as silent: every request
+    fails at once until the host answers a probe in the background.
     """
 
     def __init__(
@@ -76,11 +78,11 @@ class Channels:
         self._channels: dict[str, _HostChannel] = {}
 
     def ask(self, host: str, *words: str, fencing: int | None = None, deadline_s: float = 30.0) -> Outcome:
-        """Send one request and wait for its reply; a request is never sent twice.
+        """Send one request and wait for its reply. A request is never sent twice.
 
-        fencing: the number that the host's process must have been started with; None: any. TransportError
-        without a whole reply in time, with ``outcome_unknown`` once the request was sent; the next request
-        then opens a new channel.
+        fencing: the number with which the host's process must have been started; None accepts any. Raises
+        TransportError without a complete reply in time, with ``outcome_unknown`` once the request was sent.
+        The next request then opens a new channel.
         """
         quote.plain(words)
         with self._lock:
@@ -114,7 +116,7 @@ class Channels:
 
 
 class _HostChannel:
-    """The channel of one host, opened on demand; one request at a time."""
+    """The channel to one host, opened on demand, for one request at a time."""
 
     def __init__(self, host: str, transport: Transport, purpose: Purpose, run: str, speaker: Speaker) -> None:
         self._host = host
@@ -180,7 +182,7 @@ class _HostChannel:
                 channel.close()
 
     def _open(self, fencing: int | None, end: float) -> paramiko.Channel:
-        """The channel; a new one if it is missing, broken, or has another fencing number."""
+        """Return the channel. Opens a new one if it is missing, broken, or has another fencing number."""
         wanted = self._fencing if fencing is None else fencing
         channel = self._channel
         if channel is not None and wanted == self._fencing and not (channel.closed or channel.eof_received):
@@ -228,7 +230,7 @@ class _HostChannel:
             raise self._end_error(channel, verb, end) from error
 
     def _line(self, channel: paramiko.Channel, verb: str, end: float) -> bytes:
-        """The next whole line without its newline."""
+        """Return the next complete line without its newline."""
         searched = 0
         while (cut := self._buffer.find(b"\n", searched)) < 0:
             searched = len(self._buffer)
@@ -252,7 +254,7 @@ class _HostChannel:
         return line
 
     def _end_error(self, channel: paramiko.Channel, verb: str, end: float) -> TransportError:
-        """The error for a channel that the far end closed without a reply."""
+        """Return the error for a channel that the host closed without a reply."""
         channel.status_event.wait(max(0.0, min(1.0, end - time.monotonic())))
         self._drain_stderr(channel)
         text = self._stderr.decode("utf-8", "replace").strip().rsplit("\n", 1)[-1][:400]

@@ -1,7 +1,7 @@
-"""Write each command to a host, and its answer, to the log ``zkmigrate.hosts``, if somebody reads it.
+"""Debug log ``zkmigrate.hosts`` of each command sent to a host and of its answer.
 
-Contents of files never enter it: they are long words or lines, which are counted, and the value of a key that
-may be a secret is left out.
+Contents of files never enter it: long words are replaced by their length, only the first lines of an answer
+are kept, and the value of a key that may be a secret is left out.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ LOG = logging.getLogger("zkmigrate.hosts")
 
 _LONGEST = 200
 _WORD = 48
-"""A longer word that is no path may hold the content of a file."""
+"""The longest word that is logged, in characters. A longer one that is no path may be a file's content."""
 _LINES = 40
 _SECRET = re.compile(r"(?i)((?:password|passphrase|secret|jaas|credential|token|digest)[\w.-]*\s*[=:]).*")
 
 
 def sent(host: str, words: Sequence[str], stdin: bytes = b"") -> None:
-    """Log a command before it is sent. stdin: only its length is logged."""
+    """Log a command before it is sent. Only the length of ``stdin`` is logged."""
     if LOG.isEnabledFor(logging.DEBUG):
         given = f" (and {len(stdin)} bytes of input)" if stdin else ""
         LOG.debug("%s <- %s%s", host, " ".join(map(_short, words)), given)
 
 
 def answered(host: str, rc: int, text: str) -> None:
-    """Log what a host answered, at most its first lines."""
+    """Log the exit code and the first lines of a host's answer."""
     if LOG.isEnabledFor(logging.DEBUG):
         lines = text.splitlines()
         shown = [_short(_SECRET.sub(r"\1 (left out)", line)) for line in lines[:_LINES]]
@@ -36,7 +36,7 @@ def answered(host: str, rc: int, text: str) -> None:
 
 
 def failed(host: str, error: Exception) -> None:
-    """Log why no whole answer to a command came from a host."""
+    """Log why a host gave no complete answer to a command."""
     LOG.debug("%s -> %s", host, error)
 
 

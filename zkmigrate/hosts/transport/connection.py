@@ -1,6 +1,6 @@
 """One open ssh connection to one host: commands with deadlines, files over SFTP.
 
-Every wait ends: closing the channel ends paramiko calls that would wait for ever.
+Every wait ends: closing the channel ends paramiko calls that would otherwise wait forever.
 """
 
 from __future__ import annotations
@@ -22,17 +22,20 @@ from zkmigrate.runbook.model.look import DirEntry
 
 _CHUNK = 32768
 _SFTP_REQUEST = 255 << 10
-"""Bytes of one SFTP request, a round trip each. OpenSSH answers this much (limits@openssh.com), older ones
-64 KiB and paramiko asks again for the rest; paramiko's default is 32 KiB."""
+"""The size in bytes of one SFTP request; each costs a round trip.
+
+OpenSSH answers this much (limits@openssh.com). Older servers answer 64 KiB, and paramiko requests the rest
+again. paramiko's default is 32 KiB.
+"""
 _PROHIBITED = 1
 """SSH_OPEN_ADMINISTRATIVELY_PROHIBITED (RFC 4254, 5.1)."""
 _WRITE_POLL_S = 0.02
-"""Seconds between checks of a full send window."""
+"""The seconds between checks of a full send window."""
 
 
 @dataclass(frozen=True)
 class Output:
-    """A command's exit code and both whole streams."""
+    """The exit code and both complete streams of a command."""
 
     rc: int
     stdout: bytes
@@ -40,24 +43,24 @@ class Output:
 
     @property
     def text(self) -> str:
-        """stdout as text."""
+        """The text of stdout."""
         return self.stdout.decode("utf-8", "replace")
 
     @property
     def last_line(self) -> str:
-        """The last line of stderr, else of stdout: the text to show for a failure."""
+        """The last line of stderr, or of stdout if stderr is empty: the text to show for a failure."""
         for stream in (self.stderr.decode("utf-8", "replace"), self.text):
             if stream.strip():
                 return stream.strip().rsplit("\n", 1)[-1][:400]
         return "no output"
 
     def failed(self, host: str, program: str) -> Unknown:
-        """Return the reading of a program that failed on a host."""
+        """Return the Unknown reading of a program that failed on a host."""
         return Unknown("missing-tool" if self.rc == 127 else "failed", f"{host}: {program}: {self.last_line}")
 
 
 class Connection:
-    """A connected, authenticated client; at most ``sessions`` commands and files at a time."""
+    """A connected, authenticated ssh client that runs at most ``sessions`` commands at a time."""
 
     def __init__(self, host: str, client: paramiko.SSHClient, sessions: int) -> None:
         transport = client.get_transport()
@@ -72,7 +75,7 @@ class Connection:
 
     @property
     def alive(self) -> bool:
-        """False once the connection is known to be broken."""
+        """Whether the connection is not known to be broken."""
         return self._transport.is_active()
 
     def close(self) -> None:
@@ -80,7 +83,11 @@ class Connection:
         self._client.close()
 
     def run(self, argv: Sequence[str], stdin: bytes, deadline_s: float, limit: int) -> Output:
-        """Run a command to its end. Raises TransportError, with ``outcome_unknown`` once it was sent."""
+        """Run a command to its end.
+
+        limit: the largest output in bytes. Raises TransportError, with ``outcome_unknown`` once the command
+        was sent.
+        """
         line = quote.command(argv)
         end = time.monotonic() + deadline_s
         with self._slot(end):
@@ -91,7 +98,10 @@ class Connection:
                 channel.close()
 
     def start(self, line: str, end: float) -> paramiko.Channel:
-        """Start the command line in a session. end: of the start, on the monotonic clock."""
+        """Start the command line in a new session and return its channel.
+
+        end: the time limit of the start, on the monotonic clock. Raises TransportError.
+        """
         channel = self._open_session(end)
         try:
             with self._ended_at(channel, end):
@@ -107,9 +117,9 @@ class Connection:
         return channel
 
     def tunnel(self, host: str, address: str, port: int, deadline_s: float) -> paramiko.Channel:
-        """A TCP connection through this bastion to ``address:port`` of ``host``.
+        """Open a TCP connection through this bastion to ``address:port`` of ``host``.
 
-        Raises TransportError: of ``host`` when it is not reached, of the bastion when it does not forward.
+        Raises TransportError: of ``host`` if it is not reached, of the bastion if it does not forward.
         """
         try:
             return self._transport.open_channel(
@@ -128,7 +138,10 @@ class Connection:
     # -- files ---------------------------------------------------------------------------------------------
 
     def read_file(self, path: str, limit: int, deadline_s: float) -> bytes:
-        """A whole file of at most ``limit`` bytes. Raises the host's OSError (FileNotFoundError …)."""
+        """Return the content of a file of at most ``limit`` bytes.
+
+        Raises the host's OSError (FileNotFoundError …), and OSError for a larger file.
+        """
         with self._files(deadline_s) as sftp, sftp.open(path, "rb", bufsize=0) as file:
             data = file.read(limit + 1)
         if len(data) > limit:
@@ -136,30 +149,30 @@ class Connection:
         return data
 
     def write_file(self, path: str, content: bytes, mode: int, deadline_s: float) -> None:
-        """Write a new file; it must not exist, so that nobody can have prepared it."""
+        """Write a new file. It must not exist, so that no other account can have prepared it."""
         with self._files(deadline_s) as sftp, sftp.open(path, "wx", bufsize=0) as file:
             file.chmod(mode)
             file.write(content)
 
     def list_directory(self, path: str, deadline_s: float) -> tuple[DirEntry, ...]:
-        """The entries of a directory, sorted by name; SFTP version 3 lacks ``changed_ns``."""
+        """Return the entries of a directory, sorted by name. SFTP version 3 lacks ``changed_ns``."""
         with self._files(deadline_s) as sftp:
             return tuple(sorted((_entry(a) for a in sftp.listdir_attr(path)), key=lambda entry: entry.name))
 
     def open_file(self, path: str, deadline_s: float) -> paramiko.SFTPFile:
-        """An open file for ``size_of`` and ``read_at``; closed with its last reference."""
+        """Open a file for ``size_of`` and ``read_at``. It is closed with its last reference."""
         with self._files(deadline_s) as sftp:
             file = sftp.open(path, "rb", bufsize=0)
         file.MAX_REQUEST_SIZE = _SFTP_REQUEST
         return file
 
     def size_of(self, file: paramiko.SFTPFile, deadline_s: float) -> int:
-        """The present size of a file opened on this connection."""
+        """Return the current size in bytes of a file that was opened on this connection."""
         with self._files(deadline_s):
             return file.stat().st_size or 0
 
     def read_at(self, file: paramiko.SFTPFile, offset: int, length: int, deadline_s: float) -> bytes:
-        """Bytes of a file opened on this connection; fewer at its end."""
+        """Return bytes of a file that was opened on this connection; fewer at its end."""
         with self._files(deadline_s):
             file.seek(offset)  # plain seek and read: paramiko's readv was seen to hang
             return file.read(length)
@@ -173,9 +186,9 @@ class Connection:
 
     @contextmanager
     def _files(self, deadline_s: float) -> Iterator[paramiko.SFTPClient]:
-        """The SFTP session, for one operation at a time; a missing answer closes it.
+        """Yield the SFTP session for one operation at a time. A missing answer closes the session.
 
-        paramiko drops the answer of one thread when another reads it, so two must not wait at once.
+        paramiko drops the answer for one thread when another thread reads it, so two must not wait at once.
         """
         if not self._sftp_lock.acquire(timeout=deadline_s):
             raise TransportError(self.host, "timeout", "too many file operations at once, none ended in time")
@@ -227,7 +240,7 @@ class Connection:
 
     @contextmanager
     def _ended_at(self, channel: paramiko.Channel, end: float) -> Iterator[None]:
-        """Close the channel at ``end``: the only way to end a paramiko request that waits for ever."""
+        """Close the channel at ``end``: the only way to end a paramiko request that would wait forever."""
         timer = threading.Timer(max(0.0, end - time.monotonic()), channel.close)
         timer.daemon = True
         timer.start()
@@ -238,7 +251,7 @@ class Connection:
 
 
 class _Collector:
-    """Feeds a command's input and collects its streams until its end, the deadline or the limit."""
+    """The transfer of a command's input and output until its end, its deadline or the size limit."""
 
     def __init__(self, host: str, program: str, channel: paramiko.Channel, end: float, limit: int) -> None:
         self._host = host
@@ -273,7 +286,7 @@ class _Collector:
         return Output(channel.exit_status, b"".join(self._out), b"".join(self._err))
 
     def _feed(self, pending: memoryview) -> tuple[memoryview, bool]:
-        """Send what fits; returns the rest, and whether the input is still open."""
+        """Send as much input as fits; return the rest, and whether the input is still open."""
         channel = self._channel
         try:
             while pending and channel.send_ready():
@@ -281,7 +294,7 @@ class _Collector:
             if not pending:
                 channel.shutdown_write()
         except (OSError, EOFError, paramiko.SSHException):
-            return memoryview(b""), False  # it stopped reading; its exit code tells why
+            return memoryview(b""), False  # the program stopped reading; its exit code says why
         return pending, bool(pending)
 
     def _drain(self) -> None:
@@ -311,7 +324,7 @@ def _entry(attributes: paramiko.SFTPAttributes) -> DirEntry:
 
 
 def _names(attributes: paramiko.SFTPAttributes) -> tuple[str, str]:
-    """Owner and group: names from the answer's ``ls -l`` text, else numbers."""
+    """Return owner and group: names from the answer's ``ls -l`` text, or else numbers."""
     words = str(getattr(attributes, "longname", "")).split(maxsplit=8)
     if len(words) >= 8:
         return words[2], words[3]
@@ -319,7 +332,10 @@ def _names(attributes: paramiko.SFTPAttributes) -> tuple[str, str]:
 
 
 def _cause(error: BaseException, end: float) -> Cause:
-    """end: when the wait had to be over, on the monotonic clock. paramiko names a limit only at times."""
+    """Return the cause of a failed wait. paramiko does not always report a timeout as one.
+
+    end: the time at which the wait had to end, on the monotonic clock.
+    """
     late = isinstance(error, TimeoutError) or time.monotonic() >= end
     return "timeout" if late else "failed"
 

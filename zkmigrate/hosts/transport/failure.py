@@ -1,4 +1,4 @@
-"""The error of the connection to a host, with its cause."""
+"""The error of a connection to a host, with its cause."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from zkmigrate.runbook.model.fact import Cause
 class TransportError(HostError):
     """A host was not reached, or did not answer correctly.
 
-    cause: as in :class:`zkmigrate.runbook.model.fact.Unknown`. outcome_unknown: the host may have acted on
-    the request; look before you repeat it.
+    cause: one of the causes of :class:`zkmigrate.runbook.model.fact.Unknown`. outcome_unknown: whether the
+    host may have acted on the request; check the host before repeating it.
     """
 
     def __init__(self, host: str, cause: Cause, why: str, *, outcome_unknown: bool = False) -> None:
@@ -30,7 +30,7 @@ class TransportError(HostError):
 
 
 def socket_cause(error: OSError) -> Cause:
-    """The cause of a failed TCP connect or exchange."""
+    """Return the cause of a failed TCP connect or exchange."""
     if isinstance(error, TimeoutError):
         return "timeout"
     if isinstance(error, ConnectionRefusedError):
@@ -43,5 +43,5 @@ def socket_cause(error: OSError) -> Cause:
 
 
 def socket_text(error: OSError) -> str:
-    """The system's text of a failed TCP connect."""
+    """Return the system's description of a failed TCP connect."""
     return "timed out" if isinstance(error, TimeoutError) else error.strerror or str(error)

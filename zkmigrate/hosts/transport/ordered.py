@@ -1,9 +1,10 @@
-"""A paramiko transport that sends nothing on a channel after it has closed it.
+"""A paramiko transport that sends nothing on a channel after it has closed that channel.
 
 When a command ends while its input is still being sent, the host closes the channel, and paramiko's own
-thread answers at once. Data or EOF that another thread had made just before then goes out behind that answer
-(paramiko issue 1115). OpenSSH sees a packet for no channel and ends the connection, with all that runs on it.
-A slow machine makes that likely. Here the answer waits until what was made is out.
+thread answers at once. Another thread may have built data or EOF just before. That message then goes out
+after the answer (paramiko issue 1115). OpenSSH sees a packet for no channel and ends the connection, with
+everything that runs on it. This is likely on a slow machine. Here the answer waits until such a message has
+been sent.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import paramiko
 
 
 class OrderedTransport(paramiko.Transport):
-    """Its channels are :class:`OrderedChannel`."""
+    """A transport whose channels are :class:`OrderedChannel`."""
 
     def open_channel(self, *args: Any, **kwargs: Any) -> paramiko.Channel:
         channel = super().open_channel(*args, **kwargs)
@@ -23,17 +24,18 @@ class OrderedTransport(paramiko.Transport):
 
 
 class OrderedChannel(paramiko.Channel):
-    """One thread at a time sends data and EOF, as everywhere in this package; any thread may close it.
+    """A channel that delays its close until pending data and EOF have been sent.
 
-    sending: data or EOF was made and is not out yet. late: it is to be closed once that is out. ``lock``
-    guards both.
+    As everywhere in this package, one thread at a time sends data and EOF; any thread may close the channel.
+    sending: data or EOF has been built and is not sent yet. late: the channel must be closed once that is
+    sent. ``lock`` guards both.
     """
 
     sending = False
     late = False
 
     def shutdown(self, how: int) -> None:
-        """End one direction, or both, as paramiko's does."""
+        """End one direction or both, as paramiko's method does."""
         if how in (0, 2):
             super().shutdown(0)
         if how in (1, 2):
@@ -63,7 +65,7 @@ class OrderedChannel(paramiko.Channel):
         return first, second
 
     def _out(self, messages: list[paramiko.Message | None]) -> None:
-        """Send these; then nothing is on its way any more, and a close that waited for that is answered."""
+        """Send these messages, then answer a close that was waiting for them."""
         try:
             self._to_host(messages)
         finally:

@@ -1,4 +1,4 @@
-"""The addresses of names, and of this machine: those that it owns, and those that it sends from."""
+"""The addresses of names, and the addresses that this machine owns or sends from."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from zkmigrate.hosts.transport.connection import Output
 from zkmigrate.runbook.model.fact import Absent, Reading, Seen, Unknown
 
 _ANY_PORT = 9
-"""To connect a datagram socket, which sends nothing."""
+"""The port for connecting a datagram socket, which sends nothing."""
 _GETENT_NOTHING = 2
 """The exit code of ``getent`` for a name that it does not find (getent(1))."""
 
 
 def resolved(host: str) -> Reading[tuple[str, ...]]:
-    """The addresses of a name as this machine resolves it; Absent for an unknown name."""
+    """Return the addresses of a name as this machine resolves it; Absent for an unknown name."""
     try:
         found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except socket.gaierror as error:
@@ -29,8 +29,7 @@ def resolved(host: str) -> Reading[tuple[str, ...]]:
 
 
 def from_getent(host: str, name: str, done: Output) -> Reading[tuple[str, ...]]:
-    """Read the output of ``getent ahosts NAME`` on a host. Returns the addresses, or Absent for an unknown
-    name."""
+    """Parse the output of ``getent ahosts NAME`` on a host. Returns Absent for an unknown name."""
     if done.rc == _GETENT_NOTHING:
         return Absent(name)
     if done.rc:
@@ -39,18 +38,18 @@ def from_getent(host: str, name: str, done: Output) -> Reading[tuple[str, ...]]:
 
 
 def resolve(host: str) -> tuple[str, ...]:
-    """The same; empty where none is known."""
+    """Return the addresses of a name as this machine resolves it; empty if none is known."""
     found = resolved(host)
     return found.value if isinstance(found, Seen) else ()
 
 
 def owned(addresses: Iterable[str]) -> tuple[str, ...]:
-    """Those of these addresses or names that a socket of this machine can bind."""
+    """Return those of these addresses or names to which a socket of this machine can bind."""
     return tuple(text for text in addresses if any(_bound(address) for address in resolve(text)))
 
 
 def sent_from(hosts: Iterable[str]) -> tuple[str, ...]:
-    """The addresses from which this machine would send to these hosts; no packet is sent."""
+    """Return the addresses from which this machine would send to these hosts. No packet is sent."""
     found: dict[str, None] = {}
     for host in hosts:
         for address in resolve(host)[:1]:

@@ -1,6 +1,6 @@
-"""zkm-host on a host: checks, installs, removes it, and streams it where it is not installed.
+"""Installation of zkm-host on a host, and its use where it is not installed.
 
-The install needs full sudo once, or the admin; afterwards the sudoers file allows the program.
+The installation needs full sudo once, or the admin. Afterwards the sudoers file allows the program.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ class ProgramPaths:
 
 
 class Program:
-    """zkm-host of this version of zkmigrate.
+    """The zkm-host program of this version of zkmigrate, on every host of a run.
 
-    content: its bytes. sudoers: the sudoers text for an account.
+    content: its bytes. sudoers: returns the sudoers text for an account.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class Program:
         self._installed: set[str] = set()
 
     def installed(self, host: str) -> bool:
-        """Whether exactly this program is installed. Raises TransportError."""
+        """Return whether exactly this program is installed. Raises TransportError."""
         with self._lock:
             if host in self._installed:
                 return True
@@ -75,19 +75,19 @@ class Program:
             raise TransportError(host, "denied", f"cannot read {self.paths.program}: {error}") from error
 
     def forget(self, host: str) -> None:
-        """Check again at the next call: somebody else may have removed it."""
+        """Check the installation again at the next call, because another process may have removed it."""
         with self._lock:
             self._installed.discard(host)
 
     def streamed(self, host: str, *words: str, deadline_s: float = 30.0) -> Output:
-        """Run a reading verb without an install: the program goes over the command's input."""
+        """Run a reading verb without installation: the program is sent as the command's input."""
         argv = ["sudo", "-n", "sh", "-s", "--", "--run", self._run_id, *words]
         return self._transport.exec(host, argv, self._content, deadline_s)
 
     def install(self, host: str) -> str:
-        """Install program and sudoers file, each atomically; a repetition is harmless.
+        """Install program and sudoers file, each atomically, and return what was done.
 
-        Returns what was done. Raises TransportError; visudo checks the sudoers file first.
+        Repeating it is harmless. visudo checks the sudoers file first. Raises TransportError.
         """
         folder = self._make_folder(host)
         try:
@@ -131,7 +131,7 @@ class Program:
         return done
 
     def _make_folder(self, host: str) -> str:
-        """A new private folder of the account, for the two files."""
+        """Create a new private folder of the account for the two files, and return its path."""
         path = self._run(host, "mktemp", "-d", f"/tmp/zkm-{secrets.token_hex(4)}-XXXXXXXX").text.strip()
         if not re.fullmatch(r"/tmp/zkm-[0-9a-f]{8}-[A-Za-z0-9]{8}", path):
             raise TransportError(
@@ -156,7 +156,7 @@ class Program:
 
 
 def failure_cause(output: Output) -> Cause:
-    """Why a command under sudo failed: refused by sudo, program missing, or its own error."""
+    """Return why a command under sudo failed: sudo refused it, the program is missing, or its own error."""
     if output.last_line.startswith("sudo:"):
         return "missing-tool" if "command not found" in output.last_line else "denied"
     return "missing-tool" if output.rc == 127 else "failed"

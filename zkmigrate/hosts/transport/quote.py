@@ -12,16 +12,16 @@ _PLAIN = re.compile(r"[A-Za-z0-9._:/,=@+%-]+\Z")
 
 
 def plain(words: Sequence[str]) -> None:
-    """UsageError for a word with a character that means something to a shell, a line or a terminal."""
+    """Raise UsageError for a word with a character that is special to a shell, a line or a terminal."""
     for word in words:
         if not _PLAIN.match(word):
             raise UsageError(f"{word[:80]!r} cannot be sent to a host: words of [A-Za-z0-9._:/,=@+%-] only")
 
 
 def command(argv: Sequence[str]) -> str:
-    """The command line with which a POSIX shell runs exactly ``argv``.
+    """Return the command line with which a POSIX shell runs exactly ``argv``.
 
-    UsageError for an empty argv, an empty or dashed program name, or a NUL.
+    Raises UsageError for an empty argv, a program name that is empty or starts with a dash, or a NUL.
     """
     if not argv or not argv[0] or argv[0].startswith("-"):
         raise UsageError(f"no program to run in {list(argv)!r}: the first word must be a program's name")

@@ -19,8 +19,8 @@ T = TypeVar("T")
 class SftpReader:
     """One remote file, opened at first use and reopened after a broken connection.
 
-    ``size`` and ``read`` raise TransportError: ``denied`` when the account may not read it, ``failed`` when
-    it is missing. The handle is closed with the reader's last reference.
+    ``size`` and ``read`` raise TransportError: ``denied`` if the account may not read the file, ``failed`` if
+    it is missing. The handle is closed with the last reference to the reader.
     """
 
     def __init__(self, transport: Transport, host: str, path: str) -> None:
@@ -31,12 +31,12 @@ class SftpReader:
         self._opened: tuple[Connection, paramiko.SFTPFile] | None = None
 
     def size(self) -> int:
-        """Present length in bytes."""
+        """Return the current length in bytes."""
         limit = self._transport.file_s
         return self._ask(lambda connection, file: connection.size_of(file, limit))
 
     def read(self, offset: int, length: int) -> bytes:
-        """``length`` bytes from ``offset``; fewer at the file's end."""
+        """Return ``length`` bytes from ``offset``; fewer at the end of the file."""
         limit = self._transport.file_s
         return self._ask(lambda connection, file: connection.read_at(file, offset, length, limit))
 

@@ -1,6 +1,6 @@
 """The route to each host: its address, account, key and bastions.
 
-The inventory sets them for all hosts; the ssh_config that it names may set them for one host or hop. A host
+The inventory sets them for all hosts. The ssh_config that it names may set them for one host or hop. A host
 is looked up there by its inventory name if the file gives that name a HostName, else by its address.
 """
 
@@ -18,16 +18,16 @@ from zkmigrate.hosts.transport.ssh_config import HostConfig, resolve
 from zkmigrate.inventory.inventory import Ssh
 
 BASTION = "bastion"
-"""The name of the inventory's last hop before the hosts; messages name each hop ``bastion HOP``."""
+"""The name of the inventory's last hop before the hosts. Messages name each hop ``bastion HOP``."""
 
 _MOST_HOPS = 8
 _SSH_PORT = 22
 _ACCOUNT = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
-"""Account names that are safe in a sudoers file."""
+"""The form of account names that are safe in a sudoers file."""
 
 
 class Hosts(Protocol):
-    """What a route needs to know; an Inventory has it."""
+    """The part of an Inventory that a route needs."""
 
     @property
     def ssh(self) -> Ssh: ...
@@ -37,7 +37,10 @@ class Hosts(Protocol):
 
 @dataclass(frozen=True)
 class Login:
-    """One login. key: a private key file. known_hosts: files that pin host keys. via: the hop before it."""
+    """One ssh login.
+
+    key: a private key file. known_hosts: the files that pin host keys. via: the hop before it.
+    """
 
     name: str
     address: str
@@ -49,12 +52,12 @@ class Login:
 
     @property
     def pin(self) -> str:
-        """Its name in known_hosts files (sshd(8)): the address, with the port unless that is 22."""
+        """The name in known_hosts files (sshd(8)): the address, with the port unless that is 22."""
         return self.address if self.port == _SSH_PORT else f"[{self.address}]:{self.port}"
 
 
 class Routes:
-    """The logins of one inventory, each computed once."""
+    """The logins for one inventory, each computed once."""
 
     def __init__(self, hosts: Hosts) -> None:
         self._hosts = hosts
@@ -62,7 +65,7 @@ class Routes:
         self._known: dict[str, Login] = {}
 
     def to(self, name: str) -> Login:
-        """The login of a host, or of ``BASTION``. Raises TransportError."""
+        """Return the login of a host, or of ``BASTION``. Raises TransportError."""
         with self._lock:
             found = self._known.get(name)
         if found is None:
@@ -94,9 +97,10 @@ class Routes:
         return self._make_login(name, JumpHost(config.host if config else address), config, via)
 
     def _through(self, jump_hosts: str | None, port: int, passed: tuple[str, ...] = ()) -> Login | None:
-        """The last of these hops, each reached through the one before; the first as ssh_config says.
+        """Return the last of these hops. Each is reached through the one before it; None for no hops.
 
-        port: of a hop without one. passed: the hops already on the route, to refuse a circle.
+        The first hop is reached as ssh_config says. port: the port of a hop without one. passed: the hops
+        that are already on the route, to detect a circle.
         """
         login: Login | None = None
         listed = parse_jump_hosts(jump_hosts) if jump_hosts else ()

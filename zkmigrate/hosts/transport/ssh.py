@@ -1,11 +1,12 @@
 """The ssh transport of a run: opens, keeps and reopens connections to the inventory's hosts.
 
-Fabric builds the clients, paramiko does the work. Stricter than fabric: host keys are verified against the
-known_hosts of the inventory and of the ssh_config that it names; no other ssh configuration, key or agent is
-used; sockets are ours (TCP_NODELAY, TCP_USER_TIMEOUT); every connect and command has a deadline; at most
-``Limits.connects`` connects run at a time (sshd's MaxStartups drops the rest of a burst). One connection to a
-bastion carries all connections of one purpose. A connect that an overloaded sshd dropped is retried; a
-command never is.
+Fabric builds the clients, paramiko does the work. It is stricter than fabric. Host keys are verified against
+the known_hosts of the inventory and of the ssh_config that it names; no other ssh configuration, key or agent
+is used. The sockets are our own (TCP_NODELAY, TCP_USER_TIMEOUT).
+
+Every connect and command has a deadline. At most ``Limits.connects`` connects run at a time, because sshd's
+MaxStartups drops the rest of a burst. One connection to a bastion carries all connections of one purpose. A
+connect that an overloaded sshd dropped is retried; a command never is.
 """
 
 from __future__ import annotations
@@ -34,17 +35,22 @@ from zkmigrate.hosts.transport.ordered import OrderedTransport
 from zkmigrate.hosts.transport.route import Hosts, Login, Routes
 from zkmigrate.hosts.transport.trust import HostKey, Reject, Trust, UnknownHostKey, fingerprint, load, pinned
 
-logging.getLogger("paramiko").addHandler(logging.NullHandler())  # what matters is in the errors
+logging.getLogger("paramiko").addHandler(logging.NullHandler())  # the errors say what matters
 
 T = TypeVar("T")
 
 Purpose: TypeAlias = Literal["looks", "steps", "watch"]
-"""What a connection is for. Each purpose has its own, so that a large read never delays a lease renewal."""
+"""The purpose of a connection. Each has its own, so that a large read never delays a lease renewal."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Bounds of the transport: seconds and counts."""
+    """The limits of the transport.
+
+    Fields ending in ``_s`` are seconds, ``output`` is in bytes, the others are counts. keepalive_s: the
+    interval of keepalive packets. silent_s: how long sent data may stay unacknowledged. attempts: how often a
+    dropped connect is tried. sessions: commands at a time on one connection.
+    """
 
     connect_s: float = 10.0
     command_s: float = 30.0
@@ -58,15 +64,17 @@ class Limits:
 
 
 class _Dropped(Exception):
-    """The server closed the connection before its banner: it has too many at once."""
+    """The server closed the connection before its banner, because it has too many at once."""
 
 
 class Transport:
-    """Connections to every host of one inventory, opened on demand and held open until ``close``."""
+    """Connections to every host of one inventory, opened on demand and kept open until ``close``."""
 
     def __init__(self, hosts: Hosts, limits: Limits = Limits()) -> None:
-        """Read the key and known_hosts files; UsageError when either cannot be trusted. Without ssh in the
-        inventory every connection fails, and its error says so."""
+        """Read the key and known_hosts files. Raises UsageError if one of them cannot be trusted.
+
+        Without ssh settings in the inventory every connection fails, and its error says so.
+        """
         self._limits = limits
         self._routes = Routes(hosts)
         self._trusted: dict[tuple[str, tuple[str, ...]], Trust] = {}
@@ -82,7 +90,7 @@ class Transport:
     def exec(
         self, host: str, argv: Sequence[str], stdin: bytes = b"", deadline_s: float | None = None
     ) -> Output:
-        """Run a command on a host, whatever its exit code. Raises TransportError."""
+        """Run a command on a host and return its output, whatever its exit code. Raises TransportError."""
         wait = self._limits.command_s if deadline_s is None else deadline_s
         command_log.sent(host, argv, stdin)
         try:
@@ -94,31 +102,34 @@ class Transport:
         return output
 
     def read(self, host: str, path: str, limit: int = 1 << 20) -> bytes:
-        """A whole file by SFTP as the ssh account. Raises the host's OSError, TransportError."""
+        """Return the content of a file, read by SFTP as the ssh account.
+
+        Raises TransportError, or the host's OSError.
+        """
         return self.connection(host).read_file(path, limit, self.file_s)
 
     @property
     def file_s(self) -> float:
-        """The limit of one SFTP request, in seconds."""
+        """The time limit of one SFTP request, in seconds."""
         return deadline.remaining(self._limits.file_s)
 
     @property
     def _connect_s(self) -> float:
-        """The limit of each wait during a login, in seconds."""
+        """The time limit of each wait during a login, in seconds."""
         return deadline.remaining(self._limits.connect_s)
 
     def user(self, host: str) -> str:
-        """The account used on a host. Raises TransportError."""
+        """Return the account used on a host. Raises TransportError."""
         return self._routes.to(host).user
 
     def connection(self, host: str, purpose: Purpose = "looks") -> Connection:
-        """The connection to a host, reopened if it broke. Raises TransportError."""
+        """Return the connection to a host, reopened if it broke. Raises TransportError."""
         return self._connection(self._routes.to(host), purpose)
 
     def unpinned(self, host: str) -> list[HostKey]:
-        """The host keys without a pin of a host and its bastions, as shown now.
+        """Return the current host keys of a host and its bastions that are not pinned.
 
-        At most one: nothing behind a bastion without a pin can be asked. Raises TransportError.
+        At most one: nothing behind an unpinned bastion can be reached. Raises TransportError.
         """
         way: list[Login] = []
         login: Login | None = self._routes.to(host)
@@ -131,7 +142,7 @@ class Transport:
         return []
 
     def _host_key(self, login: Login) -> paramiko.PKey:
-        """The key that a host shows, without a login."""
+        """Return the key that a host shows, without a login."""
         limits = self._limits
         gateway = self._connection(login.via, "looks") if login.via else None
         with self._connecting:
@@ -168,7 +179,7 @@ class Transport:
             lock.release()
 
     def close(self) -> None:
-        """Close every connection; nothing can be opened afterwards."""
+        """Close every connection. No connection can be opened afterwards."""
         self._closed = True
         for connection in list(self._open.values()):
             connection.close()
@@ -184,7 +195,7 @@ class Transport:
         return self._retried(login, lambda: self._connect_once(login, purpose))
 
     def _retried(self, login: Login, attempt: Callable[[], T]) -> T:
-        """Try again when an overloaded sshd drops the connection. Raises TransportError."""
+        """Retry when an overloaded sshd drops the connection. Raises TransportError."""
         attempts = 1 if deadline.bounded() else self._limits.attempts
         retrying = Retrying(
             retry=retry_if_exception_type(_Dropped),
@@ -260,7 +271,7 @@ class Transport:
         return client
 
     def _trust(self, login: Login) -> Trust:
-        """The checked key and pins of a login. Raises TransportError when they cannot be trusted."""
+        """Return the checked key and pins of a login. Raises TransportError if they cannot be trusted."""
         wanted = (login.key, login.known_hosts)
         with self._lock:
             found = self._trusted.get(wanted)
@@ -274,7 +285,10 @@ class Transport:
         return found
 
     def _login_error(self, login: Login, error: Exception, connect_s: float, waited_s: float) -> Exception:
-        """The error of a failed login. connect_s: the limit of each of its waits."""
+        """Return the error for a failed login.
+
+        connect_s: the time limit of each of its waits. waited_s: how long the login took.
+        """
         host, pins = login.name, " or ".join(login.known_hosts)
         if isinstance(error, UnknownHostKey):
             why = f"{error}; check that fingerprint at the host's console, then pin it in {pins}"
@@ -301,8 +315,10 @@ _AES_GCM = ("aes128-gcm@openssh.com", "aes256-gcm@openssh.com")
 
 
 def _fast_transport(*args: Any, **kwargs: Any) -> paramiko.Transport:
-    """A transport with AES-GCM (OpenSSH 6.2, 2013) as first cipher: one pass in C deciphers and
-    authenticates, so disks are read faster."""
+    """Return a transport whose first cipher is AES-GCM (OpenSSH 6.2, 2013).
+
+    One pass in C decrypts and authenticates, so disks are read faster.
+    """
     transport = OrderedTransport(*args, **kwargs)
     options = transport.get_security_options()
     options.ciphers = _AES_GCM + tuple(cipher for cipher in options.ciphers if cipher not in _AES_GCM)
@@ -310,12 +326,15 @@ def _fast_transport(*args: Any, **kwargs: Any) -> paramiko.Transport:
 
 
 def _dropped(error: Exception) -> bool:
-    """A full MaxStartups shows only as a dropped connection before the key exchange ends."""
+    """Return whether an error shows a full MaxStartups: a connection dropped before the key exchange ends."""
     return isinstance(error, EOFError | ConnectionError) or "banner" in str(error)
 
 
 def _dial(host: str, address: str, port: int, connect_s: float, silent_s: float) -> socket.socket:
-    """A connected socket without delay for small requests; it breaks when data stays unacknowledged."""
+    """Return a connected socket without delay for small requests.
+
+    It breaks when sent data stays unacknowledged for ``silent_s`` seconds. Raises TransportError.
+    """
     try:
         sock = socket.create_connection((address, port), timeout=connect_s)
     except OSError as error:

@@ -1,7 +1,7 @@
 """The settings of one host in the operator's ssh_config, resolved by OpenSSH itself.
 
-``ssh -G`` resolves Host, Match and Include. It reads a text that includes the operator's file and then sets
-our defaults: in ssh_config the first value found counts (ssh_config(5); ssh(1), -G).
+``ssh -G`` resolves Host, Match and Include. Its input includes the operator's file and then sets our
+defaults: the first value of a setting counts in ssh_config (ssh_config(5); ssh(1), -G).
 """
 
 from __future__ import annotations
@@ -20,8 +20,11 @@ _UNSET = "/zkmigrate-unset"
 
 @dataclass(frozen=True)
 class HostConfig:
-    """host: HostName. key: the first existing IdentityFile, else "". jump: ProxyJump, else "". known_hosts:
-    the existing files of UserKnownHostsFile."""
+    """The ssh settings of one host.
+
+    host: HostName. key: the first existing IdentityFile, or "". jump: ProxyJump, or "". known_hosts: the
+    existing files of UserKnownHostsFile.
+    """
 
     host: str
     user: str
@@ -32,9 +35,10 @@ class HostConfig:
 
 
 def resolve(file: str, alias: str, user: str, port: int) -> HostConfig:
-    """The settings of ``alias`` in ``file``; ``user`` and ``port`` are its defaults.
+    """Return the settings of ``alias`` in ``file``; ``user`` and ``port`` are the defaults.
 
-    Raises UsageError when the file or the ssh client is missing, or ssh rejects the file.
+    Raises UsageError if the file or the ssh client is missing, if ssh rejects the file or does not answer, or
+    if the host needs ProxyCommand.
     """
     if not Path(file).is_file():
         raise UsageError(f"ssh.config {file} is not a file. Next: correct ssh.config in the inventory")

@@ -1,4 +1,4 @@
-"""The only trust: the operator's key file and the pinned host keys that the inventory names.
+"""The operator's key file and the pinned host keys in the inventory, the only sources of trust.
 
 Fabric would accept any host key, and paramiko would use the user's files and agent; here neither happens.
 Formats: sshd(8), SSH_KNOWN_HOSTS FILE FORMAT; ssh-keygen(1).
@@ -27,11 +27,11 @@ _OTHERS_WRITE = 0o022
 
 
 class UnknownHostKey(paramiko.SSHException):
-    """The host showed a key, and no file pins one for it."""
+    """The host showed a key, and no file pins one for this host."""
 
 
 class Reject(paramiko.MissingHostKeyPolicy):
-    """Refuses every host key without a pin, and names the key."""
+    """A policy that rejects every host key without a pin and names the key."""
 
     def missing_host_key(self, client: paramiko.SSHClient, hostname: str, key: paramiko.PKey) -> NoReturn:  # noqa: ARG002
         raise UnknownHostKey(f"shows the key {fingerprint(key)}, and known_hosts has no key for {hostname}")
@@ -47,7 +47,7 @@ class Trust:
 
 @dataclass(frozen=True)
 class HostKey:
-    """A host key without a pin. pin: the host's name in known_hosts files."""
+    """A host key that is not pinned. pin: the host's name in known_hosts files."""
 
     host: str
     pin: str
@@ -55,22 +55,25 @@ class HostKey:
 
     @property
     def line(self) -> str:
-        """The line of a known_hosts file."""
+        """The line to add to a known_hosts file."""
         return f"{self.pin} {self.key.get_name()} {self.key.get_base64()}\n"
 
 
 def pinned(known_hosts: Path, pin: str) -> bool:
-    """Whether a checked known_hosts file has any key for a host."""
+    """Return whether a checked known_hosts file has any key for a host."""
     return paramiko.HostKeys(str(known_hosts)).lookup(pin) is not None
 
 
 def fingerprint(key: paramiko.PKey) -> str:
-    """A host key as ``ssh-keygen -lf`` prints it: type and SHA-256 fingerprint."""
+    """Return a host key as ``ssh-keygen -lf`` prints it: type and SHA-256 fingerprint."""
     return f"{key.get_name()} {key.fingerprint}"
 
 
 def load(key: str, *known_hosts: str) -> Trust:
-    """Read and check the files; UsageError says what is wrong, in which inventory key, and how to fix it."""
+    """Read and check the files of a login.
+
+    Raises UsageError, which says what is wrong, in which inventory key, and how to fix it.
+    """
     key_path = Path(key).expanduser()
     hosts_paths = tuple(Path(name).expanduser() for name in known_hosts)
     with _open_checked(key_path, _KEY, _OTHERS_ANY):
@@ -93,7 +96,7 @@ def load(key: str, *known_hosts: str) -> Trust:
 
 
 def _open_checked(path: Path, what: str, forbidden: int) -> IO[str]:
-    """Open a file and check owner and mode of the open handle."""
+    """Open a file, and check owner and mode of the open handle."""
     try:
         file = open(path, encoding="utf-8", errors="replace", opener=_at_once)  # noqa: SIM115 (returned open)
     except OSError as error:
@@ -115,12 +118,12 @@ def _open_checked(path: Path, what: str, forbidden: int) -> IO[str]:
 
 
 def _at_once(path: str, flags: int) -> int:
-    """Open a file without waiting if it is a pipe."""
+    """Open a file, without waiting if it is a pipe."""
     return os.open(path, flags | os.O_NONBLOCK)
 
 
 def _check_known_hosts(path: Path, text: str) -> None:
-    """UsageError for a line that paramiko would skip silently: a skipped @revoked must not pass."""
+    """Raise UsageError for a line that paramiko would skip silently: a skipped @revoked must not pass."""
     for number, line in enumerate(text.splitlines(), start=1):
         line = line.strip()
         if not line or line.startswith("#"):

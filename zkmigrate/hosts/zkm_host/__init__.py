@@ -1,7 +1,7 @@
 """zkm-host: one POSIX sh program, the only one that changes a host.
 
-An account that may run it by sudo is equal to root: ``put`` writes any file, and the caller gives the
-commands of a service.
+An account that may run it with sudo is equivalent to root: ``put`` writes any file, and the caller supplies
+the commands of a service.
 """
 
 from __future__ import annotations
@@ -12,26 +12,30 @@ from importlib.resources import files
 INSTALLED_PATH = "/usr/local/sbin/zkm-host"
 SUDOERS_PATH = "/etc/sudoers.d/zkmigrate"
 STATE_DIR = "/var/lib/zkmigrate"
-"""zkm-host's state on a host: the lock, and a directory for each run."""
+"""The directory of zkm-host's state on a host: the lock, and one directory for each run."""
 
 ASK_GUARD = f"[ ! -x {INSTALLED_PATH} ] || {INSTALLED_PATH} guard || exit 1"
-"""With this a start command of the inventory asks whether ZooKeeper may start."""
+"""A shell command for start commands in the inventory: it fails if ZooKeeper must not start."""
 
 
 def run_dir(run: str) -> str:
-    """The directory of a run on a host."""
+    """Return the directory of a run on a host."""
     return f"{STATE_DIR}/{run}"
 
 
 def program() -> bytes:
-    """The bytes of ``zkm-host``: installed as ``INSTALLED_PATH`` (root, 0755), or streamed to ``sh -s``."""
+    """Return the content of ``zkm-host``.
+
+    It is installed as ``INSTALLED_PATH`` (owner root, mode 0755), or streamed to ``sh -s``.
+    """
     return (files(__package__) / "zkm-host").read_bytes()
 
 
 def sudoers(user: str) -> str:
-    """The sudoers file with which ``user`` may run the installed program as root, which equals full sudo.
+    """Return a sudoers file that lets ``user`` run the installed program as root, which equals full sudo.
 
-    ValueError unless ``user`` is a plain account name: sudoers gives a meaning to many other characters.
+    Raises ValueError unless ``user`` is a plain account name: many other characters have a meaning in
+    sudoers.
     """
     if not re.fullmatch(r"[a-z_][a-z0-9_-]{0,31}", user):
         raise ValueError(
