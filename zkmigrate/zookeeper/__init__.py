@@ -1,1 +1,1 @@
-"""ZooKeeper: formats and proofs, clients, facts about ensembles, and verbs that read disks."""
+"""ZooKeeper: its files and messages, its clients, and proofs over its disks."""

@@ -1,4 +1,4 @@
-"""The changes of a ZooKeeper ensemble below a chroot."""
+"""Changes of znodes in a ZooKeeper ensemble, below a chroot."""
 
 from __future__ import annotations
 
@@ -9,20 +9,22 @@ from typing import TypeAlias
 from zkmigrate.runbook.model.change import ClusterChange
 
 SOURCE = "source"
-"""The source ensemble as a cluster, in the inventory's section of this name."""
+"""The name of the source ensemble as a cluster, and of its section in the inventory."""
 
 ZNODES = "kafka-znodes"
-"""The znodes of the Kafka cluster in the inventory's section ``kafka``, as a cluster of their own."""
+"""The name of the znodes of the inventory's Kafka cluster (section ``kafka``), as a cluster of their own."""
 
 CONNECT = "CONNECT"
-"""Stands for the brokers' ``zookeeper.connect`` in a command."""
+"""The placeholder for the brokers' ``zookeeper.connect`` in a command."""
 
 
 @dataclass(frozen=True)
 class BeginReplay(ClusterChange):
-    """Write the mark of a replay (``zookeeper.data.replay.Mark``) into an ensemble; an existing one stays.
-    disk: the dest host whose disk is read. cut: the newest zxid that both ensembles share, as text. consent:
-    who owns the ensemble and agreed."""
+    """Write the mark of a replay (``zookeeper.data.replay.Mark``) into an ensemble.
+
+    An existing mark stays. disk: the dest host whose disk is read. cut: the newest zxid that both ensembles
+    share, as text. consent: the owner of the ensemble, who agreed.
+    """
 
     cluster: str
     chroot: str
@@ -38,9 +40,12 @@ class BeginReplay(ClusterChange):
 
 @dataclass(frozen=True)
 class ReplayTransactions(ClusterChange):
-    """Repeat what dest did under the chroot after the mark, up to a zxid, each transaction once. Znodes may
-    hold secrets, so their contents are read from dest's disk when the change is sent. fingerprint: of the
-    requests from the cut up to ``upto``. count: how many transactions this change adds. Zxids are text."""
+    """Replay dest's transactions under the chroot after the mark, up to a zxid, each once.
+
+    Znodes may hold secrets, so their contents are read from dest's disk when the change is sent. fingerprint:
+    identifies the requests from the cut up to ``upto``. count: how many transactions this change adds. Zxids
+    are text.
+    """
 
     cluster: str
     chroot: str
@@ -71,9 +76,12 @@ class EndReplay(ClusterChange):
 
 @dataclass(frozen=True)
 class DeleteZnode(ClusterChange):
-    """Delete one znode that nobody has changed since it was read. path: below the chroot. data, acl: what it
-    held; of each ACL entry permissions, scheme and id. mark: its czxid, mzxid and version, as text; another
-    mark is another znode, which stays."""
+    """Delete one znode that has not changed since it was read.
+
+    path: its path below the chroot. data: its data. acl: its ACL, as permissions, scheme and id of each
+    entry. mark: its czxid, mzxid and version, as text. A znode with another mark is a different one and
+    stays.
+    """
 
     cluster: str
     chroot: str
@@ -97,7 +105,7 @@ class DeleteZnode(ClusterChange):
 
 @dataclass(frozen=True)
 class CreateZnode(ClusterChange):
-    """Make a deleted znode again, with its data and ACL; one that exists stays as it is."""
+    """Create a deleted znode again, with its data and ACL. An existing znode stays unchanged."""
 
     cluster: str
     chroot: str
@@ -117,4 +125,4 @@ class CreateZnode(ClusterChange):
 
 
 Replaying: TypeAlias = BeginReplay | ReplayTransactions | EndReplay
-"""The changes of :data:`SOURCE`: their position is a znode there, so a second send does nothing."""
+"""The changes of :data:`SOURCE`. A znode there holds their position, so a second send has no effect."""

@@ -1,4 +1,4 @@
-"""The questions to a ZooKeeper host."""
+"""The questions that a look can send to a ZooKeeper host."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ _ANSWERS = "zkmigrate.zookeeper.clients.answers:ZooKeeperAnswers"
 
 @dataclass(frozen=True)
 class Znode:
-    """A znode as a client sees it. modified_ms: mtime, milliseconds since the epoch on the clock of the
-    leader that took the write."""
+    """A znode as a client sees it.
+
+    modified_ms: mtime, in milliseconds since the epoch on the clock of the leader that took the write.
+    """
 
     data: bytes
     czxid: int
@@ -28,7 +30,7 @@ class Znode:
 
 
 Rights: TypeAlias = tuple[tuple[int, str, str], ...]
-"""The ACL of a znode: of each entry permissions, scheme and id."""
+"""The ACL of a znode: permissions, scheme and id of each entry."""
 
 
 @dataclass(frozen=True)
@@ -51,9 +53,9 @@ class ReadZnode(Request[Reading[Znode]]):
 
 @dataclass(frozen=True)
 class ReadModified(Request[Reading[Mapping[str, int]]]):
-    """Read ``Znode.modified_ms`` of these znodes through one host. A missing path is left out.
+    """Read ``Znode.modified_ms`` of these znodes through one host.
 
-    It costs one read for each znode. Many reads are in flight at once.
+    A missing path is left out. Each znode costs one read; many reads are in flight at once.
     """
 
     host: str
@@ -63,7 +65,7 @@ class ReadModified(Request[Reading[Mapping[str, int]]]):
 
 @dataclass(frozen=True)
 class ReadAcls(Request[Reading[Mapping[str, Rights]]]):
-    """Read the ACL of these znodes through one host. A missing path is left out."""
+    """Read the ACLs of these znodes through one host. A missing path is left out."""
 
     host: str
     paths: Sequence[str]

@@ -1,7 +1,7 @@
-"""AdminServer, ZooKeeper's own HTTP server (3.5 and later, port 8080, on by default).
+"""Client of AdminServer, ZooKeeper's own HTTP server (3.5 and later, port 8080, on by default).
 
 A server that allows only ``srvr`` (the default since 3.5.3) answers other words here, without a restart. The
-JSON is turned into the text of the four-letter word, so that one parser reads both. ``conf`` is left out:
+JSON is converted to the text of the four-letter word, so that one parser reads both. ``conf`` is left out:
 AdminServer omits the members and their version. ``dump`` of a learner has no timeouts here; ``cons`` has
 those of connected sessions.
 """
@@ -21,14 +21,14 @@ ADMIN_PORT = 8080
 """ZooKeeper's default of ``admin.serverPort``."""
 
 COMMANDS = {"mntr": "monitor", "cons": "connections", "dump": "dump", "envi": "environment"}
-"""Four-letter word → command of AdminServer."""
+"""The command of AdminServer for each four-letter word."""
 
 _NOT_LISTED = "org.apache.zookeeper.server.quorum.LearnerSessionTracker@0"
-"""The line of a learner that does not list its sessions."""
+"""The line with which a learner omits its list of sessions."""
 
 
 def allowed_word(address: str, port: int, admin_port: int, word: str, deadline_s: float) -> Reading[str]:
-    """The answer to a four-letter word, from AdminServer if the server does not allow the word."""
+    """Return the answer to a four-letter word, from AdminServer if the server does not allow the word."""
     answer = four_letter_word(address, port, word, deadline_s)
     if not (isinstance(answer, Seen) and not_allowed(answer.value)):
         return answer
@@ -36,8 +36,10 @@ def allowed_word(address: str, port: int, admin_port: int, word: str, deadline_s
 
 
 def word_refused(address: str, admin_port: int, word: str, deadline_s: float) -> Reading[str]:
-    """AdminServer's answer for a word that its server does not allow. Unknown (timeout, denied) names both
-    failures."""
+    """Return AdminServer's answer for a word that its server does not allow.
+
+    Unknown (timeout or denied) names both failures.
+    """
     answer = admin_word(address, admin_port, word, deadline_s)
     if not isinstance(answer, Unknown):
         return answer
@@ -46,8 +48,11 @@ def word_refused(address: str, admin_port: int, word: str, deadline_s: float) ->
 
 
 def admin_word(address: str, port: int, word: str, deadline_s: float) -> Reading[str]:
-    """AdminServer's answer to a four-letter word. Unknown (denied) for a word without a full equivalent; else
-    as `four_letter_word`."""
+    """Return AdminServer's answer as the text of a four-letter word.
+
+    Unknown (denied) for a word without a complete equivalent. Other failures are those of `four_letter_word`,
+    Unknown (failed) for another HTTP status, and Unknown (garbled) for JSON that does not fit.
+    """
     place = f"AdminServer at {address}:{port}"
     command = COMMANDS.get(word)
     if command is None:
@@ -69,8 +74,10 @@ def admin_word(address: str, port: int, word: str, deadline_s: float) -> Reading
 
 
 def as_word(word: str, body: Mapping[str, Any]) -> str:
-    """The text of a four-letter word. Raises KeyError, TypeError, ValueError or AttributeError for JSON that
-    does not answer this command."""
+    """Convert AdminServer's JSON to the text of a four-letter word.
+
+    Raises KeyError, TypeError, ValueError or AttributeError for JSON that does not answer this command.
+    """
     if body["command"] != COMMANDS[word]:
         raise ValueError(f"an answer to {body['command']!r}")
     if error := body["error"]:
@@ -89,7 +96,7 @@ def _envi(body: Mapping[str, Any]) -> str:
 
 
 def _flat(value: object) -> str:
-    """A value on one line: no text of a server begins a line of its own."""
+    """Return a value on one line, so that no text from a server starts a line of its own."""
     return " ".join(str(value).split())
 
 

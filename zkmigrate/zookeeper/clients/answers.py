@@ -1,4 +1,4 @@
-"""Answers the questions to the ZooKeeper hosts of the inventory."""
+"""Answers to the questions about the inventory's ZooKeeper hosts."""
 
 from __future__ import annotations
 
@@ -16,12 +16,14 @@ from zkmigrate.zookeeper.questions import ReadAcls, ReadModified, ReadZnode, Rig
 
 _WORD_S = 3.0
 _SILENT_WORD_S = 0.3
-"""Within a deadline, for a server that did not answer its last four-letter word; a healthy one takes
-milliseconds."""
+"""The time limit, within a deadline, for a server that did not answer its last four-letter word.
+
+A healthy server takes milliseconds.
+"""
 
 
 class ZooKeeperAnswers:
-    """Asks each ZooKeeper host at its client port, and keeps the sessions."""
+    """Answers from each ZooKeeper host's client port; sessions stay open."""
 
     def __init__(self, inventory: Inventory, _look: Look) -> None:
         self._doors = inventory.doors
@@ -30,7 +32,6 @@ class ZooKeeperAnswers:
         self._not_allowed: set[tuple[str, str]] = set()
 
     def close(self) -> None:
-        """Close the sessions."""
         self._znodes.close()
 
     def word(self, asked: SendWord) -> Reading[str]:
@@ -46,7 +47,10 @@ class ZooKeeperAnswers:
         return answer
 
     def _word(self, host: str, word: str, most_s: float) -> Reading[str]:
-        """Ask the AdminServer, where known, for a word that the server does not allow; next time at once."""
+        """Send a four-letter word, and query a known AdminServer if the server does not allow the word.
+
+        The next time such a word goes to the AdminServer directly.
+        """
         door = self._doors[host]
         if door.admin_port is None or (host, word) not in self._not_allowed:
             answer = four_letter_word(door.address, door.port, word, deadline.remaining(most_s))

@@ -1,4 +1,4 @@
-"""A kazoo session with an ensemble: opened, closed, and its errors as HostError."""
+"""A kazoo session with an ensemble, whose errors become HostError."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from zkmigrate.zookeeper.data.txn import Acl
 logging.getLogger("kazoo").addHandler(logging.NullHandler())  # its errors say what matters
 
 ANSWER_S = 30.0
-"""The time limit of one answer."""
+"""The time limit of one answer, in seconds."""
 
 NOT_ITS_OWN = (RolledBackError, RuntimeInconsistency)
-"""The errors of the other operations in a failed multi."""
+"""The errors that ZooKeeper reports for the other operations of a failed multi."""
 
 _CONNECT_S, _SESSION_S = 10.0, 30.0
 
 
 @contextmanager
 def named(ensemble: str, what: str) -> Iterator[None]:
-    """Turn kazoo's errors into HostError with the names of the ensemble and of the operation (what)."""
+    """Turn kazoo's errors into HostError that names the ensemble and the operation (what)."""
     try:
         yield
     except (KazooTimeoutError, OSError) as error:
@@ -42,8 +42,10 @@ def named(ensemble: str, what: str) -> Iterator[None]:
 
 
 def unconnected(hosts: str, timeout_s: float) -> KazooClient:
-    """A client of these servers (``address:port,…``) that never repeats a request; not started. timeout_s: of
-    its session."""
+    """Return a client of these servers that is not started and never repeats a request.
+
+    hosts: ``address:port,…``. timeout_s: the timeout of its session.
+    """
     return KazooClient(
         hosts=hosts,
         timeout=timeout_s,
@@ -54,7 +56,7 @@ def unconnected(hosts: str, timeout_s: float) -> KazooClient:
 
 
 def closed(client: KazooClient) -> None:
-    """End the client's session, and ignore errors."""
+    """End the client's session and ignore errors."""
     with suppress(KazooException, OSError):
         client.stop()
         client.close()
@@ -62,7 +64,10 @@ def closed(client: KazooClient) -> None:
 
 @contextmanager
 def connected(ensemble: str, servers: Sequence[Server]) -> Iterator[KazooClient]:
-    """A session with one of the servers, for the block. ensemble: its name for messages. Raises HostError."""
+    """Yield a client with a session on one of the servers, and close it at the end of the block.
+
+    ensemble: its name in messages. Raises HostError.
+    """
     hosts = ",".join(map(str, servers))
     client = unconnected(hosts, _SESSION_S)
     try:
@@ -74,18 +79,18 @@ def connected(ensemble: str, servers: Sequence[Server]) -> Iterator[KazooClient]
 
 
 def to_kazoo(acl: Iterable[Acl]) -> list[Any]:
-    """An ACL for kazoo."""
+    """Convert an ACL to kazoo's type."""
     return [ACL(one.perms, Id(one.scheme, one.id)) for one in acl]
 
 
 def from_kazoo(acl: Iterable[Any]) -> tuple[Acl, ...]:
-    """An ACL from kazoo."""
+    """Convert an ACL from kazoo's type."""
     return tuple(Acl(one.perms, one.id.scheme, one.id.id) for one in acl)
 
 
 @dataclass
 class Pace:
-    """At most so many batches a second, to spare the other clients; 0: no limit."""
+    """A limit on the number of batches per second, to spare other clients. 0 means no limit."""
 
     per_s: float
     _next: float = field(default=0.0, init=False)

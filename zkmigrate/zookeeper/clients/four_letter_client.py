@@ -1,4 +1,4 @@
-"""Four-letter words over TCP, as with ``nc``: send the word, read until close.
+"""Client for four-letter words over TCP: send the word, then read until the connection is closed.
 
 Source: ZooKeeper Administrator's Guide, "The Four Letter Words".
 """
@@ -12,22 +12,26 @@ from zkmigrate.hosts.transport.failure import socket_cause, socket_text
 from zkmigrate.runbook.model.fact import Reading, Seen, Unknown
 
 NOT_SERVING = b"not currently serving requests\n"
-"""The end of the answer of a server that is still starting. A standalone one may never close that connection,
-so we do not wait for it (ZOOKEEPER-5051, measured on 3.8.4)."""
+"""The end of the answer of a server that is still starting.
+
+A standalone server may never close that connection, so the client does not wait for it (ZOOKEEPER-5051,
+measured on 3.8.4).
+"""
 LIMIT = 8 << 20
 """The largest accepted answer in bytes; ``dump`` and ``cons`` of a busy server stay far below."""
 
 
 def four_letter_word(address: str, port: int, word: str, deadline_s: float) -> Reading[str]:
-    """The whole answer to a four-letter word; see :func:`conversation`."""
+    """Return the complete answer to a four-letter word; see :func:`conversation`."""
     return conversation(address, port, word, f"{word} to {address}:{port}", deadline_s)
 
 
 def conversation(address: str, port: int, request: str, place: str, deadline_s: float) -> Reading[str]:
-    """The whole answer to a request, up to the close of the connection or to NOT_SERVING.
+    """Return the complete answer to a request, up to the close of the connection or to NOT_SERVING.
 
-    Unknown: ``timeout`` without that within ``deadline_s`` seconds; ``garbled`` for an answer above
-    ``LIMIT``; ``failed`` for none at all, which a healthy server never gives. place: for messages.
+    place: the server's name in messages. Unknown (timeout): the answer did not end within ``deadline_s``
+    seconds. Unknown (garbled): it is longer than ``LIMIT``. Unknown (failed): it is empty, which a healthy
+    server never sends.
     """
     end = time.monotonic() + deadline_s
     answer = bytearray()

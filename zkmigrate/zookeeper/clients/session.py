@@ -1,7 +1,7 @@
 """One ZooKeeper session over one connection, with many requests in flight.
 
 A session costs the ensemble two transactions (createSession, closeSession), unless the server keeps local
-sessions. One that is not closed ends after its timeout, with the same transaction.
+sessions. A session that is not closed ends after its timeout, with the same transaction.
 """
 
 from __future__ import annotations
@@ -30,13 +30,16 @@ _CONNECT_RESPONSE_LIMIT = 1024
 
 
 class SessionError(Exception):
-    """The session failed or was lost; the text says why, without the server's name."""
+    """The session failed or was lost. The text says why, without the server's name."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """connect_s: for the connection, and again for the session. timeout_ms: of the session, as requested.
-    largest: of one reply, in bytes."""
+    """The limits of a session.
+
+    connect_s: seconds for the connection, and again for the session. timeout_ms: the requested session
+    timeout. largest: the largest reply in bytes.
+    """
 
     connect_s: float = 5.0
     timeout_ms: int = 30_000
@@ -44,8 +47,11 @@ class Limits:
 
 
 class Session:
-    """Opened by `session`. silence_s: the time limit of a reply, two thirds of the granted timeout, as in
-    ZooKeeper's client. Requests keep the session alive; there are no pings."""
+    """An open session, created by `session`.
+
+    silence_s: the time limit of a reply: two thirds of the granted timeout, as in ZooKeeper's client.
+    Requests keep the session alive; there are no pings.
+    """
 
     def __init__(self, sock: socket.socket, silence_s: float, largest: int) -> None:
         self._sock = sock
@@ -62,8 +68,10 @@ class Session:
             raise SessionError(f"connection lost: {socket_text(error)}") from error
 
     def receive(self) -> list[bytes]:
-        """Wait for bytes; the complete replies, without their lengths. Raises SessionError if the connection
-        is lost, or the bytes are not a reply."""
+        """Wait for bytes, and return the replies that are complete, without their lengths.
+
+        Raises SessionError if the connection is lost or the bytes are not a reply.
+        """
         try:
             data = self._sock.recv(_AT_ONCE)
             if not data:
@@ -77,7 +85,10 @@ class Session:
             raise SessionError(f"{error}: a reply larger than --max-reply, or not from ZooKeeper") from error
 
     def close(self) -> None:
-        """End the session now, not at its timeout; wait at most `_CLOSE_S`. Later replies are dropped."""
+        """End the session now instead of at its timeout. Later replies are dropped.
+
+        It waits at most `_CLOSE_S` seconds for the server's confirmation.
+        """
         if self._broken:
             return
         end = time.monotonic() + _CLOSE_S
@@ -91,7 +102,7 @@ class Session:
 
 @contextmanager
 def session(address: str, port: int, limits: Limits) -> Iterator[Session]:
-    """A new session with this server, for the block. Raises SessionError."""
+    """Open a session with this server for the block. Raises SessionError."""
     try:
         sock = socket.create_connection((address, port), timeout=limits.connect_s)
     except OSError as error:
@@ -106,7 +117,7 @@ def session(address: str, port: int, limits: Limits) -> Iterator[Session]:
 
 
 def _granted_ms(sock: socket.socket, limits: Limits) -> int:
-    """Request a session; the timeout that the server grants."""
+    """Request a session, and return the timeout in ms that the server grants. Raises SessionError."""
     frames = Frames(_CONNECT_RESPONSE_LIMIT)
     end = time.monotonic() + limits.connect_s
     whole: list[bytes] = []

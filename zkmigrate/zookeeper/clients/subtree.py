@@ -1,4 +1,4 @@
-"""A walk over a subtree on one of several servers: the connection of `zookeeper.data.subtree`."""
+"""A walk over a subtree on one of several servers, with the requests of `zookeeper.data.subtree`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from zkmigrate.zookeeper.data.subtree import Walk
 
 @dataclass(frozen=True)
 class Server:
-    """A server's host name or address, and its client port."""
+    """The host name or address of a server, and its client port."""
 
     host: str
     port: int
@@ -25,7 +25,10 @@ class Server:
 
 @dataclass(frozen=True)
 class Walked:
-    """A complete walk. server: it gave all answers. seconds: from the connection to the last answer."""
+    """A complete walk.
+
+    server: the server that gave all answers. seconds: the time from the connection to the last answer.
+    """
 
     server: Server
     walk: Walk
@@ -40,10 +43,12 @@ def walk_subtree(
     tell: Callable[[Walk], None],
     failed: Callable[[str], None],
 ) -> Walked:
-    """Walk on the first server that answers to the end. Each is tried once, in this order. A broken walk
-    begins anew on the next server: answers of two servers are not mixed, because one may lag.
+    """Walk a subtree on the first server that answers to the end.
 
-    tell: receives the walk after each read. failed: receives a line for each server that failed. Raises
+    Each server is tried once, in this order. A broken walk starts again on the next server: answers of two
+    servers are not mixed, because one may lag.
+
+    tell: called with the walk after each read. failed: called with a line for each server that failed. Raises
     HostError, which names them all.
     """
     failures = []

@@ -1,6 +1,6 @@
-"""Znodes as one ZooKeeper host shows them: one session per host, kept open.
+"""Reader of znodes with one session per ZooKeeper host, which stays open.
 
-A session never moves to another server, so an answer always comes from the host that was asked. Servers in
+A session never moves to another server, so an answer always comes from the requested host. Servers in
 read-only mode are refused: without their quorum, their data proves nothing about the ensemble.
 """
 
@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 
 class ZnodeReader:
-    """Reads znodes; ``addresses`` maps each host to its address and client port."""
+    """A reader of znodes. ``addresses`` maps each host to its address and client port."""
 
     def __init__(
         self, addresses: Mapping[str, tuple[str, int]], connect_s: float = 3.0, answer_s: float = 5.0
@@ -44,11 +44,11 @@ class ZnodeReader:
         self._hosts = {name: _Host(Server(*where)) for name, where in addresses.items()}
 
     def read(self, host: str, path: str) -> Reading[Znode]:
-        """One znode with its children, of the same moment."""
+        """Read one znode and the names of its children, both from the same moment."""
         return self._asked(host, path, lambda client: self._znode(client, path))
 
     def modified(self, host: str, paths: Sequence[str]) -> Reading[Mapping[str, int]]:
-        """mtime of each existing znode, in milliseconds; ``_IN_FLIGHT`` reads run at once."""
+        """Read mtime of each existing znode, in milliseconds. ``_IN_FLIGHT`` reads run at once."""
 
         def ask(client: KazooClient) -> Reading[Mapping[str, int]]:
             found: dict[str, int] = {}
@@ -64,7 +64,7 @@ class ZnodeReader:
         return self._asked(host, f"{len(paths)} znodes", ask)
 
     def acls(self, host: str, paths: Sequence[str]) -> Reading[Mapping[str, Rights]]:
-        """The ACL of each existing znode, of each entry permissions, scheme and id."""
+        """Read the ACL of each existing znode: permissions, scheme and id of each entry."""
 
         def ask(client: KazooClient) -> Reading[Mapping[str, Rights]]:
             found: dict[str, Rights] = {}
@@ -79,7 +79,7 @@ class ZnodeReader:
         return self._asked(host, f"the ACL of {len(paths)} znodes", ask)
 
     def _asked(self, host: str, path: str, ask: Callable[[KazooClient], Reading[T]]) -> Reading[T]:
-        """Ask in the host's session, and turn failures into readings. path: what is read, in words."""
+        """Run a read in the host's session, and turn failures into readings. path: what is read, in words."""
         held = self._hosts[host]
         if not held.turn.acquire(timeout=deadline.remaining(math.inf) if deadline.bounded() else -1):
             return Unknown("timeout", f"{host}: the read before this one has not been answered yet")
@@ -103,17 +103,16 @@ class ZnodeReader:
             held.turn.release()
 
     def close(self) -> None:
-        """Close every session."""
         for held in self._hosts.values():
             with held.turn:
                 held.drop()
 
     def _connected(self, held: _Host) -> KazooClient:
-        """The host's client with a live session; a client that lost its connection is replaced."""
+        """Return the host's client with a live session. A client that lost its connection is replaced."""
         if held.client is not None and held.client.state != KazooState.CONNECTED:
             held.drop()
         if held.client is None:
-            # kazoo tells a closed port from a silent one only in its log; this connection raises it.
+            # kazoo distinguishes a closed port from a silent one only in its log; this connection raises it.
             where = held.server.host, held.server.port
             socket.create_connection(where, timeout=deadline.remaining(self._connect_s)).close()
             client = unconnected(str(held.server), _SESSION_S)
@@ -145,7 +144,7 @@ class ZnodeReader:
 
 @dataclass
 class _Host:
-    """One host's client, used by one reader at a time."""
+    """The client of one host, used by one reader at a time."""
 
     server: Server
     turn: threading.Lock = field(default_factory=threading.Lock)

@@ -1,1 +1,1 @@
-"""What servers and disks of an ensemble show, as typed facts."""
+"""Typed facts about servers and disks of an ensemble."""

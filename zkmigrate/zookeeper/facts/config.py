@@ -1,4 +1,4 @@
-"""zoo.cfg of a host: settings and server lines, including those of its dynamic file."""
+"""Facts from a host's zoo.cfg: settings and server lines, including those of its dynamic file."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from zkmigrate.zookeeper.facts.ensemble import answer
 
 DEFAULT_TICK_MS = 3000
 ANY_ADDRESS = ("0.0.0.0", "::", "0:0:0:0:0:0:0:0")
-"""Addresses to listen on that name no host. In a server line they stand for the server's own host."""
+"""Listening addresses that name no host. In a server line they mean the server's own host."""
 DYNAMIC = "dynamicConfigFile"
 VERSION = "version"
 ADDRESS_SETTINGS = (
@@ -28,14 +28,17 @@ ADDRESS_SETTINGS = (
     "admin.serverAddress",
     "metricsProvider.httpHost",
 )
-"""Keys whose value is an address that the server itself listens on."""
+"""Keys whose value is an address on which the server itself listens."""
 _SUFFIX = re.compile(r".*\.([0-9a-fA-F]{1,16})")
 
 
 @dataclass(frozen=True)
 class ZooConfig:
-    """values: every key except server lines, with the value that counts. servers: by myid. odd: unsupported
-    lines (several addresses for one server, groups, weights)."""
+    """The settings and server lines of a host.
+
+    values: the value that counts for every key except server lines. servers: the server lines by myid. odd:
+    unsupported lines (several addresses for one server, groups, weights).
+    """
 
     values: Mapping[str, str]
     servers: Mapping[int, ServerLine]
@@ -43,8 +46,11 @@ class ZooConfig:
 
     @cached_property
     def version(self) -> int:
-        """The version of its members: the hexadecimal suffix of its dynamic file's name, else the line
-        ``version``; 0 if neither is a number, as in ZooKeeper."""
+        """The version of the members.
+
+        It is the hexadecimal suffix of the dynamic file's name, or else the line ``version``. It is 0 if the
+        value used is not a number, as in ZooKeeper.
+        """
         if DYNAMIC in self.values:
             suffix = _SUFFIX.fullmatch(self.values[DYNAMIC].strip())
             return int(suffix[1], 16) if suffix else 0
@@ -53,8 +59,10 @@ class ZooConfig:
 
     @property
     def session_bounds_ms(self) -> tuple[int, int] | None:
-        """The least and largest session timeout that this server grants: 2 and 20 ticks by default; None: a
-        value is not a number."""
+        """The smallest and largest session timeout that this server grants, 2 and 20 ticks by default.
+
+        None if a value is not a number.
+        """
         tick = self._number("tickTime", DEFAULT_TICK_MS)
         low, high = self._number("minSessionTimeout", -1), self._number("maxSessionTimeout", -1)
         if tick is None or low is None or high is None:
@@ -63,8 +71,10 @@ class ZooConfig:
 
     @property
     def init_ms(self) -> int | None:
-        """How long a leader waits for a learner to load its snapshot: initLimit ticks; None: not set, or not
-        a number."""
+        """How long a leader waits for a learner to load its snapshot: initLimit ticks.
+
+        None if initLimit is not set or a value is not a number.
+        """
         tick, limit = self._number("tickTime", DEFAULT_TICK_MS), self._number("initLimit", 0)
         return tick * limit if tick and limit else None
 
@@ -74,7 +84,7 @@ class ZooConfig:
 
 
 def of_one_host(address: str) -> bool:
-    """Whether a server can listen on this address on one host only: it is neither 0.0.0.0 nor loopback."""
+    """Return whether only one host can listen on this address: it is neither 0.0.0.0 nor loopback."""
     try:
         parsed = ipaddress.ip_address(address.strip("[]"))
     except ValueError:
@@ -83,10 +93,11 @@ def of_one_host(address: str) -> bool:
 
 
 def setting(config: ZooConfig, flags: Mapping[str, str], key: str) -> str | None:
-    """A server's value for a key that is also a system property, stripped; None: not set.
+    """Return a server's value for a key that is also a system property, stripped; None if not set.
 
-    QuorumPeerConfig.parseProperties sets the system property ``zookeeper.KEY`` from a key of zoo.cfg that it
-    has no field for, and overrides ``-Dzookeeper.KEY``."""
+    QuorumPeerConfig.parseProperties sets the system property ``zookeeper.KEY`` for a key of zoo.cfg that it
+    has no field for. That overrides ``-Dzookeeper.KEY``.
+    """
     value = config.values.get(key, flags.get(f"zookeeper.{key}"))
     return None if value is None else value.strip()
 
@@ -94,10 +105,11 @@ def setting(config: ZooConfig, flags: Mapping[str, str], key: str) -> str | None
 def zoo_config(
     look: Look, host: str, path: str, service: Service | None = None, commands: tuple[str, ...] = ()
 ) -> Reading[ZooConfig]:
-    """The config of a host, with its dynamicConfigFile if it names one. A relative one is below the directory
-    where the server works, which ``conf`` or ``envi`` tells, or its process.
+    """Read the config of a host, with its dynamicConfigFile if it names one.
 
-    service: of the server, on a host that has zkm-host. commands: asked instead of systemd.
+    A relative dynamicConfigFile is below the server's working directory, which is read from ``conf``,
+    ``envi`` or the server's process. service: the server's service, on a host that has zkm-host. commands:
+    the service's own commands to query instead of systemd.
     """
     static = _config(look, host, path)
     if not isinstance(static, Seen) or DYNAMIC not in static.value.values:
@@ -133,8 +145,11 @@ def dynamic_file(
 
 
 def _works_in(look: Look, host: str, values: Mapping[str, str]) -> Reading[str]:
-    """Return the working directory of a host's ZooKeeper server. ``conf`` shows it if the file has a relative
-    directory. Otherwise ``envi`` is asked for, which fewer servers allow."""
+    """Read the working directory of a host's ZooKeeper server.
+
+    ``conf`` shows it if dataDir or dataLogDir is relative. Otherwise ``envi`` is read, which fewer servers
+    allow.
+    """
     for key in ("dataDir", "dataLogDir"):
         given = posixpath.normpath(values.get(key, "").strip() or "/")
         if given.startswith(("/", "..")):

@@ -1,4 +1,4 @@
-"""ZooKeeper's directories of a host, read through a look: the bridge from ``Look`` to ``zookeeper.data``."""
+"""ZooKeeper's directories on a host, read through a ``Look`` by the readers of ``zookeeper.data``."""
 
 from __future__ import annotations
 
@@ -24,15 +24,17 @@ VERSION_2 = "version-2"
 
 @dataclass(frozen=True)
 class HostDirectory:
-    """``zookeeper.data``'s Directory over one directory of a host; raises HostError when the host does not
-    answer."""
+    """A directory of a host, for ``zookeeper.data``. Raises HostError if the host does not answer."""
 
     look: Look
     host: str
     path: str
 
     def names_with_sizes(self) -> dict[str, int]:
-        """Entries by name: size in bytes of files, -1 for anything else. An absent directory is empty."""
+        """Return the size in bytes of each entry by name.
+
+        -1 marks an entry that is not a regular file. An absent directory is empty.
+        """
         reading = self.look.listing(self.host, self.path)
         if isinstance(reading, Absent):
             return {}
@@ -41,27 +43,27 @@ class HostDirectory:
         return {e.name: e.size if e.kind == "f" else -1 for e in reading.value}
 
     def open(self, name: str) -> RandomReader:
-        """Random access to one file."""
+        """Return a reader for one file."""
         return self.look.reader(self.host, f"{self.path}/{name}")
 
 
 def directories(look: Look, host: str, of: Source | Dest) -> tuple[HostDirectory, HostDirectory]:
-    """The snapshot and the log directory (``version-2`` of each) of a host of this ensemble."""
+    """Return the snapshot and the log directory (``version-2`` of each) of a host of this ensemble."""
     data = HostDirectory(look, host, f"{of.data_dir}/{VERSION_2}")
     return data, HostDirectory(look, host, f"{of.txn_dir}/{VERSION_2}")
 
 
 def listed(look: Look, host: str, of: Source | Dest) -> tuple[Listed, Listed]:
-    """Both directories as they are listed now, each once. Raises HostError."""
+    """List the snapshot and the log directory, once if they are the same. Raises HostError."""
     data, logs = directories(look, host, of)
     snapshots = Listed(data)
     return snapshots, snapshots if data == logs else Listed(logs)
 
 
 def read_disk(read: Callable[[], T], host: str = "") -> Reading[T]:
-    """What this function reads from a disk; Unknown where it raises HostError or ZkDataError.
+    """Return the result of a function that reads a disk; Unknown if it raises HostError or ZkDataError.
 
-    host: named before the reason, where the error does not name it.
+    host: is put before the reason, for errors that do not name it.
     """
     try:
         return Seen(read())
@@ -72,10 +74,10 @@ def read_disk(read: Callable[[], T], host: str = "") -> Reading[T]:
 def durable_tail(
     look: Look, host: str, of: Source | Dest, cursor: Cursor | None = None, check: bool = True
 ) -> Reading[Tail]:
-    """The newest durable zxid of a host.
+    """Read the newest durable zxid of a host.
 
-    cursor: where an earlier read of this host's log ended; without its file the log is read from its start.
-    check: as of :func:`newest`.
+    cursor: the end of an earlier read of this host's log. If its file is gone, the log is read from its
+    start. check: see :func:`newest`.
     """
 
     def read() -> Tail:
@@ -88,7 +90,7 @@ def durable_tail(
 
 @dataclass(frozen=True)
 class Largest:
-    """No znode has more than ``size`` bytes. where: its path, or the source of the bound."""
+    """An upper bound: no znode has more than ``size`` bytes. where: its path, or the source of the bound."""
 
     size: int
     where: str
@@ -97,11 +99,11 @@ class Largest:
 def largest_znode(
     look: Look, host: str, of: Source | Dest, whole: Reading[Mntr], enough: int
 ) -> Reading[Largest]:
-    """A bound for the data of the largest znode, as cheap as possible.
+    """Return an upper bound for the data size of the largest znode, as cheaply as possible.
 
-    whole: ``mntr`` of the host: its zk_approximate_data_size, of all data and paths together, bounds every
-    znode. Only if that is above ``enough`` bytes, or not known, the newest snapshot and its logs are read
-    from disk, which costs O(tree) outside any window.
+    whole: ``mntr`` of the host. Its zk_approximate_data_size, the size of all data and paths together, bounds
+    every znode. If it is above ``enough`` bytes or unknown, the newest snapshot and its logs are read from
+    disk, which costs O(tree) outside any window.
     """
     total = whole.value.number("zk_approximate_data_size") if isinstance(whole, Seen) else None
     if total is not None and total <= enough:

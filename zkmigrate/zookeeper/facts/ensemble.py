@@ -1,4 +1,4 @@
-"""An ensemble by its servers' answers to ``srvr`` and ``mntr``: who leads, what each has applied."""
+"""Facts about an ensemble from ``srvr`` and ``mntr``: its leader, and what each server has applied."""
 
 from __future__ import annotations
 
@@ -26,8 +26,11 @@ NOT_SERVING = "the server runs but does not serve: no quorum, or still syncing"
 
 
 def answer(look: Look, host: str, word: str, parse: Callable[[str], T]) -> Reading[T]:
-    """The parsed answer. Absent: the server is up but does not serve. Unknown: ``denied`` for a word that is
-    not in ``4lw.commands.whitelist``, ``garbled`` for an answer that does not parse."""
+    """Send a four-letter word to a host and return the parsed answer.
+
+    Absent: the server runs but does not serve. Unknown (denied): the word is not in
+    ``4lw.commands.whitelist``. Unknown (garbled): the answer does not parse.
+    """
     reading = look.ask(SendWord(host, word))
     if not isinstance(reading, Seen):
         return reading
@@ -43,21 +46,25 @@ def answer(look: Look, host: str, word: str, parse: Callable[[str], T]) -> Readi
 
 @dataclass(frozen=True)
 class EnsembleView:
-    """``srvr`` of each host; Absent: the server is up but does not serve. leader: the one host in mode leader
-    or standalone; None: none or several."""
+    """The answers of an ensemble's servers to ``srvr``.
+
+    servers: the reading by host; Absent if the server runs but does not serve. leader: the only host in mode
+    leader or standalone; None if there is none or several.
+    """
 
     servers: Mapping[str, Reading[Srvr]]
     leader: str | None
 
     def modes(self) -> dict[str, str]:
-        """Host → mode, ``not serving``, or why that is unknown."""
+        """Return the mode of each host, ``not serving``, or why it is unknown."""
         return {host: _mode(reading) for host, reading in self.servers.items()}
 
     def has_quorum(self) -> bool | None:
-        """Whether a majority serves under one leader; None: hosts that did not answer decide it.
+        """Return whether a majority serves under one leader; None if that depends on hosts without an answer.
 
         A refused connection is an answer: nothing serves there. Followers serve only under a leader, so a
-        majority of them is enough if their leader does not answer."""
+        majority of them is enough if their leader does not answer.
+        """
         modes = self.modes().values()
         leading = sum(mode in ("leader", "standalone") for mode in modes)
         serving = leading + sum(mode == "follower" for mode in modes)
@@ -71,12 +78,12 @@ class EnsembleView:
 
     @property
     def leading(self) -> Srvr | None:
-        """The leader's own answer."""
+        """The leader's own answer; None without a leader."""
         reading = self.servers[self.leader] if self.leader is not None else None
         return reading.value if isinstance(reading, Seen) else None
 
     def zxids(self) -> dict[str, int]:
-        """Zxids of the hosts that serve."""
+        """Return the zxid of each host that serves."""
         return {host: int(r.value.zxid) for host, r in self.servers.items() if isinstance(r, Seen)}
 
 
@@ -87,7 +94,7 @@ def _mode(reading: Reading[Srvr]) -> str:
 
 
 def view(look: Look, hosts: Iterable[str]) -> EnsembleView:
-    """Ask these hosts at once."""
+    """Read ``srvr`` from these hosts at once."""
     servers = look.each(hosts, lambda host: answer(look, host, "srvr", parse_srvr))
     leading = [
         host
@@ -98,21 +105,21 @@ def view(look: Look, hosts: Iterable[str]) -> EnsembleView:
 
 
 def source_view(inventory: Inventory, look: Look) -> EnsembleView:
-    """Every source host."""
+    """Read ``srvr`` from every source host."""
     return view(look, inventory.source_names)
 
 
 def dest_view(inventory: Inventory, look: Look) -> EnsembleView:
-    """Every dest host: observers while joined, participants once reformed."""
+    """Read ``srvr`` from every dest host. They are observers while joined, participants once reformed."""
     return view(look, inventory.dest_names)
 
 
 def learners(look: Look, view: EnsembleView) -> int | None:
-    """How many learners the leader counts; None where there is no leader, or it does not tell."""
+    """Return how many learners the leader reports; None if there is no leader or it does not report it."""
     mntr = leader_mntr(look, view.leader) if view.leader is not None else None
     return mntr.value.learners if isinstance(mntr, Seen) else None
 
 
 def leader_mntr(look: Look, host: str) -> Reading[Mntr]:
-    """``mntr`` of a leader, which has its learners."""
+    """Read ``mntr`` of a leader, which reports its learners."""
     return answer(look, host, "mntr", parse_mntr)

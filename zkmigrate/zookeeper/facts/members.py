@@ -1,4 +1,7 @@
-"""Source's members as its own servers list them: an observer needs the same to follow them."""
+"""Facts about source's members, as its own servers list them.
+
+An observer needs the same list to follow them.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ from zkmigrate.zookeeper.facts.config import ANY_ADDRESS, DYNAMIC, ZooConfig, dy
 LISTENING = {
     "clientPort": "", "secureClientPort": "", "admin.serverPort": "8080", "metricsProvider.httpPort": "",
 }  # fmt: skip
-"""Settings that name a TCP port to listen on, with their defaults."""
+"""The settings that name a TCP port to listen on, with their defaults."""
 _ANY = re.compile(rf"^\[?({'|'.join(map(re.escape, ANY_ADDRESS))})\]?:(?=\d+:\d)")
 MOST_CUT_PORTS = 15
 """The most ports in one rule of iptables (its match ``multiport``)."""
@@ -26,8 +29,11 @@ REJOIN = "roll back to the join, which gives dest source's members anew: zkmigra
 
 @dataclass(frozen=True)
 class Members:
-    """lines: the ``server.N=…`` lines, without escapes. version: theirs, 0 for a config without one; a source
-    with reconfiguration counts it in the name of its dynamic file. ports: every TCP port in source's configs.
+    """The members of an ensemble.
+
+    lines: the ``server.N=…`` lines, without escapes. version: their version; 0 for a config without one. A
+    source with reconfiguration puts it in the name of its dynamic file. ports: every TCP port in source's
+    configs.
     """
 
     lines: tuple[str, ...]
@@ -36,8 +42,11 @@ class Members:
 
 
 def source_members(inventory: Inventory, look: Look) -> Reading[Members]:
-    """The members by source's first host that answers; Unknown if hosts have different versions, as in the
-    middle of a reconfiguration."""
+    """Read the members from source's hosts.
+
+    The lines are those of the first host that answers. Unknown if hosts have different versions, as in the
+    middle of a reconfiguration.
+    """
     readings = look.each(
         inventory.source_names,
         lambda host: members(look, host, inventory.source.config, inventory.source_host(host).address),
@@ -53,8 +62,10 @@ def source_members(inventory: Inventory, look: Look) -> Reading[Members]:
 
 
 def members(look: Look, host: str, path: str, address: str) -> Reading[Members]:
-    """Read the members in a host's zoo.cfg, or in its dynamic file. address: replaces 0.0.0.0, which only
-    the host's own line may hold."""
+    """Read the members in a host's zoo.cfg or its dynamic file.
+
+    address: replaces 0.0.0.0, which only the host's own line may contain.
+    """
     static = look.file(host, path)
     if not isinstance(static, Seen):
         return static
@@ -85,26 +96,28 @@ def members(look: Look, host: str, path: str, address: str) -> Reading[Members]:
 
 
 def ports_of(settings: Mapping[str, str]) -> tuple[int, ...]:
-    """The TCP ports on which a server with these settings listens, without those of its server lines."""
+    """Return the TCP ports on which a server with these settings listens, except those of server lines."""
     values = (settings.get(key, default).strip() for key, default in LISTENING.items())
     return tuple(int(port) for port in values if re.fullmatch(r"[1-9][0-9]{0,4}", port))
 
 
 def _of_servers(lines: Iterable[str]) -> Iterator[int]:
-    """Every port in the server lines, even in a line with several addresses."""
+    """Yield every port in the server lines, even in a line with several addresses."""
     for line in lines:
         yield from (int(port) for port in re.findall(r"(?<=[:;])[1-9][0-9]{0,4}(?=[:;|\s]|$)", line))
 
 
 def config_ports(config: ZooConfig) -> tuple[int, ...]:
-    """Every TCP port in a config, server lines included."""
+    """Return every TCP port in a config, including those of its server lines."""
     lines = (*(server.render() for server in config.servers.values()), *config.odd)
     return (*_of_servers(lines), *ports_of(config.values))
 
 
 def cut_ports(inventory: Inventory, named: Iterable[int]) -> tuple[int, ...]:
-    """ZooKeeper's ports of both ensembles, sorted: those in the inventory, in dest's settings, and in
-    source's own configs (``named``)."""
+    """Return ZooKeeper's ports of both ensembles, sorted.
+
+    They are those in the inventory, in dest's settings, and in source's own configs (``named``).
+    """
     both = (inventory.source.ports, inventory.dest.ports)
     known = {port for p in both for port in (p.client, p.quorum, p.election)}
     return tuple(sorted({*known, *ports_of(inventory.dest.settings), *named}))

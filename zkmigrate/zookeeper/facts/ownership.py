@@ -1,6 +1,7 @@
-"""Who owns which ephemerals under the chroot: a small state that the window updates without reading the tree.
+"""The owners of ephemerals under the chroot: a small state that the window updates without reading the tree.
 
-ARM takes it from the whole tree (O(tree), outside the window); inside the window log records roll it forward.
+ARM takes it from the whole tree, which costs O(tree) outside the window. Inside the window it is updated from
+log records.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from zkmigrate.zookeeper.data.txnlog import Record
 
 @dataclass(frozen=True)
 class Ephemeral:
-    """One ephemeral znode: the session that owns it and its czxid."""
+    """The session that owns an ephemeral znode, and the znode's czxid."""
 
     owner: Hex
     czxid: Hex
@@ -24,10 +25,11 @@ class Ephemeral:
 
 @dataclass(frozen=True)
 class Ownership:
-    """State under ``chroot`` as of ``upto``.
+    """The ownership of ephemerals under ``chroot`` at the zxid ``upto``.
 
     newest: the largest zxid of a transaction that touches the chroot or a session that owns part of it.
-    timeouts: session → timeout in milliseconds, every open session."""
+    ephemerals: by path. timeouts: the timeout in milliseconds of every open session.
+    """
 
     chroot: str
     upto: Hex
@@ -37,7 +39,7 @@ class Ownership:
 
     @property
     def owners(self) -> dict[int, tuple[str, ...]]:
-        """Session → the paths that it owns under the chroot, sorted."""
+        """The paths that each session owns under the chroot, sorted."""
         result: dict[int, list[str]] = {}
         for path, ephemeral in self.ephemerals.items():
             result.setdefault(ephemeral.owner, []).append(path)
@@ -45,21 +47,24 @@ class Ownership:
 
     @property
     def smallest_timeout_ms(self) -> int | None:
-        """T: the smallest timeout of the sessions that own ephemerals under the chroot; None without any."""
+        """T: the smallest known timeout of the sessions that own ephemerals here; None without any."""
         return min((self.timeouts[owner] for owner in self.owners if owner in self.timeouts), default=None)
 
     def kept(self, keeps: Callable[[str], bool]) -> Ownership:
-        """The same, with only those ephemerals that must keep owner and czxid."""
+        """Return a copy with only those ephemerals that must keep their owner and czxid."""
         return replace(self, ephemerals={path: e for path, e in self.ephemerals.items() if keeps(path)})
 
     @property
     def without_timeout(self) -> tuple[int, ...]:
-        """Owners of ephemerals under the chroot whose timeout is not known: T may be smaller."""
+        """The owners of ephemerals under the chroot whose timeout is unknown, so T may be smaller."""
         return tuple(sorted(owner for owner in self.owners if owner not in self.timeouts))
 
 
 def replayed(state: Ownership, records: Iterable[Record], upto: int | None = None) -> Ownership:
-    """The state after these records; those at or below the state, and above ``upto``, are ignored."""
+    """Return the state after these records.
+
+    Records at or below the state's zxid, and those above ``upto``, are ignored.
+    """
     owned = Owned.from_owners(state.owners, state.chroot)
     ephemerals = dict(state.ephemerals)
     timeouts = dict(state.timeouts)
