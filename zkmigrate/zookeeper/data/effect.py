@@ -50,17 +50,17 @@ from zkmigrate.zookeeper.data.txn import (
 
 CREATES = (TxnType.create, TxnType.create2, TxnType.createContainer, TxnType.createTTL)
 DELETES = (TxnType.delete, TxnType.deleteContainer)
-"""Requested by a client, or by a server for a container or a TTL znode."""
+"""Deletes requested by a client, or by a server for a container or a TTL znode."""
 
 WRITES = (TxnType.setData, TxnType.reconfig)
-"""They carry data and create nothing."""
+"""Types that carry data and create nothing."""
 
 CONTAINER_OWNER = -(1 << 63)
 TTL_OWNER = -(1 << 56)
-"""The mark of a TTL znode; its milliseconds are the lower bits."""
+"""The mark of a TTL znode. Its milliseconds are in the lower bits."""
 
 SESSIONS = (range(1, 1 << 63), range(CONTAINER_OWNER + 1, TTL_OWNER))
-"""The ephemeralOwners that are sessions."""
+"""The ranges of ephemeralOwner that are sessions."""
 
 SYSTEM_ROOT = "/zookeeper"
 _WITHOUT_EFFECT = (TxnType.check, TxnType.error)
@@ -71,18 +71,20 @@ _OF_A_PATH = (SetDataTxn, CreateTxn, DeleteTxn, SetACLTxn, CreateContainerTxn, C
 
 
 def is_under(path: str, root: str) -> bool:
-    """Whether `path` is `root` or below it, by whole path elements. Everything is under "/"."""
+    """Return whether `path` is `root` or below it, by complete path elements. Every path is under "/"."""
     return root == "/" or path == root or path.startswith(root + "/")
 
 
 def is_part(path: str, root: str) -> bool:
-    """Whether `path` belongs to the subtree at `root`: `/zookeeper`, which is each server's own, belongs to
-    none that does not begin in it."""
+    """Return whether `path` belongs to the subtree at `root`.
+
+    `/zookeeper` is each server's own and belongs to no subtree, except one whose root is in it.
+    """
     return is_under(path, root) and (not is_under(path, SYSTEM_ROOT) or is_under(root, SYSTEM_ROOT))
 
 
 def parent_of(path: str) -> str:
-    """The path one element up; "/" is its own."""
+    """Return the path one element up. The parent of "/" is "/"."""
     return path.rpartition("/")[0] or "/"
 
 
@@ -90,12 +92,12 @@ def parent_of(path: str) -> str:
 
 
 def is_session(owner: int) -> bool:
-    """Whether an ephemeralOwner is a session: not 0, no container, no TTL."""
+    """Return whether an ephemeralOwner is a session: neither 0, a container, nor a TTL."""
     return owner != 0 and (owner in SESSIONS[0] or owner in SESSIONS[1])
 
 
 def owner_of(create: CreateTxn | CreateContainerTxn | CreateTTLTxn, session: int) -> int:
-    """The ephemeralOwner of what a session creates."""
+    """Return the ephemeralOwner of a znode that a session creates."""
     match create:
         case CreateTxn():
             return session if create.ephemeral else 0
@@ -107,7 +109,7 @@ def owner_of(create: CreateTxn | CreateContainerTxn | CreateTTLTxn, session: int
 
 @dataclass(slots=True)
 class Owned:
-    """Which session owns which ephemerals at and under `root`, updated by each transaction."""
+    """The sessions that own ephemerals at and under `root`, updated by each transaction."""
 
     root: str = "/"
     _paths: dict[int, set[str]] = field(default_factory=dict)
@@ -115,7 +117,7 @@ class Owned:
 
     @classmethod
     def from_owners(cls, owners: Mapping[int, Collection[str]], root: str) -> Owned:
-        """owners: session → its ephemerals."""
+        """Return the state for these owners. owners: session → its ephemerals."""
         found = cls(root)
         for session, paths in owners.items():
             for path in paths:
@@ -123,13 +125,13 @@ class Owned:
         return found
 
     def add(self, path: str, session: int) -> None:
-        """An ephemeral was created."""
+        """Record that an ephemeral was created."""
         self.drop(path)
         self._owner[path] = session
         self._paths.setdefault(session, set()).add(path)
 
     def drop(self, path: str) -> None:
-        """A znode was deleted."""
+        """Record that a znode was deleted."""
         session = self._owner.pop(path, None)
         if session is not None:
             paths = self._paths[session]
@@ -138,7 +140,7 @@ class Owned:
                 del self._paths[session]
 
     def take(self, txn: Txn) -> tuple[Operation, ...]:
-        """Apply the next transaction; its `operations`."""
+        """Apply the next transaction and return its `operations`."""
         found = operations(txn, self)
         for _, body in found:
             if isinstance(body, DeleteTxn):
@@ -148,12 +150,12 @@ class Owned:
         return found
 
     def paths(self, session: int) -> Set[str]:
-        """The ephemerals of a session."""
+        """Return the ephemerals of a session."""
         return self._paths.get(session, frozenset())
 
     @property
     def owners(self) -> dict[int, tuple[str, ...]]:
-        """Session → its ephemerals, sorted."""
+        """The ephemerals of each session, sorted."""
         return {session: tuple(sorted(paths)) for session, paths in sorted(self._paths.items())}
 
 
@@ -163,7 +165,10 @@ Operation = tuple[TxnType, TxnBody]
 
 
 def operations(txn: Txn, owned: Owned | None = None) -> tuple[Operation, ...]:
-    """The operations of a transaction. owned: before it, for what 3.4 and 3.5 do not log."""
+    """Return the operations of a transaction.
+
+    owned: the owners before the transaction, for what 3.4 and 3.5 do not log.
+    """
     kind, body = txn.header.type, txn.body
     match body:
         case MultiTxn():
@@ -180,7 +185,7 @@ def operations(txn: Txn, owned: Owned | None = None) -> tuple[Operation, ...]:
 
 @dataclass(frozen=True, slots=True)
 class PathChange:
-    """What an operation does to one znode. deletes: the znode is gone afterwards."""
+    """The change of one znode by an operation. deletes: whether the znode is gone afterwards."""
 
     path: str
     type: TxnType
@@ -188,7 +193,7 @@ class PathChange:
 
 
 def changes(found: Iterable[Operation]) -> tuple[PathChange, ...]:
-    """Every znode that the operations change, in order."""
+    """Return a change for every znode that the operations change, in order."""
     return tuple(
         [
             PathChange(body.path, kind, isinstance(body, DeleteTxn))
@@ -199,15 +204,21 @@ def changes(found: Iterable[Operation]) -> tuple[PathChange, ...]:
 
 
 def path_changes(txn: Txn) -> tuple[PathChange, ...]:
-    """Every znode that the transaction names as changed; not what a closeSession of 3.4 or 3.5 deletes."""
+    """Return a change for every znode that the transaction names as changed.
+
+    Znodes that a closeSession of 3.4 or 3.5 deletes are not named, so they are not included.
+    """
     return changes(operations(txn))
 
 
 def touched_paths(txn: Txn) -> tuple[str, ...]:
-    """The paths of `path_changes`."""
+    """Return the paths of `path_changes`."""
     return tuple(change.path for change in path_changes(txn))
 
 
 def touches(change: PathChange, root: str) -> bool:
-    """Whether the change concerns the subtree at `root`: at or under it, or the deletion of an ancestor."""
+    """Return whether a change concerns the subtree at `root`.
+
+    It does if its path is at or under the root, or if it deletes an ancestor of the root.
+    """
     return is_under(change.path, root) or (change.deletes and is_under(root, change.path))

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 
 class ZkDataError(ValueError):
-    """Bytes or text that ZooKeeper would not have written. file, offset (bytes from the file's start): None
-    until a reader that knows them sets them."""
+    """Bytes or text that ZooKeeper would not have written.
+
+    file: the name of the file. offset: bytes from its start. Both are None until a reader that knows them
+    sets them.
+    """
 
     def __init__(self, reason: str, file: str | None = None, offset: int | None = None) -> None:
         super().__init__(reason)

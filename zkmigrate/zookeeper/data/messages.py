@@ -1,4 +1,4 @@
-"""ZooKeeper's client messages that a reader of znodes needs, from bytes to values and back.
+"""ZooKeeper's client messages that a reader of znodes needs, encoded and decoded.
 
 Each message follows its length in bytes, an int. A connection begins with ConnectRequest and ConnectResponse.
 Then a request is a RequestHeader (int xid, int type) and its record; a reply is a ReplyHeader (int xid, long
@@ -33,14 +33,17 @@ _CONNECTED = 36, 37  # without and with readOnly, which 3.3 and before leave out
 
 
 class ConnectResponse(NamedTuple):
-    """timeout_ms: as granted; 0 or less: the server refuses the session. session: signed."""
+    """The server's answer to a ConnectRequest.
+
+    timeout_ms: the granted timeout; 0 or less if the server refuses the session. session: the signed id.
+    """
 
     timeout_ms: int
     session: int
 
 
 class ReplyHeader(NamedTuple):
-    """zxid: the newest transaction that the server had applied."""
+    """The header of a reply. zxid: the newest transaction that the server had applied."""
 
     xid: int
     zxid: int
@@ -48,7 +51,7 @@ class ReplyHeader(NamedTuple):
 
 
 class Stat(NamedTuple):
-    """A znode's Stat, fields in wire order."""
+    """The Stat of a znode, with its fields in wire order."""
 
     czxid: int
     mzxid: int
@@ -64,7 +67,7 @@ class Stat(NamedTuple):
 
 
 def error_name(code: int) -> str:
-    """ZooKeeper's name of an error code."""
+    """Return ZooKeeper's name of an error code."""
     return ERRORS.get(code, f"error {code}")
 
 
@@ -73,13 +76,16 @@ def framed(message: bytes) -> bytes:
 
 
 def connect_request(timeout_ms: int) -> bytes:
-    """ConnectRequest for a new session, framed. readOnly is false: a server without a quorum refuses it."""
+    """Return a framed ConnectRequest for a new session.
+
+    readOnly is false, so a server without a quorum refuses it.
+    """
     head = _CONNECT.pack(0, 0, timeout_ms, 0)
     return framed(head + struct.pack(">i", len(_PASSWORD)) + _PASSWORD + b"\0")
 
 
 def request(xid: int, kind: int, path: str) -> bytes:
-    """ExistsRequest or GetChildren2Request without a watch, or SyncRequest; framed."""
+    """Return a framed ExistsRequest or GetChildren2Request without a watch, or a SyncRequest."""
     raw = path.encode("utf-8", "surrogatepass")
     watch = b"" if kind == SYNC else b"\0"
     body = _HEADER.pack(xid, kind) + struct.pack(">i", len(raw)) + raw + watch
@@ -87,12 +93,12 @@ def request(xid: int, kind: int, path: str) -> bytes:
 
 
 def close_request(xid: int) -> bytes:
-    """The request that ends the session, framed, without a record."""
+    """Return the framed request that ends the session. It has no record."""
     return framed(_HEADER.pack(xid, CLOSE_SESSION))
 
 
 def connect_response(frame: bytes) -> ConnectResponse:
-    """Raises MalformedError for another message."""
+    """Decode a ConnectResponse. Raises MalformedError for another message."""
     if len(frame) not in _CONNECTED:
         raise MalformedError(f"a ConnectResponse of {len(frame)} bytes, expected {_CONNECTED[-1]}")
     cursor = JuteInput(frame)
@@ -105,12 +111,12 @@ def connect_response(frame: bytes) -> ConnectResponse:
 
 
 def reply_header(cursor: JuteInput) -> ReplyHeader:
-    """Raises MalformedError for a shorter frame."""
+    """Decode the header of a reply. Raises MalformedError for a shorter frame."""
     return ReplyHeader(cursor.int32(), cursor.int64(), cursor.int32())
 
 
 def get_children2_response(cursor: JuteInput) -> tuple[list[str], Stat]:
-    """The names of the children, in any order, and the znode's Stat. Raises MalformedError."""
+    """Return the names of the children, in any order, and the znode's Stat. Raises MalformedError."""
     names = [cursor.string() for _ in range(cursor.count(LENGTH_SIZE))]
     if cursor.remaining() != _STAT.size:
         raise MalformedError(
@@ -120,15 +126,18 @@ def get_children2_response(cursor: JuteInput) -> tuple[list[str], Stat]:
 
 
 class Frames:
-    """Cuts a connection's bytes into messages. largest: of one message, in bytes."""
+    """A splitter of a connection's bytes into messages. largest: the largest message in bytes."""
 
     def __init__(self, largest: int) -> None:
         self._largest = largest
         self._data = bytearray()
 
     def feed(self, data: bytes) -> list[bytes]:
-        """Every message that is complete now. Raises MalformedError at once for a length that is negative or
-        above `largest`: the messages after it cannot be separated."""
+        """Add bytes, and return every message that is now complete.
+
+        Raises MalformedError at once for a length that is negative or above `largest`, because the messages
+        after it cannot be separated.
+        """
         self._data += data
         whole = []
         at = 0

@@ -1,14 +1,15 @@
-"""The transactions of dest after the cut-over, as requests that have the same effect on source.
+"""Transactions of dest after the cut-over, as requests with the same effect on source.
 
 Both trees were equal at one zxid. After it, each transaction in dest's log becomes requests with the same
 effect on the znodes that stay: path, data, ACL, and versions. Each request names the version that it expects.
 Zxids, times and sessions cannot be carried to another ensemble.
 
-Ephemerals belong to sessions of dest, which source does not have. Only one effect of them stays: their create
-advances the number for sequential names in their parent (its cversion, see `tree`). So it becomes a create
-that is deleted at once. TTL znodes and containers are refused: a server deletes those by itself.
+Ephemerals belong to sessions of dest, which source does not have. Only one effect of them stays: their
+creation advances the number for sequential names in their parent (its cversion, see `tree`). So it becomes a
+znode that is created and deleted at once. TTL znodes and containers are refused: a server deletes those by
+itself.
 
-The fingerprint covers the repr of `Again` and its requests: a renamed class or field makes another one.
+The fingerprint covers the repr of `Again` and its requests: a renamed class or field changes it.
 """
 
 from __future__ import annotations
@@ -51,15 +52,18 @@ MARKER = "zkmigrate-replay"
 
 
 def marker_of(chroot: str) -> str:
-    """The path of the mark, on the ensemble that takes the requests."""
+    """Return the path of the mark on the ensemble that takes the requests."""
     return f"{chroot.rstrip('/')}/{MARKER}"
 
 
 @dataclass(frozen=True)
 class Mark:
-    """How far a replay is. done: dest's newest replayed transaction; before the first, the cut. fingerprint:
-    of all requests up to there, which identifies the replay. consent: who agreed. version: how many
-    transactions are replayed (the znode's version); created: the znode's czxid."""
+    """The progress of a replay, stored in a znode.
+
+    done: dest's newest replayed transaction; before the first, the cut. fingerprint: of all requests up to
+    `done`; it identifies the replay. consent: who agreed. version: how many transactions are replayed, from
+    the znode's version. created: the znode's czxid.
+    """
 
     done: int
     fingerprint: str
@@ -68,13 +72,13 @@ class Mark:
     created: int = 0
 
     def encode(self) -> bytes:
-        """The data of the znode."""
+        """Return the data of the znode."""
         body = {"done": format_zxid(self.done), "fingerprint": self.fingerprint, "consent": self.consent}
         return json.dumps(body, ensure_ascii=False).encode()
 
     @classmethod
     def decode(cls, data: bytes, version: int, created: int) -> Self:
-        """From the znode and its stat. Raises ValueError for a znode that is not a mark."""
+        """Read a mark from the znode's data and stat. Raises ValueError for a znode that is not a mark."""
         try:
             body = json.loads(data)
             done = parse_zxid(body["done"])
@@ -84,12 +88,12 @@ class Mark:
 
 
 class ReplayError(ZkDataError):
-    """A transaction that cannot be replayed elsewhere, or does not fit the tree that it should follow."""
+    """A transaction that cannot be replayed elsewhere, or that does not fit the tree before it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Create:
-    """A znode that stays."""
+    """Create a znode that stays."""
 
     path: str
     data: bytes | None
@@ -98,7 +102,7 @@ class Create:
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """A create that is deleted at once: it counts in the parent, as an ephemeral did."""
+    """Create a znode and delete it at once, so that it counts in the parent as an ephemeral did."""
 
     path: str
     acl: tuple[Acl, ...]
@@ -106,7 +110,7 @@ class Count:
 
 @dataclass(frozen=True, slots=True)
 class Delete:
-    """version: the znode's before the request."""
+    """Delete a znode. version: the znode's version before the request."""
 
     path: str
     version: int
@@ -114,7 +118,7 @@ class Delete:
 
 @dataclass(frozen=True, slots=True)
 class SetData:
-    """version: before the request."""
+    """Set the data of a znode. version: the znode's version before the request."""
 
     path: str
     data: bytes | None
@@ -123,7 +127,7 @@ class SetData:
 
 @dataclass(frozen=True, slots=True)
 class SetAcl:
-    """aversion: before the request."""
+    """Set the ACL of a znode. aversion: the znode's aversion before the request."""
 
     path: str
     acl: tuple[Acl, ...]
@@ -135,7 +139,7 @@ Request: TypeAlias = Create | Count | Delete | SetData | SetAcl
 
 @dataclass(frozen=True, slots=True)
 class Again:
-    """One transaction of dest, and its requests in order, at least one. session: dest's."""
+    """One transaction of dest with its requests in order, at least one. session: dest's session."""
 
     zxid: int
     time_ms: int
@@ -145,7 +149,7 @@ class Again:
 
 @dataclass(slots=True)
 class _Known:
-    """One znode at this place of the log."""
+    """The state of one znode at the current place in the log."""
 
     version: int
     aversion: int
@@ -153,13 +157,14 @@ class _Known:
 
 
 class Replay(Iterator[Again]):
-    """The transactions after `after` that leave something in the subtree, in order, as requests.
+    """An iterator over the transactions after `after` that leave something in the subtree, as requests.
 
     logs: dest's `version-2`. at_cut: the znodes that `needed` names, as they were at `after`; a missing one
-    did not exist. owners: session → its ephemerals then.
+    did not exist. owners: session → its ephemerals at `after`.
 
-    `upto`: the newest zxid read; `under`: transactions that changed the subtree; `passed`: those of them that
-    leave nothing. Raises ReplayError, CorruptError for a hole in the log after `after`, and as `walk`.
+    `upto` is the newest zxid read. `under` counts the transactions that changed the subtree, `passed` those
+    of them that leave nothing. `next` raises ReplayError, CorruptError for a hole in the log after `after`,
+    and the errors of `walk`.
     """
 
     def __init__(
@@ -263,7 +268,7 @@ def _one_more(path: str, field_name: str, was: int, becomes: int) -> None:
 
 
 def needed(logs: Directory, *, chroot: str, after: int, max_record: int = MAX_RECORD) -> frozenset[str]:
-    """The paths of the subtree that the log after `after` changes. Raises as `walk`."""
+    """Return the paths of the subtree that the log after `after` changes. Raises the errors of `walk`."""
     found: set[str] = set()
     for record in walk(logs, after=after, max_record=max_record):
         if record.zxid > after:
@@ -273,7 +278,10 @@ def needed(logs: Directory, *, chroot: str, after: int, max_record: int = MAX_RE
 
 @dataclass(slots=True)
 class Tally:
-    """kinds: how many requests of each class, by its name. paths: those that the requests name."""
+    """Counts over a replay.
+
+    kinds: how many requests of each class, by the class's name. paths: the paths that the requests name.
+    """
 
     kinds: Counter[str] = field(default_factory=Counter)
     transactions: int = 0

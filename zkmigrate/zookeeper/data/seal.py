@@ -1,4 +1,4 @@
-"""Whether a snapshot is whole, without parsing its tree.
+"""Check whether a snapshot is complete, without parsing its tree.
 
 Each section of a snapshot ends in a seal of 13 bytes: long Adler-32 of everything before it (uncompressed),
 then the string "/". Because each seal covers all earlier bytes, the last one proves the file.
@@ -21,8 +21,11 @@ MAGIC = b"ZKSN"
 
 
 def check_snapshot(reader: RandomReader, name: str, *, whole: bool = True) -> str:
-    """Why a snapshot is not usable, "" when it is: by its magic, and its last seal over all bytes.
-    whole=False: only the server's own test (plain: the last five bytes; gzip, snappy: the magic)."""
+    """Return why a snapshot is not usable; "" if it is.
+
+    It is judged by its magic and by its last seal over all bytes. whole=False: only by the test that the
+    server itself makes (plain: the magic and the last five bytes; gzip, snappy: the magic).
+    """
     if not whole:
         return _quick_problem(reader, snapshot_codec(name))
     try:
@@ -43,7 +46,7 @@ def _quick_problem(reader: RandomReader, codec: str) -> str:
 
 
 def _check_seal(blocks: Iterator[bytes], name: str) -> None:
-    """Adler-32 over everything but the last bytes, which hold the seal itself."""
+    """Check Adler-32 over all bytes except the last ones, which are the seal itself."""
     summed = 1
     total = 0
     kept = b""
@@ -62,5 +65,5 @@ def _check_seal(blocks: Iterator[bytes], name: str) -> None:
 
 
 def seal_bytes(checksum: int) -> bytes:
-    """The 13 bytes that close a section."""
+    """Return the 13 bytes that close a section."""
     return struct.pack(">q", checksum) + SEAL_TEXT

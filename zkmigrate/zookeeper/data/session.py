@@ -1,5 +1,7 @@
-"""Session ids: 64 bits, printed as unsigned hex, stored (logs, snapshots, ephemeralOwner) as a signed
-long."""
+"""Conversion of session ids: 64 bits, printed as unsigned hex.
+
+Logs, snapshots and ephemeralOwner store them as a signed long.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ _BITS = 64
 
 
 def parse_session(text: str) -> int:
-    """Read "0x10000152e070000" into the signed value of records. Raises MalformedError."""
+    """Parse "0x10000152e070000" into the signed value of records. Raises MalformedError."""
     try:
         value = int(text.removeprefix("0x"), 16)
     except ValueError:
@@ -20,16 +22,16 @@ def parse_session(text: str) -> int:
 
 
 def format_session(session: int) -> str:
-    """The id as ZooKeeper prints it."""
+    """Return the id as ZooKeeper prints it."""
     return f"0x{unsigned(session):x}"
 
 
 def signed(session: int) -> int:
-    """The id as in records, from either form."""
+    """Return the id as in records, from either form."""
     value = unsigned(session)
     return value - (1 << _BITS) if value >> (_BITS - 1) else value
 
 
 def unsigned(session: int) -> int:
-    """The id without a sign, as four-letter words print it, from either form."""
+    """Return the id without a sign, as four-letter words print it, from either form."""
     return session & (1 << _BITS) - 1

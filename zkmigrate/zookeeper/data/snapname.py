@@ -12,7 +12,10 @@ _NAME = re.compile(r"snapshot\.([0-9a-f]+)(?:\.(gz|snappy))?\Z")
 
 @dataclass(frozen=True, slots=True)
 class SnapshotFile:
-    """zxid: the one in the name, lastProcessedZxid when the dump began. size: in bytes."""
+    """A snapshot file.
+
+    zxid: the zxid in its name, lastProcessedZxid when the dump began. size: in bytes.
+    """
 
     name: str
     zxid: int
@@ -20,19 +23,19 @@ class SnapshotFile:
 
 
 def snapshot_zxid(name: str) -> int | None:
-    """The zxid that a snapshot's name carries; None for any other name (`snapshot.5.tmp` included)."""
+    """Return the zxid in a snapshot's name; None for any other name (`snapshot.5.tmp` included)."""
     match = _NAME.match(name)
     return int(match[1], 16) if match else None
 
 
 def snapshot_codec(name: str) -> str:
-    """ "", "gz" or "snappy", by the name's ending."""
+    """Return the compression of a snapshot, by the end of its name: "", "gz" or "snappy"."""
     match = _NAME.match(name)
     return (match[2] or "") if match else ""
 
 
 def snapshot_files(directory: Directory) -> tuple[SnapshotFile, ...]:
-    """The snapshots of a directory, newest first."""
+    """Return the snapshots of a directory, newest first."""
     found = [
         SnapshotFile(name, zxid, size)
         for name, size in directory.names_with_sizes().items()

@@ -1,13 +1,14 @@
-"""A subtree at one zxid as sums over its znodes, in memory that does not grow with the tree.
+"""Sums over the znodes of a subtree at one zxid, in memory that does not grow with the tree.
 
 Two trees are compared without holding either. Every znode is hashed with its path (BLAKE2b, 256 bits), the
 path decides the bucket, and the hashes of one bucket are added modulo 2^256. Equal sums mean equal znodes in
 any order (an additive multiset hash: Clarke et al., "Incremental Multiset Hash Functions", 2003). This finds
-accidents and errors, not computed collisions. Where sums differ, only those buckets need a closer look.
+accidents and errors, not computed collisions. Only buckets with different sums need a closer look.
 
-A znode that no later transaction touches is as the snapshot says, so it is hashed while it is read. Kept in
-memory are the znodes that transactions touch, their parents, the ephemerals of sessions that close (by
-default ZooKeeper writes a new snapshot after at most 100,000 transactions), and the path of every ephemeral.
+A znode that no later transaction touches is as the snapshot says, so it is hashed while it is read. Some
+znodes are kept in memory: those that transactions touch, their parents, and the ephemerals of sessions that
+close. By default ZooKeeper writes a new snapshot after at most 100,000 transactions. The path of every
+ephemeral is kept too.
 """
 
 from __future__ import annotations
@@ -30,31 +31,35 @@ from zkmigrate.zookeeper.data.txnlog import MAX_RECORD
 
 BUCKETS = 4096
 TOLD_EVERY = 20_000
-"""Znodes between two calls of a Teller."""
+"""The number of znodes between two calls of a Teller."""
 
 _BITS = 256
 _MASK = (1 << _BITS) - 1
 _STAT = struct.Struct(">32sqqqqqqiiiq")
 
 Teller = Callable[[str, int, int | None], None]
-"""Reports progress: ``tell(what, done, total)``; what: "znodes" or "transactions"; total None: unknown."""
+"""A function that reports progress: ``tell(what, done, total)``.
+
+what: "znodes" or "transactions". total: None if unknown.
+"""
 
 View = Callable[[str, Znode], Znode | None]
-"""The part of a znode that is compared; None: leave it out."""
+"""A function that returns the part of a znode that is compared; None leaves the znode out."""
 
 
 def whole(_path: str, node: Znode) -> Znode:
-    """The View that compares everything."""
+    """Return the complete znode: the View that compares everything."""
     return node
 
 
 @dataclass(frozen=True, slots=True)
 class Sums:
-    """The znodes at and under `chroot` at `zxid`, as a View shows them.
+    """The sums over the znodes at and under `chroot` at `zxid`, as a View shows them.
 
-    znodes: how many the View shows; largest: the largest czxid, mzxid or pzxid of all (0: none), and its
-    path. sums: BUCKETS integers below 2^256. owners: session → its ephemerals, sorted; sessions: id → timeout
-    in ms, all open ones. snapshot, skipped: see `tree.Tree`. held: znodes kept in memory.
+    znodes: how many znodes the View shows. largest: the largest czxid, mzxid or pzxid of all znodes; 0 for
+    none. largest_path: the path of that znode. sums: BUCKETS integers below 2^256. owners: session → its
+    ephemerals, sorted. sessions: id → timeout in ms, for all open sessions. snapshot, skipped: see
+    `tree.Tree`. held: how many znodes were kept in memory.
     """
 
     chroot: str
@@ -71,7 +76,7 @@ class Sums:
 
     @property
     def digest(self) -> str:
-        """One value for the whole: 64 hex digits, equal exactly where all sums are."""
+        """One value for all sums: 64 hex digits, which are equal exactly if all sums are equal."""
         whole = hashlib.blake2b(digest_size=32)
         for value in self.sums:
             whole.update(value.to_bytes(_BITS // 8, "big"))
@@ -79,18 +84,21 @@ class Sums:
 
 
 def bucket_of(path: str) -> int:
-    """The bucket of a path, 0 to BUCKETS - 1."""
+    """Return the bucket of a path, 0 to BUCKETS - 1."""
     return zlib.crc32(path.encode("utf-8", "surrogatepass")) % BUCKETS
 
 
 def unequal(left: Sums, right: Sums) -> frozenset[int]:
-    """The buckets in which the two differ."""
+    """Return the buckets in which the two differ."""
     return frozenset(n for n, (a, b) in enumerate(zip(left.sums, right.sums, strict=True)) if a != b)
 
 
 def hash_of(path: str, node: Znode) -> int:
-    """The 256-bit hash of a znode at its path. Every part has a fixed length or follows its length, so no two
-    znodes give the same bytes."""
+    """Return the 256-bit hash of a znode at its path.
+
+    Every part of the input has a fixed length or follows its length, so two different znodes never give the
+    same bytes.
+    """
     name = path.encode("utf-8", "surrogatepass")
     taken = hashlib.blake2b(struct.pack(">i", len(name)) + name, digest_size=_BITS // 8)
     stat = (node.data_length, node.czxid, node.mzxid, node.pzxid, node.ctime, node.mtime)
@@ -137,8 +145,9 @@ class _Gathered:
 class _Pass(Iterable[tuple[str, Znode]]):
     """The znodes of one subtree at `upto`, each once, from one snapshot and the log after it.
 
-    `next` raises reading errors; discard the earlier znodes then. After the end: `tree` (its zxid, sessions
-    and the znodes kept in memory), `newer`: whether the snapshot's content may be newer than `upto`.
+    `next` raises reading errors; after one, discard the earlier znodes. After the end, `tree` has its zxid,
+    its sessions and the znodes kept in memory, and `newer` says whether the snapshot's content may be newer
+    than `upto`.
     """
 
     def __init__(
@@ -197,8 +206,10 @@ class _Pass(Iterable[tuple[str, Znode]]):
 def _touched(
     logs: Directory, after: int, upto: int | None, max_record: int
 ) -> tuple[set[str], set[int], set[int]]:
-    """What the transactions after `after` change: paths, sessions closed, and those of these sessions whose
-    ephemerals the log does not name (3.4, 3.5)."""
+    """Return what the transactions after `after` touch: paths, closed sessions, and unnamed sessions.
+
+    Unnamed are those closed sessions whose ephemerals the log does not name (3.4, 3.5).
+    """
     paths: set[str] = set()
     closed: set[int] = set()
     unnamed: set[int] = set()
@@ -231,8 +242,11 @@ def read_sums(
     max_record: int = MAX_RECORD,
     tell: Teller = _silent,
 ) -> Sums:
-    """The sums of the subtree as the directories (`version-2` of dataDir and dataLogDir) hold it at `upto`,
-    or at their newest zxid. Chooses the snapshot, and raises, as `tree.load_tree`."""
+    """Return the sums of a subtree at `upto`, or at the newest zxid of the directories.
+
+    data, log: the `version-2` of dataDir and dataLogDir. The snapshot is chosen, and errors are raised, as by
+    `tree.load_tree`.
+    """
     logs = log or data
 
     def attempt(file: SnapshotFile) -> tuple[tuple[Tree, _Gathered], bool]:
@@ -267,8 +281,10 @@ def znodes(
     max_record: int = MAX_RECORD,
     tell: Teller = _silent,
 ) -> Iterator[tuple[str, Znode]]:
-    """The znodes that `found` sums up, read again, in no order. Raises as `read_sums`; NoDataError where the
-    snapshot is gone."""
+    """Read the znodes that `found` sums up again, in no order.
+
+    Raises as `read_sums` does, and NoDataError if the snapshot is gone.
+    """
     logs = log or data
     if not found.snapshot:
         yield from from_log(logs, Tree(found.chroot), found.zxid, {}, max_record).nodes.items()

@@ -1,7 +1,7 @@
-"""One transaction log, read forward. The format: see the package.
+"""Forward reader of one transaction log. The package docstring describes the format.
 
-A scan tells how a file ends (`EndKind`), and raises for what no crash explains. `Record.txn()` decodes a
-payload.
+A scan reports how a file ends (`EndKind`), and raises for damage that no crash explains. `Record.txn()`
+decodes a payload.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ TXN_HEADER = struct.Struct(">qiqqi")
 
 
 class EndKind(enum.Enum):
-    """How a log file ends. TORN: the last write is incomplete, everything before it is valid."""
+    """How a log file ends. TORN: the last write is incomplete, and everything before it is valid."""
 
     EXACT = "exact"
     PADDING = "padding"
@@ -50,8 +50,11 @@ class EndKind(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class LogEnd:
-    """offset: where the next record would start; detail: why the end is torn, else empty. bad_checksum: only
-    the torn record's checksum is wrong. A server refuses to start on that, except in the newest log."""
+    """The end of a log file.
+
+    offset: where the next record would start. detail: why the end is torn, else empty. bad_checksum: whether
+    only the torn record's checksum is wrong. A server refuses to start on that, except in the newest log.
+    """
 
     kind: EndKind
     offset: int
@@ -61,8 +64,11 @@ class LogEnd:
 
 @dataclass(frozen=True, slots=True)
 class Cursor:
-    """A place in a directory of logs; everything before it was read and checked. offset: the end of the last
-    good record in `file`; zxid: that record's, or the one before the file."""
+    """A place in a directory of logs; everything before it was read and checked.
+
+    offset: the end of the last good record in `file`. zxid: that of this record, or of the one before the
+    file.
+    """
 
     file: str
     offset: int
@@ -70,14 +76,14 @@ class Cursor:
 
 
 def cursor_to_json(cursor: Cursor | None) -> dict[str, Any] | None:
-    """As JSON values."""
+    """Convert a cursor to JSON values."""
     if cursor is None:
         return None
     return {"file": cursor.file, "offset": cursor.offset, "zxid": hex(cursor.zxid)}
 
 
 def cursor_from_json(body: object) -> Cursor | None:
-    """Inverse of :func:`cursor_to_json`. Raises ValueError for anything else."""
+    """Convert JSON values to a cursor; the inverse of :func:`cursor_to_json`. Raises ValueError."""
     match body:
         case None:
             return None
@@ -88,7 +94,10 @@ def cursor_from_json(body: object) -> Cursor | None:
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """A hole in the zxids: the record at file and offset has zxid `after`, the one before it `before`."""
+    """A hole in the zxids.
+
+    The record at file and offset has zxid `after`; the one before it has zxid `before`.
+    """
 
     file: str
     offset: int
@@ -103,7 +112,11 @@ class Gap:
 
 
 class Record(NamedTuple):
-    """One whole, checksummed record: its place in `file` in bytes, its header's fields, its payload."""
+    """One complete, checksummed record.
+
+    offset, end: its place in `file`, in bytes. payload: its undecoded bytes. The other fields are those of
+    its header.
+    """
 
     file: str
     offset: int
@@ -116,7 +129,7 @@ class Record(NamedTuple):
     payload: bytes
 
     def txn(self) -> Txn:
-        """Decode the payload. Raises MalformedError that names file and offset."""
+        """Decode the payload. Raises MalformedError, which names file and offset."""
         try:
             return decode_txn(self.payload)
         except ZkDataError as error:
@@ -126,7 +139,7 @@ class Record(NamedTuple):
 
 
 def _is_record(data: bytes, at: int) -> bool:
-    """Whether a whole record stands at `at`."""
+    """Return whether a complete record starts at `at`."""
     if len(data) - at < FRAME_SIZE:
         return False
     crc: int
@@ -139,7 +152,7 @@ def _is_record(data: bytes, at: int) -> bool:
 
 
 def log_zxid(name: str) -> int | None:
-    """The zxid that a log's name carries; None for any other name (`log.1.bak` included)."""
+    """Return the zxid in a log's name; None for any other name (`log.1.bak` included)."""
     match = LOG_NAME.match(name)
     return int(match[1], 16) if match else None
 
@@ -156,13 +169,15 @@ def check_header(data: bytes, name: str) -> None:
 
 
 class LogScan(Iterator[Record]):
-    """Iterate the records of one log; afterwards `end` says how the file ended, and `gaps` lists holes in its
-    zxids.
+    """An iterator over the records of one log.
+
+    Afterwards `end` says how the file ended, and `gaps` lists holes in its zxids.
 
     cursor: start there instead of at the header. full: also read what follows the end, and raise CorruptError
-    if it is not all zeros; otherwise a length of zero ends the scan, as it does for the server. Raises (from
-    `next`): TruncatedHeaderError, ForeignFileError, CorruptError, CursorError, each with file and offset.
-    Reads `block` bytes at a time; memory is bounded by max_record + block.
+    if it is not all zeros. Otherwise a length of zero ends the scan, as it does for the server.
+
+    `next` raises TruncatedHeaderError, ForeignFileError, CorruptError or CursorError, each with file and
+    offset. The scan reads `block` bytes at a time; its memory is bounded by max_record + block.
     """
 
     def __init__(
@@ -203,7 +218,7 @@ class LogScan(Iterator[Record]):
         self.offset = cursor.offset
 
     def _view(self, offset: int, length: int) -> bytes:
-        """Bytes of the file, through one buffered block; fewer at the end of the file."""
+        """Return bytes of the file, through one buffered block; fewer at the end of the file."""
         at = offset - self._base
         if at < 0 or at + length > len(self._buffer):
             self._buffer = self._reader.read(offset, max(length, self._block))
@@ -220,8 +235,10 @@ class LogScan(Iterator[Record]):
         return record
 
     def _read_settled(self) -> Record | None:
-        """As `_read_record`; but a log that is being written may change between two reads, so damage counts
-        only if a second, unbuffered read shows it too."""
+        """Read the next record, and read damage a second time, without the buffer, before it counts.
+
+        A log that is being written may change between two reads.
+        """
         try:
             return self._read_record()
         except CorruptError:
@@ -229,7 +246,7 @@ class LogScan(Iterator[Record]):
             return self._read_record()
 
     def _read_record(self) -> Record | None:
-        """The record at `offset`; None at the log's end, which sets `end`."""
+        """Return the record at `offset`. At the end of the log it sets `end` and returns None."""
         start = self.offset
         frame = self._view(start, 12)
         if len(frame) < 12:
@@ -262,7 +279,7 @@ class LogScan(Iterator[Record]):
         return None
 
     def _stop_at_zero(self, start: int, crc: int) -> None:
-        """A length of zero: the server stops here, whatever follows."""
+        """End at a length of zero: the server stops here, whatever follows."""
         if crc:
             self._tear(start, "a checksum without a length", beyond=start + 12)
             return
@@ -271,14 +288,17 @@ class LogScan(Iterator[Record]):
         self.end = LogEnd(EndKind.PADDING, start)
 
     def _tear(self, start: int, detail: str, beyond: int | None = None) -> None:
-        """End here as torn; but bytes after the broken record mean damage in the middle of the log."""
+        """End here as torn. Raises CorruptError if data follows the broken record: the log is damaged."""
         if beyond is not None:
             self._require_zeros(beyond, start, detail)
         self.end = LogEnd(EndKind.TORN, start, detail, bad_checksum=detail is _BAD_CHECKSUM)
 
     def _refuse_if_continued(self, start: int, body: bytes) -> None:
-        """A length that points past the end of the file is a torn write, unless later transactions stand in
-        that range: then the length is damaged, and everything after it would be lost silently."""
+        """Raise CorruptError if later transactions follow a length that points past the end of the file.
+
+        Without them it is a torn write. With them the length is damaged, and everything after it would be
+        lost silently.
+        """
         least = self.last_zxid if self.last_zxid is not None else (self._first or 0) - 1
         most = least + 1 + len(body) // (HEADER_SIZE + FRAME_SIZE)
         hit = body.find(FRAME_START)
@@ -325,8 +345,10 @@ class LogScan(Iterator[Record]):
 
     @property
     def cursor(self) -> Cursor:
-        """The place after the last record read; before any: the file's start, with the zxid of its name −
-        1."""
+        """The place after the last record read.
+
+        Before any record it is the start of the file, with the zxid of its name minus 1.
+        """
         zxid = self.last_zxid
         if zxid is None:
             zxid = (log_zxid(self._name) or 1) - 1

@@ -17,7 +17,7 @@ _MAX = (1 << 63) - 1
 
 
 def parse_zxid(text: str) -> Zxid:
-    """Read "0x1f" (from `srvr`) or "1f" (from file names). Raises MalformedError."""
+    """Parse "0x1f" (from `srvr`) or "1f" (from file names). Raises MalformedError."""
     digits = text.strip().removeprefix("0x")
     if not digits or any(c not in "0123456789abcdefABCDEF" for c in digits):
         raise MalformedError(f"not a zxid: {text!r}; expected hex digits such as 0x10000002a")
@@ -28,23 +28,25 @@ def parse_zxid(text: str) -> Zxid:
 
 
 def format_zxid(zxid: int) -> str:
-    """0x and lower-case hex without padding, as in ZooKeeper."""
+    """Return 0x and lower-case hex without padding, as ZooKeeper prints it."""
     return f"0x{zxid:x}"
 
 
 def epoch(zxid: int) -> int:
-    """The leader epoch: the high 32 bits."""
+    """Return the leader epoch: the high 32 bits."""
     return zxid >> _COUNTER_BITS
 
 
 def counter(zxid: int) -> int:
-    """The low 32 bits. 0: the epoch has begun, and nothing was proposed."""
+    """Return the low 32 bits. 0 means that the epoch has begun and nothing was proposed."""
     return zxid & _COUNTER_MASK
 
 
 def follows(previous: int, zxid: int) -> bool:
-    """Whether `zxid` may come next in a log without a hole: the next counter of the same epoch, or the first
-    of a later one."""
+    """Return whether `zxid` may come next in a log without a hole.
+
+    It is then the next counter of the same epoch, or the first of a later epoch.
+    """
     if epoch(zxid) == epoch(previous):
         return zxid == previous + 1
     return epoch(zxid) > epoch(previous) and counter(zxid) == 1
