@@ -1,8 +1,9 @@
-"""Parsers of ZooKeeper's four-letter answers, 3.4 to 3.9.
+"""Parsers for the answers to ZooKeeper's four-letter words, 3.4 to 3.9.
 
-Four failures have an error each: nothing came (EmptyAnswerError), the server is up without a quorum
-(NotServingError), the word is not whitelisted (NotWhitelistedError), the text is foreign or cut
-(GarbledAnswerError). "imok" and `isro` do not say whether a server serves."""
+Four failures have an error each. EmptyAnswerError: nothing was received. NotServingError: the server runs
+without a quorum. NotWhitelistedError: the server does not allow the word. GarbledAnswerError: the text is
+foreign or cut. "imok" and `isro` do not say whether a server serves.
+"""
 
 from __future__ import annotations
 
@@ -25,15 +26,15 @@ class EmptyAnswerError(WordError):
 
 
 class NotServingError(WordError):
-    """The server runs but does not serve: no quorum, or still syncing."""
+    """The server runs but does not serve: it has no quorum, or is still syncing."""
 
 
 class NotWhitelistedError(WordError):
-    """The server refuses this word; `4lw.commands.whitelist` must name it."""
+    """The server refuses this word because `4lw.commands.whitelist` does not name it."""
 
 
 class GarbledAnswerError(WordError):
-    """Text that is not a whole answer to this word."""
+    """The text is not a complete answer to this word."""
 
 
 _NOT_SERVING = "This ZooKeeper instance is not currently serving requests"
@@ -41,7 +42,7 @@ _NOT_WHITELISTED = "is not executed because it is not in the whitelist"
 
 
 def check_answer(word: str, text: str) -> None:
-    """Raise the error that fits if `text` does not answer `word`."""
+    """Raise EmptyAnswerError, NotServingError or NotWhitelistedError if `text` does not answer `word`."""
     if not text.strip():
         raise EmptyAnswerError(f"{word}: the answer is empty")
     if _NOT_SERVING in text:
@@ -51,7 +52,7 @@ def check_answer(word: str, text: str) -> None:
 
 
 def not_allowed(text: str) -> bool:
-    """Whether the server refuses the word."""
+    """Return whether the server refuses the word."""
     return _NOT_WHITELISTED in text
 
 
@@ -61,14 +62,17 @@ def _garbled(word: str, what: str, seen: str) -> GarbledAnswerError:
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """text: as printed ("3.8.4-9316…, built on …"); numbers: (3, 8, 4)."""
+    """The version of a server.
+
+    text: as printed ("3.8.4-9316…, built on …"). numbers: (3, 8, 4).
+    """
 
     text: str
     numbers: tuple[int, ...]
 
     @property
     def number(self) -> str:
-        """``3.8.4``, without the build."""
+        """The version without the build, such as ``3.8.4``."""
         return ".".join(map(str, self.numbers))
 
 
@@ -81,9 +85,12 @@ def _version(word: str, text: str) -> Version:
 
 @dataclass(frozen=True, slots=True)
 class Srvr:
-    """`srvr` (and the server part of `stat`). mode: leader, follower, observer, standalone or read-only.
-    zxid: the last processed; epoch << 32, above every transaction, if a leader was elected and wrote nothing
-    yet. latency_ms: least, average, largest."""
+    """The values of `srvr`, and of the server part of `stat`.
+
+    mode: leader, follower, observer, standalone or read-only. zxid: the last processed one. It is epoch <<
+    32, above every transaction, if a leader was elected and has written nothing yet. latency_ms: minimum,
+    average and maximum.
+    """
 
     version: Version
     mode: str
@@ -133,13 +140,13 @@ def parse_srvr(text: str, word: str = "srvr") -> Srvr:
 
 @dataclass(frozen=True, slots=True)
 class Mntr:
-    """`mntr`: every value as printed, by name; typed accessors for those that decisions use."""
+    """The values of `mntr` as printed, by name, with typed accessors for those that decisions use."""
 
     values: Mapping[str, str]
 
     @property
     def state(self) -> str:
-        """zk_server_state: leader, follower, observer, standalone, read-only."""
+        """The zk_server_state: leader, follower, observer, standalone or read-only."""
         return self._text("zk_server_state")
 
     @property
@@ -147,7 +154,10 @@ class Mntr:
         return _version("mntr", self._text("zk_version"))
 
     def number(self, name: str) -> float | None:
-        """A value as a number; None: this version or role does not print it (3.6+ also prints "NaN")."""
+        """Return a value as a number.
+
+        None if this version or role does not print it, or prints "NaN" (3.6+).
+        """
         text = self.values.get(name)
         if text is None:
             return None
@@ -168,20 +178,22 @@ class Mntr:
 
     @property
     def outstanding(self) -> int:
-        """zk_outstanding_requests: received and not answered yet."""
+        """The zk_outstanding_requests: requests received and not answered yet."""
         if (found := self._count("zk_outstanding_requests")) is None:
             raise _garbled("mntr", "no zk_outstanding_requests", " ".join(self.values))
         return found
 
     @property
     def synced_followers(self) -> int | None:
-        """Voting followers in sync; only a leader prints them."""
+        """The number of voting followers in sync; None unless this is a leader."""
         return self._count("zk_synced_followers")
 
     @property
     def learners(self) -> int | None:
-        """Connected followers and observers; only a leader prints them (zk_learners since 3.6, before
-        zk_followers)."""
+        """The number of connected followers and observers; None unless this is a leader.
+
+        It is printed as zk_learners since 3.6, before that as zk_followers.
+        """
         return self._count("zk_learners", "zk_followers")
 
 
@@ -201,8 +213,11 @@ def parse_mntr(text: str) -> Mntr:
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """One line of `cons`. address: the client's, IPv6 in its short form. session None: none yet (a
-    four-letter word, or a client that still connects); timeout_ms is None then."""
+    """One line of `cons`.
+
+    address: the client's address, IPv6 in its short form. session: None if there is none yet (a four-letter
+    word, or a client that is still connecting); timeout_ms is then None too.
+    """
 
     address: str
     port: int
@@ -217,8 +232,11 @@ _CONNECTION = re.compile(r" ?(?P<peer>.*)\[(?P<ops>[0-9a-f]+)\]\((?P<fields>[^()
 
 
 def split_peer(text: str) -> tuple[str, int]:
-    """Java's "/10.0.0.1:4711", "host/10.0.0.1:4711" or "/[0:0:0:0:0:0:0:1]:4711" (older: no brackets) →
-    address, port. Raises MalformedError."""
+    """Split Java's text of a socket address into address and port. Raises MalformedError.
+
+    It is "/10.0.0.1:4711", "host/10.0.0.1:4711" or "/[0:0:0:0:0:0:0:1]:4711" (without brackets in older
+    versions).
+    """
     host, colon, port = text.rpartition("/")[2].rpartition(":")
     host = host.strip("[]").partition("%")[0]
     if not colon or not port.isdigit():
@@ -230,7 +248,10 @@ def split_peer(text: str) -> tuple[str, int]:
 
 
 def parse_cons(text: str) -> tuple[Connection, ...]:
-    """Parse `cons`; it lists the asking connection too, without a session. Raises WordError."""
+    """Parse `cons`. Raises WordError.
+
+    The answer also lists the connection that sent the word, without a session.
+    """
     check_answer("cons", text)
     return tuple(_connection(line) for line in text.splitlines() if line.strip())
 
@@ -258,15 +279,18 @@ def _connection(line: str) -> Connection:
 
 @dataclass(frozen=True, slots=True)
 class Dump:
-    """`dump`. sessions: id → timeout in ms; a leader or standalone server lists ids without timeouts (None);
-    None as a whole: the server does not list them (learners of 3.4). ephemerals: id → paths, on every server.
+    """The values of `dump`.
+
+    sessions: id → timeout in ms. The timeout is None from a leader or standalone server, which lists only the
+    ids. The whole field is None if the server does not list sessions (learners of 3.4). ephemerals: id →
+    paths, on every server.
     """
 
     sessions: Mapping[int, int | None] | None
     ephemerals: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
 
     def owner(self, path: str) -> int | None:
-        """The session that owns an ephemeral path; None: not in the dump."""
+        """Return the session that owns an ephemeral path; None if it is not in the dump."""
         return next((session for session, paths in self.ephemerals.items() if path in paths), None)
 
 
@@ -321,14 +345,17 @@ def _dumped_ephemerals(text: str) -> dict[int, tuple[str, ...]]:
 
 @dataclass(frozen=True, slots=True)
 class Conf:
-    """`conf`: the values as printed, dataDir and dataLogDir with `/version-2` at the end; servers: the
-    membership lines (3.5+), "server.1" → "host:2888:3888:participant"."""
+    """The values of `conf` as printed.
+
+    values: dataDir and dataLogDir end in `/version-2`. servers: the membership lines (3.5+), "server.1" →
+    "host:2888:3888:participant".
+    """
 
     values: Mapping[str, str]
     servers: Mapping[str, str]
 
     def number(self, name: str) -> int | None:
-        """A value as an integer; None: not printed."""
+        """Return a value as an integer; None if it is not printed."""
         text = self.values.get(name)
         if text is None:
             return None
@@ -339,8 +366,10 @@ class Conf:
 
 
 def parse_wchp(text: str) -> dict[str, tuple[int, ...]]:
-    """Parse `wchp`: path → the sessions, signed, that watch its data or existence. Watches of children are
-    not in the answer, nor those of sessions on another server. Raises WordError."""
+    """Parse `wchp`: path → the signed ids of the sessions that watch its data or existence. Raises WordError.
+
+    Watches of children, and those of sessions on another server, are not in the answer.
+    """
     if text == "\n":
         return {}
     check_answer("wchp", text)

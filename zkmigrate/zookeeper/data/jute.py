@@ -1,4 +1,4 @@
-"""Jute, ZooKeeper's record encoding: big-endian, signed, no tags, no padding.
+"""Decoder for Jute, ZooKeeper's record encoding: big-endian, signed, no tags, no padding.
 
 A boolean is 1 byte, 0 or 1; an int 4 bytes; a long 8. A ustring or buffer is an int length (-1: null), then
 UTF-8 text or raw bytes. A vector is an int count (-1: null), then the items.
@@ -14,15 +14,17 @@ import struct
 from zkmigrate.zookeeper.data.errors import MalformedError
 
 JUTE_MAXBUFFER = 0xFFFFF
-"""Bytes; BinaryInputArchive's default for the property ``jute.maxbuffer``."""
+"""The default of the property ``jute.maxbuffer`` in BinaryInputArchive, in bytes."""
 
 _INT = struct.Struct(">i")
 _LONG = struct.Struct(">q")
 
 
 class JuteInput:
-    """A bounded cursor over one record. Every read checks first what is left; MalformedError has the
-    offset."""
+    """A bounded cursor over one record.
+
+    Every read first checks that enough bytes are left, and raises MalformedError with the offset.
+    """
 
     __slots__ = ("_data", "end", "pos")
 
@@ -32,7 +34,7 @@ class JuteInput:
         self.end = len(data) if end is None else end
 
     def remaining(self) -> int:
-        """Bytes not read yet."""
+        """Return how many bytes have not been read."""
         return self.end - self.pos
 
     def _take(self, length: int, what: str) -> int:
@@ -49,12 +51,12 @@ class JuteInput:
         return int(_LONG.unpack_from(self._data, self._take(8, "long"))[0])
 
     def rest(self) -> bytes:
-        """Take all remaining bytes."""
+        """Read all remaining bytes."""
         start, self.pos = self.pos, self.end
         return self._data[start : self.end]
 
     def peek_int(self) -> int | None:
-        """The next int, not taken; None: fewer than 4 bytes are left."""
+        """Return the next int without reading it; None if fewer than 4 bytes are left."""
         if self.remaining() < 4:
             return None
         return int(_INT.unpack_from(self._data, self.pos)[0])
@@ -67,7 +69,7 @@ class JuteInput:
         return value == 1
 
     def buffer(self) -> bytes | None:
-        """Raw bytes; None: a null buffer, which differs from an empty one."""
+        """Read raw bytes; None for a null buffer, which differs from an empty one."""
         length = self.int32()
         if length == -1:
             return None
@@ -77,7 +79,7 @@ class JuteInput:
         return self._data[start : start + length]
 
     def string(self) -> str:
-        """UTF-8 text; null is refused, because no field read here may be null."""
+        """Read UTF-8 text. Null is refused, because no field read here may be null."""
         at = self.pos
         raw = self.buffer()
         if raw is None:
@@ -88,8 +90,11 @@ class JuteInput:
             raise MalformedError(f"string is not UTF-8: {error.reason}", offset=at + 4) from None
 
     def count(self, least_item_size: int) -> int:
-        """The count of a vector (null reads as 0). Refused if that many items of `least_item_size` bytes do
-        not fit in what is left: a damaged count never makes a huge list."""
+        """Read the count of a vector (0 for null).
+
+        It is refused if that many items of at least `least_item_size` bytes do not fit in the remaining
+        bytes. So a damaged count never makes a huge list.
+        """
         value = self.int32()
         if value == -1:
             return 0

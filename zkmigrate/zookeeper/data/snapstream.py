@@ -1,8 +1,9 @@
-"""The content of a snapshot file, uncompressed: plain, gzip, snappy (`snapshot.compression.method`, 3.6+).
+"""Reader of a snapshot file's uncompressed content: plain, gzip or snappy.
 
-The name's ending tells which; the package has the formats. snappy is the stream of snappy-java's
-SnappyOutputStream, neither the official framing nor Hadoop's. Its second int is the lowest compatible
-version; a raw block begins with its uncompressed length. It carries no checksum: the snapshot's own seals do.
+The end of the name shows the compression (`snapshot.compression.method`, 3.6+); the package docstring
+describes the formats. snappy is the stream of snappy-java's SnappyOutputStream, neither the official framing
+nor Hadoop's. Its second int is the lowest compatible version; a raw block begins with its uncompressed
+length. It has no checksum: the snapshot's own seals cover it.
 
 Sources: org.apache.zookeeper.server.persistence.SnapStream, org.xerial.snappy.SnappyOutputStream and
 SnappyCodec; checked on snapshots of 3.6, 3.7, 3.8 and 3.9.
@@ -27,19 +28,21 @@ _MAX_PACKED = 32 + MAX_SNAPPY_BLOCK + MAX_SNAPPY_BLOCK // 6  # snappy's own boun
 _LARGEST = 4 + _MAX_PACKED  # a block with its length: with that much at hand, what is short is the file's end
 _GZIP_HEADER_SIZE = 10
 _MOST_TIMES = 200
-"""Uncompressed bytes for each byte of a gzip file. gzip reaches 1032; a snapshot stays far below 200, because
-each znode has its own path and times."""
+"""The most uncompressed bytes for each byte of a gzip file.
+
+gzip reaches 1032. A snapshot stays far below 200, because each znode has its own path and times.
+"""
 
 _ALWAYS_FINE = 64 << 20
-"""Uncompressed bytes that even a small file may hold: one znode may be as large as a record."""
+"""The uncompressed bytes that even a small file may hold: one znode may be as large as a record."""
 
 
 def raw_blocks(reader: RandomReader, name: str) -> Iterator[bytes]:
-    """The uncompressed bytes of a snapshot, in blocks of at most MAX_SNAPPY_BLOCK bytes.
+    """Yield the uncompressed bytes of a snapshot, in blocks of at most MAX_SNAPPY_BLOCK bytes.
 
-    Raises, with the offset in the file on disk: TruncatedHeaderError and ForeignFileError for a compressed
-    stream with a wrong beginning, CorruptError for one that is damaged, cut, followed by anything, or that
-    expands to more than a snapshot does. Plain bytes are not checked.
+    All errors have the offset in the file on disk. TruncatedHeaderError and ForeignFileError: a compressed
+    stream has a wrong beginning. CorruptError: it is damaged, cut, followed by other data, or expands to more
+    than a snapshot does. Plain bytes are not checked.
     """
     codec = snapshot_codec(name)
     if codec == "gz":
@@ -117,7 +120,7 @@ def _snappy(reader: RandomReader, name: str) -> Iterator[bytes]:
 
 
 def _unpack(packed: bytes, name: str, offset: int) -> bytes:
-    """Decode one raw block, after a check of its declared length, which the decoder allocates."""
+    """Decode one raw block after checking its declared length, which the decoder allocates."""
     import cramjam  # here: a machine that reads no such snapshot can be without it
 
     try:

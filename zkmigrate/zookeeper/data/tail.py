@@ -1,18 +1,23 @@
-"""The newest durable zxid of a ZooKeeper directory, in O(1) reads where the newest log ends in a whole
-record.
+"""Search for the newest durable zxid of a ZooKeeper directory.
 
-newest = max(newest valid snapshot, last valid record of the newest log that holds one). Bisection over zero /
-non-zero windows finds the log's end (the server grows the file with zeros ahead of its writes). A backward
-search finds the last record: the frame whose length ends exactly there and whose checksum holds. A payload
-may hold whole records, and where the outer record was torn just after one of them, that one looks like the
-last. So the bytes before are searched for a frame that would enclose it, as far back as one can begin
-(`enclosing_span`). Where any of this fails (a torn last write, zeros in a payload that misled the bisection,
-a possible enclosing frame) the file is read forward, from its start or from a proved cursor: only that tells
-a record from a copy of one.
+It takes O(1) reads if the newest log ends in a complete record. newest = max(newest valid snapshot, last
+valid record of the newest log that holds one).
 
-The tail is the fast answer and never the whole proof. It does not see a hole of zeros, or damage, in the
-middle of the log with whole records after it; then it may name a later record than ZooKeeper would recover. A
-scan with `full=True` refuses such a log.
+Bisection over zero and non-zero windows finds the log's end, because the server grows the file with zeros
+ahead of its writes. A backward search finds the last record: the frame whose length ends exactly there and
+whose checksum matches.
+
+A payload may itself contain complete records. If the outer record was torn just after one of them, that one
+looks like the last. So the bytes before are searched for a frame that would enclose it, as far back as one
+can begin (`enclosing_span`).
+
+The file is read forward, from its start or from a proved cursor, if any of this fails: a torn last write,
+zeros in a payload that misled the bisection, or a possible enclosing frame. Only reading forward
+distinguishes a record from a copy of one.
+
+The tail is the fast answer and never the complete proof. It does not see a hole of zeros, or damage, in the
+middle of the log with complete records after it. Then it may name a later record than ZooKeeper would
+recover. A scan with `full=True` refuses such a log.
 """
 
 from __future__ import annotations
@@ -53,10 +58,15 @@ _FRAME_OF_A_LARGE = re.compile(rb"B\0\0\0\0.{4}(?!\0\0)", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class Tail:
-    """zxid: the newest durable one. source: "log" or "snapshot"; file, offset: where it is (offset of the
-    record, 0 for a snapshot). torn: the newest log ends in an incomplete write. end: where the log's next
-    record would start, 0 for a snapshot. bytes_read, reads: the cost. skipped: logs without a record and
-    snapshots that did not pass; strays: see `logdir.strays`."""
+    """The newest durable transaction of a directory.
+
+    zxid: its zxid. source: "log" or "snapshot". file, offset: its place (offset of the record, 0 for a
+    snapshot). end: where the log's next record would start, 0 for a snapshot. torn: whether the newest log
+    ends in an incomplete write.
+
+    bytes_read, reads: the cost. skipped: logs without a record, and snapshots that did not pass. strays: see
+    `logdir.strays`.
+    """
 
     zxid: int
     source: str
@@ -77,7 +87,7 @@ class Tail:
 
 @dataclass(frozen=True, slots=True)
 class _Last:
-    """The last record of one log; zxid None: the log holds none."""
+    """The last record of one log. zxid: None if the log holds no record."""
 
     zxid: int | None
     offset: int
@@ -94,13 +104,15 @@ def newest(
     jute_maxbuffer: int = JUTE_MAXBUFFER,
     check: bool = True,
 ) -> Tail:
-    """The newest durable zxid in the `version-2` of a dataDir and dataLogDir (`log` None: the same
-    directory).
+    """Return the newest durable zxid in the `version-2` of a dataDir and dataLogDir.
 
-    cursor: a proved place; records are read from there on, so nothing inside a payload can mislead.
-    jute_maxbuffer: the servers' limit, from which `enclosing_span` follows. check: verify the deciding
-    snapshot's seals (reads it whole), else only the server's quick test. Raises NoDataError, and as LogScan
-    where the newest log is damaged.
+    log: None for the same directory. cursor: a proved place; records are read from it, so that nothing inside
+    a payload can mislead. jute_maxbuffer: the servers' limit, from which `enclosing_span` follows. check:
+    verify the seals of the deciding snapshot, which reads it completely; otherwise only the server's quick
+    test is made.
+
+    Raises NoDataError for a directory without data, CursorError if nothing at or after the cursor is left,
+    and the errors of LogScan if the newest log is damaged.
     """
     data = Listed(data)
     logs = data if log is None else Listed(log)
@@ -129,12 +141,14 @@ def newest(
 
 
 def enclosing_span(jute_maxbuffer: int) -> int:
-    """The size in bytes of the largest record that may hold other records as data.
+    """Return the size in bytes of the largest record that may hold other records as data.
 
-    A server refuses a request larger than jute.maxbuffer, and logs the request: the largest setData of 3.5.8
-    made a record of 1.00002 times that size; the largest multi of sequential creates, whose names become
-    longer, one of 1.2 times. Not covered: a multi of thousands of creates with an ACL by "auth", each of
-    which takes on all identities of the session (2.05 times with one identity), and which also holds records.
+    A server refuses a request larger than jute.maxbuffer, and logs the request. The largest setData of 3.5.8
+    made a record of 1.00002 times that size. The largest multi of sequential creates, whose names become
+    longer, made one of 1.2 times.
+
+    Not covered is a multi that holds records and thousands of creates with an ACL by "auth". Each of these
+    takes on all identities of the session (2.05 times with one identity).
     """
     return (jute_maxbuffer + 1) * 5 // 4
 
@@ -162,7 +176,10 @@ class _Cost:
 def _snapshot_above(
     data: Directory, floor: int, check: bool, cost: _Cost, skipped: list[str]
 ) -> tuple[str, int] | None:
-    """The newest valid snapshot above `floor`, and the zxid of its name, which its content surely holds."""
+    """Return the newest valid snapshot above `floor`, and the zxid in its name.
+
+    Its content is certain to hold everything up to that zxid.
+    """
     for file in snapshot_files(data):
         if file.zxid <= floor:
             return None
@@ -194,8 +211,11 @@ def _last_of(
 
 
 class _Ending:
-    """The end of a file. data: its bytes from offset `base` on, some zeros included; end: the offset after
-    the last byte that is not zero."""
+    """The end of a file.
+
+    data: its bytes from offset `base` on, some zeros included. end: the offset after the last byte that is
+    not zero.
+    """
 
     def __init__(self, base: int, data: bytes) -> None:
         self.base = base
@@ -203,7 +223,7 @@ class _Ending:
         self.end = base + _unpadded(data)
 
     def extend(self, reader: RandomReader, base: int) -> None:
-        """Read the bytes from `base` on too."""
+        """Also read the bytes from `base` on."""
         if base < self.base:
             self.data = reader.read(base, self.base - base) + self.data
             self.base = base
@@ -212,8 +232,11 @@ class _Ending:
 def _may_be_enclosed(
     reader: RandomReader, ending: _Ending, last: _Last, limits: tuple[int, int], least_zxid: int
 ) -> bool:
-    """Whether a frame before the record claims to reach at least the record's end, with a payload that begins
-    as a transaction does."""
+    """Return whether the record may be part of another record's payload.
+
+    That is possible if a frame before it claims to reach at least its end, and the payload of that frame
+    begins as a transaction does.
+    """
     max_record, before = limits
     if last.offset == FILE_HEADER_SIZE:
         return False
@@ -242,15 +265,20 @@ def _may_be_enclosed(
 
 
 def _begins(data: bytes, at: int, least_zxid: int) -> bool:
-    """Whether a transaction's header may stand here. Numbers inside a record sometimes look like a frame (a
-    cxid and a zxid that end in 0x4200); then no known type follows."""
+    """Return whether a transaction's header may start at `at`.
+
+    Numbers inside a record sometimes look like a frame (a cxid and a zxid that end in 0x4200); then no known
+    type follows.
+    """
     zxid, kind = struct.unpack_from(">q", data, at + 12)[0], struct.unpack_from(">i", data, at + 28)[0]
     return zxid >= least_zxid and kind in KNOWN_TYPES
 
 
 def _walk(reader: CountingReader, name: str, cursor: Cursor | None, max_record: int) -> _Last:
-    """Read forward to the end, as the server does. Raises CorruptError for what the server would refuse or
-    lose."""
+    """Read forward to the end, as the server does.
+
+    Raises CorruptError for damage at which the server would refuse to start or would lose transactions.
+    """
     scan = LogScan(reader, name, cursor, max_record=max_record)
     offset = 0 if cursor is None else cursor.offset
     for record in scan:
@@ -260,13 +288,15 @@ def _walk(reader: CountingReader, name: str, cursor: Cursor | None, max_record: 
 
 
 def data_end(reader: RandomReader) -> int:
-    """The offset after the last non-zero byte, by bisection; exact unless a window inside the data is
-    zeros."""
+    """Return the offset after the last non-zero byte, found by bisection.
+
+    It is exact unless a window inside the data is all zeros.
+    """
     return _ending(reader, 0).end
 
 
 def _ending(reader: RandomReader, before: int) -> _Ending:
-    """The end of the data, with `before` bytes more than bisection left."""
+    """Return the end of the data, with `before` bytes more than the bisection needs."""
     low, high = 0, max(0, reader.size() - WINDOW)  # data at or after low; only zeros seen from high on
     last = reader.read(high, WINDOW)
     if _unpadded(last):
@@ -284,7 +314,7 @@ def _ending(reader: RandomReader, before: int) -> _Ending:
 
 
 def _unpadded(data: bytes) -> int:
-    """The length without the zeros at the end."""
+    """Return the length without the zeros at the end."""
     end = len(data)
     while end > 0:
         start = max(0, end - WINDOW)
@@ -296,7 +326,7 @@ def _unpadded(data: bytes) -> int:
 
 
 def _last_record(reader: RandomReader, ending: _Ending, least_zxid: int, max_record: int) -> _Last | None:
-    """The whole record that ends at the data's end; None: no such record within `max_record`."""
+    """Return the complete record that ends at the data's end; None if there is none within `max_record`."""
     end = ending.end
     if ending.data[end - ending.base - 1 : end - ending.base] != _END_MARK:
         return None
@@ -309,7 +339,7 @@ def _last_record(reader: RandomReader, ending: _Ending, least_zxid: int, max_rec
 
 
 def _frame_in(data: bytes, end: int, least_zxid: int) -> tuple[int, int] | None:
-    """Position in `data` and zxid of the nearest record that ends exactly at `end`."""
+    """Return the position in `data` and the zxid of the nearest record that ends exactly at `end`."""
     high = end - FRAME_SIZE - HEADER_SIZE
     while high >= 0:
         at = data.rfind(b"\0\0\0\0", 0, high + 4)

@@ -1,11 +1,12 @@
 """The state of one subtree: a snapshot, then every transaction after the zxid in its name (see `effect`).
 
-Replay over a fuzzy snapshot must end where the live tree stood, so the rules are those of ZooKeeper's
-DataTree. A create of a znode that exists only raises its parent's cversion. A create sets the parent's
-cversion and pzxid when its parentCVersion is larger. A delete raises the parent's pzxid, even when the child
-is already gone. setData and setACL set the versions that the transaction carries. `/zookeeper` holds quota
-figures, which change without a transaction, and each server's own config: it is left out unless the chroot
-lies in it.
+Replay over a fuzzy snapshot must end in the state of the live tree, so the rules are those of ZooKeeper's
+DataTree. A create of an existing znode only raises its parent's cversion. A create sets the parent's cversion
+and pzxid if its parentCVersion is larger. A delete raises the parent's pzxid, even if the child is already
+gone. setData and setACL set the versions that the transaction carries.
+
+`/zookeeper` holds quota figures, which change without a transaction, and each server's own config. It is left
+out unless the chroot is in it.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ from zkmigrate.zookeeper.data.zxid import epoch, format_zxid
 T = TypeVar("T")
 
 Progress = Callable[[int, int | None], None]
-"""``tell(done, total)``, in transactions; total None while it is not known."""
+"""A function that reports progress in transactions: ``tell(done, total)``. total: None while unknown."""
 
 _PROGRESS_EVERY = 500
 _SHA_DIGITS_SHOWN = 16
@@ -60,8 +61,11 @@ _SHA_DIGITS_SHOWN = 16
 
 @dataclass(frozen=True, slots=True)
 class Znode:
-    """One znode at one zxid. data_sha256: raw digest; data_length: -1 for null data, 0 for empty data. acl
-    None: not known (see SnapshotNode). The rest: StatPersisted."""
+    """One znode at one zxid.
+
+    data_sha256: raw digest. data_length: -1 for null data, 0 for empty data. acl: None if unknown (see
+    SnapshotNode). The other fields are those of StatPersisted.
+    """
 
     data_sha256: bytes
     data_length: int
@@ -79,8 +83,11 @@ class Znode:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One path that differs. kind: "only left", "only right", or the name of the first field that differs;
-    left and right: that field's values as text, "" where there is none."""
+    """One path that differs between two trees.
+
+    kind: "only left", "only right", or the name of the first field that differs. left, right: the values of
+    that field as text; "" if there is none.
+    """
 
     path: str
     kind: str
@@ -90,9 +97,10 @@ class Difference:
 
 @dataclass(slots=True)
 class Tree:
-    """The znodes at and under `chroot`, and every open session (id → timeout in ms), at `zxid`.
+    """The znodes at and under `chroot`, and every open session, at `zxid`.
 
-    snapshot: the file it began from, "" for none; skipped: unusable newer snapshots, with the reason.
+    sessions: id → timeout in ms. snapshot: the file from which the tree was read, "" for none. skipped: newer
+    snapshots that were unusable, with the reason.
     """
 
     chroot: str
@@ -104,11 +112,11 @@ class Tree:
     _owned: Owned = field(default_factory=Owned)
 
     def holds(self, path: str) -> bool:
-        """Whether the path is part of this tree."""
+        """Return whether the path is part of this tree."""
         return is_part(path, self.chroot)
 
     def load(self, snapshot: Snapshot, zxid: int) -> None:
-        """Take a snapshot's content, to its end, where its seals are checked."""
+        """Read a snapshot to its end, where its seals are checked."""
         self.sessions = dict(snapshot.sessions)
         for node in snapshot:
             if self.holds(node.path):
@@ -166,7 +174,7 @@ class Tree:
         self.put(body.path, Znode(*_digest(body.data), body.acl, *stat))
 
     def put(self, path: str, node: Znode) -> None:
-        """Take a znode as it is."""
+        """Set a znode."""
         self.nodes[path] = node
         if is_session(node.ephemeral_owner):
             self._owned.add(path, node.ephemeral_owner)
@@ -182,22 +190,22 @@ class Tree:
 
     @property
     def owners(self) -> dict[int, tuple[str, ...]]:
-        """Session → the ephemeral znodes it owns in this tree, sorted."""
+        """The ephemeral znodes that each session owns in this tree, sorted."""
         return self._owned.owners
 
     @property
     def smallest_timeout_ms(self) -> int | None:
-        """The smallest timeout of the sessions that own a part; None when none does, or none is known."""
+        """The smallest known timeout of the sessions that own ephemerals here; None without any."""
         return min((self.sessions[owner] for owner in self.owners if owner in self.sessions), default=None)
 
 
 def _digest(data: bytes | None) -> tuple[bytes, int]:
-    """data_sha256 and data_length."""
+    """Return data_sha256 and data_length."""
     return hashlib.sha256(data or b"").digest(), -1 if data is None else len(data)
 
 
 def from_snapshot(node: SnapshotNode) -> Znode:
-    """A znode as a snapshot holds it."""
+    """Convert a znode of a snapshot."""
     digest, length = _digest(node.data)
     s = node.stat
     zxids_and_times = s.czxid, s.mzxid, s.pzxid, s.ctime, s.mtime
@@ -214,13 +222,17 @@ def load_tree(
     max_record: int = MAX_RECORD,
     tell: Progress | None = None,
 ) -> Tree:
-    """The subtree as the directories (`version-2` of dataDir and dataLogDir) hold it, at `upto` or at their
-    newest zxid.
+    """Read the subtree at `upto`, or at the newest zxid of the directories.
 
-    A snapshot's content may be newer than its name. Where the log continues after `upto`, a snapshot is used
-    only when a later one, also not above `upto`, shows that its dump had ended; else when no stat in it is
-    above `upto`. Raises NoDataError (no snapshot and no log from the first transaction on, or none old enough
-    for `upto`), CorruptError (a hole or damage in the log between snapshot and end, or a damaged newest log).
+    data, log: the `version-2` of dataDir and dataLogDir.
+
+    A snapshot's content may be newer than its name. If the log continues after `upto`, a snapshot is used
+    only in two cases. Either a later snapshot, also not above `upto`, shows that its dump had ended. Or no
+    stat in it is above `upto`.
+
+    Raises NoDataError if there is no snapshot and no log from the first transaction on, or none old enough
+    for `upto`. Raises CorruptError for a hole or damage in the log between snapshot and end, or for a damaged
+    newest log.
     """
     logs = log or data
 
@@ -240,10 +252,11 @@ def load_tree(
 def from_best_snapshot(
     data: Directory, upto: int | None, attempt: Callable[[SnapshotFile], tuple[T, bool]]
 ) -> tuple[T | None, dict[str, str]]:
-    """What ``attempt`` makes of the best usable snapshot (None: no such), and the unusable ones with reasons.
+    """Return the result of ``attempt`` with the best usable snapshot, and the unusable ones with the reason.
 
-    attempt: returns its result, and whether the snapshot's content may be newer than `upto`. Raises what it
-    raises, except for damage in the snapshot, or in a log that does not reach back to an older snapshot.
+    The result is None without a usable snapshot. attempt: returns its result, and whether the snapshot's
+    content may be newer than `upto`. Its errors are raised, except for damage in the snapshot, or in a log
+    that does not reach back to an older snapshot.
     """
     skipped: dict[str, str] = {}
     broken: CorruptError | NoDataError | None = None
@@ -275,8 +288,10 @@ def from_log(
     max_record: int = MAX_RECORD,
     tell: Progress | None = None,
 ) -> Tree:
-    """The subtree from a log that reaches back to the first transaction, into an empty tree. Raises as
-    `load_tree`."""
+    """Read the subtree into an empty tree from a log that reaches back to the first transaction.
+
+    Raises as `load_tree` does.
+    """
     for path in ("/", SYSTEM_ROOT, f"{SYSTEM_ROOT}/quota"):  # a server creates these when it starts empty
         if tree.holds(path):
             tree.nodes[path] = Znode(*_digest(b""), None, 0, 0, 0, 0, 0, 0, 0, 0, 0)
@@ -287,7 +302,7 @@ def from_log(
 
 
 def _candidates(snapshots: Iterable[SnapshotFile], upto: int | None) -> Iterator[tuple[SnapshotFile, bool]]:
-    """Snapshots to begin from, best first, and whether the dump had certainly ended at `upto`."""
+    """Yield snapshots to start from, best first, and whether the dump had certainly ended at `upto`."""
     if upto is None:
         yield from ((file, True) for file in snapshots)
         return
@@ -305,7 +320,10 @@ def replay(
     max_record: int,
     tell: Progress | None,
 ) -> bool:
-    """Apply what follows `start`, up to `upto`. True when the log continues. Raises as `load_tree`."""
+    """Apply the transactions after `start` up to `upto`. Return True if the log continues after `upto`.
+
+    Raises as `load_tree` does.
+    """
     last: int | None = None
     total = upto - start if upto is not None and epoch(upto) == epoch(start) else None
     done = 0
@@ -330,8 +348,10 @@ def replay(
 
 
 def max_zxid(tree: Tree, chroot: str = "/") -> int:
-    """The largest czxid, mzxid or pzxid at and under `chroot`, 0 for none. setACL and the deletion of the
-    root itself leave none."""
+    """Return the largest czxid, mzxid or pzxid at and under `chroot`, 0 for none.
+
+    setACL and the deletion of the root itself leave no zxid.
+    """
     return max(
         (max(n.czxid, n.mzxid, n.pzxid) for path, n in tree.nodes.items() if is_under(path, chroot)),
         default=0,
@@ -342,12 +362,12 @@ _COMPARED = tuple(f.name for f in fields(Znode))
 
 
 def diff(left: Tree, right: Tree, limit: int = 100) -> tuple[Difference, ...]:
-    """The paths that differ, sorted, at most `limit`; () when the trees are equal, sessions apart."""
+    """Return the paths that differ, sorted, at most `limit`. Sessions are not compared."""
     return tuple(itertools.islice(differences(left.nodes, right.nodes), limit))
 
 
 def differences(left: Mapping[str, Znode], right: Mapping[str, Znode]) -> Iterator[Difference]:
-    """The paths that differ, sorted."""
+    """Yield the paths that differ, sorted."""
     for path in sorted(left.keys() | right.keys()):
         a, b = left.get(path), right.get(path)
         if a is None or b is None:
@@ -358,7 +378,7 @@ def differences(left: Mapping[str, Znode], right: Mapping[str, Znode]) -> Iterat
 
 
 def shown(name: str, value: Any) -> str:
-    """A field's value as ZooKeeper's own shell shows it; of data the beginning of its SHA-256."""
+    """Return a field's value as ZooKeeper's own shell shows it; for data, the first digits of its SHA-256."""
     if name in ("czxid", "mzxid", "pzxid"):
         return format_zxid(value)
     if name == "ephemeral_owner":
