@@ -1,6 +1,6 @@
 """The data of a subtree's znodes at one zxid, then every change of it, in order.
 
-A `tree` keeps only the SHA-256 of the data; this reads the data itself, of a few small znodes.
+A `tree` keeps only the SHA-256 of the data. This module reads the data itself, for a few small znodes.
 """
 
 from __future__ import annotations
@@ -20,8 +20,11 @@ from zkmigrate.zookeeper.data.txnlog import MAX_RECORD
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """One znode's data from `zxid` on. there: False: the znode was deleted then. time_ms: milliseconds since
-    1970, by the leader's clock; 0: from the snapshot."""
+    """The data of one znode from `zxid` on.
+
+    there: False if the znode was deleted then. time_ms: milliseconds since 1970 by the leader's clock; 0 if
+    it is from the snapshot.
+    """
 
     zxid: int
     time_ms: int
@@ -33,11 +36,11 @@ class Content:
 def contents(
     data: Directory, logs: Directory, *, root: str, upto: int, max_record: int = MAX_RECORD
 ) -> Iterator[Content]:
-    """The znodes at and under `root`: first those of the best snapshot for the state at `upto`, then every
-    later change, up to the newest transaction.
+    """Yield the data of the znodes at and under `root`, then every later change.
 
-    A change that the snapshot already holds may come again. data, logs: `version-2` of dataDir and
-    dataLogDir. Raises as `tree.load_tree`, from `next`.
+    The first ones come from the best snapshot for the state at `upto`, the changes from the log up to its
+    newest transaction. A change that the snapshot already holds may appear again. data, logs: the `version-2`
+    of dataDir and dataLogDir. `next` raises the errors of `tree.load_tree`.
     """
 
     def attempt(file: SnapshotFile) -> tuple[tuple[int, list[Content], Owned], bool]:

@@ -1,10 +1,12 @@
-"""The delta proof: nothing in source's log after dest's zxid concerns our part of the tree.
+"""The delta proof: no transaction in source's log after dest's zxid concerns our part of the tree.
 
 It reads the log of source's leader, for the zxids after D (`after`) up to S (`upto`). It reports every
 transaction that changes a path at or under the chroot or deletes an ancestor of it, and the opening and
-closing of sessions that own ephemerals there. Allowed is only the expiry of a session that lives on dest, and
-only where no dest host has it in its log: dest keeps that session and its ephemerals. The claim needs a
-continuous log from D on; a hole makes it unproved, which is not the same as false.
+closing of sessions that own ephemerals there.
+
+Only one change is allowed: the expiry of a session that lives on dest, and only if no dest host has the
+expiry in its log. Dest then keeps that session and its ephemerals. The claim needs a continuous log from D
+on. A hole leaves it unproved, which is not the same as false.
 """
 
 from __future__ import annotations
@@ -23,8 +25,11 @@ from zkmigrate.zookeeper.data.zxid import counter, format_zxid
 
 @dataclass(frozen=True, slots=True)
 class DeltaFinding:
-    """One change that dest lacks. path: "" for the opening of a session. expiry: the server ended the session
-    (cxid 0), not a client."""
+    """One change that dest lacks.
+
+    path: "" for the opening of a session. expiry: whether the server ended the session (cxid 0), not a
+    client.
+    """
 
     zxid: int
     time_ms: int
@@ -36,9 +41,12 @@ class DeltaFinding:
 
 @dataclass(frozen=True, slots=True)
 class DeltaResult:
-    """missing: changes that dest lacks. allowed: expiries of sessions that live on dest. unproved: the hole
-    or damage that leaves the claim open, "" for none. last: the last zxid read; records: how many were read
-    after D. cursor: where to continue; None when no record was read and no cursor given."""
+    """The result of a delta proof.
+
+    last: the last zxid read. records: how many were read after D. missing: changes that dest lacks. allowed:
+    expiries of sessions that live on dest. unproved: the hole or damage that leaves the claim open, "" for
+    none. cursor: where to continue; None if no record was read and no cursor given.
+    """
 
     after: int
     upto: int | None
@@ -51,25 +59,33 @@ class DeltaResult:
 
     @property
     def held(self) -> bool | None:
-        """See `delta_held`."""
+        """The claim; see `delta_held`."""
         return delta_held(len(self.missing), self.unproved)
 
 
 def delta_held(missing: int, unproved: str) -> bool | None:
-    """The claim. True: proved. False: dest lacks something, whatever else is unproved. None: not known."""
+    """Return the claim of the delta proof.
+
+    True: proved. False: dest lacks something, whatever else is unproved. None: unknown.
+    """
     if missing:
         return False
     return None if unproved else True
 
 
 def required_zxid(zxid: int) -> int | None:
-    """How far a log must reach if its server is at `zxid`. None: to its end, because the leader of a new
-    epoch has proposed nothing yet."""
+    """Return how far a log must reach if its server is at `zxid`.
+
+    None: to its end, because the leader of a new epoch has proposed nothing yet.
+    """
     return zxid if counter(zxid) else None
 
 
 class Judge:
-    """Collects the findings, and tracks who owns what under the chroot. Arguments: see `delta`."""
+    """The findings of a delta proof, and the owners of ephemerals under the chroot.
+
+    Arguments: see `delta`.
+    """
 
     def __init__(
         self, chroot: str, owners: Mapping[int, Collection[str]], living: Collection[int], highest: int
@@ -121,13 +137,16 @@ def delta(
 ) -> DeltaResult:
     """Judge source's log (`version-2` of its dataLogDir) after `after`.
 
-    after: dest's newest zxid, the lowest over its hosts. highest: the highest over its hosts; an expiry at or
-    below it is in the log of one host and not of another, so dest does not keep that session. upto: the
-    leader's zxid S, which the log must reach; None: read to the end, only continuity is required. owners:
-    session → its ephemerals under the chroot at the later of `after` and the cursor (3.4 and 3.5 do not log
-    them with a closeSession). living: sessions that live on dest. cursor: of an earlier result; only the rest
-    is read. It must stand at or below `after`, or come from a delta that held from the same `after`. Damage
-    and holes give `unproved`; errors of the directory (OSError …) raise.
+    after: the lowest newest zxid over dest's hosts. highest: the highest newest zxid over them. An expiry at
+    or below `highest` is in the log of one host and not of another, so dest does not keep that session. upto:
+    the leader's zxid S, which the log must reach; None reads to the end and requires only continuity.
+
+    owners: session → its ephemerals under the chroot at the later of `after` and the cursor (3.4 and 3.5 do
+    not log them with a closeSession). living: sessions that live on dest. cursor: that of an earlier result,
+    after which reading continues. It must be at or below `after`, or come from a delta that held from the
+    same `after`.
+
+    Damage and holes are reported as `unproved`; errors of the directory (OSError …) are raised.
     """
     if upto is not None and after >= upto:
         return DeltaResult(after, upto, after, 0, (), (), "", cursor)
@@ -163,7 +182,7 @@ def delta(
 
 
 def not_reached(last: int | None, start: int, upto: int | None) -> str:
-    """Why the log does not reach `upto`; "" when it does."""
+    """Return why the log does not reach `upto`; "" if it does."""
     reached = start if last is None else max(last, start)
     if upto is None or reached >= upto:
         return ""

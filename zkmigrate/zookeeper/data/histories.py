@@ -1,4 +1,4 @@
-"""Two logs compared: up to which zxid two servers hold the same transactions.
+"""Comparison of two logs: up to which zxid two servers hold the same transactions.
 
 Servers of one ensemble, observers included, log the same transaction under the same zxid. Two logs part where
 they hold different transactions under one zxid, as after a cut-over, when each side continues alone. A server
@@ -23,7 +23,7 @@ _SHOWN = 3
 
 @dataclass(frozen=True, slots=True)
 class Parting:
-    """The first zxid under which the two logs hold different transactions, each in words."""
+    """The first zxid under which the two logs hold different transactions. source, dest: these, in words."""
 
     zxid: int
     source: str
@@ -35,9 +35,12 @@ class Parting:
 
 @dataclass(frozen=True, slots=True)
 class Histories:
-    """common: the newest zxid with the same transaction in both logs, None for none. compared: how many zxids
-    both hold. parting: None: they agree where they overlap. rejoined: they agree again after the parting.
-    own: dest's first zxid after `common`, None for none."""
+    """The result of comparing source's log with dest's.
+
+    common: the newest zxid with the same transaction in both logs, None for none. compared: how many zxids
+    both hold. parting: None if they agree where they overlap. rejoined: whether they agree again after the
+    parting. own: dest's first zxid after `common`, None for none.
+    """
 
     common: int | None
     compared: int
@@ -47,7 +50,7 @@ class Histories:
 
 
 def compare(source: Directory, dest: Directory, *, max_record: int = MAX_RECORD) -> Histories:
-    """Compare two log directories. Raises what `logdir.walk` raises."""
+    """Compare two log directories. Raises the errors of `logdir.walk`."""
     common: int | None = None
     own: int | None = None
     parting: Parting | None = None
@@ -72,9 +75,11 @@ def compare(source: Directory, dest: Directory, *, max_record: int = MAX_RECORD)
 
 
 def _same(a: Record, b: Record) -> bool:
-    """Whether two records of one zxid are one transaction. Bytes may differ between versions: the tree's
-    digest and the paths of a closeSession are logged since 3.6, and an observer of 3.5 logs the operations of
-    a failed multi as it finds them."""
+    """Return whether two records with one zxid are the same transaction.
+
+    Their bytes may differ between versions. The tree's digest and the paths of a closeSession are logged
+    since 3.6. An observer of 3.5 logs the operations of a failed multi as it finds them.
+    """
     if a.payload == b.payload:
         return True
     left, right = a.txn(), b.txn()
@@ -95,6 +100,6 @@ def _words(record: Record) -> str:
 
 
 def words(kind: str, paths: Sequence[str]) -> str:
-    """A transaction for `Parting`: its type and the first paths that it changes."""
+    """Describe a transaction for `Parting`: its type and the first paths that it changes."""
     more = f" and {len(paths) - _SHOWN} more" if len(paths) > _SHOWN else ""
     return " ".join((kind, *paths[:_SHOWN])) + more

@@ -1,4 +1,4 @@
-"""Who wrote under a chroot: the sessions in ZooKeeper's log, what each changed, how often and until when.
+"""The sessions that wrote under a chroot, from ZooKeeper's log: what each changed, how often and until when.
 
 The log has no name or address of a client. A session is a broker's if it created `brokers/ids/N` below the
 chroot, or wrote what only brokers write: leaders and ISRs, the controller, their notices to each other. The
@@ -31,9 +31,12 @@ BROKERS_OWN = re.compile(
 class Writer:
     """One session that changed something at or under the chroot.
 
-    changes: its transactions; first_ms, last_ms: their times, by the leader's clock; types: by kind of
-    operation; places: by the first two path elements below the chroot. brokers_own: it wrote what only
-    brokers write. timeout_ms: None: the log does not hold its opening; ended_ms: None while it is open.
+    changes: how many transactions it made. first_ms, last_ms: the time of the first and the last, by the
+    leader's clock. types: changes by kind of operation. places: changes by the first two path elements below
+    the chroot.
+
+    brokers_own: whether it wrote what only brokers write. timeout_ms: None if the log does not hold its
+    opening. ended_ms: None while it is open.
     """
 
     session: int
@@ -54,16 +57,19 @@ class Writer:
         return self.broker is not None or self.brokers_own
 
     def places_text(self, most: int) -> str:
-        """The places with their counts, most written first, at most `most` by name."""
+        """Return the places with their counts, most written first, at most `most` by name."""
         named = ", ".join(f"{place} ({count})" for place, count in self.places.most_common(most))
         return named + (f" and {len(self.places) - most} more" if len(self.places) > most else "")
 
 
 @dataclass(frozen=True, slots=True)
 class WriterList:
-    """since_ms, until_ms: the time of the first and last transaction read; 0 for none. records: transactions
-    read, of all tenants; under: those that changed the chroot. gaps: holes in the zxids, where writers may be
-    missing."""
+    """The sessions that wrote under a chroot.
+
+    since_ms, until_ms: the time of the first and last transaction read; 0 for none. records: how many
+    transactions of all tenants were read. under: how many of them changed the chroot. gaps: holes in the
+    zxids, where writers may be missing.
+    """
 
     chroot: str
     since_ms: int
@@ -84,11 +90,12 @@ def writers(
     max_record: int = MAX_RECORD,
     tell: Callable[[int], None] = lambda _done: None,
 ) -> WriterList:
-    """The writers in a log (`version-2` of a dataLogDir), most changes first.
+    """Return the writers in a log (`version-2` of a dataLogDir), most changes first.
 
-    span_ms: read so much, back from the newest transaction; None: all. at_most: bytes of whole files to read,
-    at least the newest file. owners: session → its ephemerals now, for brokers that registered before the
-    part that is read. tell: receives the number of records read. Raises what `logdir.walk` raises.
+    span_ms: how far to read back from the newest transaction; None for all. at_most: how many bytes of
+    complete files to read; the newest file is always read. owners: session → its current ephemerals, for
+    brokers that registered before the part that is read. tell: receives the number of records read. Raises
+    the errors of `logdir.walk`.
     """
     files = [file for file in log_files(logs) if file.size > FILE_HEADER_SIZE]
     start, since = -1, 0
@@ -141,13 +148,13 @@ def _count(writer: Writer, txn: Txn, changes: list[PathChange], chroot: str) -> 
 
 
 def broker_of(path: str, chroot: str) -> int | None:
-    """The broker whose registration this znode is."""
+    """Return the id of the broker that this znode registers; None for another znode."""
     match = re.fullmatch(rf"{re.escape(chroot.rstrip('/'))}/brokers/ids/(\d+)", path)
     return int(match[1]) if match else None
 
 
 def _place(path: str, chroot: str) -> str:
-    """A path cut to its first elements below the chroot."""
+    """Return a path cut to its first elements below the chroot."""
     if not is_under(path, chroot):
         return path
     root = chroot.rstrip("/")
@@ -166,8 +173,10 @@ def _newest_ms(logs: Directory, files: list[LogFile], max_record: int) -> int:
 
 
 def _first_within(files: list[LogFile], at_most: int) -> int:
-    """The zxid of the oldest file from which all files together have at most so many bytes; at least the
-    newest file."""
+    """Return the zxid of the oldest file from which all files together have at most `at_most` bytes.
+
+    The newest file is always included.
+    """
     first, left = files[-1].zxid, at_most
     for file in reversed(files):
         left -= file.size
@@ -178,7 +187,7 @@ def _first_within(files: list[LogFile], at_most: int) -> int:
 
 
 def _first_since(logs: Directory, files: list[LogFile], since: int, max_record: int) -> int:
-    """The zxid of the newest file that begins no later than `since`; -1: begin with the oldest."""
+    """Return the zxid of the newest file that begins no later than `since`; -1 to begin with the oldest."""
     for file in reversed(files):
         first = next(scan(logs.open(file.name), file.name, max_record=max_record), None)
         if first is not None and first.time_ms <= since:

@@ -1,4 +1,4 @@
-"""The transaction logs of one directory, read in order from the start, from a zxid, or from a cursor."""
+"""Reader of the transaction logs of one directory in order, from the start, a zxid, or a cursor."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _OTHER_NAMES = frozenset({"acceptedEpoch", "currentEpoch", "acceptedEpoch.tmp", 
 
 @dataclass(frozen=True, slots=True)
 class LogFile:
-    """name, the zxid it carries, size in bytes."""
+    """A transaction log. zxid: the zxid in its name. size: in bytes."""
 
     name: str
     zxid: int
@@ -34,7 +34,7 @@ class LogFile:
 
 
 def log_files(directory: Directory) -> tuple[LogFile, ...]:
-    """The logs of a directory, oldest first, empty files included."""
+    """Return the logs of a directory, oldest first, empty files included."""
     found = [
         LogFile(name, zxid, size)
         for name, size in directory.names_with_sizes().items()
@@ -44,13 +44,16 @@ def log_files(directory: Directory) -> tuple[LogFile, ...]:
 
 
 def is_log_or_snapshot(name: str) -> bool:
-    """Whether a file of this name is a log or a snapshot."""
+    """Return whether a file of this name is a log or a snapshot."""
     return log_zxid(name) is not None or snapshot_zxid(name) is not None
 
 
 def strays(directory: Directory) -> tuple[str, ...]:
-    """Names that are neither log nor snapshot nor epoch file. Some servers (3.6 to 3.9) read `log.X.bak` or
-    `snapshot.X.tmp` as real, others do not; a directory with a log's name stops every server."""
+    """Return the names that are neither log nor snapshot nor epoch file.
+
+    Some servers (3.6 to 3.9) read `log.X.bak` or `snapshot.X.tmp` as real, others do not. A directory with a
+    log's name stops every server.
+    """
     return tuple(
         sorted(
             name
@@ -61,13 +64,15 @@ def strays(directory: Directory) -> tuple[str, ...]:
 
 
 class LogWalk(Iterator[Record]):
-    """Iterate the records of several logs in order.
+    """An iterator over the records of several logs in order.
 
-    after: start in the newest file whose name is not above after + 1; its records at or below `after` come
-    too, they anchor continuity. cursor: continue where an earlier walk stopped; new files are noticed.
-    `gaps`: holes after `after`, inside a file or between two files; the caller knows whether a snapshot
-    covers them. `ends`: each finished file's end. Raises as LogScan; also CorruptError where zxids do not
-    rise from file to file, CursorError where the cursor's file is gone.
+    after: start in the newest file whose name is not above after + 1. Its records at or below `after` are
+    included, because they show continuity. cursor: continue where an earlier walk stopped, including new
+    files.
+
+    `gaps` lists holes after `after`, inside a file or between two files; the caller knows whether a snapshot
+    covers them. `ends` has the end of each finished file. Raises the errors of LogScan, CorruptError if zxids
+    do not rise from file to file, and CursorError if the cursor's file is gone.
     """
 
     def __init__(
@@ -141,7 +146,7 @@ class LogWalk(Iterator[Record]):
                 raise CorruptError(f"{end.detail}, in a log that is not the newest", name, end.offset)
 
     def _join(self, record: Record) -> None:
-        """Check the first record of a file against the last of the file before."""
+        """Check the first record of a file against the last record of the file before."""
         if self._last is None:
             return
         if record.zxid <= self._last:
@@ -155,11 +160,11 @@ class LogWalk(Iterator[Record]):
 
 
 walk = LogWalk
-"""Walk a directory's logs in order."""
+"""Walk the logs of a directory in order."""
 
 
 def records_after(directory: Directory, after: int, *, max_record: int = MAX_RECORD) -> Iterator[Record]:
-    """The records after `after`. `next` raises CorruptError for a hole after `after`, and as LogWalk."""
+    """Yield the records after `after`. Raises CorruptError for a hole there, and the errors of LogWalk."""
     last: int | None = None
     for record in walk(directory, after=after, max_record=max_record):
         if record.zxid > after:
@@ -170,12 +175,14 @@ def records_after(directory: Directory, after: int, *, max_record: int = MAX_REC
 
 
 def hole(last: int | None, start: int, zxid: int) -> str:
-    """Why `zxid`, the record after `last`, does not continue a log from `start` on; "" when it does.
+    """Return why `zxid`, the record after `last`, does not continue a log from `start` on; "" if it does.
 
-    start: the zxid already known (dest's, a snapshot's, a cursor's). last: the record read before; None: the
-    log shows nothing at or below `start`. What the log lacks below `start` is known: a server that was away
-    and received a snapshot continues in the same log. A step into a new epoch is proved only by a log that
-    shows the record before it. A `start` with counter 0 is the beginning of an epoch: no transaction has it.
+    start: the zxid already known (dest's, a snapshot's, a cursor's). last: the record read before; None if
+    the log shows nothing at or below `start`.
+
+    What the log lacks below `start` is known: a server that was away and received a snapshot continues in the
+    same log. A step into a new epoch is proved only by a log that shows the record before it. A `start` with
+    counter 0 is the beginning of an epoch: no transaction has it.
     """
     if zxid == start + 1:
         return ""

@@ -1,12 +1,12 @@
 """The three proofs that dest holds what source holds of a subtree, from their disks alone.
 
 tail: no dest disk is behind the newest transaction that left a zxid in source's subtree. delta: after dest's
-newest transaction source's log holds none that touches the subtree (`delta`). digest: the two subtrees are
+newest transaction, source's log holds none that touches the subtree (`delta`). digest: the two subtrees are
 equal at one zxid (`sums`).
 
-Compared are the transactions that both sides share. Before a cut-over dest has no others. Afterwards dest has
-its own; `after_cut` says that the operator knows of the cut-over, because zxids alone do not tell such a log
-from one that diverged by mistake.
+The proofs compare the transactions that both sides share. Before a cut-over dest has no others. Afterwards
+dest has its own. `after_cut` says that the operator knows of the cut-over, because zxids alone do not
+distinguish such a log from one that diverged by mistake.
 """
 
 from __future__ import annotations
@@ -33,14 +33,17 @@ AFTER_CUT = "if it was cut over, say --after-cut"
 
 
 def all_held(claims: Iterable[Proved]) -> Proved:
-    """Several claims as one: False if one is False, else None if one is not known."""
+    """Combine several claims: False if one is False, else None if one is unknown, else True."""
     known = set(claims)
     return False if False in known else None if None in known else True
 
 
 @dataclass(frozen=True)
 class Side:
-    """One server's disk: its name for messages, and the `version-2` of its dataDir and dataLogDir."""
+    """One server's disk.
+
+    name: its name in messages. data, logs: the `version-2` of its dataDir and dataLogDir.
+    """
 
     name: str
     data: Directory
@@ -49,8 +52,11 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """How far one dest disk agrees with source. newest: its newest durable zxid; zxid: the newest that it
-    shares with source, 0: not known. unproved: why that is not known; "" when it is."""
+    """How far one dest disk agrees with source.
+
+    newest: its newest durable zxid. zxid: the newest zxid that it shares with source, 0 if unknown. unproved:
+    why `zxid` is unknown; "" if it is known.
+    """
 
     newest: int
     zxid: int
@@ -59,13 +65,16 @@ class Reach:
 
 
 def unread(why: str) -> Reach:
-    """The Reach of a disk that cannot be read."""
+    """Return the Reach of a disk that cannot be read."""
     return Reach(0, 0, Histories(None, 0, None, False, None), why)
 
 
 @dataclass(frozen=True, slots=True)
 class TailProof:
-    """needed, path: the largest zxid in source's subtree and the znode that has it; reach: by dest's name."""
+    """The result of the tail proof.
+
+    needed, path: the largest zxid in source's subtree, and the znode that has it. reach: by dest's name.
+    """
 
     held: Proved
     needed: int
@@ -75,8 +84,10 @@ class TailProof:
 
 @dataclass(frozen=True, slots=True)
 class DigestProof:
-    """One dest's subtree and source's at `zxid`. buckets: those that differ. dest None: not read; `unproved`
-    says why."""
+    """The result of comparing one dest's subtree with source's at `zxid`.
+
+    buckets: the buckets that differ. dest: None if it was not read; `unproved` then says why.
+    """
 
     held: Proved
     zxid: int
@@ -87,15 +98,20 @@ class DigestProof:
 
 
 def reach_of(source: Side, upto: int, dest: Side, *, after_cut: bool, max_record: int = MAX_RECORD) -> Reach:
-    """How far a dest disk agrees with source's, whose newest durable zxid is `upto`. Raises as reading
-    does."""
+    """Return how far a dest disk agrees with source's, whose newest durable zxid is `upto`.
+
+    Raises the errors of the readers.
+    """
     at = newest(dest.data, dest.logs, max_record=max_record).zxid
     found = compare(source.logs, dest.logs, max_record=max_record)
     return reach_by(found, at, upto, dest, after_cut=after_cut)
 
 
 def reach_by(found: Histories, at: int, upto: int, dest: Side, *, after_cut: bool) -> Reach:
-    """`reach_of` with the logs compared already. at, upto: the newest durable zxid of dest and of source."""
+    """Return the result of `reach_of` for logs that were already compared.
+
+    found: the comparison of the logs. at, upto: the newest durable zxid of dest and of source.
+    """
     if found.rejoined:
         return Reach(
             at, 0, found, f"the logs parted and agree again at {_hex(found.common)}: {found.parting}"
@@ -118,7 +134,7 @@ def reach_by(found: Histories, at: int, upto: int, dest: Side, *, after_cut: boo
 
 
 def _snapshot_of(dest: Side, last_epoch: int) -> int | None:
-    """The zxid of the newest whole snapshot up to this epoch."""
+    """Return the zxid of the newest complete snapshot up to this epoch; None if there is none."""
     listed = Listed(dest.data)
     for file in snapshot_files(listed):
         if epoch(file.zxid) <= last_epoch and not check_snapshot(listed.open(file.name), file.name):
@@ -127,35 +143,40 @@ def _snapshot_of(dest: Side, last_epoch: int) -> int | None:
 
 
 def covers(zxid: int, needed: int) -> bool:
-    """The claim of the tail proof. zxid: the newest that a dest disk shares with source; needed: the largest
-    zxid in source's subtree."""
+    """Return whether a dest disk holds the newest transaction in source's subtree.
+
+    This is the claim of the tail proof. zxid: the newest zxid that the dest disk shares with source. needed:
+    the largest zxid in source's subtree.
+    """
     return zxid >= needed
 
 
 def tail_held(where: Reach, needed: int) -> Proved:
-    """`covers` of one dest disk."""
+    """Return `covers` for one dest disk; None if its reach is unknown."""
     return None if where.unproved else covers(where.zxid, needed)
 
 
 def tail_proof(subtree: Sums, reach: Mapping[str, Reach]) -> TailProof:
-    """subtree: source's, at its newest zxid."""
+    """Make the tail proof. subtree: source's subtree at its newest zxid."""
     held = all_held(tail_held(where, subtree.largest) for where in reach.values())
     return TailProof(held, subtree.largest, subtree.largest_path, reach)
 
 
 def highest(reach: Mapping[str, Reach]) -> int:
-    """An expiry above this zxid is in no dest disk's log."""
+    """Return the highest shared zxid; an expiry above it is in no dest disk's log."""
     return max(where.zxid for where in reach.values())
 
 
 def cut_over(reach: Mapping[str, Reach]) -> bool:
-    """Whether every dest disk has transactions of its own: then sessions that dest has not closed live on
-    it."""
+    """Return whether every dest disk has transactions of its own.
+
+    Then sessions that dest has not closed live on it.
+    """
     return all(not where.unproved and where.histories.own is not None for where in reach.values())
 
 
 def compared_at(where: Reach, upto: int) -> int:
-    """The zxid at which two trees are compared: the newest that both hold. upto: source's newest."""
+    """Return the zxid at which two trees are compared: the newest that both hold. upto: source's newest."""
     return min(upto, where.newest if where.unproved else where.zxid)
 
 
@@ -169,9 +190,11 @@ def delta_proof(
     on_dest: Collection[int] = (),
     max_record: int = MAX_RECORD,
 ) -> DeltaResult:
-    """Source's log after the lowest zxid that a dest disk shares with it. at: source's subtree there.
-    on_dest: sessions known to be clients of dest; after a cut-over those that dest has not closed are
-    added."""
+    """Judge source's log after the lowest zxid that a dest disk shares with it.
+
+    at: source's subtree at that zxid. on_dest: sessions known to be clients of dest. After a cut-over those
+    that dest has not closed are added.
+    """
     lowest = min(where.zxid for where in reach.values())
     unproved = "; ".join(f"{name}: {where.unproved}" for name, where in reach.items() if where.unproved)
     if unproved:
@@ -193,13 +216,16 @@ def delta_proof(
 
 
 def _closed(dest: Side, after: int, max_record: int) -> set[int]:
-    """The sessions that dest closed after `after`."""
+    """Return the sessions that dest closed after `after`."""
     records = (r for r in walk(dest.logs, after=after, max_record=max_record) if r.zxid > after)
     return {r.session for r in records if isinstance(r.txn().body, CloseSessionTxn)}
 
 
 def digest_proof(source: Sums, dest: Side, *, max_record: int = MAX_RECORD, tell: Teller) -> DigestProof:
-    """source: its subtree at the zxid to compare at. Raises as reading does."""
+    """Compare source's subtree with dest's at the same zxid. source: its sums at that zxid.
+
+    Raises the errors of the readers.
+    """
     theirs = read_sums(
         dest.data, dest.logs, chroot=source.chroot, upto=source.zxid, max_record=max_record, tell=tell
     )

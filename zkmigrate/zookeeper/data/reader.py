@@ -1,4 +1,7 @@
-"""Random access to bytes and directories: the same readers work on bytes, local files, and remote files."""
+"""Random access to files and directories in memory, on this machine, or remote.
+
+The readers of ZooKeeper's formats work on all of them.
+"""
 
 from __future__ import annotations
 
@@ -9,26 +12,26 @@ from typing import Protocol
 
 
 class RandomReader(Protocol):
-    """One file. Whoever made the reader closes its handle, if it has one."""
+    """Random access to one file. The creator of the reader closes its handle, if it has one."""
 
     def size(self) -> int:
-        """Length in bytes at the time of the call."""
+        """Return the current length in bytes."""
         ...
 
     def read(self, offset: int, length: int) -> bytes:
-        """`length` bytes from `offset`; fewer only at the end of the file."""
+        """Return `length` bytes from `offset`; fewer only at the end of the file."""
         ...
 
 
 class Directory(Protocol):
-    """One directory (`version-2` of a dataDir or dataLogDir), flat."""
+    """One flat directory (`version-2` of a dataDir or dataLogDir)."""
 
     def names_with_sizes(self) -> Mapping[str, int]:
-        """Every entry and its size in bytes; -1: not a regular file."""
+        """Return the size in bytes of each entry by name; -1 for an entry that is not a regular file."""
         ...
 
     def open(self, name: str) -> RandomReader:
-        """A reader for one regular file."""
+        """Return a reader for one regular file."""
         ...
 
 
@@ -59,7 +62,7 @@ class BytesDirectory:
 
 
 class FileReader:
-    """A reader over a local file, which it opens for each read."""
+    """A reader of a local file, which it opens for each read."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -78,7 +81,7 @@ class FileReader:
 
 
 class FileDirectory:
-    """A local directory; raises the system's OSError."""
+    """A local directory. Raises the system's OSError."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -112,7 +115,7 @@ class Listed:
 
 
 class CountingReader:
-    """Counts the reads through it, and their bytes."""
+    """A reader that counts its reads and their bytes."""
 
     def __init__(self, inner: RandomReader) -> None:
         self._inner = inner

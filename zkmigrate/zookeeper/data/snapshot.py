@@ -1,8 +1,7 @@
-"""A snapshot read as a stream: sessions, ACL table, nodes; every seal is checked. The format: see the
-package.
+"""Stream reader of a snapshot: sessions, ACL table, nodes. Every seal is checked.
 
-A snapshot is fuzzy: its content surely holds everything up to the zxid in its name, and may hold some newer
-changes.
+The package docstring describes the format. A snapshot is fuzzy: its content is certain to hold everything up
+to the zxid in its name, and may hold some newer changes.
 """
 
 from __future__ import annotations
@@ -27,13 +26,15 @@ _DIGEST = struct.Struct(">qiq")
 _ACL_LIMIT = 1 << 20
 _FEW = 10_000
 _LEAST_ITEM = 12
-"""Bytes, uncompressed, of a session or an entry of an access list."""
+"""The smallest size of a session or an entry of an access list, uncompressed, in bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class StatPersisted:
-    """A znode's stat as stored. cversion counts creations only; ephemeral_owner: see `effect`; times are
-    milliseconds since 1970."""
+    """The stat of a znode as stored.
+
+    cversion counts creations only. ephemeral_owner: see `effect`. Times are milliseconds since 1970.
+    """
 
     czxid: int
     mzxid: int
@@ -48,8 +49,11 @@ class StatPersisted:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotNode:
-    """path: "/" for the root. acl None: a fuzzy dump can miss its id in the table; the transaction that
-    created the znode has it."""
+    """A znode in a snapshot.
+
+    path: "/" for the root. acl: None if a fuzzy dump lacks its id in the table; the transaction that created
+    the znode has the ACL.
+    """
 
     path: str
     data: bytes | None
@@ -59,9 +63,12 @@ class SnapshotNode:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotDigest:
-    """The digest section of 3.6+: the tree's digest at `zxid`, the last transaction applied when the dump
-    ended: at or above the zxid in the name, but below it where the name is the beginning of an epoch. zxid 0:
-    not known; a server that has applied no transaction since it loaded or received a snapshot writes that."""
+    """The digest section of a snapshot (3.6+): the tree's digest at `zxid`.
+
+    zxid: the last transaction applied when the dump ended. It is at or above the zxid in the name, but below
+    it if the name is the beginning of an epoch. 0 means unknown: a server writes that if it has applied no
+    transaction since it loaded or received a snapshot.
+    """
 
     zxid: int
     version: int
@@ -69,12 +76,14 @@ class SnapshotDigest:
 
 
 class Snapshot(Iterator[SnapshotNode]):
-    """Iterate the nodes of one snapshot. sessions (id → timeout in ms) and acls are known at once; digest and
-    last_processed (3.9) at the end. The seals are checked there: trust nothing from a snapshot before.
+    """An iterator over the nodes of one snapshot.
 
-    Memory: sessions, the ACL table and one node. Raises ForeignFileError, TruncatedHeaderError, CorruptError
-    with file and offset: in the file where the compressed stream is wrong, else in the content (the reason
-    says so).
+    sessions (id → timeout in ms) and acls are known at once; digest and last_processed (3.9) at the end. The
+    seals are checked at the end: trust nothing from a snapshot before.
+
+    It keeps the sessions, the ACL table and one node in memory. Raises ForeignFileError, TruncatedHeaderError
+    or CorruptError with file and offset. The offset is in the file if the compressed stream is wrong, else in
+    the content (the reason says so).
     """
 
     def __init__(self, reader: RandomReader, name: str, *, max_record: int = MAX_RECORD) -> None:
@@ -100,7 +109,7 @@ class Snapshot(Iterator[SnapshotNode]):
         return CorruptError(reason, self._name, self._base + self._pos)
 
     def _fill(self, length: int) -> bool:
-        """Buffer `length` bytes after `_pos`; False when the content ends first."""
+        """Buffer `length` bytes after `_pos`. Return False if the content ends before."""
         while len(self._buffer) - self._pos < length:
             block = next(self._blocks, None)
             if block is None:
@@ -171,8 +180,11 @@ class Snapshot(Iterator[SnapshotNode]):
         return count
 
     def _expect(self, count: int, what: str) -> None:
-        """Refuse more items than a file of this size can hold. Items differ, so each takes at least one byte,
-        even compressed: a few kilobytes never hold millions of sessions or znodes."""
+        """Refuse more items than a file of this size can hold.
+
+        Items differ, so each takes at least one byte, even compressed: a few kilobytes never hold millions of
+        sessions or znodes.
+        """
         self._items += count
         least = 1 if snapshot_codec(self._name) else _LEAST_ITEM
         if self._items > _FEW and self._items * least > self._size:
@@ -230,13 +242,16 @@ class Snapshot(Iterator[SnapshotNode]):
         return SnapshotNode(path or "/", data, acl, stat)
 
     def blocks(self) -> Iterator[bytes]:
-        """The rest of the content, in blocks, for another reader; ends the iteration and its checks."""
+        """Yield the rest of the content in blocks, for another reader.
+
+        This ends the iteration and its checks.
+        """
         self._done = True
         yield bytes(self._buffer[self._pos :])
         yield from self._blocks
 
     def _finish(self) -> None:
-        """The seals, and what 3.6+ and 3.9 put between them."""
+        """Read the seals, and the sections of 3.6+ and 3.9 between them."""
         self._check_seal()
         if self._fill(1):
             if self._fill(_DIGEST.size + SEAL_SIZE):  # longer than 3.9's section: digests may be switched off
@@ -263,4 +278,4 @@ class Snapshot(Iterator[SnapshotNode]):
 
 
 read_snapshot = Snapshot
-"""Open one snapshot; its header, sessions and ACL table are read at once."""
+"""Open one snapshot. Its header, sessions and ACL table are read at once."""

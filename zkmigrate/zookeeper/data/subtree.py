@@ -1,9 +1,9 @@
-"""The largest zxids of a subtree's znodes, by a walk over a server's answers, or from a `Tree`.
+"""The largest zxids of a subtree's znodes, from a walk over a server's answers, or from a `Tree`.
 
 A znode has the zxid of its creation (czxid), of the last change of its data (mzxid), and of the last creation
 or deletion of a child (pzxid). setACL and the deletion of the subtree's own root leave none of them.
 
-`Walk` makes requests and reads replies; it sends nothing itself. It asks for each znode once, by
+`Walk` creates requests and reads replies; it sends nothing itself. It requests each znode once, with
 getChildren2, which returns the znode's Stat and the names of its children. At most `window` requests are in
 flight.
 """
@@ -37,7 +37,7 @@ class RefusedError(ZkDataError):
 
 @dataclass(slots=True)
 class Largest:
-    """A zxid and its path; of several paths with the same zxid the first in order."""
+    """The largest zxid so far and its path. Of several paths with the same zxid the first in order counts."""
 
     zxid: int = -1
     path: str = ""
@@ -48,7 +48,7 @@ class Largest:
 
 
 class Extent:
-    """The number of znodes, and the largest of each of the three zxids."""
+    """The number of znodes in a subtree, and the largest czxid, mzxid and pzxid among them."""
 
     __slots__ = ("czxid", "mzxid", "pzxid", "znodes")
 
@@ -65,7 +65,7 @@ class Extent:
 
     @property
     def largest(self) -> Largest:
-        """The largest of the three; of equals the first in the order czxid, mzxid, pzxid."""
+        """The largest of the three zxids. Of equal ones the first in the order czxid, mzxid, pzxid counts."""
         return max(self.by_name().values(), key=lambda each: each.zxid)
 
     def by_name(self) -> dict[str, Largest]:
@@ -73,7 +73,7 @@ class Extent:
 
 
 def extent_of(tree: Tree) -> Extent:
-    """The Extent of a tree that was read from disk."""
+    """Return the Extent of a tree that was read from disk."""
     found = Extent()
     for path, node in tree.nodes.items():
         found.take(path, node.czxid, node.mzxid, node.pzxid)
@@ -84,10 +84,12 @@ class Walk:
     """A walk over the subtree at `root`, parents before their children.
 
     begin, end: the newest zxid that the server had applied before the first znode was read, and when the last
-    one was; -1 before. If they are equal, all answers show one state of the tree. gone: znodes deleted after
-    their parent was read. denied: those that this client may not read: the znodes below are not known. above:
-    the nearest existing ancestor of a root that does not exist; else None. `/zookeeper` is left out unless
-    the root lies in it, as in `tree`.
+    one was read; -1 before. If they are equal, all answers show one state of the tree. gone: how many znodes
+    were deleted after their parent was read. denied: the znodes that this client may not read; the znodes
+    below them are unknown.
+
+    above: the nearest existing ancestor of a root that does not exist, else None. `/zookeeper` is left out
+    unless the root is in it, as in `tree`.
     """
 
     def __init__(self, root: str, window: int) -> None:
@@ -105,7 +107,7 @@ class Walk:
 
     @property
     def left(self) -> int:
-        """Known znodes without an answer yet."""
+        """The number of known znodes without an answer yet."""
         return len(self._left) + len(self._asked)
 
     @property
@@ -113,7 +115,7 @@ class Walk:
         return not self._left and not self._asked
 
     def requests_to_send(self) -> bytes:
-        """As many requests as the window allows, framed; empty: none to send."""
+        """Return as many framed requests as the window allows; empty if there is none to send."""
         out = []
         while self._left and len(self._asked) < self._window:
             kind, path = self._left.pop()
@@ -123,8 +125,11 @@ class Walk:
         return b"".join(out)
 
     def take(self, frame: bytes) -> None:
-        """Read one reply. Raises MalformedError for bytes that do not answer the oldest request in flight,
-        RefusedError for an error that ends the walk."""
+        """Read one reply.
+
+        Raises MalformedError for bytes that do not answer the oldest request in flight, RefusedError for an
+        error that ends the walk.
+        """
         cursor = JuteInput(frame)
         header = reply_header(cursor)
         if not self._asked or header.xid != self._asked[0][0]:

@@ -1,8 +1,8 @@
-"""The payload of one record in a transaction log: header, body, digest. Formats: see the package.
+"""Decoder for the payload of a record in a transaction log: header, body, digest.
 
-Two rules are not in `zookeeper.jute` and were seen on real servers: a failed multi is logged with its earlier
-operations intact and error entries after them, and has no effect at all; closeSession has no body in 3.4 and
-3.5, and a vector of the deleted paths since 3.6.
+The package docstring describes the formats. Two rules are not in `zookeeper.jute` and were seen on real
+servers. A failed multi is logged with its earlier operations intact and error entries after them, and has no
+effect at all. closeSession has no body in 3.4 and 3.5, and a vector of the deleted paths since 3.6.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ DIGEST_SIZE = 12
 
 
 class TxnType(enum.IntEnum):
-    """ZooDefs.OpCode, those in logs; names as ZooKeeper prints them."""
+    """The codes of ZooDefs.OpCode that occur in logs, with names as ZooKeeper prints them."""
 
     create = 1
     delete = 2
@@ -48,7 +48,10 @@ class Acl:
 
 @dataclass(frozen=True, slots=True)
 class TxnHeader:
-    """session: of the request; time_ms: the leader's clock, milliseconds since 1970."""
+    """The header of a transaction.
+
+    session: the session that sent the request. time_ms: milliseconds since 1970 by the leader's clock.
+    """
 
     session: int
     cxid: int
@@ -120,14 +123,17 @@ class CreateSessionTxn:
 
 @dataclass(frozen=True, slots=True)
 class CloseSessionTxn:
-    """paths: the ephemerals deleted with the session; None where the log does not say (3.4, 3.5)."""
+    """The end of a session.
+
+    paths: the ephemerals deleted with the session; None if the log does not name them (3.4, 3.5).
+    """
 
     paths: tuple[str, ...] | None
 
 
 @dataclass(frozen=True, slots=True)
 class SubTxn:
-    """One operation of a multi; it has no zxid of its own."""
+    """One operation of a multi. It has no zxid of its own."""
 
     type: TxnType
     body: TxnBody
@@ -139,7 +145,7 @@ class MultiTxn:
 
     @property
     def failed(self) -> bool:
-        """Whether any entry is an error: then none of the others happened."""
+        """Whether an entry is an error, so that none of the others took effect."""
         return any(sub.type is TxnType.error for sub in self.txns)
 
 
@@ -160,7 +166,7 @@ TxnBody = (
 
 @dataclass(frozen=True, slots=True)
 class TxnDigest:
-    """The digest of the whole tree after the transaction, a signed long."""
+    """The digest of the complete tree after a transaction, as a signed long."""
 
     version: int
     tree_digest: int
@@ -174,7 +180,7 @@ class Txn:
 
 
 def read_acl(src: JuteInput) -> tuple[Acl, ...]:
-    """A vector of ACL items; null and empty both read as ()."""
+    """Read a vector of ACL items; null and empty both give ()."""
     return tuple(Acl(src.int32(), src.string(), src.string()) for _ in range(src.count(12)))
 
 

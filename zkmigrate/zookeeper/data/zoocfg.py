@@ -1,6 +1,6 @@
-"""zoo.cfg as typed values.
+"""Parser for zoo.cfg.
 
-ZooKeeper reads the file as Java properties; the last of equal keys wins.
+ZooKeeper reads the file as Java properties; the last of equal keys counts.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class ZooCfgError(ZkDataError):
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """The last line of a key, which counts. line: where it begins."""
+    """The last line of a key, which counts. line: the number of the line where it begins."""
 
     key: str
     value: str
@@ -39,24 +39,26 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class ZooCfg:
-    """entries: by key."""
+    """The settings of a zoo.cfg. entries: by key."""
 
     entries: Mapping[str, Entry]
     file: str = "zoo.cfg"
 
     def get(self, key: str) -> str | None:
-        """A key's value; None: not set."""
+        """Return a key's value; None if not set."""
         found = self.entries.get(key)
         return None if found is None else found.value
 
     def values(self) -> dict[str, str]:
-        """The value of every key."""
+        """Return the value of every key."""
         return {key: entry.value for key, entry in self.entries.items()}
 
 
 def parse_zoocfg(text: str, file: str = "zoo.cfg") -> ZooCfg:
-    """Parse a file's text (decoded as ISO-8859-1). Raises ZooCfgError for a line without a value, which
-    ZooKeeper silently reads as an empty one."""
+    """Parse a file's text (decoded as ISO-8859-1).
+
+    Raises ZooCfgError for a line without a value, which ZooKeeper silently reads as an empty value.
+    """
     entries: dict[str, Entry] = {}
     try:
         for entry in java_properties.entries(text):
@@ -76,8 +78,11 @@ def parse_zoocfg(text: str, file: str = "zoo.cfg") -> ZooCfg:
 
 @dataclass(frozen=True, slots=True)
 class ServerLine:
-    """`server.SID=host:quorum_port:election_port[:role][;[client_host:]client_port]`; host without
-    brackets."""
+    """One server line of a zoo.cfg, with hosts without brackets.
+
+    Format: `server.SID=host:quorum_port:election_port[:role][;[client_host:]client_port]`. role_given:
+    whether the line names the role.
+    """
 
     sid: int
     host: str
@@ -89,7 +94,7 @@ class ServerLine:
     role_given: bool = False
 
     def render(self) -> str:
-        """The value of `server.SID=`."""
+        """Return the value of `server.SID=`."""
         text = f"{bracketed(self.host)}:{self.quorum_port}:{self.election_port}"
         if self.role_given or self.role != "participant":
             text += f":{self.role}"
@@ -148,7 +153,10 @@ def parse_server_line(key: str, value: str, file: str = "zoo.cfg", line: int = 0
 
 @dataclass(frozen=True, slots=True)
 class ZooSettings:
-    """Limits are in ticks; None: not set, and ZooKeeper has no default."""
+    """The typed values of a zoo.cfg.
+
+    Limits are in ticks; None if not set, because ZooKeeper has no default.
+    """
 
     init_limit: int | None
     sync_limit: int | None
@@ -156,7 +164,7 @@ class ZooSettings:
 
 
 def settings(cfg: ZooCfg) -> ZooSettings:
-    """The typed values. Raises ZooCfgError for a value that ZooKeeper would refuse."""
+    """Return the typed values. Raises ZooCfgError for a value that ZooKeeper would refuse."""
     read = _Reader(cfg)
     if cfg.get("dataDir") is None:
         raise ZooCfgError(cfg.file, 0, "dataDir is not set")
@@ -175,7 +183,7 @@ def settings(cfg: ZooCfg) -> ZooSettings:
 
 
 class _Reader:
-    """Typed access with errors that name the line."""
+    """Typed access to a zoo.cfg, with errors that name the line."""
 
     def __init__(self, cfg: ZooCfg) -> None:
         self._cfg = cfg
