@@ -1,1 +1,1 @@
-"""Verbs over ZooKeeper's own data by itself, its directories or its znodes, without an inventory."""
+"""Commands that read ZooKeeper's own data, its directories or its znodes, without an inventory."""

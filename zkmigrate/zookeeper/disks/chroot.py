@@ -1,4 +1,7 @@
-"""A chroot on the command line. A module of its own: Spark's machines lack the packages for connections."""
+"""Parser for a chroot on the command line.
+
+It is a module of its own, because Spark's machines lack the packages for connections.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ from zkmigrate.errors import UsageError
 
 
 def parse_chroot(path: str) -> str:
-    """The path. Raises UsageError if ZooKeeper would refuse it as one."""
+    """Return the path. Raises UsageError if ZooKeeper would refuse it."""
     parts = path.split("/")[1:]
     whole = path == "/" or (path.startswith("/") and not any(part in ("", ".", "..") for part in parts))
     if not whole or "\0" in path:

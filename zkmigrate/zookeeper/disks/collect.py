@@ -1,9 +1,11 @@
-"""``collect``: copy logs and snapshots of servers into a folder, each log up to its last whole record.
+"""The command ``collect``: copy logs and snapshots of servers into a folder.
 
-Each record is checked as it comes, and a copy ends after a whole one. A later run continues there if the
-source still holds the last copied record: only one transaction ever has its zxid, so everything before it is
-the same too. A snapshot is proved by its seal once it is here. Servers write and purge meanwhile: files that
-they remove or have not finished are reported, and left.
+Each log is copied up to its last complete record. Each record is checked when it is received. A later run
+continues after the last copied record if the source still holds that record: only one transaction ever has
+its zxid, so everything before it is the same too.
+
+A snapshot is proved by its seal once it has been copied. Servers write and purge in the meantime. Files that
+they remove or have not finished are reported and not copied.
 """
 
 from __future__ import annotations
@@ -62,14 +64,17 @@ from zkmigrate.zookeeper.disks.manifest import (
 FAILED, INTERRUPTED = 8, 130
 _HOUR_MS = 3_600_000
 _TIME_AT = 12 + 20
-"""Offset of the time in a record: after its frame, session, cxid and zxid."""
+"""The offset of the time in a record: after its frame, session, cxid and zxid."""
 
 _FAILURES = ("damaged", "unread", "unreached")
 
 
 @dataclass(frozen=True)
 class Server:
-    """name: of its folder. data: its dataDir; log: its dataLogDir, None: the same."""
+    """A server to collect from.
+
+    name: the name of its folder. data: its dataDir. log: its dataLogDir; None if it is the same.
+    """
 
     name: str
     data: Place
@@ -77,7 +82,7 @@ class Server:
 
     @property
     def place(self) -> str:
-        """Both directories, without ``version-2``."""
+        """Both directories as text, without ``version-2``."""
         return " and ".join(
             str(Place(one.host, one.path.rstrip("/").removesuffix(f"/{VERSION_2}")))
             for one in (self.data, self.log)
@@ -87,9 +92,12 @@ class Server:
 
 @dataclass(frozen=True)
 class Request:
-    """snapshots: how many of the newest whole ones. since_zxid, since_hours: leave out older logs; hours
-    count back from the newest transaction. rate: bytes a second from all hosts together; 0: no limit.
-    max_record: in bytes."""
+    """What to collect, and the limits for it.
+
+    snapshots: how many of the newest complete ones. since_zxid, since_hours: leave out older logs; hours
+    count back from the newest transaction. rate: bytes per second from all hosts together; 0 for no limit.
+    max_record: in bytes.
+    """
 
     out: Path
     servers: tuple[Server, ...]
@@ -102,8 +110,10 @@ class Request:
 
 @dataclass(frozen=True)
 class Note:
-    """Something unusual. what: left, purged, again, aside, torn; damaged, unread, unreached make the run a
-    failure."""
+    """An unusual event.
+
+    what: left, purged, again, aside or torn. With damaged, unread or unreached the run is a failure.
+    """
 
     server: str
     name: str
@@ -116,7 +126,10 @@ class Note:
 
 @dataclass
 class Outcome:
-    """taken: files that are new or grew. bytes_read: from the sources, including bytes that were not kept."""
+    """The outcome of a run.
+
+    taken: files that are new or grew. bytes_read: bytes read from the sources, including those not kept.
+    """
 
     manifest: Manifest
     servers: tuple[str, ...]
@@ -135,18 +148,18 @@ class Outcome:
 
 
 class _CopyChanged(Exception):
-    """The local copy is not what the manifest says."""
+    """The local copy differs from the manifest."""
 
 
 @dataclass(frozen=True)
 class _Base:
-    """A local beginning of a log, up to a whole record."""
+    """The beginning of a log that is already copied, up to a complete record."""
 
     path: Path
     cut: Cut
 
     def is_in(self, source: RandomReader) -> bool:
-        """Whether the source still has the last copied record."""
+        """Return whether the source still has the last copied record."""
         cut = self.cut
         length = cut.offset - cut.record
         if source.size() < cut.offset:
@@ -156,8 +169,11 @@ class _Base:
 
 @dataclass
 class _LogRead:
-    """The result of reading a log. cut: after the last whole record, if any. damage, torn: why the log does
-    not continue there; empty for a normal end."""
+    """The result of reading a log.
+
+    cut: the end of the last complete record, if any. damage, torn: why the log does not continue there; empty
+    for a normal end.
+    """
 
     cut: Cut | None
     wrote: bool = False
@@ -167,7 +183,7 @@ class _LogRead:
 
 @dataclass(frozen=True)
 class _Copy:
-    """One file of a server and what is here of it."""
+    """One file of a server, and its local copy."""
 
     manifest: Manifest
     server: Server
@@ -195,11 +211,11 @@ class _Copy:
 
     @property
     def intact(self) -> bool:
-        """Whether the file is here with the size in the manifest."""
+        """Whether the copy exists with the size in the manifest."""
         return self.entry is not None and size_of(self.path) == self.entry.bytes
 
     def has(self, size: int) -> bool:
-        """Whether all `size` bytes of the source's file are here."""
+        """Return whether all `size` bytes of the source's file are copied."""
         entry = self.entry
         return entry is not None and entry.state == "whole" and entry.source_size == size
 
@@ -210,7 +226,10 @@ class _Copy:
 
 
 class Collector:
-    """Copies the files of several servers, one after the other. stop: whether the operator wants to stop."""
+    """A run that copies the files of several servers, one after the other.
+
+    stop: returns whether the operator wants to stop.
+    """
 
     def __init__(
         self,
@@ -231,8 +250,11 @@ class Collector:
         self._outcome = Outcome(manifest, tuple(server.name for server in request.servers))
 
     def collect(self) -> Outcome:
-        """Copy what is new. Raises UsageError for a directory that is not ZooKeeper's, or for a name that had
-        another place before; OSError if this machine cannot write."""
+        """Copy what is new.
+
+        Raises UsageError for a directory that is not ZooKeeper's, or for a name that had another place
+        before; OSError if this machine cannot write.
+        """
         began = self._clock.now()
         self._manifest.claim({server.name: server.place for server in self._request.servers})
         try:
@@ -248,11 +270,11 @@ class Collector:
         return self._outcome
 
     def source(self, directory: Directory, name: str) -> Source:
-        """A file of a server, read at the rate."""
+        """Return a file of a server, read at the limited rate."""
         return Source(directory.open(name), self._bucket, self._progress, self._stop)
 
     def _plan(self, server: Server) -> None:
-        """Plan the bytes that a server has and we have not: an upper bound, for padding is not read."""
+        """Plan how many bytes of a server are still to copy: an upper bound, because padding is not read."""
         snapshots = self._directory(server.data)
         logs = snapshots if server.log is None else self._directory(server.log)
         newest: tuple[SnapshotFile | LogFile, ...] = snapshot_files(snapshots)[: self._request.snapshots]
@@ -264,7 +286,7 @@ class Collector:
             self._progress.plan(str(copy), file.size - have)
 
     def _reached(self, server: Server, do: Callable[[], None]) -> bool:
-        """Whether `do` was done; a host that fails does not keep the others."""
+        """Run `do`, and return whether the host was reached. A failing host does not stop the others."""
         try:
             do()
         except HostError as error:
@@ -274,14 +296,17 @@ class Collector:
         return True
 
     def _directory(self, place: Place) -> Listed:
-        """As `Disks.directory`, with HostError instead of OSError."""
+        """Return the same as `Disks.directory`, with HostError instead of OSError."""
         try:
             return self._disks.directory(place)
         except OSError as error:
             raise HostError(f"{place}: {error.strerror or error}") from error
 
     def _server(self, server: Server) -> None:
-        """Snapshots first: a tree is whole only with the log that was written while it was saved."""
+        """Copy the files of a server, snapshots first.
+
+        A tree is complete only with the log that was written while its snapshot was saved.
+        """
         self._manifest.path(server.name, "").mkdir(parents=True, exist_ok=True)
         self._manifest.recover(server.name)
         self._snapshots(server, self._directory(server.data))
@@ -302,7 +327,7 @@ class Collector:
 
     @contextmanager
     def _reading(self, copy: _Copy) -> Iterator[None]:
-        """Copy one file; an error of this file alone becomes a note."""
+        """Copy one file in the block; an error of this file alone becomes a note."""
         with self._progress.reading(str(copy)):
             try:
                 yield
@@ -321,7 +346,7 @@ class Collector:
     # -- snapshots -----------------------------------------------------------------------------------------
 
     def _snapshots(self, server: Server, directory: Directory) -> None:
-        """Copy the newest whole ones, as many as requested."""
+        """Copy the newest complete snapshots, as many as requested."""
         listed = directory.names_with_sizes()
         for name in self._parts(server):
             if snapshot_zxid(name) is not None and name not in listed:
@@ -337,7 +362,7 @@ class Collector:
                 found += self._snapshot(copy, directory, file)
 
     def _snapshot(self, copy: _Copy, directory: Directory, file: SnapshotFile) -> bool:
-        """Whether the snapshot is here, whole."""
+        """Copy a snapshot if it is not copied yet, and return whether a complete copy exists."""
         entry, left = copy.entry, self._manifest.left.get(copy.key)
         if entry is not None and entry.source_size == file.size and copy.intact:
             return True
@@ -358,8 +383,10 @@ class Collector:
         return True
 
     def _download(self, source: RandomReader, copy: _Copy) -> str:
-        """Download a snapshot into its part; why it is not whole, or "". A part of an earlier run is
-        continued, and dropped if the result is not whole."""
+        """Download a snapshot into its part, and return why it is not complete, or "".
+
+        A part of an earlier run is continued. It is dropped if the result is not complete.
+        """
         if why := check_snapshot(source, copy.name, whole=False):
             return why
         continued = size_of(copy.part) > 0
@@ -387,7 +414,7 @@ class Collector:
     # -- logs ----------------------------------------------------------------------------------------------
 
     def _first(self, server: Server, directory: Directory, files: Sequence[LogFile]) -> int:
-        """The zxid in the name of the oldest requested log."""
+        """Return the zxid in the name of the oldest requested log."""
         request = self._request
         if request.since_zxid is not None:
             return max((file.zxid for file in files if file.zxid <= request.since_zxid), default=0)
@@ -411,8 +438,11 @@ class Collector:
         return 0
 
     def _removed_logs(self, server: Server, files: Sequence[LogFile]) -> None:
-        """Logs that are here and no longer at the source. A purge removed them; or the server took their
-        transactions back (TRUNC), and they are not history any more."""
+        """Handle logs that were copied and are no longer at the source.
+
+        Either a purge removed them, or the server took their transactions back (TRUNC). In the second case
+        they are no longer history.
+        """
         listed = {file.name for file in files}
         here = {entry.name for entry in self._manifest.of_server(server.name)} | self._parts(server)
         for name in sorted(here - listed):
@@ -428,8 +458,11 @@ class Collector:
                 self._gone(copy)
 
     def _taken_back(self, server: Server, zxid: int, files: Sequence[LogFile]) -> bool:
-        """Whether a TRUNC removed a log: it removes all logs after some transaction, and shortens the log
-        that holds it, padding included. A purge removes older logs, in any order, and shortens none."""
+        """Return whether a TRUNC removed a log.
+
+        TRUNC removes all logs after some transaction, and shortens the log that holds it, padding included. A
+        purge removes older logs, in any order, and shortens none.
+        """
         older = [file for file in files if file.zxid < zxid]
         if not older:
             return False
@@ -437,7 +470,7 @@ class Collector:
         return entry is None or older[-1].size < entry.source_size
 
     def _parts(self, server: Server) -> set[str]:
-        """The unfinished files, by their final names."""
+        """Return the final names of the unfinished files."""
         folder = self._manifest.path(server.name, "")
         return {path.name.removesuffix(PART) for path in folder.glob(f"*{PART}")}
 
@@ -450,8 +483,10 @@ class Collector:
         self._note(copy, "aside", f"the server took its transactions back; it is {aside} now")
 
     def _gone(self, copy: _Copy) -> None:
-        """The server removed a file before its end was read. What is here of a log stays, including the part
-        of an interrupted run."""
+        """Handle a file that the server removed before its end was read.
+
+        What was copied of a log stays, including the part of an interrupted run.
+        """
         entry = copy.entry
         base = next(iter(self._part_base(copy)), None) if log_zxid(copy.name) is not None else None
         if base is not None and (entry is None or self._extends(base, copy, entry)):
@@ -466,7 +501,7 @@ class Collector:
         self._note(copy, "purged", why)
 
     def _extends(self, base: _Base, copy: _Copy, entry: Entry) -> bool:
-        """Whether a part continues a file that is not whole."""
+        """Return whether a part continues a file that is not complete."""
         cut = entry.cut
         if entry.state == "whole" or cut is None or base.cut.offset <= cut.offset:
             return False
@@ -494,7 +529,7 @@ class Collector:
             raise Unread(f"{error}; it changed while it was read. Next: collect again") from error
 
     def _part_base(self, copy: _Copy) -> list[_Base]:
-        """The whole records in the part that an earlier run left, maybe at a crash of this machine."""
+        """Return the complete records in the part of an earlier run, which may have ended in a crash."""
         last: Record | None = None
         try:
             for record in LogScan(FileReader(copy.part), copy.name, max_record=self._request.max_record):
@@ -506,7 +541,7 @@ class Collector:
     def _take(
         self, copy: _Copy, source: RandomReader, file: LogFile, base: _Base | None, *, newest: bool
     ) -> None:
-        """Read on after the base, or from the start, and keep the result."""
+        """Continue after the base, or start from the beginning, and keep the result."""
         entry = copy.entry
         read = self._read(copy, source, file, base, newest=newest)
         if read.damage:
@@ -535,7 +570,7 @@ class Collector:
     def _read(
         self, copy: _Copy, source: RandomReader, file: LogFile, base: _Base | None, *, newest: bool
     ) -> _LogRead:
-        """Copy the records after the base into the part. It holds what was read, however this ends."""
+        """Copy the records after the base into the part. It keeps what was read, even if reading fails."""
         read = _LogRead(base.cut if base else None)
         target: PartFile | None = None
         try:
@@ -560,7 +595,7 @@ class Collector:
         return read
 
     def _part_after(self, copy: _Copy, source: RandomReader, base: _Base | None) -> PartFile:
-        """The part, with everything that the base has. Raises _CopyChanged."""
+        """Return the part with the content of the base. Raises _CopyChanged."""
         if base is None:
             copy.part.write_bytes(b"")
             target = PartFile(copy.part, 0)
@@ -575,7 +610,7 @@ class Collector:
         return PartFile(copy.part, base.cut.offset)
 
     def _commit(self, copy: _Copy, source_size: int, state: State, cut: Cut | None) -> None:
-        """The part becomes the file."""
+        """Turn the part into the final file."""
         size = cut.offset if cut else size_of(copy.part)
         with copy.part.open("r+b") as file:
             file.truncate(size)
@@ -588,7 +623,7 @@ class Collector:
 
 
 class _Logs:
-    """A Directory of these logs alone, each read at the rate."""
+    """A directory of these logs alone, each read at the limited rate."""
 
     def __init__(self, collector: Collector, directory: Directory, files: Sequence[LogFile]) -> None:
         self._collector = collector
@@ -603,7 +638,7 @@ class _Logs:
 
 
 def _time_at(source: RandomReader, offset: int) -> int | None:
-    """The time of the record that begins at `offset`, in ms since 1970; None if there is none."""
+    """Return the time of the record that begins at `offset`, in ms since 1970; None if there is none."""
     data = source.read(offset, _TIME_AT + 8)
     if len(data) < _TIME_AT + 8 or not any(data[8:12]):
         return None
@@ -613,8 +648,9 @@ def _time_at(source: RandomReader, offset: int) -> int | None:
 def collect(
     disks: Disks, request: Request, clock: Clock, stop: Callable[[], bool], hint: Callable[[str], None]
 ) -> Outcome:
-    """Copy what is new. stop: whether the operator wants to stop, asked before each read. hint: takes
-    progress.
+    """Copy what is new.
+
+    stop: returns whether the operator wants to stop; it is called before each read. hint: receives progress.
 
     Raises UsageError for a wrong request, LockedError, ManifestError, and OSError if this machine cannot
     write. Failures of hosts are in the outcome.
@@ -624,13 +660,13 @@ def collect(
 
 
 def body(outcome: Outcome) -> dict[str, Any]:
-    """The outcome as JSON values."""
+    """Return the outcome as JSON values."""
     servers = {name: _server_body(outcome.manifest, name) for name in outcome.servers}
     return {**base_body(outcome), "servers": servers}
 
 
 def base_body(outcome: Outcome) -> dict[str, Any]:
-    """What the outcome of each kind of collecting has, as JSON values."""
+    """Return the JSON values that outcomes of every kind of collecting have."""
     return {
         "out": str(outcome.manifest.out),
         "code": outcome.code,
@@ -643,7 +679,7 @@ def base_body(outcome: Outcome) -> dict[str, Any]:
 
 
 def _server_body(manifest: Manifest, server: str) -> dict[str, Any]:
-    """What is here of a server."""
+    """Return what has been copied of a server, as JSON values."""
     entries = manifest.of_server(server)
     newest = max((entry.cut.zxid for entry in entries if entry.cut), default=None)
     return {
@@ -655,7 +691,7 @@ def _server_body(manifest: Manifest, server: str) -> dict[str, Any]:
 
 
 def text(outcome: Outcome) -> str:
-    """The outcome for a reader."""
+    """Return the outcome for a reader."""
     lines = []
     for name in outcome.servers:
         taken = sum(entry.server == name for entry in outcome.taken)
@@ -670,7 +706,7 @@ def text(outcome: Outcome) -> str:
 
 
 def base_lines(outcome: Outcome) -> list[str]:
-    """As `base_body`, for a reader."""
+    """Return the lines for a reader that outcomes of every kind of collecting have."""
     stopped = ["stopped; the same command continues"] if outcome.stopped else []
     read = f"{megabytes(outcome.bytes_read)} read in {outcome.seconds:.1f} s"
     return [*map(str, outcome.notes), *stopped, read]

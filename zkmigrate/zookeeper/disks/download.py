@@ -1,4 +1,4 @@
-"""Reading a server's file at a limited rate, with progress, and writing it to a local file."""
+"""Reads of a server's file at a limited rate, with progress, and writes to a local file."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from zkmigrate.zookeeper.data.txnlog import END_MARK, FRAME
 from zkmigrate.zookeeper.disks.progress import Interval
 
 BLOCK = 256 << 10
-"""Bytes of one read, and the burst of the rate limit."""
+"""The size of one read in bytes, and the burst of the rate limit."""
 
 
 class Bucket:
-    """A token bucket over files and hosts: in any T seconds at most burst + rate * T bytes begin to be read.
+    """A token bucket that limits the reads from all hosts together.
 
-    rate: bytes a second; 0: no limit. burst: bytes allowed at once after a rest. A larger read waits until
-    all of it is earned.
+    In any T seconds at most burst + rate * T bytes begin to be read. rate: bytes per second; 0 for no limit.
+    burst: bytes allowed at once after a rest. A larger read waits until all of it is earned.
     """
 
     def __init__(self, rate: float, burst: int, clock: Clock) -> None:
@@ -55,11 +55,11 @@ class Gone(Exception):
 
 
 class Unread(Exception):
-    """This file cannot be read; others of its host may be."""
+    """This file cannot be read; others of its host may be readable."""
 
 
 class Progress:
-    """The bytes still to read, and a line about them every few seconds. say: takes the line."""
+    """The number of bytes still to read, reported in a line every few seconds. say: receives the line."""
 
     def __init__(self, clock: Clock, say: Callable[[str], None]) -> None:
         self._interval = Interval(clock=clock.now)
@@ -70,12 +70,12 @@ class Progress:
         self.done = 0
 
     def plan(self, file: str, count: int) -> None:
-        """At most `count` bytes of this file are still to read."""
+        """Record that at most `count` bytes of this file are still to read."""
         self._planned[file] = max(0, count)
 
     @contextmanager
     def reading(self, file: str) -> Iterator[None]:
-        """Read this file in the block; afterwards none of it is left to read."""
+        """Read this file in the block. After the block none of it is left to read."""
         self._current, self._of_current = file, 0
         try:
             yield
@@ -84,7 +84,7 @@ class Progress:
             self._current = ""
 
     def read(self, count: int) -> None:
-        """Count bytes that were read."""
+        """Count bytes that were read, and report progress if a line is due."""
         self.done += count
         self._of_current += count
         if not self._interval.due():
@@ -98,15 +98,16 @@ class Progress:
 
 
 def megabytes(count: float) -> str:
-    """A number of bytes for a reader."""
+    """Return a number of bytes for a reader."""
     return f"{count / 1e6:.1f} MB"
 
 
 class Source:
-    """One file of a server, read at the rate. Raises Gone, Unread, Stopped; HostError for its host.
+    """One file of a server, read at the limited rate.
 
-    A read that begins inside the last one reuses those bytes, so a record across the end of a block does not
-    come twice. A read that begins at or before the last one asks anew.
+    Raises Gone, Unread or Stopped, and HostError for its host. A read that begins inside the last one reuses
+    those bytes, so a record across the end of a block is not read twice. A read that begins at or before the
+    last one reads the file again.
     """
 
     def __init__(
@@ -144,7 +145,7 @@ class Source:
 
 @contextmanager
 def _file_errors() -> Iterator[None]:
-    """Turn errors of one file into Gone or Unread; let errors of its host pass."""
+    """Turn errors of one file into Gone or Unread; errors of its host pass unchanged."""
     try:
         yield
     except (OSError, HostError) as error:
@@ -159,7 +160,7 @@ def _file_errors() -> Iterator[None]:
 
 
 class PartFile:
-    """A local file that takes records or bytes after its first `size` bytes, written in blocks."""
+    """A local file to which records or bytes are added after its first `size` bytes, in blocks."""
 
     def __init__(self, path: Path, size: int) -> None:
         self._file = path.open("r+b", buffering=0)
@@ -179,7 +180,7 @@ class PartFile:
             self.flush()
 
     def flush(self) -> None:
-        """Hand everything to the system."""
+        """Write everything to the operating system."""
         rest = memoryview(b"".join(self._pending))
         self._pending, self._size = [], 0
         while rest:

@@ -1,6 +1,6 @@
-"""A directory of ZooKeeper's files, written as ``DIR`` on this machine or ``HOST:DIR``, as for scp(1).
+"""Places of ZooKeeper's files, written as ``DIR`` on this machine or ``HOST:DIR``, as for scp(1).
 
-The ssh client is imported only for another host: its modules take longer than reading a directory here.
+The ssh client is imported only for another host: importing it takes longer than reading a directory here.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ VERSION_2 = "version-2"
 
 
 class DiskError(ZkmigrateError):
-    """The files there cannot be read as ZooKeeper's."""
+    """The files in a place cannot be read as ZooKeeper's."""
 
     exit_code = 8
 
 
 @dataclass(frozen=True)
 class Place:
-    """host: empty for this machine."""
+    """A directory on a host. host: empty for this machine."""
 
     host: str
     path: str
@@ -43,12 +43,15 @@ class Place:
         return f"{self.host}:{self.path}" if self.host else self.path
 
     def inside(self, name: str) -> Place:
-        """A directory in it."""
+        """Return the place of a directory inside this one."""
         return Place(self.host, f"{self.path.rstrip('/')}/{name}")
 
 
 def parse_place(text: str) -> Place:
-    """A colon before any slash ends a host name. Raises UsageError if either part is empty."""
+    """Parse ``DIR`` or ``HOST:DIR``. A colon before any slash ends a host name.
+
+    Raises UsageError if either part is empty.
+    """
     head, colon, rest = text.partition(":")
     host, path = (head, rest) if colon and "/" not in head else ("", text)
     if not path or (colon and not head):
@@ -60,12 +63,15 @@ def parse_place(text: str) -> Place:
 
 
 Pair = tuple[Place, Place | None]
-"""A dataDir, and the dataLogDir; None: the same directory."""
+"""A dataDir and its dataLogDir; None if that is the same directory."""
 
 
 def parse_pairs(options: dict[str, Any]) -> list[Pair]:
-    """Source's pair, then dest's, from ``source_dir``, ``source_log_dir``, ``dest_dirs``, ``dest_log_dirs``.
-    Raises UsageError if the lists differ in length."""
+    """Return source's pair, then dest's pairs.
+
+    options: ``source_dir``, ``source_log_dir``, ``dest_dirs``, ``dest_log_dirs``. Raises UsageError if the
+    lists differ in length.
+    """
     dests, logs = options["dest_dirs"], options["dest_log_dirs"]
     if logs and len(logs) != len(dests):
         raise UsageError(
@@ -77,41 +83,41 @@ def parse_pairs(options: dict[str, Any]) -> list[Pair]:
 
 
 def any_remote(pairs: list[Pair]) -> bool:
-    """Whether any place is on another host."""
+    """Return whether any place is on another host."""
     return any(place.host for pair in pairs for place in pair if place is not None)
 
 
 @dataclass(frozen=True)
 class RemoteDirectory:
-    """A Directory over SFTP. Raises TransportError, and OSError as the host reports it."""
+    """A directory read over SFTP. Raises TransportError, and OSError as the host reports it."""
 
     transport: Transport
     place: Place
 
     def names_with_sizes(self) -> dict[str, int]:
-        """Every entry and its size in bytes; -1: not a regular file."""
+        """Return the size in bytes of each entry by name; -1 for an entry that is not a regular file."""
         connection = self.transport.connection(self.place.host)
         entries = connection.list_directory(self.place.path, self.transport.file_s)
         return {entry.name: entry.size if entry.kind == "f" else -1 for entry in entries}
 
     def open(self, name: str) -> SftpReader:
-        """Open one file."""
+        """Return a reader for one file."""
         from zkmigrate.hosts.transport.reader import SftpReader
 
         return SftpReader(self.transport, self.place.host, f"{self.place.path.rstrip('/')}/{name}")
 
 
 class Disks:
-    """Opens places. transport: to other hosts; None: only this machine."""
+    """Access to places. transport: connects to other hosts; None allows only this machine."""
 
     def __init__(self, transport: Transport | None) -> None:
         self._transport = transport
 
     def directory(self, place: Place) -> Listed:
-        """The directory with the place's snapshots or logs, listed now: its ``version-2``, or the place
-        itself if it has such files or that name.
+        """List the directory with the place's snapshots or logs.
 
-        Raises UsageError for any other place, OSError and TransportError if it cannot be listed.
+        It is the ``version-2`` of the place, or the place itself if it has such files or that name. Raises
+        UsageError for any other place, OSError or TransportError if it cannot be listed.
         """
         here = Listed(self._at(place))
         names = here.names_with_sizes()
@@ -138,7 +144,7 @@ class Disks:
 
 @contextmanager
 def open_disks(ssh: Ssh | None) -> Iterator[Disks]:
-    """Disks of this machine and, with ``ssh``, of other hosts, for the block."""
+    """Yield access to the disks of this machine and, with ``ssh``, of other hosts, for the block."""
     if ssh is None:
         yield Disks(None)
         return
@@ -153,15 +159,18 @@ def open_disks(ssh: Ssh | None) -> Iterator[Disks]:
 
 
 def open_side(disks: Disks, data: Place, log: Place | None) -> Side:
-    """A server's disk. Raises as `Disks.directory`."""
+    """Return a server's disk. Raises the errors of `Disks.directory`."""
     snapshots = disks.directory(data)
     return Side(str(data), snapshots, disks.directory(log) if log else snapshots)
 
 
 @contextmanager
 def open_disk(disks: Disks, data: Place, log: Place | None) -> Iterator[Side]:
-    """A server's disk for the block. log: the place of the logs, if not beside the snapshots. Raises
-    DiskError for files that cannot be read as ZooKeeper's, UsageError for a place without any."""
+    """Yield a server's disk for the block.
+
+    log: the place of the logs, if they are not beside the snapshots. Raises DiskError for files that cannot
+    be read as ZooKeeper's, UsageError for a place without any.
+    """
     try:
         yield open_side(disks, data, log)
     except ZkDataError as error:

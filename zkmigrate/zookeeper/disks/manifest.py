@@ -1,9 +1,8 @@
-"""The folder that ``collect`` fills: OUT/NAME/version-2/FILE of a ZooKeeper server, and OUT/manifest.json
-with what each file is.
+"""The folder that ``collect`` fills: OUT/NAME/version-2/FILE of each server, and OUT/manifest.json.
 
-The manifest decides. A file's new content is written to FILE.part; when it is durable, the manifest takes its
-size and checksum; then it is renamed. So after a crash at any moment, FILE is as the manifest said before, or
-FILE.part is as it says now, and ``Manifest.recover`` renames it.
+The manifest says what each file is, and it decides. A file's new content is written to FILE.part. When it is
+durable, the manifest takes its size and checksum; then it is renamed. So after a crash at any moment, FILE is
+as the manifest said before, or FILE.part is as it says now, and ``Manifest.recover`` renames it.
 """
 
 from __future__ import annotations
@@ -42,8 +41,11 @@ _FORMAT = 1
 _BLOCK = 1 << 20
 
 State = Literal["whole", "growing", "damaged", "cut"]
-"""whole: complete and final. growing: was its server's newest log. damaged: up to the damage. cut: its server
-removed it before its end was copied."""
+"""The state of a copied file.
+
+whole: complete and final. growing: it was its server's newest log. damaged: copied up to the damage. cut: its
+server removed it before its end was copied.
+"""
 
 Key = tuple[str, str]
 """The names of a server and of a file."""
@@ -57,7 +59,10 @@ class ManifestError(ZkmigrateError):
 
 @dataclass(frozen=True)
 class Cut:
-    """The end of a copied log: after the record of `zxid`, which begins at `record`, in bytes."""
+    """The end of a copied log: after the record of `zxid`.
+
+    offset: the end in bytes. record: where that record begins, in bytes.
+    """
 
     offset: int
     zxid: int
@@ -66,9 +71,11 @@ class Cut:
 
 @dataclass(frozen=True)
 class Entry:
-    """One copied file. source: its directory, as requested. cut: for a log.
-    source_size: in bytes with padding, when the directory was listed. taken_ms: since
-    1970."""
+    """One copied file.
+
+    source: its directory, as requested. source_size: its size in bytes with padding, when the directory was
+    listed. taken_ms: the time of the copy, in milliseconds since 1970. cut: the end of the copy, for a log.
+    """
 
     server: str
     name: str
@@ -112,7 +119,11 @@ class Unfinished:
 
 @dataclass
 class Manifest:
-    """servers: name → the place it is copied from. left: snapshots that the last run found incomplete."""
+    """The content of manifest.json.
+
+    servers: the place each server is copied from, by name. left: snapshots that the last run found
+    incomplete.
+    """
 
     out: Path
     servers: dict[str, str] = field(default_factory=dict)
@@ -120,14 +131,14 @@ class Manifest:
     left: dict[Key, Unfinished] = field(default_factory=dict)
 
     def of_server(self, server: str) -> list[Entry]:
-        """The files of one server, by name."""
+        """Return the files of one server, by name."""
         return [entry for key, entry in sorted(self.files.items()) if key[0] == server]
 
     def path(self, server: str, name: str) -> Path:
         return self.out / server / FOLDER / name
 
     def claim(self, places: Mapping[str, str]) -> None:
-        """Raise UsageError for a name that had another place before. places: by name."""
+        """Raise UsageError for a server name that had another place before. places: by name."""
         for name, place in places.items():
             if (before := self.servers.get(name, place)) != place:
                 raise UsageError(
@@ -136,7 +147,7 @@ class Manifest:
                 )
 
     def save(self) -> None:
-        """Write the manifest durably, whole or not at all."""
+        """Write the manifest durably and atomically."""
         body = {
             "format": _FORMAT,
             "servers": self.servers,
@@ -161,7 +172,7 @@ class Manifest:
                 self.rename(entry)
 
     def unnamed(self, entry: Entry) -> bool:
-        """Whether the entry's file is still FILE.part."""
+        """Return whether the entry's file is still FILE.part."""
         part = self.path(entry.server, entry.name + PART)
         return size_of(part) == entry.bytes and sha256_of(part) == entry.sha256
 
@@ -179,7 +190,10 @@ class Manifest:
 
 
 def load(out: Path) -> Manifest:
-    """The manifest of a folder. Raises UsageError if there is none, ManifestError if it cannot be read."""
+    """Read the manifest of a folder.
+
+    Raises UsageError if there is none, ManifestError if it cannot be read.
+    """
     path = out / MANIFEST
     try:
         text = input_file.content(path).decode("utf-8", "surrogateescape")
@@ -226,7 +240,10 @@ def _entry(body: dict[str, Any]) -> Entry:
 
 
 def _server(name: object) -> str:
-    """A server's name, which is also a folder's. Raises MalformedError for one that leads elsewhere."""
+    """Return a server's name, which is also the name of its folder.
+
+    Raises MalformedError for a name that leads elsewhere.
+    """
     if not SERVER.fullmatch(str(name)):
         raise MalformedError(f"{name!r} is not a server's name")
     return str(name)
@@ -234,9 +251,10 @@ def _server(name: object) -> str:
 
 @contextmanager
 def locked_manifest(out: Path) -> Iterator[Manifest]:
-    """The manifest of a folder that is new, empty, or was filled before, locked for this process.
+    """Yield the manifest of a folder, locked for this process.
 
-    Raises as `load`, UsageError for any other folder, LockedError.
+    The folder is new, empty, or was filled before. Raises UsageError for any other folder, LockedError, and
+    the errors of `load`.
     """
     if out.exists() and not out.is_dir():
         raise UsageError(f"{out} is a file. Needed: a folder, new or filled by collect before")
@@ -275,7 +293,7 @@ def _sync(directory: Path) -> None:
 
 
 def size_of(path: Path) -> int:
-    """In bytes; -1 if there is no such file."""
+    """Return the size in bytes; -1 if there is no such file."""
     try:
         return path.stat().st_size
     except FileNotFoundError:
@@ -288,7 +306,7 @@ def sha256_of(path: Path) -> str:
 
 
 def copy_file(path: Path, to: Path) -> str:
-    """Copy a file; the SHA-256 of the copied bytes."""
+    """Copy a file, and return the SHA-256 of the copied bytes."""
     digest = hashlib.sha256()
     with path.open("rb") as source, to.open("wb") as target:
         while block := source.read(_BLOCK):
@@ -299,7 +317,10 @@ def copy_file(path: Path, to: Path) -> str:
 
 @dataclass(frozen=True)
 class Verified:
-    """problems: what differs from the manifest. unfinished: parts that the next run continues."""
+    """The result of comparing a folder with its manifest.
+
+    problems: what differs from the manifest. unfinished: parts that the next run continues.
+    """
 
     files: int
     bytes: int
@@ -312,8 +333,10 @@ class Verified:
 
 
 def verify(out: Path) -> Verified:
-    """Read every file in the manifest, and look for others. Raises as `load`; OSError for an unreadable
-    file."""
+    """Compare every file with the manifest, and search for files that are not in it.
+
+    Raises the errors of `load`, and OSError for an unreadable file.
+    """
     manifest = load(out)
     problems = [
         problem for _, entry in sorted(manifest.files.items()) if (problem := _wrong(manifest, entry))
@@ -331,7 +354,7 @@ def verify(out: Path) -> Verified:
 
 
 def _wrong(manifest: Manifest, entry: Entry) -> str:
-    """How a file differs from its entry; "" if it does not."""
+    """Return how a file differs from its entry; "" if it does not."""
     path = manifest.path(entry.server, entry.name)
     size = size_of(path)
     if size == entry.bytes and sha256_of(path) == entry.sha256:

@@ -1,4 +1,4 @@
-"""Progress of long reads, a line every few seconds."""
+"""Progress lines for long reads, one every few seconds."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from zkmigrate.zookeeper.data.sums import Teller
 
 
 class Interval:
-    """Limits lines to one in `every_s` seconds. clock: in seconds."""
+    """A limit of one line in `every_s` seconds. clock: returns seconds."""
 
     def __init__(self, every_s: float = 3.0, clock: Callable[[], float] = time.monotonic) -> None:
         self._every_s = every_s
@@ -17,7 +17,7 @@ class Interval:
         self._began = self._last = clock()
 
     def due(self) -> bool:
-        """Whether the next line is due; then the interval starts anew."""
+        """Return whether the next line is due. If it is, the interval starts again."""
         now = self._clock()
         if now - self._last < self._every_s:
             return False
@@ -26,19 +26,19 @@ class Interval:
 
     @property
     def elapsed_s(self) -> float:
-        """Since the beginning."""
+        """The seconds since this object was created."""
         return self._clock() - self._began
 
 
 class ProgressLines:
-    """Progress of the readers of disks. say: takes the lines."""
+    """Progress lines of the readers of disks. say: receives the lines."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say
         self._interval = Interval()
 
     def of(self, name: str = "") -> Teller:
-        """The Teller for this server's disk; without a name, the only one."""
+        """Return the Teller for this server's disk. Without a name there is only one disk."""
 
         def tell(what: str, done: int, total: int | None) -> None:
             if self._interval.due():

@@ -1,4 +1,4 @@
-"""``prove tail|delta|digest|all``: prove that dest's disks hold what source's holds of a subtree."""
+"""The command ``prove tail|delta|digest|all``: prove that dest's disks hold a subtree as source's do."""
 
 from __future__ import annotations
 
@@ -43,8 +43,11 @@ UNPROVED = 11
 
 @dataclass(frozen=True)
 class ProofRequest:
-    """zxid: where to compare the trees; None: the newest that both hold. on_dest: sessions known to be
-    clients of dest. lines: how many differences to show; out: a file for all of them, as JSON lines."""
+    """The proofs to make, and how to show them.
+
+    zxid: where to compare the trees; None for the newest that both hold. on_dest: sessions known to be
+    clients of dest. lines: how many differences to show. out: a file for all of them, as JSON lines.
+    """
 
     chroot: str
     proofs: tuple[str, ...]
@@ -58,7 +61,7 @@ class ProofRequest:
 
 @dataclass
 class Differences:
-    """The differences of one dest: the first ones, and how many in all."""
+    """The differences of one dest: the first ones, and the number of all."""
 
     first: list[Difference] = field(default_factory=list)
     count: int = 0
@@ -66,7 +69,10 @@ class Differences:
 
 @dataclass
 class ProofResult:
-    """tail, delta None: not requested. digests, differences: by dest's name."""
+    """The results of the requested proofs.
+
+    tail, delta: None if not requested. digests, differences: by dest's name.
+    """
 
     request: ProofRequest
     source: str
@@ -77,7 +83,7 @@ class ProofResult:
     seconds: float = 0.0
 
     def held(self) -> dict[str, Proved]:
-        """By requested proof."""
+        """Return the result of each requested proof."""
         held: dict[str, Proved] = {
             "tail": self.tail.held if self.tail else None,
             "delta": self.delta.held if self.delta else None,
@@ -87,7 +93,7 @@ class ProofResult:
 
     @property
     def code(self) -> int:
-        """0, NOT_HELD, or UNPROVED if no proof failed and one could not be made."""
+        """The exit code: 0, NOT_HELD, or UNPROVED if no proof failed and one could not be made."""
         values = self.held().values()
         return NOT_HELD if False in values else UNPROVED if None in values else 0
 
@@ -95,11 +101,11 @@ class ProofResult:
 def prove(
     source: Side, dests: Sequence[Side], request: ProofRequest, say: Callable[[str], None]
 ) -> ProofResult:
-    """Read the disks and make the proofs. say: takes lines of progress.
+    """Read the disks and make the proofs. say: receives lines of progress.
 
     Raises UsageError for a directory given twice, a subtree that source does not have, and an ``out`` that
-    exists or cannot be written; HostError and OSError for a disk that cannot be reached. Damage on a disk is
-    no error: it leaves a proof unproved.
+    exists or cannot be written. Raises HostError and OSError for a disk that cannot be reached. Damage on a
+    disk is no error: it leaves a proof unproved.
     """
     if len({dest.name for dest in dests}) < len(dests):
         raise UsageError("a directory of dest is given twice; each has to be given once")
@@ -141,7 +147,10 @@ class _SourceSubtrees:
         self._read: dict[int, Sums] = {}
 
     def at(self, zxid: int) -> Sums:
-        """Raises UsageError if there is no such subtree: a proof about nothing proves nothing."""
+        """Return the sums at a zxid.
+
+        Raises UsageError if there is no such subtree, because a proof about nothing proves nothing.
+        """
         source, request = self._source, self._request
         if zxid not in self._read:
             self._read[zxid] = read_sums(
@@ -162,7 +171,7 @@ class _SourceSubtrees:
 
 
 def no_subtree(server: str, chroot: str, zxid: int) -> UsageError:
-    """The error for a chroot without a znode."""
+    """Return the error for a chroot without a znode."""
     return UsageError(
         f"{server} holds no znode {chroot} at {format_zxid(zxid)}. Needed: --chroot as zookeeper.connect of "
         "the brokers ends"
@@ -177,7 +186,7 @@ def _reach(source: Side, upto: int, dest: Side, request: ProofRequest) -> Reach:
 
 
 def _unread(found: ProofResult, dests: Sequence[Side], why: str) -> None:
-    """Leave every proof unproved, because source cannot be read."""
+    """Leave every proof unproved because source cannot be read."""
     found.tail = TailProof(None, 0, "", {dest.name: unread(why) for dest in dests})
     found.delta = DeltaResult(0, None, 0, 0, (), (), why, None)
     found.digests = {dest.name: DigestProof(None, 0, None, None, unproved=why) for dest in dests}
@@ -213,7 +222,7 @@ def _digest(
 
 @contextmanager
 def _open_new(path: Path | None) -> Iterator[TextIO | None]:
-    """The new file for all differences, if one is requested."""
+    """Yield the new file for all differences, if one is requested."""
     if path is None:
         yield None
         return
@@ -226,20 +235,20 @@ def _open_new(path: Path | None) -> Iterator[TextIO | None]:
 
 
 def difference(one: Difference) -> dict[str, str]:
-    """As JSON values: left is source, right is dest."""
+    """Return a difference as JSON values: left is source, right is dest."""
     kinds = {"only left": "only on source", "only right": "only on dest"}
     return {"path": one.path, "kind": kinds.get(one.kind, one.kind), "source": one.left, "dest": one.right}
 
 
 def difference_line(one: Difference) -> str:
-    """For a reader."""
+    """Return a difference for a reader."""
     body = difference(one)
     values = f": {body['source']} on source, {body['dest']} on dest" if body["source"] or body["dest"] else ""
     return f"{body['path']} {body['kind']}{values}"
 
 
 def body(found: ProofResult) -> dict[str, Any]:
-    """As JSON values."""
+    """Return the result as JSON values."""
     held = found.held()
     whole: dict[str, Any] = {
         "held": all_held(held.values()),
@@ -278,7 +287,7 @@ def body(found: ProofResult) -> dict[str, Any]:
 
 
 def reach_body(where: Reach) -> dict[str, Any]:
-    """As JSON values."""
+    """Return how far a dest disk agrees with source, as JSON values."""
     return {
         "newest": format_zxid(where.newest),
         "with_source": None if where.unproved else format_zxid(where.zxid),
@@ -288,7 +297,7 @@ def reach_body(where: Reach) -> dict[str, Any]:
 
 
 def finding(one: DeltaFinding) -> dict[str, Any]:
-    """As JSON values."""
+    """Return a finding of the delta proof as JSON values."""
     return {
         "zxid": format_zxid(one.zxid),
         "time_ms": one.time_ms,
@@ -313,7 +322,7 @@ def _digest_body(found: ProofResult, name: str, proof: DigestProof) -> dict[str,
 
 
 def text(found: ProofResult) -> str:
-    """For a reader: a line for each proof, and its details."""
+    """Return the result for a reader: a line for each proof, and its details."""
     held = found.held()
     lines: list[str] = []
     if "tail" in held and found.tail:

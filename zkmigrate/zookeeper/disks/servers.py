@@ -1,4 +1,4 @@
-"""Servers and a chroot, written as a connect string: ``HOST[:PORT][,HOST...]/chroot``."""
+"""Parser for servers and a chroot, written as a connect string: ``HOST[:PORT][,HOST...]/chroot``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SERVER = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([^\s:\[\]]+))(?::(\d{1,5}))?")
 
 
 def parse_servers(text: str) -> tuple[tuple[Server, ...], str]:
-    """The servers in this order, and the chroot, ``/`` by default. Raises UsageError."""
+    """Return the servers in this order, and the chroot, ``/`` by default. Raises UsageError."""
     hosts, slash, below = text.partition("/")
     return tuple(_server(part, text) for part in hosts.split(",")), parse_chroot(slash + below or "/")
 

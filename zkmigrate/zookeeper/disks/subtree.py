@@ -1,4 +1,4 @@
-"""``zxid subtree``: the largest zxids that the znodes of a subtree carry, from a server or from its files."""
+"""The command ``zxid subtree``: the largest zxids of a subtree's znodes, from a server or from its files."""
 
 from __future__ import annotations
 
@@ -29,9 +29,12 @@ class AbsentError(ZkmigrateError):
 
 @dataclass(frozen=True)
 class Answer:
-    """source: "server" or "disk"; where: which. begin, end: the newest zxid there before the first znode was
-    read and after the last; equal if all were read in one state. gone, denied: see `Walk`; requests: sent to
-    the server."""
+    """The largest zxids of a subtree, and how they were read.
+
+    source: "server" or "disk". where: the name of that server or disk. begin, end: the newest zxid there
+    before the first znode was read, and after the last; equal if all were read in one state. requests: how
+    many were sent to the server. gone, denied: see `Walk`.
+    """
 
     source: str
     where: str
@@ -47,20 +50,20 @@ class Answer:
 
 @dataclass
 class WalkProgress:
-    """Lines about a long walk."""
+    """Progress lines for a long walk."""
 
     say: Callable[[str], None]
     interval: Interval = field(default_factory=lambda: Interval(5.0))
 
     def walked(self, walk: Walk) -> None:
-        """A line about a walk; the number of znodes is not known before its end."""
+        """Print a line about a walk. The number of znodes is not known before its end."""
         if self.interval.due():
             znodes = walk.extent.znodes
             rate = znodes / self.interval.elapsed_s
             self.say(f"{znodes} znodes, {rate:.0f} a second; {walk.left} more are known and not answered yet")
 
     def replayed(self, done: int, _total: int | None) -> None:
-        """A line about a replay on disk."""
+        """Print a line about a replay on disk."""
         if self.interval.due():
             self.say(f"the snapshot is read, and {done} transactions after it")
 
@@ -68,8 +71,10 @@ class WalkProgress:
 def from_server(
     servers: Sequence[Server], chroot: str, window: int, limits: Limits, hint: Callable[[str], None]
 ) -> Answer:
-    """Walk on one of the servers. hint: takes progress. Raises HostError if none answers to the end,
-    AbsentError if the chroot does not exist."""
+    """Walk the subtree on one of the servers. hint: receives progress.
+
+    Raises HostError if none answers to the end, AbsentError if the chroot does not exist.
+    """
     found = walk_subtree(servers, chroot, window, limits, WalkProgress(hint).walked, hint)
     walk = found.walk
     if walk.above is not None:
@@ -94,7 +99,10 @@ def from_server(
 def from_disk(
     disks: Disks, data: Place, log: Place | None, chroot: str, largest: int, hint: Callable[[str], None]
 ) -> Answer:
-    """Read the newest snapshot and the log after it. log: see `open_disk`. Raises as that, AbsentError."""
+    """Read the newest snapshot and the log after it.
+
+    log: see `open_disk`. Raises its errors, and AbsentError if the chroot does not exist.
+    """
     began = time.monotonic()
     with open_disk(disks, data, log) as side:
         most = max(largest, MAX_RECORD)
@@ -110,7 +118,7 @@ def from_disk(
 def print_answer(
     answer: Answer, say: Callable[[str], None], hint: Callable[[str], None], *, as_json: bool
 ) -> int:
-    """Print the answer; 0, or 8 if some of the subtree could not be read."""
+    """Print the answer, and return 0, or 8 if some of the subtree could not be read."""
     say(json.dumps(stamped(body(answer)), ensure_ascii=False) if as_json else text(answer))
     if not answer.denied:
         return 0
@@ -122,7 +130,7 @@ def print_answer(
 
 
 def body(answer: Answer) -> dict[str, object]:
-    """As JSON values."""
+    """Return the answer as JSON values."""
     extent = answer.extent
     return {
         "zxid": _zxid(extent.largest),
@@ -142,7 +150,10 @@ def body(answer: Answer) -> dict[str, object]:
 
 
 def text(answer: Answer) -> str:
-    """For a reader: the largest zxid, the three by kind, and a line for each unusual thing."""
+    """Return the answer for a reader.
+
+    It has the largest zxid, the largest czxid, mzxid and pzxid, and a line for each unusual finding.
+    """
     extent = answer.extent
     asked = f", {answer.requests} requests" if answer.requests else ""
     at_least = "at least " if answer.denied else ""
@@ -170,11 +181,11 @@ def text(answer: Answer) -> str:
 
 
 def denials(paths: Sequence[str]) -> str:
-    """The znodes that this client may not read, the first ones by name."""
+    """Describe the znodes that this client may not read, the first ones by name."""
     more = f" and {len(paths) - _SHOWN} more" if len(paths) > _SHOWN else ""
     return f"no ACL lets this client read {', '.join(paths[:_SHOWN])}{more}, nor the znodes below"
 
 
 def _zxid(largest: Largest) -> str | None:
-    """None if nothing was read."""
+    """Return the zxid as text; None if nothing was read."""
     return format_zxid(largest.zxid) if largest.path else None

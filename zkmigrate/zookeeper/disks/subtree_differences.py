@@ -1,7 +1,7 @@
-"""The znodes in which two large subtrees differ, found with bounded memory.
+"""Search for the znodes in which two large subtrees differ, with bounded memory.
 
-Only the buckets whose sums differ are read (``zookeeper.data.sums``). A few znodes are compared in memory;
-many are first written to temporary files, some buckets per file, and compared file by file.
+Only the buckets whose sums differ are read (`zookeeper.data.sums`). A few znodes are compared in memory. Many
+are first written to temporary files, some buckets per file, and compared file by file.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from zkmigrate.zookeeper.data.sums import BUCKETS, bucket_of
 from zkmigrate.zookeeper.data.tree import Difference, Znode, differences
 
 IN_MEMORY = 200_000
-"""Znodes of both sides together, about 1 kB each."""
+"""The largest number of znodes of both sides together that are compared in memory, about 1 kB each."""
 
 Znodes = Iterable[tuple[str, Znode]]
 
@@ -25,10 +25,10 @@ Znodes = Iterable[tuple[str, Znode]]
 def differing(
     left: Znodes, right: Znodes, buckets: frozenset[int], expected: int, *, in_memory: int = IN_MEMORY
 ) -> Iterator[Difference]:
-    """Every path that differs, sorted within each group of buckets.
+    """Yield every path that differs, sorted within each group of buckets.
 
-    left, right: the znodes of both sides, in any order. expected: how many of them are in ``buckets``. Raises
-    as reading them does, and OSError if temporary files find no room.
+    left, right: the znodes of both sides, in any order. expected: about how many of them are in ``buckets``.
+    Raises the errors of reading them, and OSError if temporary files find no room.
     """
     groups = min(BUCKETS, expected // in_memory + 1)
     if groups == 1:
@@ -62,7 +62,6 @@ def _write_groups(
 
 
 def _read_group(name: Path) -> dict[str, Znode]:
-    """Read what :func:`_write_groups` wrote."""
     found: dict[str, Znode] = {}
     with name.open("rb") as file:
         while True:

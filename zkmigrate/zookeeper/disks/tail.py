@@ -1,4 +1,4 @@
-"""``zxid tail``: the newest durable transaction of a directory."""
+"""The command ``zxid tail``: print the newest durable transaction of a directory."""
 
 from __future__ import annotations
 
@@ -22,8 +22,10 @@ def tail(
     quick: bool,
     as_json: bool,
 ) -> int:
-    """Print the newest durable zxid; 0. quick: ``newest`` without ``check``. Opens the disk, and raises, as
-    `open_disk`."""
+    """Print the newest durable zxid, and return 0.
+
+    quick: calls ``newest`` without ``check``. Opens the disk, and raises, as `open_disk` does.
+    """
     with open_disk(disks, data, log) as side:
         found = newest(
             side.data,
@@ -37,7 +39,7 @@ def tail(
 
 
 def body(found: Tail) -> dict[str, object]:
-    """As JSON values."""
+    """Return the result as JSON values."""
     return {
         "zxid": format_zxid(found.zxid),
         "source": found.source,
@@ -52,7 +54,7 @@ def body(found: Tail) -> dict[str, object]:
 
 
 def text(found: Tail) -> str:
-    """For a reader: one line, and one for each unusual thing."""
+    """Return the result for a reader: one line, and one more for each unusual finding."""
     where = f"{found.file} at offset {found.offset}" if found.source == "log" else found.file
     lines = [f"{format_zxid(found.zxid)} {where} ({found.bytes_read} bytes in {found.reads} reads)"]
     if found.torn:

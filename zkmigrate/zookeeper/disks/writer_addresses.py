@@ -1,4 +1,4 @@
-"""``writers``: who wrote under a chroot, from a server's log, with addresses from ``cons``."""
+"""The command ``writers``: who wrote under a chroot, from a server's log, with addresses from ``cons``."""
 
 from __future__ import annotations
 
@@ -37,8 +37,11 @@ def print_writers(
     largest: int,
     as_json: bool,
 ) -> int:
-    """Print who wrote; 0. log, and errors: see `open_disk`. servers: asked with ``cons`` for the addresses of
-    connected sessions. hint: takes progress, and servers that did not answer."""
+    """Print the sessions that wrote under the chroot, and return 0.
+
+    log, and errors: see `open_disk`. servers: are queried with ``cons`` for the addresses of connected
+    sessions. hint: receives progress, and servers that did not answer.
+    """
     limit = max(largest, MAX_RECORD)
     progress = ProgressLines(hint).of()
     with open_disk(disks, data, log) as side:
@@ -58,7 +61,7 @@ def print_writers(
 
 
 def addresses(servers: Sequence[Server], hint: Callable[[str], None]) -> Mapping[int, str]:
-    """Session, unsigned → its client's address, for sessions connected to one of the servers now."""
+    """Return the client's address of each session (unsigned) that is now connected to one of the servers."""
     found: dict[int, str] = {}
     for server in servers:
         answer = allowed_word(server.host, server.port, ADMIN_PORT, "cons", ANSWER_S)
@@ -74,7 +77,10 @@ def addresses(servers: Sequence[Server], hint: Callable[[str], None]) -> Mapping
 
 
 def body(found: WriterList, at: Mapping[int, str]) -> dict[str, Any]:
-    """As JSON values; times are milliseconds since 1970, None: not known."""
+    """Return the result as JSON values.
+
+    Times are milliseconds since 1970; None means unknown.
+    """
     return {
         "chroot": found.chroot,
         "since_ms": found.since_ms or None,
@@ -104,7 +110,7 @@ def _writer(one: Writer, at: Mapping[int, str]) -> dict[str, Any]:
 
 
 def text(found: WriterList, at: Mapping[int, str], *, asked: bool) -> str:
-    """For a reader: two lines for each writer, brokers last."""
+    """Return the result for a reader: two lines for each writer, brokers last."""
     others = [one for one in found.writers if not one.is_broker]
     brokers = [one for one in found.writers if one.is_broker]
     span = f"{_when(found.since_ms)} to {_when(found.until_ms)}" if found.records else "nothing"
