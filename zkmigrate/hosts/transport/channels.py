@@ -1,7 +1,7 @@
 """Channels that stay open to a program on each host: ``zkm-host serve``, or a gateway's relay.
 
 The protocol is line by line (``zkm-host help``): request ``ID VERB ARGS…``; reply lines ``= TEXT``, closed by
-``. ID RC``. Any other reply closes the channel, because later replies could not be told apart.
+``. ID RC``. Any other reply closes the channel, because later replies could not be matched to requests.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""ZooKeeper's own files, messages and answers, read without ZooKeeper.
+"""Readers of ZooKeeper's own files, messages and answers, which work without ZooKeeper.
 
-Formats of ZooKeeper 3.4 to 3.9, as its servers write them, encoded as in `jute`. Names of records and fields
-are those of ZooKeeper's `zookeeper.jute`.
+The formats are those of ZooKeeper 3.4 to 3.9, as its servers write them, encoded as in `jute`. Names of
+records and fields are those of ZooKeeper's `zookeeper.jute`.
 
 **Transaction log**, `log.<hex zxid of its first record>` (`txnlog` reads one, `logdir` a directory of them)
 
@@ -46,7 +46,7 @@ ephemerals that a closeSession of 3.4 or 3.5 deleted: `effect` derives them.
 | | long ephemeralOwner, pzxid | |
 | end of the nodes | string `/` | |
 | seal | long Adler-32 of all before it, string `/` | |
-| digest, seal | long zxid, int version 2, long digest; all 0 but the version: not known | 3.6 |
+| digest, seal | long zxid, int version 2, long digest; all 0 but the version: unknown | 3.6 |
 | last zxid, seal | long lastProcessedZxid | 3.9 |
 
 ephemeralOwner is a session, 0, 1 << 63 for a container, or for a TTL the bytes ff 00 00 and 5 bytes of ms.
@@ -58,16 +58,16 @@ A server can switch off everything after the first seal, so its absence is no da
 | `.gz` | one gzip member |
 | `.snappy` | `82 53 4e 41 50 50 59 00`, int 1, int 1, blocks: int length, raw snappy of 32 KiB at most |
 
-Seals count uncompressed bytes. The digest's formula stands with the tests that check it
+Seals count uncompressed bytes. The digest's formula is in the tests that check it
 (`tests/unit/zookeeper/data/whole_tree.py`). **zoo.cfg**: `zoocfg`; **four-letter answers**:
 `four_letter_words`.
 
-On top of them: `tail` (the newest durable zxid), `effect` (what a transaction does), `tree` (a subtree at a
-zxid), `delta` (a log's changes of a subtree after a zxid), `subtree` (the largest zxids of a subtree's
-znodes, also from a server: `messages`), `sums` (a subtree in bounded memory), `histories` (two logs
+These modules build on them: `tail` (the newest durable zxid), `effect` (what a transaction does), `tree` (a
+subtree at a zxid), `delta` (a log's changes of a subtree after a zxid), `subtree` (the largest zxids of a
+subtree's znodes, also from a server: `messages`), `sums` (a subtree in bounded memory), `histories` (two logs
 compared), `proofs` (that dest holds what source holds).
 
-Errors are those of `errors`. What a crash explains is no error, but one of the ends of a log
+Errors are those of `errors`. An end that a crash explains is no error, but one of the ends of a log
 (`txnlog.EndKind`): exactly after a record, in zero padding, or torn. Zxids are plain integers (`zxid`);
 session ids are signed longs, as in records (`session`).
 

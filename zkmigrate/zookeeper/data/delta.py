@@ -137,9 +137,9 @@ def delta(
 ) -> DeltaResult:
     """Judge source's log (`version-2` of its dataLogDir) after `after`.
 
-    after: the lowest newest zxid over dest's hosts. highest: the highest newest zxid over them. An expiry at
-    or below `highest` is in the log of one host and not of another, so dest does not keep that session. upto:
-    the leader's zxid S, which the log must reach; None reads to the end and requires only continuity.
+    after: the lowest of the newest zxids of dest's hosts. highest: the highest of them. An expiry at or below
+    `highest` is in the log of one host and not of another, so dest does not keep that session. upto: the
+    leader's zxid S, which the log must reach; None reads to the end and requires only continuity.
 
     owners: session → its ephemerals under the chroot at the later of `after` and the cursor (3.4 and 3.5 do
     not log them with a closeSession). living: sessions that live on dest. cursor: that of an earlier result,

@@ -1,4 +1,4 @@
-"""The effect of a transaction: its operations, the znodes they concern, and who owns which ephemerals.
+"""The effect of a transaction: its operations, the znodes that they change, and the owners of ephemerals.
 
 Every reader of a log uses these operations: `tree` (which adds what a create or delete does to the parent),
 `delta`, `replay`, `contents`, `log_writers`, and `Owned`. They are those of `txn`, in order, with their type:
@@ -6,18 +6,18 @@ Every reader of a log uses these operations: `tree` (which adds what a create or
 | transaction | operations |
 |---|---|
 | create, delete, setData, reconfig, setACL, createSession | itself |
-| multi | its own except checks; none at all where one of them is an error |
+| multi | its own except checks; none at all if one of them is an error |
 | closeSession | for each ephemeral of the session a delete, of type closeSession; then itself |
 | error, check | none |
 
 The ephemerals of a closing session are those that the log names (3.6 and later; 3.4 and 3.5 name none) and
-those that the session is known to own. Their order means nothing; here it is the log's, then by path.
+those that the session is known to own. Their order has no meaning; here it is the log's, then by path.
 
-**ephemeralOwner** says who deletes a znode, as a signed long:
+**ephemeralOwner** says, as a signed long, what deletes a znode without a request:
 
-| who | value | set by |
+| deleted by | value | set by |
 |---|---|---|
-| nobody | 0 | create |
+| only a request | 0 | create |
 | a session | any other | create of an ephemeral |
 | the server: a container | 1 << 63 | createContainer |
 | the server: a TTL znode | the bytes ff 00 00, then 5 bytes of ms | createTTL |
@@ -25,8 +25,8 @@ those that the session is known to own. Their order means nothing; here it is th
 A server with these extended types gives no session an id that looks like one of the last two.
 
 Sources: DataTree.processTxn and killSession, PrepRequestProcessor and EphemeralType of Apache ZooKeeper.
-`spark.sources.columns` and the jobs of `spark` repeat parts for many records at once; tests compare them with
-this module over random logs and logs of real servers.
+`spark.sources.columns` and the jobs of `spark` repeat parts of this for many records at once. Tests compare
+them with this module over random logs and logs of real servers.
 """
 
 from __future__ import annotations

@@ -32,11 +32,11 @@ class TruncatedHeaderError(ZkDataError):
 
 
 class ForeignFileError(ZkDataError):
-    """A file with a name of ZooKeeper's but another beginning, or an unknown version."""
+    """A file with one of ZooKeeper's names that has another beginning or an unknown version."""
 
 
 class CorruptError(ZkDataError):
-    """Damage that is not a torn end: a checksum, a length, zeros before data, zxids that do not rise."""
+    """Damage other than a torn end: a checksum, a length, zeros before data, or zxids that do not rise."""
 
 
 class NoDataError(ZkDataError):

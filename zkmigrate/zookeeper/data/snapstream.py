@@ -25,7 +25,7 @@ SNAPPY_MAGIC = b"\x82SNAPPY\0"
 SNAPPY_HEADER = SNAPPY_MAGIC + struct.pack(">ii", 1, 1)
 MAX_SNAPPY_BLOCK = 1 << 20  # uncompressed; 32 times what the writer makes
 _MAX_PACKED = 32 + MAX_SNAPPY_BLOCK + MAX_SNAPPY_BLOCK // 6  # snappy's own bound for that many bytes
-_LARGEST = 4 + _MAX_PACKED  # a block with its length: with that much at hand, what is short is the file's end
+_LARGEST = 4 + _MAX_PACKED  # a block with its length: a shorter read means the end of the file
 _GZIP_HEADER_SIZE = 10
 _MOST_TIMES = 200
 """The most uncompressed bytes for each byte of a gzip file.

@@ -227,8 +227,8 @@ def load_tree(
     data, log: the `version-2` of dataDir and dataLogDir.
 
     A snapshot's content may be newer than its name. If the log continues after `upto`, a snapshot is used
-    only in two cases. Either a later snapshot, also not above `upto`, shows that its dump had ended. Or no
-    stat in it is above `upto`.
+    only in two cases: a later snapshot, also not above `upto`, shows that its dump had ended, or no stat in
+    it is above `upto`.
 
     Raises NoDataError if there is no snapshot and no log from the first transaction on, or none old enough
     for `upto`. Raises CorruptError for a hole or damage in the log between snapshot and end, or for a damaged
@@ -267,7 +267,7 @@ def from_best_snapshot(
             if error.file != file.name:
                 if not isinstance(error, CorruptError | NoDataError):
                     raise
-                # After a SNAP sync the log does not reach back to an older snapshot; a newer one may do.
+                # After a SNAP sync the log does not reach back to an older snapshot; a newer one may work.
                 broken = broken or error
             skipped[file.name] = str(error)
             continue
@@ -330,7 +330,7 @@ def replay(
     for record in walk(logs, after=start, max_record=max_record):
         missing = hole(last, start, record.zxid) if record.zxid > start else ""
         if upto is not None and record.zxid > upto:
-            # Behind a hole transactions may be missing: the server may have received a snapshot.
+            # After a hole transactions may be missing: the server may have received a snapshot.
             if missing and tree.zxid < upto:
                 raise CorruptError(missing, record.file, record.offset)
             return True

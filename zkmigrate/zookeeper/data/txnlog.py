@@ -318,7 +318,7 @@ class LogScan(Iterator[Record]):
         return CorruptError(reason, self._name, offset)
 
     def _require_zeros(self, offset: int, start: int, detail: str = "") -> None:
-        # A log ends with up to 64 MB of zeros: comparing is much faster than a search for another byte.
+        # A log ends with up to 64 MB of zeros: a comparison is much faster than a search for another byte.
         while block := self._reader.read(offset, self._block):
             if block != bytes(len(block)):
                 at = offset + len(block) - len(block.lstrip(b"\0"))

@@ -432,7 +432,7 @@ class Collector:
             try:
                 began = _time_at(self.source(directory, file.name), FILE_HEADER_SIZE)
             except (Gone, Unread):
-                continue  # noted when its turn comes
+                continue  # noted when this file is copied
             if began is not None and began <= since:
                 return file.zxid
         return 0
@@ -548,7 +548,7 @@ class Collector:
             kept = base is None and entry is not None
             what = "Kept is what was taken before" if kept else "Taken is what stands before it"
             self._note(copy, "damaged", f"damaged: {read.damage}. {what}")
-            if kept:  # the file that is here may be the better copy
+            if kept:  # the existing copy may be the better one
                 copy.part.unlink(missing_ok=True)
                 return
         elif read.torn:

@@ -9,7 +9,7 @@ from zkmigrate.zookeeper.clients.subtree import Server
 from zkmigrate.zookeeper.disks.chroot import parse_chroot
 
 CLIENT_PORT = 2181
-"""ZooKeeper's default."""
+"""ZooKeeper's default client port."""
 
 _SERVER = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([^\s:\[\]]+))(?::(\d{1,5}))?")
 
