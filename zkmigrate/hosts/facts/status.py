@@ -34,9 +34,8 @@ FINISHER_STATES = ("running", "done", "failed", "none")
 class HostPhase:
     """The phase of a host in its run, from the host's own records (``zkm-host phase``).
 
-    finisher_note: the last line of the finisher's log. served_s: the time since the host first served as
-    participant, from which its limit for OPEN counts; None before that. rest: keys that this version does not
-    know.
+    finisher_note: the last line of the finisher's log. served_s: seconds since the host first served as
+    participant, from which its limit for OPEN counts; None before that.
     """
 
     run: str
@@ -50,11 +49,7 @@ class HostPhase:
 
 @dataclass(frozen=True)
 class WrittenFile:
-    """The file that zkm-host wrote or restored last.
-
-    changed_ns: its change time, as in a directory listing. uptime_s: the same time on the monotonic clock of
-    this boot.
-    """
+    """The file that zkm-host wrote or restored last, and its change time by two clocks of the host."""
 
     boot_id: str
     uptime_s: float
@@ -67,19 +62,15 @@ class HostStatus(HostPhase):
     """The phase of a host with its rules, sets, sockets and service (``zkm-host status``).
 
     in4, out4, in6, out6: our chain in INPUT and OUTPUT of iptables and ip6tables. ``top``: it is the first
-    rule. ``present``: another rule is above it. ``changed``: its rules are not those we wrote. ``absent``.
-    ``noipv6``: the host has no IPv6. ``unknown``: the host has no iptables.
-
-    fence_timeout_s, cut_timeout_s: the remaining lease; None if the set is empty or permanent. phase_since,
-    unit_since: on the clock of ``uptime_s``; 0 if unknown. client_sockets: connections established to the
-    client port, without loopback, operator and peers. Like ``source_sockets`` it is None while nothing is
-    armed.
-
-    unit_state: unknown while nothing is armed. missing: tools that the host lacks. clock: the host's wall
-    clock in seconds since the epoch, read together with ``uptime_s``. unit_stop: TimeoutStopSec of the unit
-    as systemd prints it, empty if unknown. unit_file: the output of ``systemctl is-enabled``, which says
-    whether systemd starts the unit at boot; empty if unknown. written: the last written file; None if
-    unknown.
+    rule. ``present``: another rule is above it. ``changed``: its rules are not those we wrote. ``absent``: it
+    does not exist. ``noipv6``: the host has no IPv6. ``unknown``: the host has no iptables. fence_timeout_s,
+    cut_timeout_s: the remaining lease; None if the set is empty or permanent. phase_since, unit_since: on the
+    clock of ``uptime_s``; 0 if unknown. client_sockets: connections to the client port, without loopback,
+    operator and peers; like ``source_sockets`` None while nothing is armed. unit_state: unknown while nothing
+    is armed. missing: tools that the host lacks. clock: the host's wall clock in seconds since the epoch,
+    read together with ``uptime_s``. unit_stop: TimeoutStopSec of the unit as systemd prints it, empty if
+    unknown. unit_file: whether systemd starts the unit at boot, as ``systemctl is-enabled`` prints it; empty
+    if unknown. written: None if unknown.
     """
 
     version: str
@@ -111,10 +102,7 @@ class HostStatus(HostPhase):
 
     @property
     def unit_started(self) -> float | None:
-        """The start time of the unit's process on the host's wall clock.
-
-        None if no process runs or its start is unknown.
-        """
+        """The start time of the unit's process on the host's wall clock; None if unknown or not running."""
         if self.unit_state != "active" or not self.unit_since:
             return None
         return self.clock - (self.uptime_s - self.unit_since)
@@ -140,12 +128,9 @@ class HostFacts:
     """The tools and resources of a host (``zkm-host facts``).
 
     tools: the version of each tool by name, or ``present`` if it prints none. missing: the absent tools.
-    disk_free: the free bytes of each directory, None if the directory is absent. socket_kill: whether ``ss
-    -K`` ended a test connection, None if that was not tried.
-
-    root: whether zkm-host ran as root. clock: seconds since the epoch. unit: systemd's properties of the
-    unit. refused: the directories to which zkm-host would not write, with the reason: a link of another
-    account.
+    disk_free: the free bytes of each directory, None if it is absent. socket_kill: whether ``ss -K`` ended a
+    test connection, None if not tried. root: whether zkm-host ran as root. clock: seconds since the epoch.
+    unit: systemd's properties of the unit. refused: directories to which zkm-host would not write, and why.
     """
 
     tools: Mapping[str, str]
@@ -172,8 +157,7 @@ def host_status(look: Look, host: str) -> Reading[HostStatus]:
 def unit_status(look: Look, host: str, unit: str, commands: tuple[str, ...] = ()) -> Reading[HostStatus]:
     """Read the status of a broker host, or of a dest host that is not armed yet.
 
-    The fields ``unit_…`` describe ``unit``. commands: the service's own commands to query instead of systemd
-    (``Service.commands`` of the inventory).
+    The fields ``unit_…`` describe ``unit``. commands: the service's own commands, used instead of systemd.
     """
     return parsed(look.zkm(host, "status", unit, *command_words(commands)), parse_status)
 
@@ -194,10 +178,7 @@ def drain(look: Look, host: str) -> Reading[Drain]:
 
 
 def probe(look: Look, host: str) -> Reading[dict[str, str]]:
-    """Connect from a host to source and return the outcomes.
-
-    Key: ``address:port``. Value: refused, open, timeout or unreachable.
-    """
+    """Connect from a host to source. Returns refused, open, timeout or unreachable by ``address:port``."""
     return parsed(look.zkm(host, "probe"), parse_probe)
 
 
@@ -212,11 +193,7 @@ def host_facts(look: Look, host: str, unit: str, *directories: str) -> Reading[H
 
 
 def reach(look: Look, host: str, endpoints: Iterable[tuple[str, int]]) -> Reading[Mapping[str, str]]:
-    """Connect from a dest host or broker to these endpoints in parallel, 2 s each, and return the outcomes.
-
-    endpoints: numeric addresses with ports. Key: ``address:port``. Value: refused, open, timeout or
-    unreachable.
-    """
+    """Connect from a host to numeric endpoints, in parallel, 2 s each. Returns the same as `probe`."""
     # IPv6 without brackets: what follows the last colon is the port
     asked = [f"{address}:{port}" for address, port in endpoints]
     if not asked:
@@ -257,10 +234,7 @@ class _Fields:
         return float(value)
 
     def lease(self, key: str) -> tuple[float | None, bool]:
-        """Return the remaining seconds of a lease, and whether it is permanent.
-
-        The seconds are None for a permanent lease and for no lease (``-``).
-        """
+        """Return the remaining seconds of a lease, None without an end, and whether it is permanent."""
         if self.left[key] in ("permanent", "-"):
             return None, self.left.pop(key) == "permanent"
         return self.seconds(key), False
@@ -291,7 +265,6 @@ def parse_phase(text: str) -> HostPhase:
 
 
 def _phase(f: _Fields) -> dict[str, Any]:
-    """Return the fields of a phase, which are also part of a status."""
     finisher, _, note = f.text("finisher").partition(" ")
     return {
         "run": f.text("run"),
@@ -383,9 +356,9 @@ def _digest(what: str, value: str) -> str:
 def parse_facts(text: str) -> HostFacts:
     """Parse the output of ``facts``. Raises ValueError or KeyError.
 
-    Its lines are ``tool.NAME=``, ``address=INTERFACE ADDRESS/LENGTH``, ``disk_free_kib=N DIRECTORY``,
-    ``refused=REASON``, ``unit.KEY=`` and plain keys. Unlike in ``status`` keys may repeat. A repeated
-    property of the unit has one line for each value.
+    Lines: ``tool.NAME=``, ``address=INTERFACE ADDRESS/LENGTH``, ``disk_free_kib=N DIRECTORY``,
+    ``refused=REASON``, ``unit.KEY=`` and plain keys. Keys may repeat; each value of a unit's property is a
+    line.
     """
     tools: dict[str, str] = {}
     free: dict[str, int | None] = {}

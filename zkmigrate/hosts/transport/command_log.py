@@ -1,7 +1,7 @@
 """Debug log ``zkmigrate.hosts`` of each command sent to a host and of its answer.
 
-Contents of files never enter it: long words are replaced by their length, only the first lines of an answer
-are kept, and the value of a key that may be a secret is left out.
+Contents of files never enter it: long words and lines are replaced by their length, and only the first lines
+of an answer are kept. The value of a key that may be a secret is left out.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ LOG = logging.getLogger("zkmigrate.hosts")
 
 _LONGEST = 200
 _WORD = 48
-"""The longest word that is logged, in characters. A longer one that is no path may be a file's content."""
+"""The longest word that is logged, in characters. A longer one that is not a path may be a file's content."""
 _LINES = 40
 _SECRET = re.compile(r"(?i)((?:password|passphrase|secret|jaas|credential|token|digest)[\w.-]*\s*[=:]).*")
 

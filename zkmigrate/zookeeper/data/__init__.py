@@ -62,10 +62,18 @@ Seals count uncompressed bytes. The digest's formula is in the tests that check 
 (`tests/unit/zookeeper/data/whole_tree.py`). **zoo.cfg**: `zoocfg`; **four-letter answers**:
 `four_letter_words`.
 
-These modules build on them: `tail` (the newest durable zxid), `effect` (what a transaction does), `tree` (a
-subtree at a zxid), `delta` (a log's changes of a subtree after a zxid), `subtree` (the largest zxids of a
-subtree's znodes, also from a server: `messages`), `sums` (a subtree in bounded memory), `histories` (two logs
-compared), `proofs` (that dest holds what source holds).
+These modules build on them:
+
+| module | content |
+|---|---|
+| `tail` | the newest durable zxid |
+| `effect` | what a transaction does |
+| `tree` | a subtree at a zxid |
+| `delta` | a log's changes of a subtree after a zxid |
+| `subtree` | the largest zxids of a subtree's znodes, also from a server (`messages`) |
+| `sums` | a subtree in bounded memory |
+| `histories` | two logs compared |
+| `proofs` | that dest holds what source holds |
 
 Errors are those of `errors`. An end that a crash explains is no error, but one of the ends of a log
 (`txnlog.EndKind`): exactly after a record, in zero padding, or torn. Zxids are plain integers (`zxid`);

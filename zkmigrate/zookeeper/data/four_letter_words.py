@@ -62,10 +62,7 @@ def _garbled(word: str, what: str, seen: str) -> GarbledAnswerError:
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """The version of a server.
-
-    text: as printed ("3.8.4-9316…, built on …"). numbers: (3, 8, 4).
-    """
+    """The version of a server. text: as printed ("3.8.4-9316…, built on …"). numbers: (3, 8, 4)."""
 
     text: str
     numbers: tuple[int, ...]
@@ -87,9 +84,9 @@ def _version(word: str, text: str) -> Version:
 class Srvr:
     """The values of `srvr`, and of the server part of `stat`.
 
-    mode: leader, follower, observer, standalone or read-only. zxid: the last processed one. It is epoch <<
-    32, above every transaction, if a leader was elected and has written nothing yet. latency_ms: minimum,
-    average and maximum.
+    mode: leader, follower, observer, standalone or read-only. zxid: the last processed one; epoch << 32,
+    above every transaction, if a leader was elected and has written nothing yet. latency_ms: minimum,
+    average, maximum.
     """
 
     version: Version
@@ -154,10 +151,7 @@ class Mntr:
         return _version("mntr", self._text("zk_version"))
 
     def number(self, name: str) -> float | None:
-        """Return a value as a number.
-
-        None if this version or role does not print it, or prints "NaN" (3.6+).
-        """
+        """Return a value as a number; None if it is not printed, or "NaN" (3.6+)."""
         text = self.values.get(name)
         if text is None:
             return None
@@ -190,10 +184,7 @@ class Mntr:
 
     @property
     def learners(self) -> int | None:
-        """The number of connected followers and observers; None unless this is a leader.
-
-        It is printed as zk_learners since 3.6, before that as zk_followers.
-        """
+        """The number of connected followers and observers (zk_followers before 3.6); None unless a leader."""
         return self._count("zk_learners", "zk_followers")
 
 
@@ -248,10 +239,7 @@ def split_peer(text: str) -> tuple[str, int]:
 
 
 def parse_cons(text: str) -> tuple[Connection, ...]:
-    """Parse `cons`. Raises WordError.
-
-    The answer also lists the connection that sent the word, without a session.
-    """
+    """Parse `cons`. Raises WordError. It includes the connection that sent the word, without a session."""
     check_answer("cons", text)
     return tuple(_connection(line) for line in text.splitlines() if line.strip())
 

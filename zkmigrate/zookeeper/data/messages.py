@@ -1,7 +1,7 @@
 """ZooKeeper's client messages that a reader of znodes needs, encoded and decoded.
 
 Each message follows its length in bytes, an int. A connection begins with ConnectRequest and ConnectResponse.
-Then a request is a RequestHeader (int xid, int type) and its record; a reply is a ReplyHeader (int xid, long
+Then a request is a RequestHeader (int xid, int type) and its record. A reply is a ReplyHeader (int xid, long
 zxid, int err) and, if err is 0, its record. Replies come in the order of the requests.
 
 Source: zookeeper.jute, and the constants of ZooDefs.OpCode and KeeperException.Code. Encoding: see `jute`.

@@ -11,8 +11,8 @@ A payload may itself contain complete records. If the outer record was torn just
 looks like the last. So the bytes before are searched for a frame that would enclose it, as far back as one
 can begin (`enclosing_span`).
 
-The file is read forward, from its start or from a proved cursor, if any of this fails: a torn last write,
-zeros in a payload that misled the bisection, or a possible enclosing frame. Only reading forward
+If any of this fails, the file is read forward, from its start or from a proved cursor. The causes are a torn
+last write, zeros in a payload that misled the bisection, or a possible enclosing frame. Only reading forward
 distinguishes a record from a copy of one.
 
 The tail is the fast answer and never the complete proof. It does not see a hole of zeros, or damage, in the

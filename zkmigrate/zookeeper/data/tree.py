@@ -226,9 +226,9 @@ def load_tree(
 
     data, log: the `version-2` of dataDir and dataLogDir.
 
-    A snapshot's content may be newer than its name. If the log continues after `upto`, a snapshot is used
-    only in two cases: a later snapshot, also not above `upto`, shows that its dump had ended, or no stat in
-    it is above `upto`.
+    A snapshot's content may be newer than its name. So if the log continues after `upto`, a snapshot needs a
+    proof: a later snapshot, also not above `upto`, shows that its dump had ended. Without it, a snapshot is
+    used only if no stat in it is above `upto`.
 
     Raises NoDataError if there is no snapshot and no log from the first transaction on, or none old enough
     for `upto`. Raises CorruptError for a hole or damage in the log between snapshot and end, or for a damaged

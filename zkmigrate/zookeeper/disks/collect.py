@@ -1,7 +1,7 @@
 """The command ``collect``: copy logs and snapshots of servers into a folder.
 
 Each log is copied up to its last complete record. Each record is checked when it is received. A later run
-continues after the last copied record if the source still holds that record: only one transaction ever has
+continues after the last copied record if the source still holds that record. Only one transaction ever has
 its zxid, so everything before it is the same too.
 
 A snapshot is proved by its seal once it has been copied. Servers write and purge in the meantime. Files that
@@ -529,7 +529,7 @@ class Collector:
             raise Unread(f"{error}; it changed while it was read. Next: collect again") from error
 
     def _part_base(self, copy: _Copy) -> list[_Base]:
-        """Return the complete records in the part of an earlier run, which may have ended in a crash."""
+        """Return the part of an earlier run up to its last complete record; empty if it has none."""
         last: Record | None = None
         try:
             for record in LogScan(FileReader(copy.part), copy.name, max_record=self._request.max_record):
