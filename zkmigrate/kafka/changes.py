@@ -1,4 +1,4 @@
-"""The changes of a Kafka cluster."""
+"""Define the changes that can be made to a Kafka cluster."""
 
 from __future__ import annotations
 
@@ -9,16 +9,18 @@ from dataclasses import dataclass, replace
 from zkmigrate.runbook.model.change import ClusterChange
 
 KAFKA = "kafka"
-"""The cluster in the inventory's section of this name."""
+"""The name of the cluster in the inventory's ``kafka`` section."""
 
 BOOTSTRAP = "BOOTSTRAP"
-"""Stands for ``address:port`` of any broker in a command."""
+"""The placeholder for ``address:port`` of any broker in a command."""
 
 
 @dataclass(frozen=True)
 class ElectLeaders(ClusterChange):
-    """Ask Kafka to elect the preferred replica of every partition as leader. bootstrap: ``address:port`` of
-    the broker that is asked first."""
+    """A request that Kafka elects the preferred replica of every partition as leader.
+
+    bootstrap: ``address:port`` of the broker that is asked first.
+    """
 
     cluster: str
     bootstrap: str
@@ -38,8 +40,11 @@ class ElectLeaders(ClusterChange):
 
 @dataclass(frozen=True)
 class AlterTopicConfig(ClusterChange):
-    """Set or unset one config of one topic. value, before: the new value and the one found on the topic
-    itself; None: unset, so the brokers' default holds."""
+    """A change that sets or unsets one config of one topic.
+
+    value: the new value. before: the value found on the topic itself. None means unset, so that the brokers'
+    default applies.
+    """
 
     cluster: str
     topic: str
@@ -62,7 +67,10 @@ class AlterTopicConfig(ClusterChange):
 
 @dataclass(frozen=True)
 class AlterBrokerConfig(ClusterChange):
-    """Set or unset one dynamic config of one broker, by its id. value, before: as in AlterTopicConfig."""
+    """A change that sets or unsets one dynamic config of one broker, by broker id.
+
+    value: the new value. before: the value found on the broker itself. None means unset.
+    """
 
     cluster: str
     broker: int
@@ -99,9 +107,12 @@ def _configs_words(entity: str, key: str, value: str | None, before: str | None)
 
 @dataclass(frozen=True)
 class ReassignPartition(ClusterChange):
-    """Give one partition another replica set. replicas: broker ids in order, the preferred leader first.
-    before: the set that the way back restores. Kafka silently replaces a reassignment in flight, so only a
-    partition without one is reassigned."""
+    """A change that gives one partition another replica set.
+
+    replicas: broker ids in order, the preferred leader first. before: the replica set that the way back
+    restores. Kafka silently replaces a reassignment in flight, so only a partition without one may be
+    reassigned.
+    """
 
     cluster: str
     topic: str
@@ -128,8 +139,11 @@ class ReassignPartition(ClusterChange):
 
 @dataclass(frozen=True)
 class CancelReassignment(ClusterChange):
-    """Cancel the reassignment of one partition. replicas: its target. The replicas that stay keep the
-    target's order, so a reassignment to the original set follows."""
+    """A change that cancels the reassignment of one partition.
+
+    replicas: the target of the reassignment. The remaining replicas keep the target's order, so a
+    reassignment to the original set must follow.
+    """
 
     cluster: str
     topic: str
@@ -149,9 +163,12 @@ class CancelReassignment(ClusterChange):
 
 @dataclass(frozen=True)
 class PlaceReplica(ClusterChange):
-    """Put one replica into a log directory of its broker. A broker that has the replica copies it there and
-    removes the old one. One that has none yet remembers the directory, until it stops, for the reassignment
-    that follows. before: where the replica is; empty where the broker has none."""
+    """A change that puts one replica into a log directory of its broker.
+
+    A broker that has the replica copies it to the directory and removes the old copy. A broker that does not
+    have it yet remembers the directory, until it stops, for the reassignment that follows. before: the
+    current directory of the replica; empty if the broker has none.
+    """
 
     cluster: str
     broker: int
@@ -172,7 +189,10 @@ class PlaceReplica(ClusterChange):
 
 @dataclass(frozen=True)
 class ElectPreferred(ClusterChange):
-    """Elect the preferred replica of these partitions, each a topic and a number, as leader."""
+    """A change that elects the preferred replica of some partitions as leader.
+
+    partitions: (topic, partition number) of each.
+    """
 
     cluster: str
     partitions: tuple[tuple[str, int], ...]
@@ -195,7 +215,10 @@ class ElectPreferred(ClusterChange):
 
 @dataclass(frozen=True)
 class CreateTopic(ClusterChange):
-    """Create a topic. sets: the replica set of each partition, from 0 on."""
+    """A change that creates a topic.
+
+    sets: the replica set of each partition, from partition 0 on.
+    """
 
     cluster: str
     topic: str
@@ -216,8 +239,11 @@ class CreateTopic(ClusterChange):
 
 @dataclass(frozen=True)
 class DeleteTopic(ClusterChange):
-    """Delete a topic. before: the topic id that was found, so that no later topic of the same name is
-    deleted; empty where brokers tell none."""
+    """A change that deletes a topic.
+
+    before: the topic id that was found, so that a later topic of the same name is not deleted. It is empty if
+    the brokers report no topic ids.
+    """
 
     cluster: str
     topic: str
@@ -235,8 +261,10 @@ class DeleteTopic(ClusterChange):
 
 @dataclass(frozen=True)
 class GrowTopic(ClusterChange):
-    """Add partitions to a topic. old: the sets that it has. sets: those of the new partitions. Nothing takes
-    it back."""
+    """A change that adds partitions to a topic; it cannot be undone.
+
+    old: the replica sets of the existing partitions. sets: the replica sets of the new partitions.
+    """
 
     cluster: str
     topic: str
@@ -247,7 +275,7 @@ class GrowTopic(ClusterChange):
 
     @property
     def count(self) -> int:
-        """How many partitions the topic has then."""
+        """The number of partitions after the change."""
         return len(self.old) + len(self.sets)
 
     @property
@@ -267,13 +295,16 @@ def _topics_command(act: str, topic: str, rest: str) -> str:
 
 
 def _assignment(sets: tuple[tuple[int, ...], ...]) -> str:
-    """Sets as ``kafka-topics.sh`` takes them."""
+    """Return replica sets in the format of ``kafka-topics.sh --replica-assignment``."""
     return ",".join(":".join(map(str, of)) for of in sets)
 
 
 @dataclass(frozen=True)
 class UnregisterBroker(ClusterChange):
-    """Let a cluster without ZooKeeper forget a broker that is down. One that starts registers again."""
+    """A change that removes a broker that is down from a cluster without ZooKeeper.
+
+    A broker that starts again registers again.
+    """
 
     cluster: str
     broker: int
@@ -290,9 +321,11 @@ class UnregisterBroker(ClusterChange):
 
 @dataclass(frozen=True)
 class AlterAtController(ClusterChange):
-    """Set or unset one dynamic config of a broker that is down, where there is no ZooKeeper. No other broker
-    accepts it; the controller does, until the broker is unregistered. before: the value that the run
-    recorded, because a broker that is down does not report its own."""
+    """A change to one dynamic config of a broker that is down, in a cluster without ZooKeeper.
+
+    The other brokers reject the change. The controller accepts it until the broker is unregistered. before:
+    the value that the run recorded, because a broker that is down does not report its own.
+    """
 
     cluster: str
     broker: int
@@ -313,7 +346,7 @@ class AlterAtController(ClusterChange):
         )
 
     def inverse(self, _operation: str = "") -> AlterBrokerConfig:
-        """Return the change of the broker itself, which is up again by then."""
+        """Return the opposite change, sent to the broker itself, which is up again by then."""
         return AlterBrokerConfig(self.cluster, self.broker, self.key, self.before, self.value)
 
     def by_default(self) -> AlterBrokerConfig:

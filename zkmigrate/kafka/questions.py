@@ -1,6 +1,6 @@
-"""The questions about a Kafka cluster.
+"""Define the questions that can be asked about a Kafka cluster.
 
-Each question but the first three first asks every broker for its ApiVersions.
+Every question but the first three begins with one ApiVersions request to each broker.
 """
 
 from __future__ import annotations
@@ -29,10 +29,13 @@ class PartitionState:
 
 @dataclass(frozen=True)
 class KafkaView:
-    """The Kafka cluster as its brokers answer. controller: -1 when unknown. brokers: id → (host, port, rack).
-    min_isr: topic → effective min.insync.replicas. reassigning: partitions with a reassignment in flight;
-    None where neither brokers (before 2.4) nor a joined dest host can tell. releases: ``ADDRESS:PORT`` of
-    each broker that answered → its release as MAJOR.MINOR."""
+    """The state of a Kafka cluster, as its brokers report it.
+
+    controller: broker id of the controller; -1 when unknown. brokers: id → (host, port, rack). min_isr: topic
+    → effective min.insync.replicas. reassigning: partitions with a reassignment in flight; None if neither
+    the brokers (before 2.4) nor a joined dest host can report them. releases: ``ADDRESS:PORT`` of each broker
+    that answered → its release as MAJOR.MINOR.
+    """
 
     cluster_id: str
     controller: int
@@ -43,8 +46,10 @@ class KafkaView:
     releases: Mapping[str, str] = field(default_factory=dict)
 
     def without(self, retired: Collection[int]) -> KafkaView:
-        """The same, with these brokers counted as replicas only where they are in the ISR: nobody waits for
-        them."""
+        """Return this view without the replicas on retired brokers that are not in the ISR.
+
+        Nothing then waits for the retired brokers to catch up.
+        """
         return replace(
             self,
             partitions=tuple(
@@ -64,9 +69,12 @@ class ClusterTopics:
 
 @dataclass(frozen=True)
 class TopicSetting:
-    """One config of one topic or broker. own: its own value, None where a default holds. read_only: Kafka
-    takes no other value. value: of a broker, what is in force; None where it is null or the broker does not
-    list the config."""
+    """The value of one config of one topic or broker.
+
+    own: the value set on the topic or broker itself; None if a default applies. read_only: whether Kafka
+    rejects any other value. value: the effective value, for brokers only; None if it is null or the broker
+    does not list the config.
+    """
 
     own: str | None
     read_only: bool = False
@@ -74,16 +82,19 @@ class TopicSetting:
 
 
 Settings: TypeAlias = Reading[Mapping[str, Reading[TopicSetting]]]
-"""One config of several topics, by name. A topic is Absent where it does not exist, Unknown where its config
-may not be read. All of it is Absent where Kafka has no such config."""
+"""One config of several topics, by topic name. A topic is Absent if it does not exist and Unknown if its
+config may not be read. The whole reading is Absent if Kafka has no such config."""
 
 
 @dataclass(frozen=True)
 class TopicPartitions:
-    """Some topics as a few brokers, the witnesses, see them. brokers: ids that every witness names.
-    witnesses: ids that answered. topics: partitions by topic; Absent where no witness knows the topic,
-    Unknown where it may not be described. A replica is in sync where every witness that knows the topic says
-    so. ids: the topic ids, where brokers tell them (Kafka 2.8)."""
+    """The partitions of some topics, as a few brokers (the witnesses) report them.
+
+    brokers: ids that every witness lists. witnesses: ids of the brokers that answered. topics: partitions by
+    topic; Absent if no witness knows the topic, Unknown if it may not be described. A replica counts as in
+    sync only if every witness that knows the topic reports it so. ids: topic ids, if the brokers report them
+    (Kafka 2.8 and later).
+    """
 
     cluster_id: str
     brokers: frozenset[int]
@@ -94,7 +105,10 @@ class TopicPartitions:
 
 @dataclass(frozen=True)
 class InFlight:
-    """A reassignment in flight. replicas: the present set, the target's first, in the target's order."""
+    """A reassignment in flight.
+
+    replicas: the current replica set; the target's replicas come first, in the target's order.
+    """
 
     replicas: tuple[int, ...]
     adding: tuple[int, ...]
@@ -102,15 +116,18 @@ class InFlight:
 
     @property
     def target(self) -> tuple[int, ...]:
-        """The set that the partition will have."""
+        """The replica set of the partition after the reassignment."""
         return tuple(broker for broker in self.replicas if broker not in self.removing)
 
 
 @dataclass(frozen=True)
 class LogEnd:
-    """Where a replica's log ends. offset: the log end offset (LEO), of the record that it will get next.
-    high_watermark: of the partition, told by its leader alone. epoch: the leader epoch by which the broker
-    holds the replica. None where the broker does not tell."""
+    """The end of one replica's log.
+
+    offset: the log end offset (LEO), which is the offset of the next record. high_watermark: the partition's
+    high watermark, which only its leader reports. epoch: the leader epoch in which the broker holds the
+    replica. Values that the broker does not report are None.
+    """
 
     offset: int
     high_watermark: int | None = None
@@ -119,9 +136,11 @@ class LogEnd:
 
 @dataclass(frozen=True)
 class ReplicaLog:
-    """One replica on a disk of a broker. size: bytes of its segments. lag: messages still to fetch, -1 where
-    unknown. future: it is being copied from another directory of this broker, which it replaces when its lag
-    is 0."""
+    """One replica in a log directory of a broker.
+
+    size: bytes of its segments. lag: messages still to fetch; -1 when unknown. future: whether this is a copy
+    from another directory of the same broker. The copy replaces the original when its lag reaches 0.
+    """
 
     topic: str
     partition: int
@@ -134,9 +153,9 @@ class ReplicaLog:
 class LogDir:
     """One log directory of a broker.
 
-    total, usable: bytes of its volume; None from brokers before 3.3. cordoned: whether
-    ``cordoned.log.dirs`` (Kafka 4.3) names it, so that it accepts no replica that is assigned to it by
-    name. Kafka chooses a cordoned directory only if all directories of the broker are cordoned.
+    total, usable: bytes of its volume; None from brokers before 3.3. cordoned: whether ``cordoned.log.dirs``
+    (Kafka 4.3) names the directory. A cordoned directory rejects replicas that are assigned to it by name.
+    Kafka chooses one only if all directories of the broker are cordoned.
     """
 
     replicas: tuple[ReplicaLog, ...]
@@ -146,12 +165,15 @@ class LogDir:
 
 
 LogDirs: TypeAlias = Reading[Mapping[str, Reading[LogDir]]]
-"""The log directories of one broker, by path; Unknown for one that the broker cannot use."""
+"""The log directories of one broker, by path. A directory that the broker cannot use is Unknown."""
 
 
 @dataclass(frozen=True)
 class DescribeCluster(Request[Reading[KafkaView]]):
-    """Ask for the whole cluster. witnesses: how many brokers describe its partitions; None for all."""
+    """A question about the state of the whole cluster.
+
+    witnesses: how many brokers describe its partitions; None for all.
+    """
 
     witnesses: int | None = None
     answered_by = f"{_ANSWERS}.kafka"
@@ -159,7 +181,10 @@ class DescribeCluster(Request[Reading[KafkaView]]):
 
 @dataclass(frozen=True)
 class PingBrokers(Request[Mapping[str, Pulse]]):
-    """Make one round trip to each broker of the inventory, all at once, within this many seconds."""
+    """A question whether each broker of the inventory responds.
+
+    All brokers receive one request at the same time. within_s: seconds until the answer is due.
+    """
 
     within_s: float
     answered_by = f"{_ANSWERS}.pulses"
@@ -167,7 +192,7 @@ class PingBrokers(Request[Mapping[str, Pulse]]):
 
 @dataclass(frozen=True)
 class ListTopics(Request[Reading[ClusterTopics]]):
-    """Ask for the names of all topics."""
+    """A question for the names of all topics."""
 
     cluster: str
     answered_by = f"{_ANSWERS}.topics"
@@ -176,9 +201,10 @@ class ListTopics(Request[Reading[ClusterTopics]]):
 
 @dataclass(frozen=True)
 class DescribePartitions(Request[Reading[TopicPartitions]]):
-    """Ask for the partitions of these topics. witnesses: how many brokers are asked; fewer may answer.
+    """A question about the partitions of some topics.
 
-    Brokers answer from memory, not from disk or ZooKeeper.
+    witnesses: how many brokers are asked; fewer may answer. Brokers answer from memory, not from disk or
+    ZooKeeper.
     """
 
     cluster: str
@@ -190,10 +216,10 @@ class DescribePartitions(Request[Reading[TopicPartitions]]):
 
 @dataclass(frozen=True)
 class DescribeLogDirs(Request[Reading[Mapping[int, LogDirs]]]):
-    """Ask for the replicas on the disks of these brokers, by broker id.
+    """A question for the replicas in the log directories of some brokers, by broker id.
 
     partitions: the partitions to describe, by topic; None for all. A broker knows the sizes from memory and
-    asks its file system for the volumes.
+    asks its file system about the volumes.
     """
 
     cluster: str
@@ -205,10 +231,10 @@ class DescribeLogDirs(Request[Reading[Mapping[int, LogDirs]]]):
 
 @dataclass(frozen=True)
 class ReadLogEnds(Request[Reading[Mapping[int, Reading[Mapping[tuple[str, int], Reading[LogEnd]]]]]]):
-    """Ask where the logs of these replicas end, by broker id and partition.
+    """A question where the logs of some replicas end, by broker id and partition.
 
-    replicas: by broker id, partitions by topic. Brokers answer from memory. It needs the right to describe
-    the topics.
+    replicas: by broker id, the partitions by topic. Brokers answer from memory. The account needs the right
+    to describe the topics.
     """
 
     cluster: str
@@ -219,7 +245,10 @@ class ReadLogEnds(Request[Reading[Mapping[int, Reading[Mapping[tuple[str, int], 
 
 @dataclass(frozen=True)
 class ReadTopicSettings(Request[Settings]):
-    """Ask for one config of these topics. Brokers without ZooKeeper answer from memory."""
+    """A question for one config of some topics.
+
+    Brokers without ZooKeeper answer from memory.
+    """
 
     cluster: str
     key: str
@@ -230,7 +259,10 @@ class ReadTopicSettings(Request[Settings]):
 
 @dataclass(frozen=True)
 class ValidateTopic(Request[Reading[str]]):
-    """Ask why Kafka would refuse to create or grow a topic. The answer is empty if it would not."""
+    """A question why Kafka would refuse to create or grow a topic.
+
+    The answer is empty if Kafka would accept the change.
+    """
 
     change: CreateTopic | GrowTopic
     answered_by = f"{_ANSWERS}.refused_topic"
@@ -239,10 +271,10 @@ class ValidateTopic(Request[Reading[str]]):
 
 @dataclass(frozen=True)
 class ValidateAtController(Request[Reading[str]]):
-    """Ask why the controller would refuse to change a config of a broker.
+    """A question why the controller would refuse to change a config of a broker.
 
-    The answer is empty if it would not. It is Unknown if the controller does not answer from here, and Absent
-    in a cluster with ZooKeeper. The controller validates only.
+    The answer is empty if the controller would accept it. It is Unknown if the controller does not answer
+    from here, and Absent in a cluster with ZooKeeper. The controller only validates the change.
     """
 
     change: AlterAtController
@@ -252,7 +284,10 @@ class ValidateAtController(Request[Reading[str]]):
 
 @dataclass(frozen=True)
 class ReadBrokerSettings(Request[Reading[Mapping[int, Reading[TopicSetting]]]]):
-    """Ask for one dynamic config of these brokers, by id. It is Unknown if the broker does not answer."""
+    """A question for one dynamic config of some brokers, by broker id.
+
+    The answer is Unknown for a broker that does not respond.
+    """
 
     cluster: str
     key: str
@@ -263,7 +298,10 @@ class ReadBrokerSettings(Request[Reading[Mapping[int, Reading[TopicSetting]]]]):
 
 @dataclass(frozen=True)
 class ListReassignments(Request[Reading[Mapping[tuple[str, int], InFlight]]]):
-    """Ask for the reassignments in flight, by topic and partition. Brokers before 2.4 list none: Absent."""
+    """A question for the reassignments in flight, by topic and partition.
+
+    The answer is Absent from brokers before 2.4, which cannot list them.
+    """
 
     cluster: str
     answered_by = f"{_ANSWERS}.reassignments"

@@ -1,4 +1,4 @@
-"""What the throttle's rules take and give."""
+"""Define the values that the throttle's rules take and return, such as rates, limits and measurements."""
 
 from __future__ import annotations
 
@@ -12,36 +12,39 @@ from typing import NamedTuple, TypeAlias
 from zkmigrate.errors import UsageError
 
 LEAST, MOST = 1000, 100_000_000_000
-"""Bytes per second: a rate outside is a mistake."""
+"""The lowest and the highest accepted rate, in bytes per second. A rate outside this range is rejected as
+a mistake."""
 
 _RATE = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,9})?) ?([kKMG]?)(?:B?(?:/s)?)")
 _UNITS = {"": 1, "k": 1000, "K": 1000, "M": 1_000_000, "G": 1_000_000_000}
 
 
 class Role(StrEnum):
-    """What a rate limits: what a broker sends as leader, or what it receives as follower."""
+    """The direction that a rate limits: what a broker sends as leader, or what it receives as follower."""
 
     LEADER = "leader"
     FOLLOWER = "follower"
 
 
 class Rate(NamedTuple):
-    """Bytes per second that a broker sends as leader, and that it receives as follower."""
+    """The limits of one broker in bytes per second: what it may send as leader and receive as follower."""
 
     leader: int
     follower: int
 
     def of(self, role: Role) -> int:
-        """The rate of one role."""
         return self.leader if role is Role.LEADER else self.follower
 
 
 @dataclass(frozen=True, slots=True)
 class Moving:
-    """A partition that moves. adding: brokers that copy it. left: bytes that each of them still lacks.
-    produced: bytes per second that clients write to it. lags: messages that each still lacks, by broker,
-    where known. followers: in sync; Kafka holds none of them up, and counts what they get in the leader's
-    rate."""
+    """A partition that is being moved.
+
+    adding: ids of the brokers that copy it. left: bytes that each of them still lacks. produced: bytes per
+    second that clients write to it. lags: messages that each broker still lacks, by broker id, where known.
+    followers: how many followers are in sync. Kafka does not delay them, but counts their traffic in the
+    leader's rate.
+    """
 
     topic: str
     partition: int
@@ -54,17 +57,18 @@ class Moving:
 
     @property
     def name(self) -> str:
-        """As ``orders-3``."""
+        """The partition as ``TOPIC-NUMBER``, such as ``orders-3``."""
         return f"{self.topic}-{self.partition}"
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One broker since the last tick. None: not measured.
+    """The measurements of one broker since the last tick; None means not measured.
 
-    sent, received: all traffic of its host, bytes per second. copied: how much of it was throttled
-    replication. busy: share of the time, 0 to 1, that its busiest disk worked. await_ms: mean milliseconds of
-    a disk request, of its slowest disk. latency_ms: p99 of the canary; a canary of no broker is given to all.
+    sent, received: all traffic of its host, in bytes per second. copied: the part of that traffic that was
+    throttled replication. busy: share of the time, 0 to 1, that its busiest disk worked. await_ms: mean
+    milliseconds per disk request, on its slowest disk. latency_ms: p99 latency of the canary. The latency of
+    a canary that belongs to no single broker applies to all brokers.
     """
 
     sent: float
@@ -75,21 +79,25 @@ class Sample:
     latency_ms: float | None = None
 
     def traffic(self, role: Role) -> float:
-        """The traffic in the direction of one role."""
+        """Return the traffic in the direction of one role, in bytes per second."""
         return self.sent if role is Role.LEADER else self.received
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The limits of the throttle; UsageError for impossible ones.
+    """The limits of the throttle; raises UsageError if they are impossible.
 
-    floor: the least rate. cap, caps: what a broker can send and receive, by default and by broker id; a rate
-    is never above ``percent`` of it. threshold: a smaller relative change is not sent. keep_ticks: how many
-    ticks a rate is kept without figures; then the floor holds. raise_factor: the most that one tick raises a
-    rate by. busy_limit, await_limit_ms, latency_limit_ms: a broker above one of them gets a lower rate; None
-    for no limit. pause_ticks: at which tick in a row above the latency limit no new move is submitted.
-    end_within_s: how long a move may take whose rate was too low to finish. raise_to_end: raise such a rate,
-    else only say it. steps: the only rates that are computed, from the floor upwards; empty for any.
+    floor: the lowest rate. cap: what a broker can send and receive by default. caps: the same by broker id. A
+    rate never exceeds ``percent`` of the cap. threshold: a smaller relative change is not sent. keep_ticks:
+    for how many ticks a rate is kept without measurements; after that the floor applies.
+
+    raise_factor: the largest increase of a rate in one tick. busy_limit, await_limit_ms, latency_limit_ms: a
+    broker above one of these limits gets a lower rate; None for no limit. pause_ticks: after how many
+    consecutive ticks above the latency limit no new move is submitted.
+
+    end_within_s: how many seconds a move may take whose rate was too low to finish. raise_to_end: whether to
+    raise such a rate; otherwise it is only reported. steps: the only rates that are computed, from the floor
+    upwards; empty for any rate.
     """
 
     floor: int
@@ -154,20 +162,26 @@ class Settings:
                     )
 
     def bounded(self, broker: int, wish: int) -> Rate:
-        """The rate that an operator set for a broker, within floor and ceiling."""
+        """Return the rate that an operator set for a broker, limited to the range from floor to ceiling."""
         return Rate(*(max(min(wish, self.ceiling(broker, role)), self.floor) for role in Role))
 
     def ceiling(self, broker: int | None, role: Role) -> int:
-        """The highest rate of a broker. None: of those that ``caps`` does not name."""
+        """Return the highest rate of a broker in one role.
+
+        broker: None for the brokers that ``caps`` does not name.
+        """
         cap = self.cap if broker is None else self.caps.get(broker, self.cap)
         return cap.of(role) * self.percent.of(role) // 100
 
 
 @dataclass(frozen=True, slots=True)
 class Overrides:
-    """Rates that an operator has set, bytes per second. every: for all brokers, None for none. each: by
-    broker's id; they win. by: ``user@machine`` who changed them last, at ``since``, seconds since the epoch.
-    wrong: why they cannot be read, else empty."""
+    """Rates that an operator has set, in bytes per second.
+
+    every: the rate of all brokers; None if there is none. each: rates by broker id, which take precedence.
+    by: ``user@machine`` of the last change. since: time of the last change, in seconds since the epoch.
+    wrong: why the overrides cannot be read; empty if they can.
+    """
 
     every: int | None = None
     each: Mapping[int, int] = field(default_factory=dict)
@@ -179,18 +193,21 @@ class Overrides:
         return self.every is not None or bool(self.each)
 
     def of(self, broker: int) -> int | None:
-        """The rate that holds for a broker."""
+        """Return the rate that an operator set for a broker, or None if there is none."""
         return self.each.get(broker, self.every)
 
 
 Replica: TypeAlias = tuple[str, int, int]
-"""Topic, partition and broker."""
+"""Topic, partition and broker id."""
 
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What one tick leaves for the next. rates: in force. missed: ticks in a row without figures, by broker.
-    late: ticks in a row above the latency limit. lags: of moving replicas."""
+    """The state that one tick passes to the next.
+
+    rates: the rates in force. missed: consecutive ticks without measurements, by broker id. late: consecutive
+    ticks above the latency limit, by broker id. lags: messages that each moving replica lacks.
+    """
 
     rates: Mapping[int, Rate] = field(default_factory=dict)
     missed: Mapping[int, int] = field(default_factory=dict)
@@ -201,7 +218,7 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Why a broker has its rate in a role, as one clause."""
+    """The explanation, as one clause, of the rate of a broker in one role."""
 
     broker: int
     role: Role
@@ -210,8 +227,11 @@ class Reason:
 
 @dataclass(frozen=True, slots=True)
 class Endless:
-    """A rate that can never finish: ``produced`` is as much or more. ending: the rate that would end, and
-    after how many seconds; ``within_ceiling``: whether the broker may have it."""
+    """A rate at which a move can never finish, because ``produced`` is at least as high.
+
+    ending: the rate at which the move would finish. seconds: how long it would then take. within_ceiling:
+    whether the broker may have that rate.
+    """
 
     broker: int
     role: Role
@@ -222,7 +242,7 @@ class Endless:
     within_ceiling: bool
 
     def words(self) -> str:
-        """For a message, before the rate is set."""
+        """Return the message that describes this rate before it is set."""
         told = (
             f"broker {self.broker} as {self.role}: {amount(self.rate)} can never finish, because clients "
             f"produce {amount(self.produced)} to the moving partitions; {amount(self.ending)} would finish "
@@ -233,8 +253,12 @@ class Endless:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What to do now. rates: of every broker that takes part. changed: brokers whose rate differs from the
-    one in force. pause: submit no new move, for the reasons in ``pauses``. state: for the next tick."""
+    """The decision of one tick about all rates.
+
+    rates: the rate of every broker that takes part. changed: brokers whose rate differs from the one in
+    force. pause: whether to submit no new move, for the reasons in ``pauses``. state: the state for the next
+    tick.
+    """
 
     rates: Mapping[int, Rate]
     changed: tuple[int, ...]
@@ -246,7 +270,10 @@ class Decision:
 
 
 def parse_rate(text: str) -> int:
-    """Bytes per second of a text such as ``10M``, ``1.5 GB/s`` or ``250000``; UsageError for another."""
+    """Return the bytes per second in a text such as ``10M``, ``1.5 GB/s`` or ``250000``.
+
+    Raises UsageError if the text is not a rate or the rate is out of range.
+    """
     match = _RATE.fullmatch(text.strip())
     rate = round(float(match[1]) * _UNITS[match[2]]) if match else 0
     if not LEAST <= rate <= MOST:
@@ -258,7 +285,7 @@ def parse_rate(text: str) -> int:
 
 
 def amount(bytes_s: float) -> str:
-    """A rate for people, such as ``12.5 MB/s``."""
+    """Return a rate as text for people, such as ``12.5 MB/s``."""
     for unit, size in (("GB/s", 1e9), ("MB/s", 1e6), ("kB/s", 1e3)):
         if bytes_s >= size:
             return f"{bytes_s / size:.4g} {unit}"

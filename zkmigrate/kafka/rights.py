@@ -1,5 +1,7 @@
-"""Which of source's ACLs target gets. Nobody gets the right to write there before the switch: another write
-ends the mirror."""
+"""Decide which ACLs of source's cluster the target cluster gets.
+
+Before the switch nobody gets the right to write there, because a foreign write ends the mirror.
+"""
 
 from __future__ import annotations
 
@@ -16,13 +18,17 @@ _READING: Mapping[str, tuple[str, ...]] = {
     TOPIC: ("READ", "DESCRIBE", "DESCRIBE_CONFIGS"),
     GROUP: ("READ", "DESCRIBE"),
 }
-"""The operations that change no topic. READ of a group is needed to consume as that group."""
+"""The operations that do not change a topic. READ on a group is needed to consume as that group."""
 
 LATER = "granted at the switch"
 
 
 class Acl(NamedTuple):
-    """An ACL in Kafka's words: resource, its name and pattern, who, from where, what, and whether allowed."""
+    """One ACL in Kafka's terms.
+
+    It has the resource type, its name and pattern type, the principal, the host, the operation and the
+    permission.
+    """
 
     resource: str
     name: str
@@ -42,7 +48,7 @@ class Acl(NamedTuple):
 
 @dataclass(frozen=True)
 class Changed:
-    """ACLs that the mirror has added to target and deleted there."""
+    """The ACLs that the mirror has added to and deleted from the target cluster."""
 
     granted: frozenset[Acl]
     revoked: frozenset[Acl]
@@ -50,9 +56,12 @@ class Changed:
 
 @dataclass(frozen=True)
 class Rights:
-    """grant, revoke: on target. left: source's ACLs that target does not get, and why; and target's own that
-    let somebody write. keep: those that the mirror keeps, for the next look. later: those left for the switch
-    that target lacks, in order."""
+    """The ACL changes that the target cluster needs.
+
+    grant, revoke: ACLs to add and to delete on target. left: ACLs of source that target does not get, and
+    ACLs of target that let somebody write, each with the reason. keep: ACLs that the mirror maintains, for
+    the next comparison. later: ACLs that target lacks and gets at the switch, in order.
+    """
 
     grant: frozenset[Acl]
     revoke: frozenset[Acl]
@@ -68,7 +77,11 @@ def rights(
     groups: Collection[str],
     before: frozenset[Acl] = frozenset(),
 ) -> Rights:
-    """before: ``keep`` of this run's last look. Only those are revoked, when source no longer has them."""
+    """Compare the ACLs of source and target, and return the changes that target needs.
+
+    topics, groups: names of the mirrored topics and groups. before: ``keep`` of this run's last comparison.
+    Only those ACLs are revoked, when source no longer has them.
+    """
     names = {TOPIC: topics, GROUP: groups}
     needed, later, left = set[Acl](), set[Acl](), dict[Acl, str]()
     for rule in source:
@@ -87,19 +100,22 @@ def rights(
 
 
 def _later(acl: Acl) -> bool:
-    """Whether it lets somebody change what is mirrored."""
+    """Return whether an ACL lets somebody change what is mirrored."""
     return acl.permission == ALLOW and acl.operation not in _READING[acl.resource]
 
 
 def _matched(rule: Acl, names: Mapping[str, Collection[str]]) -> list[str]:
-    """The topics or groups that an ACL is about."""
+    """Return the mirrored topics or groups that an ACL covers."""
     if rule.pattern == PREFIXED:
         return [name for name in names.get(rule.resource, ()) if name.startswith(rule.name)]
     return [name for name in names.get(rule.resource, ()) if rule.name in (name, _EVERY)]
 
 
 def _copies(rule: Acl, left: dict[Acl, str]) -> Iterator[Acl]:
-    """What target gets for an ACL. left: filled with what it does not get."""
+    """Yield the ACLs that target gets for one ACL of source.
+
+    left: receives the ACLs that target does not get, with the reason.
+    """
     if rule.permission == DENY and rule.principal == _EVERYBODY:
         left[rule] = "it would shut out the mirror as well"
     elif not _later(rule):
@@ -111,7 +127,11 @@ def _copies(rule: Acl, left: dict[Acl, str]) -> Iterator[Acl]:
 
 
 def _exact(rule: Acl, matched: Iterable[str]) -> Iterator[Acl]:
-    """An ACL for every name becomes one for each name that is mirrored: target may have other topics."""
+    """Yield an ACL for each mirrored name in place of an ACL for every name.
+
+    The target cluster may have other topics, which the ACL must not cover. Any other ACL is yielded
+    unchanged.
+    """
     if rule.pattern == LITERAL and rule.name == _EVERY:
         yield from (rule._replace(name=name) for name in matched)
     else:

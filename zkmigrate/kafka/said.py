@@ -1,4 +1,4 @@
-"""Describes Kafka's errors by Kafka's own names and messages."""
+"""Describe Kafka's errors by Kafka's own names and messages."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _REQUEST = "Request '"
 
 
 def said(code: int, message: str | None = None) -> str:
-    """Return Kafka's name of an error code, and its message.
+    """Return Kafka's name for an error code, followed by the error message.
 
     message: the error message in the response, if it has one.
     """
@@ -20,8 +20,10 @@ def said(code: int, message: str | None = None) -> str:
 
 
 def reason(error: Exception) -> str:
-    """Return what an exception of kafka-python or of the system says, without the request that its text
-    repeats."""
+    """Return the text of an exception from kafka-python or the operating system.
+
+    The request that kafka-python repeats in the text of some errors is left out.
+    """
     text = ", ".join(str(one) for one in error.args if one is not None)
     if isinstance(error, BrokerResponseError) and error.errno is not None:
         return said(error.errno, "" if text.startswith(_REQUEST) else text)

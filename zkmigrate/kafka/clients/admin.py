@@ -1,7 +1,7 @@
-"""Reads and changes a Kafka cluster through its brokers, 2.3 to 3.9, over kafka-python.
+"""Read and change a Kafka cluster through its brokers, release 2.3 to 3.9, with kafka-python.
 
-Brokers before 2.4 cannot list reassignments: the caller reads the znode ``/admin/reassign_partitions``
-(Kafka's ReassignPartitionsZNode), where that is allowed already.
+Brokers before 2.4 cannot list reassignments. For those the caller reads the znode
+``/admin/reassign_partitions`` (Kafka's ReassignPartitionsZNode), where that is allowed already.
 """
 
 from __future__ import annotations
@@ -69,18 +69,19 @@ T = TypeVar("T")
 
 MIN_ISR = "min.insync.replicas"
 REASSIGNMENTS = "/admin/reassign_partitions"
-"""Below the chroot; before 2.4 it exists exactly while a reassignment runs."""
+"""Path below the chroot; before Kafka 2.4 the znode exists exactly while a reassignment runs."""
 
 _PULSE_S = 3.0
 _SILENT_S = 10.0
-"""For so long a broker that kept a question waiting until its deadline is not asked again."""
+"""Seconds for which a broker is not asked again after a question to it timed out."""
 _QUESTION_S = 20.0
-"""Five seconds were too few for brokers with a quarter of two cores."""
+"""Seconds until a question times out. Five seconds were too few for brokers that had a quarter of two
+cores."""
 GARBLED = (KeyError, ValueError, TypeError)
-"""What reading an unexpected answer raises."""
+"""The exceptions that reading an unexpected answer raises."""
 
 _ELECTION_S, _TOLD_S = 60.0, 20.0
-"""Seconds for an election's answer, and then until every broker knows the new leaders."""
+"""Seconds to wait for the answer to an election, and then until every broker knows the new leaders."""
 
 ALTERED, _TOLD = "OK", re.compile(r"\[Error (-?\d+)\] \w+: (.*)", re.DOTALL)
 """The text in which kafka-python reports that a resource was altered, and the form in which it reports a
@@ -101,11 +102,11 @@ def view(
     deadline_s: float = _QUESTION_S,
     witnesses: int | None = None,
 ) -> Reading[KafkaView]:
-    """The state of the cluster at ``brokers`` (``host:port``).
+    """Return the state of the cluster at ``brokers`` (``host:port``).
 
-    reassignments: reads the znode ``REASSIGNMENTS`` where the brokers cannot list them; it returns None where
-    no server may be asked yet. deadline_s: for each question. A broker that hangs is not asked. witnesses:
-    how many brokers are asked for metadata; None: all.
+    reassignments: reads the znode ``REASSIGNMENTS`` if the brokers cannot list reassignments. It returns None
+    if no server may be asked yet. deadline_s: seconds for each question. Brokers that hang are not asked.
+    witnesses: how many brokers are asked for metadata; None for all.
     """
 
     def question(admin: Any, releases: Mapping[str, str]) -> Reading[KafkaView]:
@@ -120,8 +121,11 @@ def ask(
     question: Callable[[Any, Mapping[str, str]], Reading[T]],
     deadline_s: float = _QUESTION_S,
 ) -> Reading[T]:
-    """Run ``question(client, releases)`` on the cluster at ``brokers`` (``host:port``). releases: of the
-    brokers that answer. Every error becomes Unknown."""
+    """Return the result of ``question(client, releases)`` for the cluster at ``brokers`` (``host:port``).
+
+    releases: the release of each broker that answers. Errors of Kafka, of the network and in the answer
+    become Unknown.
+    """
     releases = _answering(brokers)
     if not releases:
         return Unknown("timeout", f"no broker of {', '.join(brokers)} answered in {_PULSE_S:g} s")
@@ -144,7 +148,7 @@ def ask(
 
 
 def _client(brokers: Sequence[str], answering: Collection[str], deadline_s: float) -> Any:
-    """A client that asks those who answer."""
+    """Return a client that sends its requests only to brokers that answer."""
     admin = _admin(answering, deadline_s)
     if len(answering) < len(set(brokers)):
         _keep_to(admin, answering)
@@ -152,8 +156,11 @@ def _client(brokers: Sequence[str], answering: Collection[str], deadline_s: floa
 
 
 class Brokers(Sequence[str]):
-    """The brokers of one cluster, each ``host:port``. Every question to it, :func:`ask`, finds the
-    connections of those before, and does not wait again for a broker that hangs."""
+    """The brokers of one cluster, each ``host:port``, with their open connections.
+
+    Each question asked with :func:`ask` reuses the connections of earlier ones. It does not wait again for a
+    broker that recently timed out.
+    """
 
     def __init__(self, at: Iterable[str]) -> None:
         self._at = tuple(at)
@@ -172,7 +179,7 @@ class Brokers(Sequence[str]):
         return len(self._at)
 
     def releases(self) -> dict[str, str]:
-        """The brokers that answer now, with the release, MAJOR.MINOR, by their ApiVersions."""
+        """Return the brokers that answer now, each with its release as MAJOR.MINOR, by their ApiVersions."""
         now = time.monotonic()
         heard = [broker for broker in self._at if self._silent_until.get(broker, now) <= now]
         pulses = together({broker: partial(self._pulse, broker) for broker in heard or self._at})
@@ -186,8 +193,11 @@ class Brokers(Sequence[str]):
         return pulse
 
     def put(self, question: Callable[[Any, Mapping[str, str]], T], releases: Mapping[str, str]) -> T:
-        """What the question returns on a kept client, or on a new one where there is none, or where that one
-        fails: its brokers may have closed its connections. Raises what the question raises."""
+        """Return the answer to a question, over an idle client if there is one, otherwise over a new one.
+
+        If the idle client fails, a new one asks again, because the brokers may have closed the old
+        connections. Raises what the question raises; a timeout is not retried.
+        """
         kept = self._taken(frozenset(releases))
         if kept is not None:
             try:
@@ -210,8 +220,10 @@ class Brokers(Sequence[str]):
         return answer
 
     def _taken(self, answering: frozenset[str]) -> Any:
-        """An idle client of exactly those that answer; None where there is none. Others may have connections
-        to a broker that hangs, or none to one that is back."""
+        """Return an idle client that knows exactly these brokers, or None if there is none.
+
+        Other clients are closed: they may be connected to a broker that hangs, or not to one that is back.
+        """
         with suppress(queue.Empty):
             while True:
                 admin, knows = self._idle.get_nowait()
@@ -227,9 +239,11 @@ class Brokers(Sequence[str]):
 
 
 def _admin(answering: Collection[str], deadline_s: float) -> Any:
-    """A client of these brokers, which answer. What is for the controller goes to one of them where brokers
-    pass it on, which those without ZooKeeper do: there Metadata names any broker as the controller, also one
-    that died and has not left the cluster yet."""
+    """Return a client for these brokers, which answer.
+
+    Brokers without ZooKeeper pass requests for the controller on, so one of these brokers gets them. Their
+    Metadata may name any broker as the controller, even one that is dead but has not left the cluster yet.
+    """
     milliseconds = int(deadline_s * 1000)
     admin = KafkaAdminClient(
         bootstrap_servers=list(answering),
@@ -244,8 +258,11 @@ def _admin(answering: Collection[str], deadline_s: float) -> Any:
 
 
 def _keep_to(admin: Any, answering: Collection[str]) -> None:
-    """Connect to one of these brokers. A client asks one that it is connected to; else it takes any of the
-    cluster, perhaps one that hangs."""
+    """Connect the client to one of these brokers.
+
+    A client prefers a broker that it is connected to. Otherwise it takes any of the cluster, perhaps one that
+    hangs.
+    """
     for broker in admin._manager.cluster.brokers():
         if f"{broker.host}:{broker.port}" in answering:
             admin._manager.run(_metadata, admin, broker.node_id, ())
@@ -253,9 +270,9 @@ def _keep_to(admin: Any, answering: Collection[str]) -> None:
 
 
 def _answering(brokers: Sequence[str]) -> dict[str, str]:
-    """The brokers that answer now, with the release, MAJOR.MINOR, by their ApiVersions.
+    """Return the brokers that answer now, each with its release as MAJOR.MINOR, by their ApiVersions.
 
-    A client that starts from a hanging broker would wait in vain.
+    A client that started from a hanging broker would wait in vain.
     """
     if isinstance(brokers, Brokers):
         return brokers.releases()
@@ -280,7 +297,11 @@ def _view(
     everybody: bool,
     witnesses: int | None,
 ) -> Reading[KafkaView]:
-    """everybody: no broker hangs, so all that metadata names may be asked; else those in ``releases``."""
+    """Return the state of the cluster from the answers of several brokers.
+
+    everybody: whether no broker hangs. Then every broker in the metadata may be asked, otherwise only those
+    in ``releases``.
+    """
     first = admin._manager.run(_metadata, admin, None)
     answers = [first]
     here = reachable(first, releases, everybody=everybody)
@@ -317,8 +338,10 @@ def _view(
 
 
 def reachable(cluster: Mapping[str, Any], releases: Mapping[str, str], *, everybody: bool) -> list[int]:
-    """Ids of the brokers in a Metadata answer that do not hang, in order. everybody: all brokers of the
-    inventory answer; else only those in ``releases``."""
+    """Return the sorted ids of the brokers in a Metadata answer that do not hang.
+
+    everybody: whether all brokers of the inventory answer. If not, only those in ``releases`` count.
+    """
     return sorted(
         broker["node_id"]
         for broker in cluster["brokers"]
@@ -327,9 +350,9 @@ def reachable(cluster: Mapping[str, Any], releases: Mapping[str, str], *, everyb
 
 
 async def _metadata(admin: Any, broker: int | None, topics: Sequence[str] | None = None) -> dict[str, Any]:
-    """Metadata of these topics, or of all, from one broker, or any.
+    """Return the metadata of these topics (None for all) from one broker (None for any).
 
-    kafka-python 3.0.12 has no public call for it, and its describe_cluster fails on brokers 2.8 to 3.6
+    kafka-python 3.0.12 has no public call for this, and its describe_cluster fails on brokers 2.8 to 3.6
     (KeyError: endpoint_type).
     """
     named = None if topics is None else [MetadataRequest.MetadataRequestTopic(name=t) for t in topics]
@@ -339,9 +362,10 @@ async def _metadata(admin: Any, broker: int | None, topics: Sequence[str] | None
 
 
 def agreed(answers: Iterable[Sequence[Mapping[str, Any]]]) -> tuple[PartitionState, ...] | Unknown:
-    """The partitions in several brokers' answers, in order, with the leader of the last answer.
+    """Merge the partitions in several brokers' answers, in order, with the leader of the last answer.
 
-    A replica counts as in sync only if every broker says so: one may not know of a change yet.
+    A replica counts as in sync only if every broker reports it so, because one may not know of a change yet.
+    Returns Unknown for an error other than an offline leader or replica.
     """
     partitions: dict[tuple[str, int], PartitionState] = {}
     for topics in answers:
@@ -356,7 +380,10 @@ def agreed(answers: Iterable[Sequence[Mapping[str, Any]]]) -> tuple[PartitionSta
 
 
 def _partitions(topics: Sequence[Mapping[str, Any]]) -> list[PartitionState] | Unknown:
-    """The partitions of one answer; Unknown for an error other than a partition's state."""
+    """Return the partitions in one answer.
+
+    Returns Unknown for an error other than an offline leader or replica.
+    """
     found = []
     for topic in topics:
         if topic["error_code"] not in (0, *_OFFLINE):
@@ -378,10 +405,10 @@ def _partitions(topics: Sequence[Mapping[str, Any]]) -> list[PartitionState] | U
 
 
 def _min_isr(admin: Any, topics: Sequence[str], brokers: Sequence[int]) -> dict[str, int]:
-    """Effective min.insync.replicas of each topic: its own setting, else the brokers' largest.
+    """Return the effective min.insync.replicas of each topic: its own setting, else the brokers' largest.
 
-    Brokers may differ and the leader's value counts, so the largest is safe. A broker that cannot answer, or
-    may not, is skipped.
+    Brokers may differ and the leader's value counts, so the largest is safe. Brokers that cannot answer, or
+    are not allowed to, are skipped.
     """
 
     def default(id: int) -> list[int]:
@@ -396,8 +423,10 @@ def _min_isr(admin: Any, topics: Sequence[str], brokers: Sequence[int]) -> dict[
 
 
 def _settings(admin: Any, kind: ConfigResourceType, names: Sequence[str]) -> dict[str, tuple[int, bool]]:
-    """min.insync.replicas of each topic or broker, and whether it is a topic's own setting. KafkaError where
-    one is not told; the library drops the broker's reason."""
+    """Return min.insync.replicas of each topic or broker, and whether it is a topic's own setting.
+
+    Raises KafkaError if a value is missing; the library drops the broker's reason.
+    """
     asked = [ConfigResource(kind, name, [MIN_ISR]) for name in names]
     found = admin.describe_configs(asked, config_filter="all") if asked else {}
     settings = found.get(kind.name.lower(), {})
@@ -411,21 +440,25 @@ def _settings(admin: Any, kind: ConfigResourceType, names: Sequence[str]) -> dic
 
 
 def alterer(inventory: Inventory, _look: Look) -> Alter:
-    """The sender of changes to the inventory's cluster."""
+    """Return the sender of changes to the inventory's Kafka cluster."""
     return Alter([broker.endpoint for broker in inventory.brokers])
 
 
 class Alter:
-    """Sends changes to the cluster at ``brokers`` (``host:port``). It reuses clients, so that thousands of
-    changes open few connections."""
+    """A sender of changes to the cluster at ``brokers`` (``host:port``).
+
+    It reuses clients, so that thousands of changes open few connections.
+    """
 
     def __init__(self, brokers: Sequence[str]) -> None:
         self._brokers = brokers
         self._idle: queue.SimpleQueue[Any] = queue.SimpleQueue()
 
     def __call__(self, change: ClusterChange) -> tuple[int, str]:
-        """Send one change: (0, result), or (1, why Kafka refused). HostError when no broker answered or the
-        outcome is unknown."""
+        """Send one change and return (0, result), or (1, reason) if Kafka refused it.
+
+        Raises HostError if no broker answered or the outcome is unknown.
+        """
         if isinstance(change, ElectLeaders):
             return 0, elect_preferred(change.bootstrap)
         send = _SENDERS.get(type(change))
@@ -461,7 +494,10 @@ class Alter:
             raise self._not_known(change, reason(error)) from None
 
     def _sent(self, send: Callable[[Any, Any], str], admin: Any, change: ClusterChange) -> str:
-        """Why Kafka refused, empty where it did not. HostError where the outcome is unknown."""
+        """Return why Kafka refused a change; empty if Kafka accepted it.
+
+        Raises HostError if the outcome is unknown.
+        """
         try:
             refusal = send(admin, change)
         except IncompatibleBrokerVersion as error:  # the client knows that before it sends
@@ -478,8 +514,11 @@ class Alter:
 
 
 def _alter_config(admin: Any, change: AlterTopicConfig | AlterBrokerConfig) -> str:
-    """IncrementalAlterConfigs (KIP-339, Kafka 2.3) leaves the other settings. Lists are set whole: Kafka 2.8
-    takes APPEND to an unset list, writes an empty first entry, and then cannot read it."""
+    """Set or unset one config with IncrementalAlterConfigs (KIP-339, Kafka 2.3), which keeps the others.
+
+    Lists are set as a whole: Kafka 2.8 accepts APPEND to an unset list, writes an empty first entry, and then
+    cannot read it.
+    """
     act = AlterConfigOp.DELETE if change.value is None else AlterConfigOp.SET
     topic = isinstance(change, AlterTopicConfig)
     kind = ConfigResourceType.TOPIC if topic else ConfigResourceType.BROKER
@@ -491,8 +530,7 @@ def _alter_config(admin: Any, change: AlterTopicConfig | AlterBrokerConfig) -> s
 
 
 def refusal(outcome: str) -> str:
-    """Return why Kafka refused a change of settings, from kafka-python's text about it; empty if Kafka
-    accepted it."""
+    """Return why Kafka refused a change of settings, from kafka-python's text; empty if Kafka accepted it."""
     if outcome == ALTERED:
         return ""
     told = _TOLD.fullmatch(outcome)
@@ -500,8 +538,10 @@ def refusal(outcome: str) -> str:
 
 
 def _reassign(admin: Any, change: ReassignPartition | CancelReassignment) -> str:
-    """AlterPartitionReassignments (KIP-455, Kafka 2.4). The answer has the error of the partition as a
-    value."""
+    """Start or cancel a reassignment with AlterPartitionReassignments (KIP-455, Kafka 2.4).
+
+    The answer contains the partition's error as a value.
+    """
     partition = TopicPartition(change.topic, change.partition)
     target = list(change.replicas) if isinstance(change, ReassignPartition) else None
     error = admin.alter_partition_reassignments({partition: target})[partition]
@@ -511,8 +551,11 @@ def _reassign(admin: Any, change: ReassignPartition | CancelReassignment) -> str
 
 
 def _place(admin: Any, change: PlaceReplica) -> str:
-    """AlterReplicaLogDirs (KIP-113, Kafka 1.0). A broker without the replica remembers the directory, and
-    answers REPLICA_NOT_AVAILABLE (``ReplicaManager.alterReplicaLogDirs``)."""
+    """Choose the directory of a replica with AlterReplicaLogDirs (KIP-113, Kafka 1.0).
+
+    A broker without the replica remembers the directory and answers REPLICA_NOT_AVAILABLE
+    (``ReplicaManager.alterReplicaLogDirs``).
+    """
     replica = TopicPartitionReplica(change.topic, change.partition, change.broker)
     error = admin.alter_replica_log_dirs({replica: change.path})[replica]
     if error in (NoError, ReplicaNotAvailableError):
@@ -531,7 +574,10 @@ def _elect_some(admin: Any, change: ElectPreferred) -> str:
 
 
 def create_topic(admin: Any, change: CreateTopic, *, only_validate: bool = False) -> str:
-    """Create a topic, or let Kafka only validate that. Returns why Kafka refused, empty where it did not."""
+    """Create a topic and return why Kafka refused; empty if Kafka accepted.
+
+    only_validate: let Kafka check the request without creating the topic.
+    """
     wanted = {change.topic: {"assignments": dict(enumerate(map(list, change.sets)))}}
     answer = admin.create_topics(wanted, raise_errors=False, validate_only=only_validate)
     [told] = answer["topics"]
@@ -539,7 +585,10 @@ def create_topic(admin: Any, change: CreateTopic, *, only_validate: bool = False
 
 
 def grow_topic(admin: Any, change: GrowTopic, *, only_validate: bool = False) -> str:
-    """Add partitions to a topic, or let Kafka only validate that. Returns why Kafka refused."""
+    """Add partitions to a topic and return why Kafka refused; empty if Kafka accepted.
+
+    only_validate: let Kafka check the request without adding partitions.
+    """
     wanted = {change.topic: {"count": change.count, "assignments": [list(of) for of in change.sets]}}
     answer = admin.create_partitions(wanted, raise_errors=False, validate_only=only_validate).to_dict()
     [told] = answer["results"]
@@ -560,11 +609,14 @@ def _topic_refused(topic: str, told: Mapping[str, Any]) -> str:
 
 
 class UnregisterBrokerRequest(ApiMessage, load_json=schemas):  # type: ignore[misc, call-arg]
-    """UnregisterBroker (KIP-631, Kafka 2.8), which only brokers without ZooKeeper take."""
+    """An UnregisterBroker request (KIP-631, Kafka 2.8), which only brokers without ZooKeeper accept."""
 
 
 class UnregisterBrokerResponse(ApiMessage, load_json=schemas):  # type: ignore[misc, call-arg]
-    """The answer to it. Defining the class registers it with kafka-python, which decodes by it."""
+    """The answer to an UnregisterBrokerRequest.
+
+    Defining the class registers it with kafka-python, which then decodes answers with it.
+    """
 
 
 async def _forget(admin: Any, broker: int) -> dict[str, Any]:
@@ -593,16 +645,16 @@ _SENDERS: Mapping[type[ClusterChange], Callable[[Any, Any], str]] = {
     DeleteTopic: _delete_topic,
     GrowTopic: grow_topic,
 }
-"""Sends one change of each kind over a client; returns why Kafka refused, empty where it did not."""
+"""The function that sends each kind of change over a client. It returns why Kafka refused; empty if Kafka
+accepted."""
 
 
 def elect_preferred(bootstrap: str) -> str:
-    """Elect every partition's preferred replica as its leader, by KIP-460 (ElectLeaders, Kafka 2.2 and
-    later).
+    """Elect every partition's preferred replica as its leader with ElectLeaders (KIP-460, Kafka 2.2).
 
     bootstrap: ``address:port``. Returns the result once every broker knows the new leaders or ``_TOLD_S`` is
-    over. Kafka skips a partition whose preferred replica is not in sync. HostError: the outcome is unknown,
-    or Kafka refused everything.
+    over. Kafka skips a partition whose preferred replica is not in sync. Raises HostError if the outcome is
+    unknown or Kafka refused everything.
     """
     try:
         with closing(_admin([bootstrap], _ELECTION_S)) as admin:
@@ -620,7 +672,10 @@ def _elect(admin: Any) -> str:
 
 
 def _election(answer: Mapping[str, Any]) -> tuple[set[tuple[str, int]], list[str]]:
-    """The partitions that were elected, and why others were not. KafkaError where Kafka refused all."""
+    """Return the partitions that were elected, and why others were not.
+
+    Raises KafkaError if Kafka refused all.
+    """
     if code := answer.get("error_code", 0):  # brokers before 2.4 have no top-level error
         raise for_code(code)
     results = [
@@ -640,15 +695,17 @@ def _election(answer: Mapping[str, Any]) -> tuple[set[tuple[str, int]], list[str
 def _until_told(
     admin: Any, elected: Collection[tuple[str, int]], topics: Sequence[str] | None = None
 ) -> None:
-    """Wait until every broker knows the elected leaders, or ``_TOLD_S`` is over. topics: those to ask about;
-    None: all."""
+    """Wait until every broker knows the elected leaders, or ``_TOLD_S`` is over.
+
+    topics: the topics to ask about; None for all.
+    """
     end = time.monotonic() + _TOLD_S
     while elected and _led_by_others(admin, topics).intersection(elected) and time.monotonic() < end:
         time.sleep(_TOLD_S / 100)
 
 
 def _led_by_others(admin: Any, topics: Sequence[str] | None) -> set[tuple[str, int]]:
-    """Partitions that, by any broker's answer, the preferred replica does not lead."""
+    """Return the partitions that, according to any broker, their preferred replica does not lead."""
     found = set()
     for broker in admin._manager.run(_metadata, admin, None)["brokers"]:
         with suppress(KafkaError):  # it went down meanwhile
@@ -678,7 +735,10 @@ def _reassigning(
 
 
 def parse_reassignments(data: bytes) -> tuple[tuple[str, int], ...] | Unknown:
-    """The partitions in the znode's JSON: ``{"version":1,"partitions":[{"topic":…,"partition":…},…]}``."""
+    """Return the partitions in the reassignment znode, or Unknown if its content is not understood.
+
+    Format: JSON, ``{"version":1,"partitions":[{"topic":…,"partition":…},…]}``.
+    """
     try:
         listed = [(one["topic"], one["partition"]) for one in json_text.loads(data)["partitions"]]
         if not all(type(topic) is str and type(number) is int for topic, number in listed):

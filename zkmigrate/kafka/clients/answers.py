@@ -1,4 +1,4 @@
-"""Answers the questions about the Kafka cluster of the inventory."""
+"""Answer the questions about the Kafka cluster of the inventory."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ T = TypeVar("T")
 
 
 class KafkaAnswers:
-    """Asks the brokers of the inventory, and keeps the connections to them."""
+    """The answers to questions about the inventory's brokers, over connections that are kept open."""
 
     def __init__(self, inventory: Inventory, look: Look) -> None:
         self._inventory, self._look = inventory, look
@@ -97,10 +97,10 @@ class KafkaAnswers:
         return ask(self._brokers)
 
     def _reassignments(self) -> Reading[bytes] | None:
-        """Read the reassignment znode through the first ZooKeeper host that serves; None while none does.
+        """Read the reassignment znode through the first ZooKeeper host that serves; return None if none does.
 
-        Never read through a read-only host: a client session there is a transaction, and before the join none
-        may be ours.
+        Read-only hosts are never used: a client session there is a transaction, and before the join none may
+        be ours.
         """
         for host in (host for host in self._inventory.doors if host not in self._inventory.read_only):
             chroot = self._inventory.kafka.chroot

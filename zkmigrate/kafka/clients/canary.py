@@ -1,6 +1,6 @@
-"""A round trip to each broker, for the watch: whether its request handler answers.
+"""Measure a round trip to each broker, so that the watch knows whether its request handlers answer.
 
-Metadata proves nothing: while ZooKeeper is away it comes from a cache. A handler thread must answer
+Metadata proves nothing, because it comes from a cache while ZooKeeper is away. A handler thread must answer
 ApiVersions, which needs no rights and leaves no trace. Format: Kafka protocol guide, ApiVersions v0.
 """
 
@@ -19,7 +19,10 @@ _API_VERSIONS = 18
 
 
 class BrokerCanary:
-    """Holds one connection to each broker open. brokers: name → (address, port)."""
+    """A canary that keeps one connection to each broker open.
+
+    brokers: name → (address, port).
+    """
 
     def __init__(self, brokers: Mapping[str, tuple[str, int]]) -> None:
         self._connections = {
@@ -27,7 +30,7 @@ class BrokerCanary:
         }
 
     def ask(self, broker: str, deadline_s: float) -> Pulse:
-        """One round trip to one broker; a broken connection is reopened once, within the deadline."""
+        """Measure one round trip to one broker; a broken connection is reopened once, within the deadline."""
         connection = self._connections[broker]
         with connection.lock:
             asked = time.monotonic()
@@ -42,7 +45,7 @@ class BrokerCanary:
             return Pulse(0.0, took_s=connection.answered - asked, apis=apis)
 
     def ask_all(self, deadline_s: float) -> dict[str, Pulse]:
-        """One round trip to every broker, in parallel."""
+        """Measure one round trip to every broker, in parallel."""
         names = list(self._connections)
         with ThreadPoolExecutor(max(1, min(16, len(names))), "canary") as pool:
             return dict(zip(names, pool.map(lambda name: self.ask(name, deadline_s), names), strict=True))
@@ -55,9 +58,10 @@ class BrokerCanary:
 
 
 def _apis(body: bytes) -> dict[int, tuple[int, int]]:
-    """ApiVersions v0: an error code, an array's length, then key, lowest and highest version of each.
+    """Return the API versions in an answer: API key → (lowest, highest version).
 
-    ValueError for an error or a bad answer.
+    Format of ApiVersions v0: an error code, an array's length, then key, lowest and highest version of each.
+    Raises ValueError for an error code or a malformed answer.
     """
     error, count = struct.unpack(">hi", body[:6]) if len(body) >= 6 else (0, -1)
     if error:

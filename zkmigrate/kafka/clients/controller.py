@@ -1,7 +1,7 @@
-"""Sets or unsets a broker's config at the active controller of a cluster without ZooKeeper.
+"""Set or unset a broker's config at the active controller of a cluster without ZooKeeper.
 
-A broker that is down takes no config, and others refuse its id. The controller takes it while the broker is
-registered (4.3.1). DescribeQuorum tells the controllers' addresses since Kafka 3.8 (KIP-853).
+A broker that is down accepts no config, and other brokers reject its id. The controller accepts it while the
+broker is registered (4.3.1). DescribeQuorum reports the controllers' addresses since Kafka 3.8 (KIP-853).
 """
 
 from __future__ import annotations
@@ -21,15 +21,20 @@ _ANSWER_S = 5.0
 
 
 def alter(admin: Any, change: AlterAtController) -> str:
-    """Set or unset a config. Returns why the controller refused, empty where it did not, or where Kafka has
-    forgotten the broker since. Raises OSError, ValueError or KafkaError without an answer."""
+    """Set or unset a config and return why the controller refused; empty if it accepted.
+
+    The result is also empty if the broker is no longer registered. Raises OSError, ValueError or KafkaError
+    if there is no answer.
+    """
     code, why = _sent(admin, change, only_validate=False)
     return "" if for_code(code) is BrokerIdNotRegisteredError else why
 
 
 def refused(admin: Any, change: AlterAtController) -> str:
-    """Let the controller only validate that. Returns and raises the same, but a broker that Kafka has
-    forgotten is refused."""
+    """Return why the controller would refuse a change, including for a broker that is no longer registered.
+
+    The controller only validates the request. Raises the same errors as :func:`alter`.
+    """
     return _sent(admin, change, only_validate=True)[1]
 
 
@@ -55,7 +60,10 @@ def _sent(admin: Any, change: AlterAtController, *, only_validate: bool) -> tupl
 
 
 def _active(admin: Any) -> tuple[str, int]:
-    """The address and port of the active controller. ValueError where the brokers do not tell it."""
+    """Return the address and port of the active controller.
+
+    Raises ValueError if the brokers do not report it.
+    """
     told = admin.describe_metadata_quorum()
     leader = told["topics"][0]["partitions"][0]["leader_id"]
     for node in told.get("nodes", ()):

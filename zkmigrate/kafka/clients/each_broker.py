@@ -1,4 +1,4 @@
-"""Asks several brokers of a cluster the same question, many at once: one that hangs delays no other."""
+"""Ask several brokers of a cluster the same question in parallel, so that one that hangs delays no other."""
 
 from __future__ import annotations
 
@@ -17,14 +17,17 @@ from zkmigrate.runbook.model.fact import Reading, Seen, Unknown
 T = TypeVar("T")
 
 LATE_S = 5.0
-"""How long brokers may take to answer once most others have; longer where most took longer."""
+"""Seconds that the remaining brokers get once most have answered. They get longer if most took longer."""
 
 
 def of_each(
     brokers: Sequence[str], ids: Sequence[int], question: Callable[[Any, int], Reading[T]]
 ) -> Reading[Mapping[int, Reading[T]]]:
-    """``question(client, id)`` for each broker with one of these ids, by id; Unknown for one that does not
-    answer or is not named. brokers: of the cluster, ``host:port``."""
+    """Return the answer of ``question(client, id)`` from each broker, by broker id.
+
+    A broker that does not answer, or that the cluster does not list, is Unknown. brokers: those of the
+    cluster, ``host:port``.
+    """
 
     def ask(admin: Any, releases: Mapping[str, str]) -> Reading[Mapping[int, Reading[T]]]:
         cluster = admin._manager.run(kafka._metadata, admin, None, ())
@@ -41,7 +44,7 @@ def of_each(
 
 
 def _told(admin: Any, id: int, question: Callable[[Any, int], Reading[T]]) -> Reading[T]:
-    """One broker's answer; an error in it does not hide the others' answers."""
+    """Return one broker's answer, or Unknown for an error, so that it does not hide the others' answers."""
     try:
         return question(admin, id)
     except (KafkaTimeoutError, RequestTimedOutError) as error:

@@ -1,7 +1,7 @@
-"""Reads the log directories of brokers and their replicas, through the brokers.
+"""Read the log directories of brokers and their replicas, through the brokers.
 
 kafka-python's ``describe_log_dirs`` drops a broker's top-level error, so a refusal looks like no directories.
-So the request is sent here.
+For that reason this module sends the request itself.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ _DENIED = 31
 def log_dirs(
     brokers: Sequence[str], ids: Sequence[int], partitions: Mapping[str, Sequence[int]] | None
 ) -> Reading[Mapping[int, LogDirs]]:
-    """The log directories of the brokers with these ids. brokers: of the cluster, ``host:port``.
+    """Return the log directories of the brokers with these ids, by broker id.
 
-    partitions: by topic, those whose replicas to list; None: all.
+    brokers: those of the cluster, ``host:port``. partitions: the partitions to list, by topic; None for all.
     """
 
     def question(admin: Any, id: int) -> LogDirs:
@@ -48,7 +48,10 @@ async def _described(admin: Any, id: int, partitions: Mapping[str, Sequence[int]
 
 
 def _directories(id: int, answer: Mapping[str, Any]) -> LogDirs:
-    """Brokers before 3.2 refuse by an answer without directories; every broker has one."""
+    """Return the log directories in an answer, by path.
+
+    Brokers before 3.2 refuse with an answer without directories; every broker has at least one.
+    """
     code = answer.get("error_code", 0) or (0 if answer["results"] else _DENIED)
     if code:
         return Unknown(
@@ -59,7 +62,7 @@ def _directories(id: int, answer: Mapping[str, Any]) -> LogDirs:
 
 
 def _directory(id: int, result: Mapping[str, Any]) -> Reading[LogDir]:
-    """Raises ValueError for an impossible size."""
+    """Return one log directory; raises ValueError for an impossible size."""
     if code := result["error_code"]:
         return Unknown("failed", f"broker {id}, {result['log_dir']}: {said(code)}")
     replicas = tuple(

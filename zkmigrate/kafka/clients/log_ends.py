@@ -1,7 +1,7 @@
-"""Reads how far the logs of replicas reach, from the brokers that hold them.
+"""Read where the logs of replicas end, from the brokers that hold them.
 
-Tried on Kafka 2.8.2 and 3.9.1: ListOffsets of a *debugging consumer* (replica id -2) is answered by every
-replica with its log end offset; of a consumer (-1) by the leader alone, with the high watermark.
+Tried on Kafka 2.8.2 and 3.9.1: every replica answers ListOffsets from a *debugging consumer* (replica id -2)
+with its log end offset. From an ordinary consumer (-1) only the leader answers, with the high watermark.
 """
 
 from __future__ import annotations
@@ -27,8 +27,10 @@ Ends = Mapping[tuple[str, int], Reading[LogEnd]]
 def log_ends(
     brokers: Sequence[str], replicas: Mapping[int, Mapping[str, Sequence[int]]]
 ) -> Reading[Mapping[int, Reading[Ends]]]:
-    """Where these replicas' logs end, by broker id and partition. brokers: of the cluster, ``host:port``.
-    replicas: by broker id, partitions by topic."""
+    """Return where the logs of these replicas end, by broker id and partition.
+
+    brokers: those of the cluster, ``host:port``. replicas: by broker id, the partitions by topic.
+    """
 
     def question(admin: Any, id: int) -> Reading[Ends]:
         ends, marks = (
@@ -63,7 +65,7 @@ async def _listed(admin: Any, id: int, asker: int, partitions: Mapping[str, Sequ
 
 
 def _offsets(answer: Mapping[str, Any]) -> dict[tuple[str, int], tuple[int, int, int]]:
-    """Error code, offset and leader epoch of each partition."""
+    """Return (error code, offset, leader epoch) of each partition in an answer."""
     return {
         (topic["name"], p["partition_index"]): (p["error_code"], p["offset"], p["leader_epoch"])
         for topic in answer["topics"]
@@ -74,7 +76,7 @@ def _offsets(answer: Mapping[str, Any]) -> dict[tuple[str, int], tuple[int, int,
 def _end(
     id: int, name: tuple[str, int], end: tuple[int, int, int], mark: tuple[int, int, int]
 ) -> Reading[LogEnd]:
-    """Raises ValueError for an impossible offset."""
+    """Combine the two answers about one replica; raises ValueError for an impossible offset."""
     code, offset, epoch = end
     if code:
         why = f"the log end of {name[0]}-{name[1]} on broker {id}: {said(code)}"

@@ -1,9 +1,9 @@
-"""The produce canary: sends small records to a topic made for it, and measures each.
+"""Send small records to a canary topic and measure how long each takes to be acknowledged.
 
 For each broker, the partition that it is the preferred leader of gets a record several times a second, at
-most one in flight. A record is sent again, to the present leader, until it is acknowledged: so the canary
-sees what any producer with ``acks=all`` and retries sees. It is not idempotent: brokers would take producer
-ids from ZooKeeper. Repeated records may be there twice; nobody reads them. It never creates a topic.
+most one in flight. A record is sent again, to the current leader, until it is acknowledged. So the canary
+sees what any producer with ``acks=all`` and retries sees. It is not idempotent, because brokers would take
+producer ids from ZooKeeper. Records may be duplicated; nobody reads them. The canary never creates a topic.
 
 Format: Kafka protocol guide, Metadata v4 and Produce v3, which Kafka 1.0 to 4 speak.
 """
@@ -29,7 +29,7 @@ from zkmigrate.runbook.model.sampling import Body
 EVERY_S = 0.25
 _PRODUCE, _METADATA = 0, 3
 _KEY, _VALUE = b"zkmigrate", b"canary"
-"""A key, so that a compacted topic accepts it too."""
+"""Each record has a key, so that a compacted topic accepts it too."""
 
 _ALL_IN_SYNC = -1
 _BROKER_WAITS_MS = 1500
@@ -43,8 +43,11 @@ _WHY = 200
 
 @dataclass(frozen=True)
 class Ack:
-    """A record was acknowledged by ``broker``, the leader. at: on the monotonic clock. took_s: since it was
-    first sent."""
+    """The acknowledgement of one record by the leader.
+
+    broker: name of the leader. at: time on the monotonic clock. took_s: seconds since the record was first
+    sent.
+    """
 
     partition: int
     broker: str
@@ -54,10 +57,10 @@ class Ack:
 
 @dataclass(frozen=True)
 class Late:
-    """A record waits for its acknowledgement.
+    """A record that still waits for its acknowledgement.
 
-    home: the broker whose partition it goes to. partition: None when unknown. since: when it was first sent,
-    on the monotonic clock. why: the error of the last try.
+    home: the broker whose partition the record goes to. partition: None when unknown. since: when the record
+    was first sent, on the monotonic clock. why: the error of the last attempt.
     """
 
     home: str
@@ -68,25 +71,28 @@ class Late:
 
 @dataclass(frozen=True)
 class PartitionInfo:
-    """A partition in a metadata answer. leader: -1 for none. replicas: the preferred leader first."""
+    """One partition in a metadata answer.
+
+    leader: broker id, or -1 for none. replicas: broker ids, the preferred leader first.
+    """
 
     leader: int
     replicas: tuple[int, ...]
 
 
 class NotAcknowledgedError(Exception):
-    """The record was not acknowledged this time; the text says why."""
+    """An attempt to send a record that was not acknowledged; the text says why."""
 
 
 def canary(inventory: Inventory) -> ProduceCanary | None:
-    """The canary of the inventory; None when it names no topic for it."""
+    """Return the produce canary of the inventory, or None if the inventory names no topic for it."""
     topic = inventory.canary_topic
     brokers = {b.name: (b.id, b.address, b.port) for b in inventory.brokers}
     return None if topic is None else ProduceCanary(topic, brokers)
 
 
 def sample(topic: str, acks: Sequence[Ack], late: Sequence[Late], now: float) -> Body | None:
-    """The body of a ``produce`` sample (``kafka/rules/sampling.py``); None when nothing happened."""
+    """Return the body of a ``produce`` sample (``kafka/rules/sampling.py``), or None if nothing happened."""
     if not acks and not late:
         return None
     took: dict[str, list[list[object]]] = {}
@@ -98,10 +104,10 @@ def sample(topic: str, acks: Sequence[Ack], late: Sequence[Late], now: float) ->
 
 
 class ProduceCanary:
-    """Sends from ``begin`` until ``rest``, in one thread for each broker.
+    """A canary that sends records from ``begin`` until ``rest``, in one thread for each broker.
 
-    One thread calls it. brokers: name → (broker.id, address, port). every_s: seconds between the records of a
-    partition.
+    Only one thread may call its methods. brokers: name → (broker.id, address, port). every_s: seconds between
+    the records of a partition.
     """
 
     def __init__(
@@ -119,7 +125,7 @@ class ProduceCanary:
         self._closed = False
 
     def begin(self) -> None:
-        """Start sending, unless it sends already or is closed."""
+        """Start sending, unless the canary sends already or is closed."""
         if self._stop is not None or self._closed:
             return
         self._stop = threading.Event()
@@ -145,20 +151,22 @@ class ProduceCanary:
                 own.clear()
 
     def close(self) -> None:
-        """Stop for good."""
+        """Stop sending permanently."""
         self._closed = True
         self.rest()
 
     def results(self) -> tuple[list[Ack], list[Late]]:
-        """The acknowledgements since the last call, at most the newest thousand, and what is late now."""
+        """Return the acknowledgements since the last call, at most the newest thousand, and late records."""
         with self._lock:
             acks = list(self._acks)
             self._acks.clear()
             return acks, list(self._late.values())
 
     def pulses(self) -> dict[str, tuple[Pulse, ...]]:
-        """Each broker's acknowledgements since the last call, at most its newest thousand, and how long a
-        late record has waited so far."""
+        """Return each broker's acknowledgements since the last call, at most its newest thousand.
+
+        They include how long a late record has waited so far.
+        """
         now = time.monotonic()
         with self._lock:
             told = {name: list(own) for name, own in self._pulses.items()}
@@ -170,7 +178,7 @@ class ProduceCanary:
         return {name: tuple(own) for name, own in told.items() if own}
 
     def sampled(self, now: float) -> Body | None:
-        """The results as a sample."""
+        """Return the results since the last call as a sample."""
         return sample(self.topic, *self.results(), now)
 
     def _send(self, sender: _PartitionSender, over: threading.Event) -> None:
@@ -198,7 +206,7 @@ class ProduceCanary:
 
 
 class _PartitionSender:
-    """Sends the records of one partition to its present leader. Used by one thread."""
+    """A sender of the records of one partition to its current leader, for use by one thread."""
 
     def __init__(self, topic: str, home: str, brokers: Mapping[str, tuple[int, str, int]]) -> None:
         self.home = home
@@ -210,7 +218,7 @@ class _PartitionSender:
         self._connection: BrokerConnection | None = None
 
     def send(self) -> str:
-        """Send the record once; returns the broker that acknowledged it. Raises NotAcknowledgedError."""
+        """Send the record once and return the broker that acknowledged it. Raises NotAcknowledgedError."""
         if self._connection is None:
             self._find_leader()
         connection, partition = self._connection, self.partition
@@ -229,7 +237,7 @@ class _PartitionSender:
         return self._leader
 
     def drop(self) -> None:
-        """Close the connection; the next record looks for the leader again."""
+        """Close the connection, so that the next record looks for the leader again."""
         if self._connection is not None:
             self._connection.drop()
             self._connection = None
@@ -251,7 +259,7 @@ class _PartitionSender:
         self._connection = BrokerConnection(*self._brokers[name][1:])
 
     def _metadata(self) -> dict[int, PartitionInfo]:
-        """The partitions by the first broker that answers; the last leader is asked last."""
+        """Return the partitions from the first broker that answers; the last leader is asked last."""
         why = ""
         for name in sorted(self._brokers, key=lambda name: name == self._leader):
             connection = BrokerConnection(*self._brokers[name][1:])
@@ -266,13 +274,13 @@ class _PartitionSender:
 
 
 def preferred_partition(led: Mapping[int, PartitionInfo], home: int) -> int | None:
-    """The first partition that a broker is the preferred leader of; None without one."""
+    """Return the first partition that a broker is the preferred leader of, or None if there is none."""
     preferred = [p for p, state in led.items() if state.replicas[:1] == (home,)]
     return min(preferred, default=None)
 
 
 def produce_request(topic: str, partition: int) -> bytes:
-    """A produce request with one small record and acks=all."""
+    """Return a produce request with one small record and acks=all."""
     builder = MemoryRecordsBuilder(magic=2, compression_type=0, batch_size=1024)
     builder.append(timestamp=int(time.time() * 1000), key=_KEY, value=_VALUE)
     builder.close()
@@ -282,7 +290,7 @@ def produce_request(topic: str, partition: int) -> bytes:
 
 
 def produce_error(answer: bytes) -> int:
-    """The error code of the one partition in the answer. Raises ValueError for another answer."""
+    """Return the error code of the one partition in the answer. Raises ValueError for another answer."""
     take = _Answer(answer)
     if take.many() != 1 or take.text() is None or take.many() != 1:
         raise ValueError("answered for a wrong number of partitions")
@@ -291,12 +299,12 @@ def produce_error(answer: bytes) -> int:
 
 
 def metadata_request(topic: str) -> bytes:
-    """A metadata request for one topic that does not create it."""
+    """Return a metadata request for one topic that does not create the topic."""
     return struct.pack(">i", 1) + _text(topic) + struct.pack(">?", False)
 
 
 def parse_metadata(answer: bytes) -> dict[int, PartitionInfo]:
-    """The partitions in the answer about one topic. ValueError with the topic's error."""
+    """Return the partitions in an answer about one topic. Raises ValueError with the topic's error."""
     take = _Answer(answer)
     take.number(">i")
     for _ in range(take.many()):
@@ -324,7 +332,7 @@ def _text(value: str) -> bytes:
 
 
 class _Answer:
-    """Reads the fields of an answer in order; ValueError when it is too short."""
+    """A reader of the fields of an answer in order; raises ValueError if the answer is too short."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -335,7 +343,7 @@ class _Answer:
         return int(struct.unpack(form, self._take(size))[0])
 
     def many(self) -> int:
-        """The length of an array."""
+        """Read the length of an array."""
         return self.number(">i")
 
     def text(self) -> str | None:

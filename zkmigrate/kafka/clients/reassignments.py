@@ -1,4 +1,4 @@
-"""Reads the reassignments in flight and one dynamic config of brokers, through the brokers."""
+"""Read the reassignments in flight and one dynamic config of brokers, through the brokers."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from zkmigrate.kafka.said import said
 from zkmigrate.runbook.model.fact import Absent, Reading, Seen, Unknown
 
 _OWN = 2
-"""DescribeConfigs: config_source of a broker's own dynamic value (DYNAMIC_BROKER_CONFIG)."""
+"""The config_source of a broker's own dynamic value in DescribeConfigs (DYNAMIC_BROKER_CONFIG)."""
 _DENIED = 31
 """CLUSTER_AUTHORIZATION_FAILED."""
 
 
 def in_flight(brokers: Sequence[str]) -> Reading[Mapping[tuple[str, int], InFlight]]:
-    """The reassignments in flight of the cluster at ``brokers`` (``host:port``)."""
+    """Return the reassignments in flight of the cluster at ``brokers`` (``host:port``)."""
 
     def question(admin: Any, _: object) -> Reading[Mapping[tuple[str, int], InFlight]]:
         try:
@@ -48,7 +48,7 @@ def in_flight(brokers: Sequence[str]) -> Reading[Mapping[tuple[str, int], InFlig
 def broker_settings(
     brokers: Sequence[str], key: str, ids: Sequence[int]
 ) -> Reading[Mapping[int, Reading[TopicSetting]]]:
-    """One dynamic config of the brokers with these ids: only a broker itself tells its own."""
+    """Return one dynamic config of the brokers with these ids; each broker is asked for its own value."""
 
     def question(admin: Any, id: int) -> Reading[TopicSetting]:
         return _setting(id, key, admin._manager.run(_described, admin, id, key))
@@ -76,7 +76,10 @@ async def _described(admin: Any, id: int, key: str) -> dict[str, Any]:
 
 
 def _setting(id: int, key: str, answer: Mapping[str, Any]) -> Reading[TopicSetting]:
-    """A key that the answer lacks is unset: brokers list the rates of throttles only where they are set."""
+    """Return the value of one config from a broker's answer.
+
+    A config that the answer lacks is unset, because brokers list the rates of throttles only if they are set.
+    """
     [result] = answer["results"]
     if code := result["error_code"]:
         why = said(code, result["error_message"])

@@ -1,6 +1,7 @@
-"""Reads topics, their partitions and one of their configs through the brokers.
+"""Read topics, their partitions and one of their configs through the brokers.
 
-kafka-python's ``describe_configs`` drops a broker's error about a topic, so the request is sent here.
+kafka-python's ``describe_configs`` drops a broker's error about a topic, so this module sends the request
+itself.
 """
 
 from __future__ import annotations
@@ -21,19 +22,19 @@ from zkmigrate.kafka.said import reason, said
 from zkmigrate.runbook.model.fact import Absent, Reading, Seen, Unknown
 
 BATCH = 500
-"""The most topics in one request: a broker reads each topic's config from ZooKeeper."""
+"""The largest number of topics in one request, because a broker reads each topic's config from ZooKeeper."""
 
 _OWN = 1
-"""DescribeConfigs: config_source of a topic's own value (DYNAMIC_TOPIC_CONFIG)."""
+"""The config_source of a topic's own value in DescribeConfigs (DYNAMIC_TOPIC_CONFIG)."""
 _NO_TOPIC, _DENIED = 3, (29, 31)
 """UNKNOWN_TOPIC_OR_PARTITION; TOPIC_AUTHORIZATION_FAILED and CLUSTER_AUTHORIZATION_FAILED."""
 
 _NO_ID = str(uuid.UUID(int=0))
-"""What a broker tells in place of a topic id where it knows none."""
+"""The topic id that a broker reports if it knows none."""
 
 
 def names(brokers: Sequence[str]) -> Reading[ClusterTopics]:
-    """Every topic of the cluster at ``brokers`` (``host:port``)."""
+    """Return the names of all topics of the cluster at ``brokers`` (``host:port``)."""
 
     def question(admin: Any, _: object) -> Reading[ClusterTopics]:
         answer = admin._manager.run(kafka._metadata, admin, None)
@@ -43,7 +44,7 @@ def names(brokers: Sequence[str]) -> Reading[ClusterTopics]:
 
 
 def partitions(brokers: Sequence[str], topics: Sequence[str], witnesses: int) -> Reading[TopicPartitions]:
-    """The partitions of these topics, as told by at most ``witnesses`` brokers."""
+    """Return the partitions of these topics, as reported by at most ``witnesses`` brokers."""
 
     def question(admin: Any, releases: Mapping[str, str]) -> Reading[TopicPartitions]:
         cluster = admin._manager.run(kafka._metadata, admin, None, ())
@@ -71,7 +72,7 @@ def partitions(brokers: Sequence[str], topics: Sequence[str], witnesses: int) ->
 
 
 def _topic_id(answers: Sequence[Mapping[str, Any]]) -> str:
-    """The id that all witnesses tell for a topic; empty where they tell none, or several."""
+    """Return the id that all witnesses report for a topic; empty if they report none, or different ones."""
     ids = {told for answer in answers if (told := str(answer.get("topic_id") or _NO_ID)) != _NO_ID}
     return ids.pop() if len(ids) == 1 else ""
 
@@ -79,7 +80,10 @@ def _topic_id(answers: Sequence[Mapping[str, Any]]) -> str:
 def _partitions(
     topic: str, answers: Sequence[Mapping[str, Any]], witnesses: int
 ) -> Reading[tuple[PartitionState, ...]]:
-    """The partitions of one topic by all witnesses; one that has just started may not know the topic."""
+    """Return the partitions of one topic that all witnesses agree on.
+
+    Witnesses that do not know the topic are ignored, because they may have just started.
+    """
     codes = {answer["error_code"] for answer in answers}
     if len(answers) != witnesses:
         return Unknown("garbled", f"{len(answers)} answers of {witnesses} brokers about topic {topic}")
@@ -92,7 +96,7 @@ def _partitions(
 
 
 def settings(brokers: Sequence[str], key: str, topics: Sequence[str]) -> Settings:
-    """One config of these topics."""
+    """Return one config of these topics."""
 
     def question(admin: Any, _: object) -> Settings:
         found: dict[str, Reading[TopicSetting] | None] = {}
@@ -108,7 +112,10 @@ def settings(brokers: Sequence[str], key: str, topics: Sequence[str]) -> Setting
 
 
 def refused_topic(brokers: Sequence[str], change: CreateTopic | GrowTopic) -> Reading[str]:
-    """Why Kafka would refuse to create or grow a topic; empty where it would not. It validates only."""
+    """Return why Kafka would refuse to create or grow a topic; empty if it would accept.
+
+    Kafka only validates the request.
+    """
 
     def question(admin: Any, _: object) -> Reading[str]:
         try:
@@ -137,7 +144,7 @@ async def _described(admin: Any, key: str, topics: Sequence[str]) -> list[dict[s
 
 
 def _setting(result: Mapping[str, Any], key: str) -> Reading[TopicSetting] | None:
-    """A broker's value for one topic; None when it has no config of this name."""
+    """Return one topic's own value from an answer, or None if Kafka has no config of this name."""
     topic, code = result["resource_name"], result["error_code"]
     if code == _NO_TOPIC:
         return Absent(topic)

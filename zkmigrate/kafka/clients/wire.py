@@ -1,6 +1,6 @@
-"""One connection to a broker: one request at a time, each within a deadline.
+"""Hold one connection to a broker that carries one request at a time, each within a deadline.
 
-Format: Kafka protocol guide, request header v1: size, API key, version, correlation id, client id; the answer
+Format: Kafka protocol guide, request header v1: size, API key, version, correlation id, client id. The answer
 begins with its size and the correlation id.
 """
 
@@ -19,9 +19,10 @@ _ANSWER_LIMIT = 1 << 20
 
 @dataclass
 class BrokerConnection:
-    """A connection, opened on demand. lock: for use by one thread at a time.
+    """A connection to one broker that is opened on demand.
 
-    answered: the time of the last good answer on the monotonic clock, None before; the user sets it.
+    lock: the caller must hold it, because only one thread at a time may use the connection. answered: the
+    time of the last good answer on the monotonic clock, or None before the first; the caller sets it.
     """
 
     address: str
@@ -34,8 +35,9 @@ class BrokerConnection:
     def ask(self, key: int, version: int, body: bytes, end: float) -> bytes:
         """Send a request and return its answer after the correlation id.
 
-        end: on the monotonic clock. A connection that the broker has closed is reopened once. OSError, or
-        ValueError for a bad answer; then call ``drop``: later data on it answers another request.
+        end: deadline on the monotonic clock. A connection that the broker has closed is reopened once. Raises
+        OSError, or ValueError for a malformed answer. The caller must then call ``drop``, because later data
+        on the connection answers another request.
         """
         if self._socket is not None:
             try:

@@ -1,4 +1,4 @@
-"""Deletes znodes that operations left in Kafka's subtree, and makes them again, over kazoo."""
+"""Delete znodes that operations left in Kafka's subtree, and create them again, with kazoo."""
 
 from __future__ import annotations
 
@@ -21,19 +21,21 @@ _named = partial(named, "ZooKeeper")
 
 
 def alterer(inventory: Inventory, _look: Look) -> Alter:
-    """The sender of changes to the ensemble whose doors the inventory names."""
+    """Return the sender of changes to the ensemble whose doors the inventory names."""
     return Alter([Server(door.address, door.port) for door in inventory.doors.values()])
 
 
 class Alter:
-    """Sends changes to the ensemble of these servers, each over its own session."""
+    """A sender of changes to the ensemble of these servers, each over its own session."""
 
     def __init__(self, servers: Sequence[Server]) -> None:
         self._servers = servers
 
     def __call__(self, change: ClusterChange) -> tuple[int, str]:
-        """Send one change: (0, result), or (1, why nothing was done). HostError where the outcome is
-        unknown."""
+        """Send one change and return (0, result), or (1, reason) if nothing was done.
+
+        Raises HostError if the outcome is unknown.
+        """
         if not isinstance(change, DeleteZnode | CreateZnode):
             return 1, f"nothing was sent: {change.describe()} is not a change of a znode"
         if not removable(change.path):
@@ -44,7 +46,7 @@ class Alter:
             return _create(client, change.chroot + change.path, change)
 
     def close(self) -> None:
-        """Nothing is held open."""
+        """Do nothing, because no connection is kept open."""
 
 
 def _delete(client: KazooClient, path: str, change: DeleteZnode) -> tuple[int, str]:

@@ -1,4 +1,4 @@
-"""A broker's log directory as rows, a row for a segment: what its names, checkpoints and segments say."""
+"""Describe a broker's log directory as rows, one per segment, from its names, checkpoints and segments."""
 
 from __future__ import annotations
 
@@ -21,15 +21,19 @@ SEGMENTS = pa.schema([
     ("last_timestamp", _TIME), ("evidence", pa.string()), ("modified", _TIME), ("next_offset", pa.int64()),
     ("high_watermark", pa.int64()), ("log_start_offset", pa.int64()), ("corrupt", pa.string()),
 ])  # fmt: skip
-"""Columns of a log directory: a row is a segment. What is not known is null.
+"""The columns of a log directory's rows, one row per segment. An unknown value is null.
 
-state: current, deleted, future or stray, by the folder's name; deleted also for a segment that retention is
-about to remove. bytes: of the file; record_bytes: up to the end of its last whole batch; rest: what follows:
-zeros (preallocated) or torn (cut off, or being written now). first_timestamp: of the first batch;
-last_timestamp: the newest of all; evidence: its source: batches (headers up to the end), timeindex (its last
-entry: the offset index leads too far from the end) or modified (no header tells; the file's last change).
-next_offset: after the last whole batch. high_watermark, log_start_offset: from the directory's checkpoints.
-corrupt: what could not be read, or the name of a foreign file or folder."""
+state: current, deleted, future or stray, by the folder's name; a segment that retention is about to remove is
+also deleted. bytes: size of the file. record_bytes: size up to the end of its last whole batch. rest: what
+follows: zeros (preallocated) or torn (cut off, or being written now). first_timestamp: of the first batch.
+last_timestamp: the newest time of all batches. next_offset: the offset after the last whole batch.
+high_watermark, log_start_offset: from the directory's checkpoints. corrupt: what could not be read, or the
+name of a file or folder that is not Kafka's.
+
+evidence: the source of last_timestamp: batches (headers up to the end), timeindex (its last entry) or modified.
+The time index is used if the offset index ends too far from the end. The file's last change, modified, is used
+if no header has a time.
+"""
 
 META = "meta.properties"
 HIGH_WATERMARK, LOG_START = "replication-offset-checkpoint", "log-start-offset-checkpoint"
@@ -44,12 +48,14 @@ _OWN = re.compile(
 _NOT_KAFKAS = ("lost+found",)
 
 Offsets = Mapping[tuple[str, int], int]
-"""By topic and partition."""
+"""Offsets by topic and partition."""
 
 
 class Listed(Protocol):
-    """One entry of a directory. size: bytes, of a file; modified: seconds since the epoch, None where the
-    file system does not say."""
+    """One entry of a directory.
+
+    size: bytes, for a file. modified: seconds since the epoch; None if the file system does not report it.
+    """
 
     @property
     def name(self) -> str: ...
@@ -62,18 +68,18 @@ class Listed(Protocol):
 
 
 def folders(entries: Iterable[Listed]) -> list[str]:
-    """The folders of a log directory that may be partitions'."""
+    """Return the names of the folders in a log directory that may belong to partitions."""
     return [one.name for one in entries if one.folder and one.name not in _NOT_KAFKAS]
 
 
 def is_logdir(entries: Iterable[Listed]) -> bool:
-    """Whether a directory holds what Kafka's log directories hold."""
+    """Return whether a directory's entries look like those of a Kafka log directory."""
     found = list(entries)
     return any(one.name == META for one in found) or any(map(folder, folders(found)))
 
 
 def broker_id(meta: str) -> str:
-    """Of the text of META; empty where it does not say."""
+    """Return the broker id in the text of a ``meta.properties`` file; empty if it has none."""
     try:
         known = java_properties.parse(meta)
     except PropertiesError:
@@ -82,7 +88,7 @@ def broker_id(meta: str) -> str:
 
 
 def checkpoint(text: str) -> dict[tuple[str, int], int]:
-    """The offsets of a checkpoint, without the lines that are no offset."""
+    """Return the offsets in the text of a checkpoint file; malformed lines are skipped."""
     found: dict[tuple[str, int], int] = {}
     for line in text.splitlines()[2:]:  # after the format's version and the number of lines
         words = line.split(" ")
@@ -93,8 +99,10 @@ def checkpoint(text: str) -> dict[tuple[str, int], int]:
 
 @dataclass(frozen=True)
 class SegmentFile:
-    """A segment in a listed folder. deleted: it waits for its removal. indexes: their names, where they are
-    listed."""
+    """A segment in a listed folder.
+
+    deleted: whether it waits for its removal. indexes: the directory entries of its index files that exist.
+    """
 
     name: str
     size: int
@@ -105,16 +113,16 @@ class SegmentFile:
 
     @property
     def sizes(self) -> dict[File, int]:
-        """Bytes by kind."""
+        """The bytes of the log and of each index, by kind."""
         return {"log": self.size, **{kind: one.size for kind, one in self.indexes.items()}}
 
     def file(self, kind: File) -> str:
-        """The name of its log or of one of its indexes."""
+        """Return the file name of the log or of one index."""
         return self.name if kind == "log" else self.indexes[kind].name
 
 
 def segment_files(entries: Iterable[Listed]) -> Iterator[SegmentFile]:
-    """The segments of a partition's folder."""
+    """Yield the segments in the listing of a partition's folder."""
     beside = {one.name: one for one in entries}
     kinds: tuple[File, ...] = ("index", "timeindex")
     for one in beside.values():
@@ -127,13 +135,16 @@ def segment_files(entries: Iterable[Listed]) -> Iterator[SegmentFile]:
 
 
 def unreadable(error: OSError) -> str:
-    """Why something could not be read."""
+    """Return the text that says why something could not be read."""
     return f"cannot be read: {error.strerror or error}"
 
 
 @dataclass(frozen=True)
 class LogDir:
-    """One log directory. watermarks, starts: of its checkpoints."""
+    """One log directory of a broker.
+
+    watermarks, starts: the high watermarks and log start offsets from its checkpoints.
+    """
 
     broker: str
     path: str
@@ -141,14 +152,16 @@ class LogDir:
     starts: Offsets
 
     def unlisted(self, name: str, error: OSError) -> dict[str, object]:
-        """The row of a folder that cannot be listed."""
+        """Return the row for a folder that cannot be listed."""
         return self._row(name, corrupt=f"folder {name} cannot be listed: {error.strerror or error}")
 
     def rows(
         self, name: str, entries: Iterable[Listed], found: Mapping[str, Segment]
     ) -> list[dict[str, object]]:
-        """The rows of one folder. found: segments by name, without those that a live broker removed
-        meanwhile."""
+        """Return the rows of one folder.
+
+        found: segments by file name, without those that a live broker has removed meanwhile.
+        """
         known = folder(name)
         if known is None:
             return [self._row(name, corrupt=f"folder {name}: no partition's")]
@@ -198,7 +211,7 @@ def _milliseconds(one: Listed) -> int | None:
 
 
 def _fit(value: object) -> object:
-    """A name that is not UTF-8 with marks for what no Arrow string may hold."""
+    """Replace the characters of a name that no Arrow string may contain, because they are not UTF-8."""
     return value.encode("utf-8", "replace").decode("utf-8") if isinstance(value, str) else value
 
 

@@ -1,9 +1,10 @@
-"""Segments of Kafka's log: the headers of their first and last record batches.
+"""Read Kafka log segments from the headers of their first and last record batches.
 
-Of a long segment only the headers of its beginning and its end are read; the offset index tells where the end
+Of a long segment only the headers at its beginning and its end are read; the offset index shows where the end
 begins. Formats 0 and 1 (before Kafka 0.11) and 2 have the magic at the same place.
 
-`reading` asks for bytes and does not read itself, so the caller may have many segments under way at once."""
+`reading` yields the reads that it needs and does not read itself, so a caller may read many segments at once.
+"""
 
 from __future__ import annotations
 
@@ -19,18 +20,20 @@ _BATCH = struct.Struct(">qiibIhiqq")
 """baseOffset, batchLength, partitionLeaderEpoch, magic, crc, attributes, lastOffsetDelta, baseTimestamp,
 maxTimestamp: the beginning of a batch of format 2."""
 _MESSAGE = struct.Struct(">qiIbbq")
-"""offset, size, crc, magic, attributes, timestamp of formats 0, where the last is the key, and 1."""
+"""offset, size, crc, magic, attributes and timestamp: the beginning of a message of format 1. In format 0
+the last field is the key."""
 _LENGTH_END, _MAGIC_AT = 12, 16
 _LEAST = {0: 14, 1: 22, 2: 49}
-"""By magic, the shortest possible length of a batch."""
+"""The shortest possible length of a batch, by magic."""
 _APPEND_TIME, _DELETE_HORIZON = 1 << 3, 1 << 6
 BLOCK = 1 << 16
-"""Bytes of one read where headers are followed; and of the end, if it is searched for a header."""
+"""Bytes per read while headers are followed near the end, and the bytes at the end that are searched for a
+header."""
 _STEP = 1 << 12
-"""Bytes of one read where headers are followed far from the end."""
+"""Bytes per read while headers are followed far from the end."""
 FOLLOWED = 64 << 20
-"""Most bytes through which every header is followed. A leader's offset index has an entry every 4 KB by
-default; a follower's before Kafka 4.0 one for each fetch, 1 MB by default."""
+"""The most bytes through which every header is followed. By default a leader's offset index has an entry
+every 4 KB, and a follower's before Kafka 4.0 one per fetch (1 MB)."""
 LATEST_MS = 253_402_300_799_999
 """The end of the year 9999: a later time is a producer's mistake, and Python has no such date."""
 _POSITION = struct.Struct(">ii")
@@ -43,8 +46,11 @@ _STATES = {"delete": "deleted", "future": "future", "stray": "stray"}
 
 @dataclass(frozen=True)
 class Folder:
-    """A partition's folder. state: current, deleted (waits for deletion), future (being moved here from
-    another directory of the broker) or stray (the controller no longer assigns it to the broker)."""
+    """A partition's folder.
+
+    state: current, deleted (waits for deletion), future (being moved here from another directory of the
+    broker) or stray (the controller no longer assigns it to the broker).
+    """
 
     topic: str
     partition: int
@@ -52,7 +58,7 @@ class Folder:
 
 
 def folder(name: str) -> Folder | None:
-    """Of a folder's name; None if it is not a partition's."""
+    """Return the partition and state in a folder's name, or None if it is not a partition's folder."""
     moved = _MOVED.fullmatch(name)
     if moved:
         return Folder(moved[1], int(moved[2]), _STATES[moved[3]])
@@ -61,18 +67,26 @@ def folder(name: str) -> Folder | None:
 
 
 def segment(name: str) -> tuple[int, bool] | None:
-    """Base offset, and whether it waits for deletion; None if it is not a segment."""
+    """Return the base offset in a file's name and whether the segment waits for deletion.
+
+    Returns None if the file is not a segment.
+    """
     found = _SEGMENT.fullmatch(name)
     return (int(found[1]), bool(found[2])) if found else None
 
 
 @dataclass(frozen=True)
 class Segment:
-    """first_ms, last_ms: milliseconds since the epoch, of the first batch and the newest of all; None if no
-    header tells. evidence: the source of last_ms: batches (headers up to the end, and the time index for
-    those before), timeindex (its last entry), or empty. end: bytes up to the end of the last whole batch;
-    next_offset: after it; None if the end was not reached. rest: what follows: zeros, torn, or empty.
-    corrupt: why it cannot be read, or empty."""
+    """The times and offsets read from one segment.
+
+    first_ms, last_ms: milliseconds since the epoch of the first batch and the newest of all batches; None if
+    no header has a time. evidence: the source of last_ms: batches (headers up to the end, and the time index
+    for those before), timeindex (its last entry), or empty.
+
+    end: bytes up to the end of the last whole batch. next_offset: the offset after it. Both are None if the
+    end was not reached. rest: what follows: zeros, torn, or empty. corrupt: why the segment cannot be read,
+    or empty.
+    """
 
     first_ms: int | None = None
     last_ms: int | None = None
@@ -96,7 +110,7 @@ File = Literal["log", "index", "timeindex"]
 
 
 class Read(NamedTuple):
-    """A demand for `length` bytes from `offset` of one of a segment's files; fewer only at its end."""
+    """A request for `length` bytes from `offset` of one of a segment's files, fewer only at the end."""
 
     file: File
     offset: int
@@ -110,8 +124,10 @@ def read_segment(
     timeindex: RandomReader | None,
     followed: int = FOLLOWED,
 ) -> Segment:
-    """One segment. index, timeindex: None if missing. followed: as of `reading`. Damage is in the answer;
-    raises OSError."""
+    """Read one segment; damage is reported in the result.
+
+    index, timeindex: None if missing. followed: as for `reading`. Raises OSError.
+    """
     files: dict[File, RandomReader | None] = {"log": log, "index": index, "timeindex": timeindex}
     sizes = {name: file.size() for name, file in files.items() if file is not None}
     asked = reading(sizes, base_offset, followed)
@@ -129,11 +145,12 @@ def read_segment(
 def reading(
     sizes: Mapping[File, int], base_offset: int, followed: int = FOLLOWED
 ) -> Generator[Read, bytes, Segment]:
-    """Asks for what is needed of one segment, and returns it. sizes: in bytes, of its files; none for a
-    missing one.
+    """Yield the reads needed for one segment, receive their bytes, and return the segment.
 
-    followed: where the end is farther than so many bytes from the last entry of the offset index, headers
-    are followed for less than BLOCK, and then one is searched in the last BLOCK. At least BLOCK."""
+    sizes: bytes of each of its files, without missing ones. followed: the largest distance in bytes between
+    the last entry of the offset index and the end through which all headers are followed. Beyond it headers
+    are followed for less than BLOCK, and then one is searched in the last BLOCK. It is at least BLOCK.
+    """
     size = sizes["log"]
     if not size:
         return Segment(end=0, next_offset=base_offset)
@@ -178,8 +195,11 @@ def reading(
 
 
 class _Walk:
-    """Headers of one file. block: bytes of one read, far from the end of the file; came: bytes that it read.
-    rest, corrupt: why the last call of `batch` found none."""
+    """A reader that follows the batch headers of one file.
+
+    block: bytes per read, far from the end of the file. came: bytes read so far. rest, corrupt: why the last
+    call of `batch` found none.
+    """
 
     def __init__(self, size: int, base_offset: int) -> None:
         self._size, self._least = size, base_offset
@@ -188,7 +208,7 @@ class _Walk:
         self.rest, self.corrupt = "", ""
 
     def batch(self, at: int) -> Generator[Read, bytes, _Batch | None]:
-        """The batch that begins here."""
+        """Read the header of the batch that begins at this position; return None if there is none."""
         head = yield from self._bytes(at, _BATCH.size)
         if len(head) <= _MAGIC_AT or not head.strip(b"\0"):
             self.rest = "torn" if head.strip(b"\0") else "zeros"
@@ -214,8 +234,10 @@ class _Walk:
 
 
 def _at_end(size: int, base_offset: int) -> Generator[Read, bytes, list[_Batch]]:
-    """The batches in the last BLOCK that follow each other up to exactly the end of the file. A payload may
-    hold whole batches: of a record of format 2 other bytes follow them."""
+    """Return the batches in the last BLOCK that follow each other up to exactly the end of the file.
+
+    A record's payload may contain whole batches, but in format 2 other bytes follow them in the record.
+    """
     at = size - BLOCK
     data = yield Read("log", at, BLOCK)
     # Offsets of one segment differ by less than 2 ** 31.
@@ -232,7 +254,10 @@ def _all(data: bytes, wanted: bytes) -> Iterator[int]:
 
 
 def _chain(data: bytes, begin: int, at: int, least: int) -> list[_Batch]:
-    """The batches from `begin` to the end of the data; empty where any is none. at: of the data."""
+    """Return the batches from `begin` to the end of the data; empty if any of them is invalid.
+
+    at: position of the data in the file.
+    """
     found: list[_Batch] = []
     while begin + _MAGIC_AT < len(data):
         head = data[begin : begin + _BATCH.size]
@@ -255,7 +280,10 @@ def _batch(head: bytes, at: int, end: int) -> _Batch:
 
 
 def _message(head: bytes, at: int, end: int) -> _Batch:
-    """A message of format 0 or 1, or a compressed one that holds others and has the offset of the last."""
+    """Parse a message of format 0 or 1.
+
+    A compressed message holds others and has the offset of the last of them.
+    """
     offset, _, _, magic, _, time = _MESSAGE.unpack_from(head)
     at_ms = _known(time) if magic == 1 else None
     return _Batch(at, end, offset + 1, at_ms, at_ms)
@@ -266,7 +294,7 @@ def _known(ms: int) -> int | None:
 
 
 def _last_position(sizes: Mapping[File, int]) -> Generator[Read, bytes, int]:
-    """Where the last batch that the offset index names begins; 0 where it names none inside the file."""
+    """Return the position of the last batch in the offset index; 0 if it names none inside the file."""
     found = yield from _last_entry("index", sizes, _POSITION)
     position = int(found[1]) if found else 0
     return position if 0 < position < sizes["log"] else 0
@@ -280,7 +308,10 @@ def _newest(sizes: Mapping[File, int]) -> Generator[Read, bytes, int | None]:
 def _last_entry(
     file: File, sizes: Mapping[File, int], entry: struct.Struct
 ) -> Generator[Read, bytes, tuple[int, ...] | None]:
-    """The last entry of an index; zeros fill the rest of an active segment's."""
+    """Return the last entry of an index file.
+
+    Zeros fill the rest of the index of an active segment. The last entry is found by binary search.
+    """
     used, unused = 0, sizes.get(file, 0) // entry.size + 1  # so many, at least and at most less one
     last, at = None, unused - 1
     while at > used:

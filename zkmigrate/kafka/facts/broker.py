@@ -1,6 +1,6 @@
-"""A broker's host: the running process, the files that start it, its log directories.
+"""Read a broker's host: its running process, the files that start it and its log directories.
 
-Read by zkm-host as root: ``/proc/PID/cmdline`` and ``environ`` (proc(5)), unit files and scripts,
+zkm-host reads them as root: ``/proc/PID/cmdline`` and ``environ`` (proc(5)), unit files and scripts, and the
 ``meta.properties`` of each log directory (Kafka's BrokerMetadataCheckpoint).
 """
 
@@ -31,7 +31,7 @@ from zkmigrate.runbook.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.runbook.model.look import DirEntry, Look
 
 CONNECT = re.compile(r"zookeeper[._](connect|url)\b", re.IGNORECASE)
-"""Matches zookeeper.connect and authorizer.zookeeper.url, also as environment variables; not
+"""Matches zookeeper.connect and authorizer.zookeeper.url, also as environment variables, but not
 zookeeper.connection.timeout.ms."""
 
 _CLASS_PATH = ("-cp", "-classpath", "--class-path")
@@ -41,10 +41,10 @@ _OF_SHELL = frozenset({
     "trap", "umask", "ulimit", "wait", "sleep", "kill", "mkdir", "chown", "chmod", "cat", "rm", "touch", "ls",
     "cp", "mv", "ln", "id", "logger", "tee",
 })  # fmt: skip
-"""Commands that a shell knows by itself, and programs of the system: none reads a script."""
+"""Shell built-ins and system programs, none of which reads a script."""
 
 _DEEPEST = 4
-"""Shells and wrappers that may stand between a unit's main process and the broker."""
+"""The largest number of shells and wrappers between a unit's main process and the broker."""
 _DEFAULT_LOG_DIR = "/tmp/kafka-logs"
 """Kafka's default log.dir (KafkaConfig)."""
 
@@ -53,9 +53,10 @@ _DEFAULT_LOG_DIR = "/tmp/kafka-logs"
 class BrokerProcess:
     """A broker's running JVM.
 
-    pid: of the JVM, which may run below a shell. config: its properties file, as spelled on the command line.
-    overrides: its ``--override`` words that name zookeeper.connect; exported: environment variables that do.
-    release: Kafka's, client: of its ZooKeeper client, by the jars on the class path; None if no jar tells.
+    pid: process id of the JVM, which may run below a shell. config: its properties file, as spelled on the
+    command line. overrides: its ``--override`` words that name zookeeper.connect. exported: environment
+    variables that name it. release, client: the releases of Kafka and of its ZooKeeper client, by the jars on
+    the class path; None if no jar shows it.
     """
 
     pid: int
@@ -68,8 +69,10 @@ class BrokerProcess:
 
 @dataclass(frozen=True)
 class StartFiles:
-    """Files run or read at the broker's next start, and the ``path:line`` in them that name
-    zookeeper.connect."""
+    """The files that the broker's next start runs or reads.
+
+    named_at: the lines in them that name zookeeper.connect, as ``path:line``.
+    """
 
     read: tuple[str, ...]
     named_at: tuple[str, ...]
@@ -77,14 +80,14 @@ class StartFiles:
 
 @dataclass(frozen=True)
 class LogDirectory:
-    """The values in meta.properties of a log directory; None: not given."""
+    """The values in the meta.properties of a log directory; None for a missing key."""
 
     cluster_id: str | None
     broker_id: str | None
 
 
 def broker_process(look: Look, host: str, pid: int) -> Reading[BrokerProcess]:
-    """The process with this PID. Absent without one."""
+    """Return the broker process at or below this PID; Absent if the PID is 0."""
     if pid == 0:
         return Absent("no broker runs")
     found = _jvm(look, host, pid)
@@ -113,8 +116,10 @@ def broker_process(look: Look, host: str, pid: int) -> Reading[BrokerProcess]:
 
 
 def _jvm(look: Look, host: str, pid: int) -> Reading[tuple[int, list[str]]]:
-    """The broker's JVM with its words: this process, else the only one below it. A shell that starts a broker
-    may stay as the unit's main process."""
+    """Return the PID and command line of the broker's JVM: this process, or else the only one below it.
+
+    A shell that starts a broker may remain the unit's main process.
+    """
     asked, jvms = [pid], list[tuple[int, list[str]]]()
     for _ in range(_DEEPEST):
         below: list[int] = []
@@ -140,7 +145,7 @@ def _words(raw: bytes) -> list[str]:
 
 
 def _jars(look: Look, host: str, words: list[str]) -> list[str] | Unknown:
-    """Names of the jars on a class path; java expands a star to all jars of the directory."""
+    """Return the names of the jars on a class path; java expands a star to all jars of the directory."""
     found: list[str] = []
     for option, value in itertools.pairwise(words):
         for entry in value.split(":") if option in _CLASS_PATH else ():
@@ -156,8 +161,10 @@ def _jars(look: Look, host: str, words: list[str]) -> list[str] | Unknown:
 
 
 def file_entry(look: Look, host: str, path: str) -> Reading[DirEntry]:
-    """The directory entry of a file; Unknown for a symbolic link in the path: neither this nor zkm-host
-    follows one."""
+    """Return the directory entry of a file.
+
+    A path with a symbolic link in it is Unknown, because neither this function nor zkm-host follows links.
+    """
     directory, _, name = path.rpartition("/")
     listed = look.listing(host, directory or "/")
     if not isinstance(listed, Seen):
@@ -173,14 +180,18 @@ def file_entry(look: Look, host: str, path: str) -> Reading[DirEntry]:
 
 @dataclass(frozen=True)
 class WorkingDirectory:
-    """Where a broker works. pid: of its process, 0 for none. unit: where its unit's command starts it, empty
-    for unknown. zkm-host reads no path with dots, so one that leaves the directory needs the unit's."""
+    """The directory that a broker works in.
+
+    pid: id of its process, or 0 if it does not run. unit: the directory in which its unit starts the command;
+    empty if unknown. zkm-host reads no path with dots, so a relative path that leaves the process's directory
+    is resolved with the unit's.
+    """
 
     pid: int
     unit: str
 
     def path(self, path: str) -> str:
-        """Return a path as zkm-host reads it; empty for a relative one that is not known."""
+        """Return a path in the form that zkm-host reads; empty if a relative path cannot be resolved."""
         plain = posixpath.normpath(path)
         if plain.startswith("/"):
             return plain
@@ -199,8 +210,10 @@ def _nowhere(path: str) -> Unknown:
 def same_file(
     look: Look, host: str, process: BrokerProcess, path: str, works_in: WorkingDirectory
 ) -> Reading[bool]:
-    """Whether the process was started with the file at this path: by the path's text, else by directory
-    entry."""
+    """Return whether the process was started with the file at this path.
+
+    The paths are compared as text first, then their directory entries.
+    """
     if not process.config:
         return Seen(False)
     own = works_in.path(process.config)
@@ -223,7 +236,7 @@ def start_files(
     """Search the files that start the broker for other places that set zookeeper.connect.
 
     shown: systemd's properties of the unit, with its commands as systemd has parsed them. start: the
-    inventory's own start command, searched instead. Of programs only scripts are searched.
+    inventory's own start command, which is searched instead. Only programs that are scripts are searched.
     """
     unit_files = [
         path for path in (shown.get("FragmentPath", ""), *shown.get("DropInPaths", "").split()) if path
@@ -268,7 +281,7 @@ def start_files(
 
 
 def _matching(look: Look, host: str, pattern: str) -> list[str] | Unknown:
-    """The paths that an EnvironmentFile= names; systemd takes patterns there."""
+    """Return the paths that an ``EnvironmentFile=`` names; systemd accepts patterns there."""
     folder, _, name = pattern.rpartition("/")
     if not any(mark in pattern for mark in "*?["):
         return [pattern]
@@ -286,7 +299,7 @@ def _matching(look: Look, host: str, pattern: str) -> list[str] | Unknown:
 def _script(
     look: Look, host: str, program: Program, variables: Mapping[str, str], known: Iterable[str]
 ) -> Reading[tuple[str, str]]:
-    """A program with its text, where it is a script that was not read before; else Absent."""
+    """Return the path and text of a program if it is a script that was not read before; otherwise Absent."""
     word = program.words[0]
     if _INTERPRETERS.fullmatch(program.name):
         word = next((word for word in program.words[1:] if not word.startswith("-")), "")
@@ -316,7 +329,7 @@ def _named_at(path: str, text: str) -> Iterable[str]:
 
 
 def log_directories(properties: Mapping[str, str]) -> tuple[str, ...]:
-    """The directories in log.dirs, else log.dir, else Kafka's default (KafkaConfig.logDirs)."""
+    """Return the directories in log.dirs, else in log.dir, else Kafka's default (KafkaConfig.logDirs)."""
     text = properties.get("log.dirs") or properties.get("log.dir") or _DEFAULT_LOG_DIR
     return tuple(part.strip().rstrip("/") or "/" for part in text.split(",") if part.strip())
 
@@ -324,9 +337,12 @@ def log_directories(properties: Mapping[str, str]) -> tuple[str, ...]:
 def log_places(
     look: Look, host: str, kafka: Kafka, properties: Mapping[str, str], pid: int
 ) -> Reading[Mapping[str, str]]:
-    """Return the absolute path of each log directory, by the path in the broker's file. A relative path is
-    resolved against the unit's working directory, else that of the process. pid: process id of the service,
-    or 0 if it is not running. Unknown if a relative path cannot be resolved."""
+    """Return the absolute path of each log directory, by the path in the broker's file.
+
+    A relative path is resolved against the unit's working directory, or else that of the process. pid:
+    process id of the service, or 0 if it is not running. Returns Unknown if a relative path cannot be
+    resolved.
+    """
     given = log_directories(properties)
     if all(path.startswith("/") for path in given):
         return Seen({path: path for path in given})
@@ -356,7 +372,10 @@ def unit_programs(facts: Reading[HostFacts], service: Service) -> list[Program]:
 def log_directory(
     look: Look, host: str, path: str, works_in: WorkingDirectory = _UNKNOWN_DIRECTORY
 ) -> Reading[LogDirectory]:
-    """The owner of a log directory; Absent where no broker has used it. works_in: for a relative path."""
+    """Return the owner of a log directory; Absent if no broker has used it.
+
+    works_in: resolves a relative path.
+    """
     place = works_in.path(path)
     if not place:
         return _nowhere(path)
@@ -365,7 +384,7 @@ def log_directory(
 
 
 def owner_of(meta: Reading[Mapping[str, str]]) -> Reading[LogDirectory]:
-    """The owner by what was read of meta.properties."""
+    """Return the owner of a log directory from the content of its meta.properties."""
     if not isinstance(meta, Seen):
         return meta
     found = meta.value
@@ -375,8 +394,12 @@ def owner_of(meta: Reading[Mapping[str, str]]) -> Reading[LogDirectory]:
 
 @dataclass(frozen=True)
 class BrokerHost:
-    """All facts of one broker's host. entry: of the inventory's file. same: whether the process was started
-    with it. started: on the host's clock, None when unknown. log_dirs: by path."""
+    """All facts about one broker's host.
+
+    entry: the directory entry of the config file that the inventory names. same: whether the process was
+    started with that file. started: when the service started, on the host's clock; None when unknown.
+    log_dirs: owners by path.
+    """
 
     process: Reading[BrokerProcess]
     entry: Reading[DirEntry]
@@ -394,7 +417,11 @@ def broker_host(
     facts: Reading[HostFacts],
     properties: Reading[Mapping[str, str]],
 ) -> BrokerHost:
-    """Look at one broker's host. status: of its service. facts: with its unit's properties."""
+    """Read the facts about one broker's host.
+
+    status: the status of its service. facts: facts of the host, with the properties of the service's unit.
+    properties: the content of the config file.
+    """
     process: Reading[BrokerProcess] = (
         broker_process(look, host, status.value.unit_pid) if isinstance(status, Seen) else status
     )
@@ -422,5 +449,5 @@ def broker_host(
 
 
 def broker_service(inventory: Inventory, broker: str, action: ServiceAction) -> SetService:
-    """The change that starts or stops a broker."""
+    """Return the change that starts or stops a broker."""
     return SetService(broker, inventory.kafka.service.unit, action, inventory.kafka.commands(broker))

@@ -1,6 +1,7 @@
-"""The state under Kafka's chroot, and other tools' znodes there, read through one dest host.
+"""Read the state under Kafka's chroot, and other tools' znodes there, through one dest host.
 
-About ten reads in the operator's session, and one per partition for ``changed``. Paths: ``kafka.zk.ZkData``.
+This takes about ten reads in the operator's session, and one per partition for ``changed``. The paths are
+those of ``kafka.zk.ZkData``.
 """
 
 from __future__ import annotations
@@ -30,10 +31,13 @@ _TOOLS = {"kafka-manager": "CMAK", "CruiseControlBrokerList": "Cruise Control", 
 
 @dataclass(frozen=True)
 class Chroot:
-    """controller: as registered. deleting: topics marked for deletion. electing: a preferred-leader election
-    was ordered and is not done. strangers: paths that are not Kafka's, with the tool's name if known. groups:
-    consumer groups with offsets in ZooKeeper. changed: ``TOPIC-PARTITION`` → the last change of its leader or
-    ISR, as ``Znode.modified_ms``."""
+    """The state under Kafka's chroot.
+
+    controller: the registered controller. deleting: topics marked for deletion. electing: whether a
+    preferred-leader election was requested and is not finished. strangers: paths that are not Kafka's, with
+    the tool's name if known. groups: consumer groups with offsets in ZooKeeper. changed: ``TOPIC-PARTITION``
+    → the last change of its leader or ISR, as ``Znode.modified_ms``.
+    """
 
     controller: Reading[Controller]
     deleting: Reading[tuple[str, ...]]
@@ -44,7 +48,10 @@ class Chroot:
 
 
 def chroot_seen(look: Look, via: str, chroot: str, kafka: Reading[KafkaView] | None) -> Chroot:
-    """Read through one dest host. kafka: the partitions for ``changed``; None leaves it unknown."""
+    """Read the state under the chroot through one dest host.
+
+    kafka: the cluster whose partitions are read for ``changed``; None leaves ``changed`` unknown.
+    """
     ordered = look.ask(ReadZnode(via, f"{chroot}/admin/preferred_replica_election"))
     return Chroot(
         controller(look, via, chroot),
@@ -59,7 +66,7 @@ def chroot_seen(look: Look, via: str, chroot: str, kafka: Reading[KafkaView] | N
 
 
 def _children(look: Look, via: str, path: str) -> Reading[tuple[str, ...]]:
-    """The names below a path; empty when the path does not exist."""
+    """Return the names below a path; empty if the path does not exist."""
     node = look.ask(ReadZnode(via, path))
     if isinstance(node, Absent):
         return Seen(())

@@ -1,4 +1,4 @@
-"""Kafka's state in ZooKeeper, read through one ZooKeeper host.
+"""Read Kafka's state in ZooKeeper through one ZooKeeper host.
 
 Each function reads in the operator's client session on that host. The JSON formats are Kafka's
 (``kafka.zk.ZkData``): ``/cluster/id`` {"version", "id"}, ``/brokers/ids/N`` {"host", "port", …},
@@ -20,7 +20,7 @@ from zkmigrate.zookeeper.questions import ReadZnode, Znode
 
 @dataclass(frozen=True)
 class Controller:
-    """The controller's ephemeral and its epoch."""
+    """The registered controller: its broker id, its ephemeral znode and its epoch."""
 
     broker: int
     owner: int
@@ -29,13 +29,13 @@ class Controller:
 
 
 def kafka_view(c: Context, look: Look) -> Reading[KafkaView]:
-    """The cluster as its brokers tell it, without retired brokers."""
+    """Return the cluster as its brokers report it, without retired brokers."""
     reading = look.ask(DescribeCluster())
     return Seen(reading.value.without([r.id for r in c.retired])) if isinstance(reading, Seen) else reading
 
 
 def cluster_id(look: Look, via: str, chroot: str) -> Reading[str]:
-    """The cluster id under the chroot; Absent without the chroot or the znode."""
+    """Return the cluster id under the chroot; Absent if the chroot or the znode does not exist."""
     node = look.ask(ReadZnode(via, f"{chroot}/cluster/id"))
     if not isinstance(node, Seen):
         return node
@@ -44,7 +44,7 @@ def cluster_id(look: Look, via: str, chroot: str) -> Reading[str]:
 
 
 def controller(look: Look, via: str, chroot: str) -> Reading[Controller]:
-    """The registered controller; Absent without one."""
+    """Return the registered controller; Absent if there is none."""
     node, epoch = (
         look.ask(ReadZnode(via, f"{chroot}/controller")),
         look.ask(ReadZnode(via, f"{chroot}/controller_epoch")),

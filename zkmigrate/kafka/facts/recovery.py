@@ -1,6 +1,6 @@
-"""The log recovery of a starting broker, and spans of time as systemd prints them.
+"""Read the log recovery of a starting broker, and parse time spans as systemd prints them.
 
-After an unclean stop a broker recovers every log before it registers: half an hour is normal. Kafka 2.6 and
+After an unclean stop a broker recovers every log before it registers; half an hour is normal. Kafka 2.6 and
 later count the loaded logs (LogManager: ``(312/800 loaded in DIR)``, later ``completed in``).
 """
 
@@ -23,7 +23,11 @@ _SPAN_S = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 8640
 
 @dataclass(frozen=True)
 class Recovery:
-    """logs: loaded so far, of ``of``. segments: recovered so far. All 0 when the broker does not count."""
+    """The progress of a broker's log recovery.
+
+    logs: logs loaded so far. of: logs in all. segments: segments recovered so far. All are 0 if the broker
+    does not count.
+    """
 
     logs: int
     of: int
@@ -31,17 +35,23 @@ class Recovery:
 
     @property
     def words(self) -> str:
-        """``recovered 312 of 800 logs``; empty when the broker does not count."""
+        """The progress as text, such as ``recovered 312 of 800 logs``; empty if the broker does not count."""
         return f"recovered {self.logs} of {self.of} logs" if self.of else ""
 
 
 def recovery(look: Look, host: str, unit: str, commands: tuple[str, ...] = ()) -> Reading[Recovery]:
-    """The log recovery of a starting broker. commands: as for ``hosts.facts.status.unit_status``."""
+    """Read the log recovery of a starting broker.
+
+    commands: as for ``hosts.facts.status.unit_status``.
+    """
     return parsed(look.zkm(host, "recovery", unit, *command_words(commands)), parse_recovery)
 
 
 def parse_recovery(text: str) -> Recovery:
-    """One line ``logs=N of=N segments=N``. Raises ValueError or KeyError (the missing key)."""
+    """Parse one line ``logs=N of=N segments=N``.
+
+    Raises ValueError for a value that is not a whole number, or KeyError for a missing key.
+    """
     values = keyvalue.words(text)
     counts = []
     for key in ("logs", "of", "segments"):
@@ -52,7 +62,10 @@ def parse_recovery(text: str) -> Recovery:
 
 
 def parse_span(text: str) -> float:
-    """Seconds of ``1min 30s``; infinity of ``infinity``. Raises ValueError."""
+    """Return the seconds in a time span such as ``1min 30s``; ``infinity`` is math.inf.
+
+    Raises ValueError for any other text.
+    """
     if text == "infinity":
         return math.inf
     total = 0.0

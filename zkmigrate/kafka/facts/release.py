@@ -1,7 +1,7 @@
-"""Releases of Kafka and its ZooKeeper client, from the names of jars and from brokers' answers.
+"""Find the releases of Kafka and of its ZooKeeper client from the names of jars and from brokers' answers.
 
-A jar's name has the whole release; Confluent numbers its own (5.4 is 2.4, 6.0 is 2.6, 7.0 is 3.0: Confluent's
-table of supported versions). An ApiVersions answer has major and minor only.
+A jar's name contains the whole release. Confluent has its own numbers (5.4 is 2.4, 6.0 is 2.6, 7.0 is 3.0:
+Confluent's table of supported versions). An ApiVersions answer contains major and minor only.
 """
 
 from __future__ import annotations
@@ -19,13 +19,19 @@ _CONFLUENT = re.compile(r"-(?:ccs|ce)\b")
 
 @dataclass(frozen=True)
 class Release:
-    """text: the name. numbers: Apache's major and minor, and the third number if known."""
+    """A release of Kafka or of the ZooKeeper client.
+
+    text: the release as written. numbers: Apache's major and minor number, and the third number if known.
+    """
 
     text: str
     numbers: tuple[int, ...]
 
     def before(self, *numbers: int) -> bool | None:
-        """Whether it is older than this release; None when that needs an unknown third number."""
+        """Return whether this release is older than another.
+
+        Returns None if the answer depends on an unknown third number.
+        """
         known = self.numbers[: len(numbers)]
         if len(known) < len(numbers) and known == numbers[: len(known)]:
             return None
@@ -33,7 +39,7 @@ class Release:
 
 
 def release(text: str) -> Release | None:
-    """The release in a text such as ``2.8.2``, ``5.5.1-ccs`` or ``2.8``; else None."""
+    """Return the release in a text such as ``2.8.2``, ``5.5.1-ccs`` or ``2.8``, or None for another text."""
     match = _NUMBERS.fullmatch(text)
     if match is None:
         return None
@@ -45,12 +51,12 @@ def release(text: str) -> Release | None:
 
 
 def kafka_release(jars: Iterable[str]) -> Release | None:
-    """Kafka's release by its core jar; None without one, or when two differ."""
+    """Return Kafka's release from its core jar; None if there is no such jar, or if two differ."""
     return _only(_KAFKA, jars)
 
 
 def zookeeper_release(jars: Iterable[str]) -> Release | None:
-    """The ZooKeeper client's release; None without one, or when two differ."""
+    """Return the ZooKeeper client's release from its jar; None if there is no such jar, or if two differ."""
     return _only(_ZOOKEEPER, jars)
 
 

@@ -1,4 +1,4 @@
-"""The directories of partitions on a broker's disks, and those that Kafka has set aside, by its host."""
+"""List the partition directories on a broker's disks, including those that Kafka has set aside."""
 
 from __future__ import annotations
 
@@ -16,9 +16,11 @@ _DIRECTORY = re.compile(
 
 @dataclass(frozen=True)
 class Directory:
-    """A directory of a partition on a disk. path: whole. number: of the partition. mark: ``delete``,
-    ``future`` or ``stray``, else empty. size: bytes. changed_s: seconds since the epoch; None where only the
-    broker told of it."""
+    """One partition's directory on a disk.
+
+    path: absolute path. number: number of the partition. mark: ``delete``, ``future`` or ``stray``, else
+    empty. size: bytes. changed_s: seconds since the epoch; None if only the broker reported the directory.
+    """
 
     path: str
     topic: str
@@ -29,7 +31,10 @@ class Directory:
 
 
 def directories(look: Look, host: str, folders: Iterable[str]) -> Reading[tuple[Directory, ...]]:
-    """Those in a broker's log directories, without their sizes."""
+    """Return the partition directories in a broker's log directories, without their sizes.
+
+    folders: the log directories.
+    """
     found = []
     for folder in folders:
         listed = look.listing(host, folder)

@@ -1,4 +1,4 @@
-"""The ``zookeeper.connect`` line of ``server.properties``: what it names, and how it is rewritten."""
+"""Read and rewrite the ``zookeeper.connect`` line of ``server.properties``."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from zkmigrate.java_properties import ENCODING, Entry, PropertiesError
 _CONNECT = re.compile(
     r"^(?P<head>[ \t\f]*zookeeper\.connect[ \t\f]*[=: \t][ \t]*)(?P<value>[^\r\n]*)", re.MULTILINE
 )
-"""The lines that ``with_connect`` changes."""
+"""Matches the lines that ``with_connect`` changes."""
 
 
 def connect_to_dest(inventory: Inventory) -> str:
-    """The value that names dest only: every dest host with its client port, then the chroot."""
+    """Return the value that names only dest: every dest host with its client port, then the chroot."""
     return _connect(inventory.dest.hosts, inventory.dest.ports.client) + inventory.kafka.chroot
 
 
 def connect_to_source(inventory: Inventory) -> str:
-    """The value that names source only."""
+    """Return the value that names only source: every source host with its client port, then the chroot."""
     return _connect(inventory.source.hosts, inventory.source.ports.client) + inventory.kafka.chroot
 
 
@@ -35,21 +35,24 @@ def _connect(hosts: tuple[ZooKeeperHost, ...], port: int) -> str:
 def current_connect(properties: bytes) -> str:
     """Return the value in this file, as Java reads it.
 
-    Raises UsageError where the file cannot be edited safely: the key is missing, set twice or not on one
-    line of its own, or Java refuses the file.
+    Raises UsageError if the file cannot be edited safely: the key is missing, set twice or not on one line of
+    its own, or Java rejects the file.
     """
     return _the_line(_text(properties))[1].value.strip()
 
 
 def with_connect(properties: bytes, connect: str) -> bytes:
-    """The same file with this value and every other byte kept. Raises as :func:`current_connect`."""
+    """Return the file with this value and every other byte unchanged.
+
+    Raises UsageError like :func:`current_connect`.
+    """
     text = _text(properties)
     found, _ = _the_line(text)
     return (text[: found.start("value")] + connect + text[found.end("value") :]).encode(ENCODING)
 
 
 def hosts_in(connect: str) -> set[str]:
-    """The hosts that a value names, without ports and brackets."""
+    """Return the hosts that a value names, without ports and brackets."""
     servers = (server.strip() for server in connect.split("/", 1)[0].split(","))
     return {_host(server) for server in servers if server}
 
@@ -63,8 +66,10 @@ def _host(server: str) -> str:
 def others_than(
     hosts: Collection[ZooKeeperHost], connect: str, resolve: Resolve, where: str
 ) -> tuple[list[str], list[str]]:
-    """Return the hosts in a value that are none of these, and sentences on those that are not known. where:
-    the host whose file has the value; ``resolve`` tells what it takes names for."""
+    """Return the hosts in a value that are none of these, and sentences on those that cannot be resolved.
+
+    where: the host whose file has the value; ``resolve`` resolves names as that host does.
+    """
     strange: list[str] = []
     unknown: list[str] = []
     for name in sorted(hosts_in(connect)):
@@ -79,9 +84,11 @@ def others_than(
 def names_any(
     connect: str, hosts: Iterable[ZooKeeperHost], others: Iterable[ZooKeeperHost], resolve: Resolve
 ) -> bool | None:
-    """Return whether a value names one of these hosts, by whatever resolves to it; None where a name in it
-    does not resolve. others: hosts that are none of these; what names one of them as the inventory does is
-    not resolved."""
+    """Return whether a value names one of these hosts, directly or by a name that resolves to it.
+
+    Returns None if a name in the value does not resolve. others: hosts that are none of these. A name is not
+    resolved if the inventory spells one of them in the same way.
+    """
     elsewhere = {spelled(text) for host in others for text in (host.address, *host.also)}
     named = [name for name in sorted(hosts_in(connect)) if spelled(name) not in elsewhere]
     same = [same_host(name, (host.address, *host.also), resolve) for name in named for host in hosts]
@@ -89,19 +96,21 @@ def names_any(
 
 
 def chroot_in(connect: str) -> str:
-    """The chroot that a value names; ``/`` where it names none."""
+    """Return the chroot that a value names; ``/`` if it names none."""
     _, _, path = connect.partition("/")
     return "/" + path.strip().rstrip("/")
 
 
 def registration(chroot: str, broker: int) -> str:
-    """Path of a broker's registration: an ephemeral that must keep its owner and czxid."""
+    """Return the path of a broker's registration, an ephemeral that must keep its owner and czxid."""
     return f"{chroot}/brokers/ids/{broker}"
 
 
 def line_of_connect(properties: bytes) -> int | None:
-    """Return the number of the line that sets zookeeper.connect; None where nothing does or Java refuses the
-    file."""
+    """Return the number of the line that sets zookeeper.connect.
+
+    Returns None if no line sets it or Java rejects the file.
+    """
     try:
         return next((entry.line for entry in _entries(_text(properties))), None)
     except PropertiesError:

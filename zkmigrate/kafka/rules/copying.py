@@ -1,4 +1,4 @@
-"""How moving partitions get on, from two looks at their brokers' log directories, and what that costs."""
+"""Measure the progress and cost of moving partitions from two looks at their brokers' log directories."""
 
 from __future__ import annotations
 
@@ -16,9 +16,12 @@ from zkmigrate.runbook.model.series import quantile
 
 @dataclass(frozen=True)
 class Copied:
-    """What two looks tell. moving: the partitions, with what is left, produced and lagging. rates: bytes per
-    second that each broker sent and received as copies, by id; a broker whose directories were not seen both
-    times, or whose copies come from one, has none."""
+    """The progress and the traffic measured between two looks.
+
+    moving: the partitions, each with its remaining bytes, produce rate and lags. rates: bytes per second that
+    each broker sent and received as copies, by broker id. A broker has no rate if the directories of it, or
+    of a broker that it exchanges copies with, were not seen both times.
+    """
 
     moving: tuple[Moving, ...]
     rates: Mapping[int, Rate]
@@ -27,11 +30,11 @@ class Copied:
 def copied(
     moving: Iterable[Moving], before: Mapping[int, LogDirs], after: Mapping[int, LogDirs], elapsed_s: float
 ) -> Copied:
-    """Measure the copying between two looks. before, after: by broker id. elapsed_s: between them, > 0.
+    """Measure the copying between two looks.
 
-    What is produced is the growth of the leader's log, so bytes that retention deletes meanwhile are missing:
-    where it shrank, the figure that the partition came with stays. A partition whose leader is not seen stays
-    as it came.
+    before, after: log directories by broker id. elapsed_s: seconds between the looks, greater than 0. The
+    produce rate is the growth of the leader's log, so bytes that retention deletes meanwhile are missing. If
+    the log shrank, the previous rate is kept. A partition whose leader is not seen is returned unchanged.
     """
     was, now = _logs(before), _logs(after)
     told, sent, received = [], dict[int, float](), dict[int, float]()
@@ -57,8 +60,11 @@ def copied(
 
 
 def sample(load: Load, own: Rate | None, pulses: Sequence[Pulse]) -> Sample:
-    """One broker since the last tick. own: what it copied, where known. pulses: of the canary; without an
-    answer one is slower than any limit."""
+    """Return the measurements of one broker since the last tick.
+
+    own: the rates at which it copied, where known. pulses: results of the canary; one without an answer
+    counts as slower than any limit.
+    """
     took = sorted(math.inf if pulse.why else pulse.took_s * 1000 for pulse in pulses)
     return Sample(load.sent, load.received, own, load.busy, load.await_ms, quantile(took, 0.99))
 
@@ -85,7 +91,10 @@ def _measured(
 
 
 def _logs(told: Mapping[int, LogDirs]) -> dict[tuple[str, int, int], ReplicaLog]:
-    """The replicas by topic, partition and broker; a copy between two directories of a broker is none."""
+    """Return the replicas by topic, partition and broker.
+
+    Copies between two directories of the same broker are left out.
+    """
     return {
         (log.topic, log.partition, broker): log
         for broker, dirs in told.items()

@@ -1,7 +1,7 @@
-"""Whether a broker finds its own id and cluster in its log directories when it starts.
+"""Check whether a broker finds its own id and cluster in its log directories when it starts.
 
 Kafka compares ``broker.id`` (``node.id`` in KRaft) and ``cluster.id`` with ``meta.properties`` of each
-directory (BrokerMetadataCheckpoint), and does not start where one differs.
+directory (BrokerMetadataCheckpoint), and does not start if one differs.
 """
 
 from __future__ import annotations
@@ -13,17 +13,19 @@ from zkmigrate.kafka.facts.broker import LogDirectory
 from zkmigrate.runbook.model.fact import Absent, Reading, Seen, Unknown
 
 _GENERATED = ("", "-1")
-"""ids of a file whose broker gets one by itself (``broker.id.generation.enable``)."""
+"""The configured ids of a broker that generates its own id (``broker.id.generation.enable``)."""
 
 
 def configured_id(properties: Mapping[str, str]) -> str:
-    """Return the id in a broker's file; empty where it has none."""
+    """Return the id in a broker's config file; empty if it has none."""
     return properties.get("node.id", properties.get("broker.id", "")).strip()
 
 
 def effective_id(given: str, dirs: Iterable[Reading[LogDirectory]]) -> str:
-    """Return the id that a broker starts with. given: of its file; where that leaves it to be generated, the
-    id in meta.properties counts. Empty where neither tells or directories differ."""
+    """Return the id that a broker starts with; empty if it is unknown or the directories differ.
+
+    given: the id in its config file. If that leaves the id to be generated, the id in meta.properties counts.
+    """
     if given not in _GENERATED:
         return given
     held = {one.value.broker_id or "" for one in dirs if isinstance(one, Seen)}
@@ -31,15 +33,21 @@ def effective_id(given: str, dirs: Iterable[Reading[LogDirectory]]) -> str:
 
 
 def cluster_ids(dirs: Iterable[Reading[LogDirectory]]) -> set[str | None]:
-    """Return the cluster ids that the log directories which could be read name; None for one without."""
+    """Return the cluster ids in the log directories that could be read.
+
+    None stands for a directory without one.
+    """
     return {one.value.cluster_id for one in dirs if isinstance(one, Seen)}
 
 
 @dataclass(frozen=True)
 class Identity:
-    """wrong: what would keep the broker from starting as itself. unread: a directory that could not be read.
-    unnamed: directories without a cluster.id, as before Kafka 2.4. moves: the ways out. None of them deletes
-    a log directory: what is in it may be the last copy."""
+    """The result of comparing a broker's identity with its log directories.
+
+    wrong: what would keep the broker from starting as itself. unread: a directory that could not be read.
+    unnamed: directories without a cluster.id, as before Kafka 2.4. moves: possible corrections. None of them
+    deletes a log directory, because it may hold the last copy of its data.
+    """
 
     wrong: tuple[str, ...]
     unread: Unknown | None
@@ -54,10 +62,10 @@ def identity(
     id: int,
     cluster_id: str,
 ) -> Identity:
-    """Compare a broker's config, its log directories, and what the cluster knows it by.
+    """Compare a broker's config and its log directories with its registration in the cluster.
 
-    path: of the config. dirs: by path, with what ``meta.properties`` in them says. id, cluster_id: by which
-    the broker is, or was, registered.
+    path: path of the config. dirs: by path, the content of ``meta.properties`` in each log directory. id,
+    cluster_id: the ids under which the broker is, or was, registered.
     """
     given = configured_id(properties)
     wrong, moves = [], dict[str, None]()

@@ -1,4 +1,4 @@
-"""Partitions whose leader is not the preferred replica."""
+"""Find partitions whose leader is not the preferred replica."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ from zkmigrate.kafka.questions import KafkaView, PartitionState
 
 
 def not_led_by_preferred(view: KafkaView) -> tuple[PartitionState, ...]:
-    """Partitions whose preferred replica, the first of the list, is registered and in sync but does not lead:
-    an election would make it the leader."""
+    """Return the partitions for which an election would make the preferred replica the leader.
+
+    The preferred replica is the first of the list. It is registered and in sync but does not lead.
+    """
     return tuple(
         p
         for p in view.partitions

@@ -1,4 +1,4 @@
-"""The listeners of a broker, as KafkaConfig reads them from server.properties."""
+"""Read the listeners of a broker from server.properties, as KafkaConfig does."""
 
 from __future__ import annotations
 
@@ -13,8 +13,11 @@ PLAINTEXT = "PLAINTEXT"
 
 @dataclass(frozen=True)
 class Listener:
-    """An address that a broker listens on. host: "" for all addresses. protocol: by the broker's own map, in
-    capitals; the name itself where the map lacks it."""
+    """An address that a broker listens on.
+
+    host: "" for all addresses. protocol: the security protocol by the broker's own map, in capitals; the
+    listener's name if the map lacks it.
+    """
 
     name: str
     host: str
@@ -23,8 +26,10 @@ class Listener:
 
 
 def listeners(properties: Mapping[str, str]) -> tuple[Listener, ...]:
-    """Return the listeners in their order. Without ``listeners`` the keys of old releases count, then 9092 on
-    all addresses."""
+    """Return the listeners in their order.
+
+    Without ``listeners`` the keys of old releases count, and without those port 9092 on all addresses.
+    """
     protocols = _protocols(properties)
     text = properties.get("listeners", "").strip()
     if not text:
@@ -42,8 +47,10 @@ def listeners(properties: Mapping[str, str]) -> tuple[Listener, ...]:
 
 
 def for_clients(properties: Mapping[str, str]) -> Listener | None:
-    """Return the listener by which a client without SASL and TLS reaches this broker; None without one. The
-    listener that brokers use among themselves is preferred: every host reaches it."""
+    """Return the listener by which a client without SASL and TLS reaches this broker, or None.
+
+    The listener that brokers use among themselves is preferred, because every host reaches it.
+    """
     control = properties.get("control.plane.listener.name", "").strip().upper()
     inner = properties.get("inter.broker.listener.name", "").strip().upper()
     usable = [one for one in listeners(properties) if one.protocol == PLAINTEXT and one.name != control]
@@ -51,8 +58,10 @@ def for_clients(properties: Mapping[str, str]) -> Listener | None:
 
 
 def secured(properties: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the keys by which listeners, or brokers among themselves, use SASL or TLS, with the listener
-    where its name does not say so."""
+    """Return the keys that make listeners, or brokers among themselves, use SASL or TLS.
+
+    A key is followed by the listener if the listener's name does not say so.
+    """
     protocols = _protocols(properties)
     found: dict[str, None] = {}
     for key in ("listeners", "advertised.listeners"):

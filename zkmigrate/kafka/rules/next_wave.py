@@ -1,4 +1,4 @@
-"""Chooses the brokers to restart next, one safe wave at a time."""
+"""Choose the brokers to restart next, one safe wave at a time."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from zkmigrate.kafka.questions import KafkaView, PartitionState
 class BrokerPosition:
     """One broker during the roll.
 
-    moved: its config and process use the wanted ensemble, and it is in sync. touched: its config names the
-    wanted ensemble, or it is down: a half-done target. down: no process. settling: its process has read the
-    right config; wait, do not restart.
+    moved: its config and process use the wanted ensemble, and it is in sync. touched: a half-done target,
+    because its config names the wanted ensemble or it is down. down: no process runs. settling: its process
+    has read the right config, so it must not be restarted but waited for.
     """
 
     name: str
@@ -25,16 +25,16 @@ class BrokerPosition:
 
 
 def out_of_sync(view: KafkaView, expected: frozenset[int]) -> tuple[PartitionState, ...]:
-    """Partitions that are offline or under-replicated for a reason other than the ``expected`` brokers."""
+    """Return the partitions that are offline, or lack replicas in sync on brokers other than ``expected``."""
     return tuple(p for p in view.partitions if p.leader < 0 or (set(p.replicas) - set(p.isr) - expected))
 
 
 def unsafe_to_stop(
     view: KafkaView, broker: int, spared: frozenset[str] = frozenset()
 ) -> tuple[PartitionState, ...]:
-    """Partitions that would fall below min ISR, or offline, if ``broker`` stopped now.
+    """Return the partitions that would fall below min ISR, or go offline, if ``broker`` stopped now.
 
-    spared: topics for which the operator accepts that, while all other replicas are in sync.
+    spared: topics for which the operator accepts that, as long as all other replicas are in sync.
     """
     hurt = []
     for p in view.partitions:
@@ -51,13 +51,15 @@ def unsafe_to_stop(
 def next_wave(
     brokers: tuple[BrokerPosition, ...], view: KafkaView, width: int, spared: frozenset[str] = frozenset()
 ) -> tuple[tuple[str, ...], str]:
-    """The brokers to restart now, or why none can be: ``(names, reason)``.
+    """Return the brokers to restart now, or why none can be restarted: ``(names, reason)``.
 
     A half-done target comes first: one that is down, then one that settles, then one with its old process.
     Its own missing replicas are expected, but a process that is in an ISR stops only if that is safe. The
     controller comes last. No two brokers of one wave share a partition. A broker that cannot stop safely
-    waits for a later wave and holds back only the controller. reason is empty with names, and when all have
-    moved. spared: as for :func:`unsafe_to_stop`.
+    waits for a later wave, and only the controller waits for it.
+
+    The reason is empty if there are names, and if all brokers have moved. spared: as for
+    :func:`unsafe_to_stop`.
     """
     waiting = [b for b in brokers if not b.moved]
     if not waiting:
@@ -90,7 +92,7 @@ def next_wave(
 
 
 def _sync_problem(view: KafkaView, expected: frozenset[int]) -> str:
-    """The partitions that are out of sync for a reason other than ``expected``, as text; else empty."""
+    """Describe the partitions found by :func:`out_of_sync`; empty if there are none."""
     sick = out_of_sync(view, expected)
     if not sick:
         return ""
@@ -102,7 +104,7 @@ def _sync_problem(view: KafkaView, expected: frozenset[int]) -> str:
 
 
 def _stop_problem(view: KafkaView, broker: BrokerPosition, spared: frozenset[str]) -> str:
-    """The partition that stopping this broker would take below min ISR, as text; else empty."""
+    """Describe the first partition found by :func:`unsafe_to_stop`; empty if there is none."""
     hurt = unsafe_to_stop(view, broker.id, spared)
     if not hurt:
         return ""

@@ -1,6 +1,6 @@
-"""The produce canary's acknowledgements and gaps per partition, from samples. Pure.
+"""Find the produce canary's acknowledgements and gaps per partition in its samples.
 
-The file may be edited or torn: entries of another form are skipped.
+The file may have been edited or torn, so entries of an unexpected form are skipped.
 """
 
 from __future__ import annotations
@@ -13,15 +13,18 @@ from zkmigrate.runbook.model.report import Gap, Produced, Rows, Visit, Window, o
 from zkmigrate.runbook.model.series import LISTED, number, placed
 
 _RESTED_S = 2.0
-"""Seconds between an acknowledgement and the next record that count as a rest of the canary, not a gap."""
+"""A longer time in seconds between an acknowledgement and the next record means that the canary rested. It
+is not a gap."""
 
 _Ack = tuple[float, float, str]
 _Wait = tuple[float, float, str]
 
 
 def produced(rows: Rows, visits: Iterable[Visit], window: Window | None, paced: str) -> tuple[Produced, ...]:
-    """Each partition of the canary, in order. window: the real one, if any. paced: the stage whose gaps are
-    reported."""
+    """Return the results of each partition of the canary, in order.
+
+    window: the window of the run, if it had one. paced: the stage whose gaps are reported.
+    """
     walks = tuple(visits)
     walked = [(v.start, v.end) for v in walks if v.step.partition(".")[0] == paced]
     inside = [(window.start, window.end)] if window is not None else []
@@ -47,7 +50,10 @@ def produced(rows: Rows, visits: Iterable[Visit], window: Window | None, paced: 
 
 
 def _parse(rows: Rows) -> tuple[dict[int, list[_Ack]], dict[int, list[_Wait]], dict[int, str]]:
-    """Per partition: acknowledgements (time, milliseconds, broker); waits (sent, seen, why); its name."""
+    """Return acknowledgements, waits and names by partition.
+
+    An acknowledgement is (time, milliseconds, broker). A wait is (time sent, time seen, why).
+    """
     acks: dict[int, list[_Ack]] = {}
     waits: dict[int, list[_Wait]] = {}
     names: dict[int, str] = {}
@@ -77,14 +83,14 @@ def _acks(at: float, entries: Sequence[Any]) -> Iterable[_Ack]:
 
 
 def _fields(entry: Any, length: int) -> Mapping[str, Any]:
-    """The items of a list by index; empty for another length."""
+    """Return the items of a list by index; empty for a list of another length."""
     if not isinstance(entry, list) or len(entry) != length:
         return {}
     return {str(n): item for n, item in enumerate(entry)}
 
 
 def _gaps(name: str, own: Sequence[_Ack], waits: Sequence[_Wait]) -> list[Gap]:
-    """The gaps between acknowledgements while records were sent, and one still open when the samples end."""
+    """Return the gaps between acknowledgements while records were sent, and one still open at the end."""
     out = []
     last = -math.inf
     for at, ms, _ in own:
@@ -101,12 +107,12 @@ def _gaps(name: str, own: Sequence[_Ack], waits: Sequence[_Wait]) -> list[Gap]:
 
 
 def _why(waits: Sequence[_Wait], start: float, end: float) -> str:
-    """The last error in a gap; empty if no sample falls into it."""
+    """Return the last error in a gap; empty if the gap contains no sample."""
     return next((why for _, at, why in reversed(waits) if start < at <= end), "")
 
 
 def _longest(gaps: Iterable[Gap], spans: Sequence[tuple[float, float | None]]) -> Gap | None:
-    """The longest gap that overlaps one of these spans, at full length."""
+    """Return the longest gap that overlaps one of these spans, at full length."""
     inside = [
         gap
         for gap in gaps

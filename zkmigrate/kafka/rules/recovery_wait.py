@@ -1,4 +1,4 @@
-"""How long to wait for a returning broker: while it makes progress, up to the policy's limit."""
+"""Decide how long to wait for a returning broker: while it makes progress, up to the policy's limit."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ UNSEEN = Recovery(0, 0, 0)
 def patience(
     seen: Recovery, behind: int, kept: Mapping[str, Any], now: float, still_s: float, most_s: float
 ) -> tuple[float, dict[str, Any]]:
-    """The wait's limit in seconds from its first look, and the marks for the next call.
+    """Return the limit of the wait, in seconds from its first look, and the marks for the next call.
 
-    The wait ends after ``still_s`` without progress: no further log or segment loaded, no further partition
-    in sync. ``most_s`` ends it in any case, unless it is shorter than ``still_s``. behind: partitions in
-    which the broker is not in sync. kept: the marks of the previous look, empty at first. now: monotonic, in
-    seconds.
+    The wait ends after ``still_s`` seconds without progress. Progress is one more log or segment loaded, or
+    one more partition in sync. ``most_s`` ends the wait in any case, unless it is shorter than ``still_s``.
+
+    behind: the number of partitions in which the broker is not in sync. kept: the marks of the previous look,
+    empty at first. now: monotonic time in seconds.
     """
     first = kept.get("first", now)
     loaded = [seen.logs, seen.of, seen.segments]

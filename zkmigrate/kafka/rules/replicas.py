@@ -1,7 +1,7 @@
-"""Whether every replica was in sync when Kafka's brokers were stopped, from its znodes over time.
+"""Find out from Kafka's znodes over time whether every replica was in sync when the brokers were stopped.
 
 A clean stop takes a broker out of every ISR before it leaves `/brokers/ids`, so a stopped cluster always
-shows short ISRs. The znodes still tell since when they were short, and when the first broker left.
+shows short ISRs. The znodes still show since when they were short, and when the first broker left.
 
 Formats, as Kafka's kafka.zk.ZkData writes them: `/brokers/topics/T` `{"partitions": {"0": [1, 2, 3]}}`,
 `/brokers/topics/T/partitions/0/state` `{"leader": 1, "isr": [1, 2]}`, `/brokers/ids/1`.
@@ -23,7 +23,7 @@ _BROKER = re.compile(r"ids/([0-9]+)")
 
 @dataclass(frozen=True, slots=True)
 class TxnTime:
-    """A transaction's zxid and time, milliseconds since the epoch."""
+    """A transaction's zxid and time, in milliseconds since the epoch."""
 
     zxid: int
     time_ms: int
@@ -31,11 +31,12 @@ class TxnTime:
 
 @dataclass
 class Replicas:
-    """A fold over the contents of Kafka's `/brokers`. root: its path, with the chroot.
+    """The state of all replicas, built by applying the contents of Kafka's `/brokers` in order.
 
-    registered: broker ids now. behind: partitions, `topic-number`, that lack a replica or have an unreadable
-    state. short: since when some are behind. Since the last registration: whole: at some time none was
-    behind; left: when the first broker left.
+    root: path of `/brokers`, with the chroot. registered: ids of the brokers registered now. behind:
+    partitions, `topic-number`, that lack a replica or have an unreadable state. short: since when some
+    partitions are behind. whole: whether no partition was behind at some time since the last registration.
+    left: when the first broker left since then.
     """
 
     root: str
@@ -49,7 +50,6 @@ class Replicas:
 
     @property
     def partitions(self) -> int:
-        """The number of partitions."""
         return sum(len(numbers) for numbers in self._assigned.values())
 
     def take(self, content: Content) -> None:
@@ -88,7 +88,7 @@ class Replicas:
             numbers.pop(number, None)
 
     def _judge(self, topic: str) -> None:
-        """Find the partitions of one topic that are behind."""
+        """Update ``behind`` for the partitions of one topic."""
         self.behind = {name for name in self.behind if name.rpartition("-")[0] != topic}
         isr = self._isr.get(topic, {})
         for number, replicas in self._assigned.get(topic, {}).items():
@@ -97,7 +97,7 @@ class Replicas:
 
 
 def _fields(data: bytes | None) -> dict[str, Any]:
-    """The JSON object in a znode; empty for anything else."""
+    """Return the JSON object in a znode; empty for anything else."""
     try:
         found = json.loads(data or b"")
     except (ValueError, RecursionError):
@@ -106,14 +106,17 @@ def _fields(data: bytes | None) -> dict[str, Any]:
 
 
 def _ids(found: object) -> frozenset[int]:
-    """A list of broker ids; empty for anything else."""
+    """Return a list of broker ids as a set; empty for anything else."""
     if isinstance(found, list) and all(type(one) is int for one in found):
         return frozenset(found)
     return frozenset()
 
 
 def _assigned(data: bytes | None) -> dict[str, frozenset[int]]:
-    """Replicas by partition number. Garbled data counts as one partition without replicas."""
+    """Return the replicas by partition number.
+
+    Garbled data counts as one partition without replicas.
+    """
     partitions = _fields(data).get("partitions")
     if not isinstance(partitions, dict):
         return {"?": frozenset()}

@@ -1,6 +1,6 @@
-"""What a report tells of a Kafka cluster's samples (``kafka/rules/sampling.py``). Pure.
+"""Summarize a Kafka cluster's samples (``kafka/rules/sampling.py``) for a report.
 
-Rows come from files that anybody may have edited or torn: a value of another type is left out.
+The rows come from files that may have been edited or torn, so values of an unexpected type are skipped.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from zkmigrate.runbook.model.series import (
 
 
 def sampled(rows: Rows, visits: Sequence[Visit], window: Window | None, paced: str) -> Sampled:
-    """Answers of brokers, the produce canary, and what was in sync."""
+    """Return the answers of the brokers, the results of the produce canary and the states of the ISR."""
     every_s = spacing_s(of_kind(rows, "brokers"))
     asked = beats(rows)
     own = by_broker(asked)
@@ -55,7 +55,7 @@ def sampled(rows: Rows, visits: Sequence[Visit], window: Window | None, paced: s
 
 
 def beats(rows: Rows) -> tuple[Beat, ...]:
-    """Every question to every broker, in order."""
+    """Return the result of every request to every broker, in order."""
     out = []
     for at, row in of_kind(rows, "brokers"):
         answered, silent = row.get("ms"), row.get("silent")
@@ -67,7 +67,7 @@ def beats(rows: Rows) -> tuple[Beat, ...]:
 
 
 def syncs(rows: Rows) -> tuple[Sync, ...]:
-    """The cluster as the steps saw it."""
+    """Return the states of the cluster that the steps saw, in order."""
     out = []
     for at, row in of_kind(rows, "kafka"):
         names = ("controller", "partitions", "under", "offline")
@@ -80,7 +80,10 @@ def syncs(rows: Rows) -> tuple[Sync, ...]:
 
 
 def figures(report: Report) -> tuple[tuple[str, str, str], ...]:
-    """The longest silence of a broker, answers in the window, the longest gaps of the produce canary."""
+    """Return the report's key figures as (title, value, note).
+
+    They are the longest silence of a broker, the answers in the window, and the longest produce gaps.
+    """
     out, window = [], move_of(report.windows)
     worst = max((x.longest for x in report.latencies if x.longest), key=lambda g: g.seconds, default=None)
     if report.latencies:
@@ -100,7 +103,7 @@ def figures(report: Report) -> tuple[tuple[str, str, str], ...]:
 
 
 def _worst(report: Report) -> Iterator[tuple[str, Gap]]:
-    """The produce canary's longest gaps, in the paced stage and in the window, at full length."""
+    """Yield the longest produce gap of the paced stage and of the window, at full length."""
     for where, gaps in (
         (report.shown.paced, [x.roll for x in report.produced]),
         ("the window", [x.window for x in report.produced]),

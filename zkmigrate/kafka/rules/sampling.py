@@ -1,10 +1,10 @@
-"""Samples of a Kafka cluster: round trips to its brokers, the produce canary, the cluster's state.
+"""Sample a Kafka cluster: round trips to its brokers, the produce canary and the cluster's state.
 
 - ``brokers`` {ms: {broker: milliseconds of a round trip}, silent: {broker: why there was no answer}}
 - ``produce`` {topic, acks: {partition: [[broker, milliseconds ago, milliseconds it took], …]}, late: [[broker
   whose partition it is, partition or null, seconds since it was sent, why], …]}: the produce canary
-- ``kafka`` {controller, brokers, partitions, under, offline}: ids of brokers that are registered; partitions
-  in all, not fully in sync, and without a leader
+- ``kafka`` {controller, brokers, partitions, under, offline}: ids of the registered brokers; the numbers of
+  partitions in all, not fully in sync, and without a leader
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _WHY = 200
 
 
 def questions(inventory: Inventory, look: Look) -> tuple[Question, ...]:
-    """A round trip to every broker."""
+    """Return the question that measures a round trip to every broker; empty without brokers."""
     count = len(inventory.brokers)
 
     def ask() -> Body:
@@ -41,7 +41,7 @@ def questions(inventory: Inventory, look: Look) -> tuple[Question, ...]:
 
 
 def heard(view: KafkaView) -> Body:
-    """The sample of the cluster as the steps see it."""
+    """Return the sample of a cluster's state."""
     return {
         "controller": view.controller,
         "brokers": sorted(view.brokers),
@@ -52,7 +52,7 @@ def heard(view: KafkaView) -> Body:
 
 
 class BrokersView:
-    """The live view of each broker's newest round trip and of the produce canary."""
+    """A live view of each broker's newest round trip and of the produce canary."""
 
     def __init__(self) -> None:
         self._trips: tuple[float, Body] | None = None

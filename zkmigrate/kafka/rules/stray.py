@@ -1,4 +1,4 @@
-"""Which directories of a broker's log directory hold no replica of a topic."""
+"""Decide which directories in a broker's log directory hold no replica of a topic."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from zkmigrate.kafka.questions import PartitionState
 from zkmigrate.runbook.model.fact import Absent, Reading, Seen
 
 METADATA = "__cluster_metadata"
-"""KRaft's own log, which no broker names as a topic."""
+"""KRaft's own log, which brokers do not list as a topic."""
 
 
 def why_stray(
     topic: str, number: int, mark: str, broker: int, told: Reading[Sequence[PartitionState]]
 ) -> str:
-    """Why the directory of this partition on this broker is no replica; empty where it is one, or may be.
+    """Return why this partition's directory on this broker is no replica; empty if it is one, or may be one.
 
-    mark: ``delete``, ``future`` or ``stray`` behind its name, else empty. told: the topic's partitions, by
-    the brokers; Absent where none knows the topic.
+    mark: the suffix of the directory's name, ``delete``, ``future`` or ``stray``, else empty. told: the
+    topic's partitions as the brokers report them; Absent if no broker knows the topic.
     """
     if topic == METADATA:
         return ""
@@ -38,6 +38,9 @@ def why_stray(
 
 
 def last_copy(number: int, told: Reading[Sequence[PartitionState]]) -> bool:
-    """Whether a stray copy of a partition may be the last good one: not all of its replicas are in sync."""
+    """Return whether a stray copy may be the last good one.
+
+    It may be if not all replicas of its partition are in sync.
+    """
     states = [s for s in told.value if s.partition == number] if isinstance(told, Seen) else []
     return any(state.leader < 0 or set(state.isr) != set(state.replicas) for state in states)

@@ -1,4 +1,4 @@
-"""Samples of the throttle: what each tick saw and decided, and their curves in a report.
+"""Sample what each tick of the throttle saw and decided, and draw the curves of a report.
 
 - ``throttle`` {rates: {broker: [leader, follower]}, traffic: {broker: [sent, received]}, left: bytes that
   moving replicas lack, paused}: rates and traffic in bytes per second, brokers by id
@@ -18,7 +18,7 @@ _M, _G = 1e6, 1e9
 
 
 def body(decision: Decision, samples: Mapping[int, Sample], moving: Sequence[Moving]) -> Body:
-    """The sample of one tick."""
+    """Return the sample of one tick."""
     return {
         "rates": {str(id_): list(rate) for id_, rate in decision.rates.items()},
         "traffic": {str(id_): [round(one.sent), round(one.received)] for id_, one in samples.items()},
@@ -28,8 +28,10 @@ def body(decision: Decision, samples: Mapping[int, Sample], moving: Sequence[Mov
 
 
 def curves(rows: Rows) -> tuple[Curve, ...]:
-    """Rate and traffic of each broker in both directions, and the bytes left. What does not read is left
-    out."""
+    """Return curves of each broker's rates and traffic in both directions, and of the bytes left.
+
+    Values that cannot be read are skipped.
+    """
     found: dict[tuple[str, str], list[tuple[float, float]]] = {}
     for at, row in of_kind(rows, KIND):
         for kind, words in (("rates", ("send rate", "receive rate")), ("traffic", ("sent", "received"))):

@@ -1,4 +1,4 @@
-"""Which znodes of Kafka (``kafka.zk.ZkData``) a run may delete at all, however they were named."""
+"""Decide which of Kafka's znodes (``kafka.zk.ZkData``) a run is allowed to delete at all."""
 
 from __future__ import annotations
 
@@ -18,13 +18,16 @@ _REMOVABLE = re.compile(
 
 
 def removable(path: str) -> bool:
-    """Whether this znode, below the chroot, is one that operations leave behind. Never ``/controller``: it is
-    what makes a broker the controller, and Kafka elects another one when it goes."""
+    """Return whether a znode, named below the chroot, is one that operations leave behind.
+
+    It is never ``/controller``: that znode makes a broker the controller, and Kafka elects another one when
+    it is deleted.
+    """
     return _REMOVABLE.fullmatch(path) is not None
 
 
 def topic_of(path: str) -> str:
-    """The topic of such a znode; empty where it belongs to none."""
+    """Return the topic that such a znode belongs to; empty if it belongs to none."""
     for folder in (DELETIONS, TOPICS, CONFIGS):
         if path.startswith(f"{folder}/"):
             return path.removeprefix(f"{folder}/").partition("/")[0]
