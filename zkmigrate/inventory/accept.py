@@ -1,4 +1,4 @@
-"""``accept`` in ``migration.yml``: findings of a gate that a named person accepts until a given time."""
+"""Define ``accept`` in ``migration.yml``: findings of a gate that a named person accepts until a set time."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ ACCEPTABLE = frozenset({
     "switch.other-groups", "switch.transactions",
     "return.source-owner", "reassign.throttle-stays", "reassign.target-down", "watch.writes",
 })  # fmt: skip
-"""Checks that can be accepted: a failure costs clients something, or a later check stops the run.
+"""The checks that can be accepted: a failure costs clients something, or a later check stops the run.
 
-No other check can be: a proof, the block with its lease, or the way back depends on each.
+No other check can be accepted: a proof, the block with its lease, or the way back depends on each.
 """
 
 WRITES = "watch.writes"
@@ -56,27 +56,30 @@ class Accept(BaseModel):
 
     @property
     def words(self) -> str:
-        """Who accepted it, until when and why."""
+        """The person who accepted it, the end of the exception and the reason, as text."""
         return f"accepted by {self.who} until {self.until}: {self.why}"
 
     @property
     def line(self) -> str:
-        """The whole exception in one line."""
+        """The whole exception as one line of text."""
         return f"{self.finding}{f' {inline(self.target)}' if self.target else ''}: {self.words}"
 
     @property
     def zxid(self) -> int:
-        """``target`` of ``WRITES`` as a number."""
+        """The target of a ``WRITES`` exception as a number."""
         return int(self.target, 16)
 
     @property
     def end(self) -> float:
-        """``until`` as seconds since the epoch."""
+        """The end of the exception in seconds since the epoch."""
         return datetime.fromisoformat(self.until).timestamp()
 
 
 def wrong(top: Any) -> Iterator[tuple[Path, str]]:
-    """Mistakes that the types do not show, in the raw values of the file: their paths and reasons."""
+    """Yield the path and reason of each mistake in ``accept`` that the types do not show.
+
+    top: the raw values of the file.
+    """
     for at, item in enumerate(items_at(top, ("accept",))):
         if not isinstance(item, dict):
             continue

@@ -1,6 +1,7 @@
-"""Checks of ``migration.yml`` that need several keys, such as a myid twice or a host in two roles.
+"""Check ``migration.yml`` for mistakes across keys, such as a myid used twice or a host in two roles.
 
-They read raw values and skip those of a wrong type, so that they also work in a file with other mistakes.
+The checks read raw values and skip those of a wrong type, so that they also work in a file with other
+mistakes.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ LEASE_MS = {"fence_ttl_ms": 5000, "cut_ttl_ms": 2000, "renew_every_ms": 500}
 """Defaults of ``policy.lease``."""
 
 FENCE_OUTLIVES_CUT_MS = 2000
-"""The fence must last until the host observes again."""
+"""Milliseconds by which the fence must outlast the cut, until the host observes again."""
 
 OWN_SETTINGS = ("clientPort", "dataDir", "dataLogDir", "dynamicConfigFile", "peerType", "version")
 """zoo.cfg keys that zkmigrate writes from other keys of the inventory."""
@@ -31,7 +32,10 @@ OWN_SETTINGS = ("clientPort", "dataDir", "dataLogDir", "dynamicConfigFile", "pee
 
 @dataclass(frozen=True)
 class HostList:
-    """Where a file lists the hosts of a role. number: the key that must be unique; empty for none."""
+    """The place in a file where the hosts of a role are listed.
+
+    number: the key that must be unique in the list; empty for none.
+    """
 
     path: Path
     role: str
@@ -49,7 +53,10 @@ class _Host:
 
 
 def cross_check(document: Document, lists: Collection[HostList]) -> list[Mistake]:
-    """Every mistake across keys. lists: where the file lists hosts."""
+    """Return every mistake across keys.
+
+    lists: the places where the file lists hosts.
+    """
     top = document.value if isinstance(document.value, dict) else {}
     hosts = [host for listed in lists for host in _hosts(top, listed)]
     found = [
@@ -61,7 +68,7 @@ def cross_check(document: Document, lists: Collection[HostList]) -> list[Mistake
 
 
 def missing(document: Document, sections: Collection[str]) -> list[Mistake]:
-    """A mistake for each of these sections that the file lacks."""
+    """Return a mistake for each of these sections that the file lacks."""
     there = document.value if isinstance(document.value, dict) else {}
     missing = [section for section in sections if section not in there]
     return [Mistake(document.mark((section,)), (section,), _MISSING) for section in missing]
@@ -72,7 +79,7 @@ _MISSING = "missing (needed: this key)"
 
 
 def _chroot(top: Any) -> _Wrong:
-    """A file with ZooKeeper hosts must name Kafka's subtree."""
+    """Yield a mistake if a file with ZooKeeper hosts does not name Kafka's subtree."""
     kafka = value_at(top, ("kafka",))
     if isinstance(kafka, dict) and "chroot" not in kafka and not {"source", "dest"}.isdisjoint(top):
         yield ("kafka", "chroot"), _MISSING
@@ -97,8 +104,11 @@ def _hosts(top: Any, listed: HostList) -> Iterator[_Host]:
 
 
 def spelled(host: str) -> str:
-    """Return a name or address in its one spelling: small letters, no dot at the end, short IPv6 without
-    brackets and zone, IPv4-mapped IPv6 as IPv4."""
+    """Return the canonical spelling of a host name or address.
+
+    Names are in small letters without a dot at the end. IPv6 is in short form without brackets and zone, and
+    IPv4-mapped IPv6 becomes IPv4.
+    """
     text = host.strip().strip("[]").partition("%")[0]
     try:
         address = ipaddress.ip_address(text)
@@ -140,7 +150,7 @@ def _clash(what: str, first: _Host, host: _Host) -> str:
 
 
 def _addresses(hosts: list[_Host]) -> _Wrong:
-    """Each host needs an IP address, because rules and client lists hold addresses."""
+    """Yield a mistake for each host without an IP address, because rules and client lists hold addresses."""
     for host in hosts:
         for path, text in host.addresses:
             looks_numeric = ":" in text or text.replace(".", "").isdigit()
@@ -254,7 +264,10 @@ def _services(top: Any) -> _Wrong:
 
 
 def _paths(top: Any) -> _Wrong:
-    """Dest's imaged directories must hold only ZooKeeper's data."""
+    """Yield mistakes in paths, such as files in dest's data directories.
+
+    The data directories are imaged, so they must hold only ZooKeeper's data.
+    """
     paths: dict[tuple[str, str], str] = {}
     names = ("config", "java_env", "data_dir", "log_dir")
     for name in names:
@@ -296,7 +309,7 @@ def _odd_path(path: str) -> str:
 
 
 def _window(top: Any) -> _Wrong:
-    """Begin and end must be valid times, the end after the begin."""
+    """Yield a mistake if begin or end is no valid time, or the end is not after the begin."""
     path = ("policy", "window")
     ends = {key: value_at(top, (*path, key)) for key in ("begin", "end")}
     moments: dict[str, datetime] = {}

@@ -1,4 +1,4 @@
-"""Pydantic's errors about ``migration.yml``, as messages for its author, each with its line."""
+"""Turn Pydantic's errors about ``migration.yml`` into messages for its author, each with its line."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _REMOTE_PATH = "an absolute path of letters, digits and . _ / @ % + -"
 
 
 def explain(error: ValidationError, document: Document, model: type[BaseModel]) -> Iterator[Mistake]:
-    """Pydantic's errors as mistakes, without those that the YAML reader already reported."""
+    """Yield Pydantic's errors as mistakes, without those that the YAML reader already reported."""
     refused = {mistake.path for mistake in document.mistakes}
     for item in error.errors(include_url=False, include_context=True):
         # Pydantic adds "[key]" to the location of a dictionary's key.
@@ -52,7 +52,7 @@ def explain(error: ValidationError, document: Document, model: type[BaseModel]) 
 
 
 def _miscounted(item: Any, path: Path, document: Document) -> bool:
-    """Whether a list is long enough after all: pydantic does not count its wrong items."""
+    """Return whether a list is long enough after all, because Pydantic does not count its wrong items."""
     if item["type"] != "too_short":
         return False
     least: int = item["ctx"]["min_length"]
@@ -121,7 +121,7 @@ def _shown(value: object) -> str:
 
 
 def _keys(model: type[BaseModel], path: Path) -> list[str]:
-    """The possible keys of the mapping at ``path``."""
+    """Return the possible keys of the mapping at ``path``."""
     current: Any = model
     for part in path:
         if isinstance(part, int):
@@ -138,7 +138,7 @@ def _models(annotation: Any) -> Iterator[type[BaseModel]]:
 
 
 def value_at(value: Any, path: Path) -> Any:
-    """The raw value at this path, or None."""
+    """Return the raw value at this path, or None."""
     for part in path:
         if isinstance(value, dict) and part in value:
             value = value[part]
@@ -148,6 +148,6 @@ def value_at(value: Any, path: Path) -> Any:
 
 
 def items_at(top: Any, path: Path) -> list[Any]:
-    """The list at this path, or an empty one."""
+    """Return the list at this path; empty if there is none."""
     value = value_at(top, path)
     return value if isinstance(value, list) else []

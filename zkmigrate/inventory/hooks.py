@@ -1,7 +1,7 @@
-"""Hooks in ``migration.yml``: the operator's programs that run on this machine at moments of a run.
+"""Define the hooks in ``migration.yml``: the operator's programs that run at moments of a run.
 
-This module defines the moments and at which of them a hook may stop the run.
-``runbook/engine/hook_points.py`` decides when they come; ``runbook/runs/hooks.py`` runs the programs.
+They run on this machine. This module defines the moments and at which of them a hook may stop the run.
+``runbook/engine/hook_points.py`` decides when they occur; ``runbook/runs/hooks.py`` runs the programs.
 """
 
 from __future__ import annotations
@@ -21,10 +21,11 @@ Moment: TypeAlias = Literal[
 MAY_STOP: frozenset[Moment] = frozenset(
     ("before_run", "before_stage", "before_wave", "before_window", "after_stage")
 )
-"""Moments at which a failed hook stops the run, unless its ``failure`` is ``go``: stopping is harmless."""
+"""The moments at which a failed hook stops the run, unless its ``failure`` is ``go``; stopping is harmless
+there."""
 
 MOST_S: dict[Moment, float] = {"before_window": 60.0}
-"""Longest ``timeout_s`` at a moment: the survey for the window grows old while the hook runs."""
+"""The largest ``timeout_s`` at a moment. The survey for the window becomes outdated while the hook runs."""
 
 Program = Annotated[str, StringConstraints(pattern=r"^(~/)?[A-Za-z0-9._/@%+-]+$", max_length=4096)]
 Word = Annotated[str, StringConstraints(pattern=r"^[^\x00-\x1f\x7f]*$", max_length=4096)]
@@ -62,19 +63,22 @@ class Hooks(_Frozen):
     on_end: tuple[Hook, ...] = ()
 
     def of(self, moment: Moment) -> tuple[Hook, ...]:
-        """The hooks of one moment."""
+        """Return the hooks of one moment."""
         found: tuple[Hook, ...] = getattr(self, moment)
         return found
 
     def each(self) -> Iterator[tuple[str, Hook]]:
-        """Every hook with its place, such as ``hooks.before_run[0]``."""
+        """Yield every hook with its place in the file, such as ``hooks.before_run[0]``."""
         for moment in Hooks.model_fields:
             for at, hook in enumerate(getattr(self, moment)):
                 yield f"hooks.{moment}[{at}]", hook
 
 
 def wrong(top: Any) -> Iterator[tuple[Path, str]]:
-    """Mistakes that need two keys to see, in the raw values of the file: their paths and reasons."""
+    """Yield the path and reason of each mistake in ``hooks`` that needs two keys to see.
+
+    top: the raw values of the file.
+    """
     hooks = top.get("hooks") if isinstance(top, dict) else None
     for moment, listed in hooks.items() if isinstance(hooks, dict) else ():
         for at, hook in enumerate(listed if isinstance(listed, list) else ()):

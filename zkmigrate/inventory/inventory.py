@@ -1,4 +1,4 @@
-"""The inventory ``migration.yml``: hosts, services and policy of a migration, as typed values.
+"""Define the inventory ``migration.yml``: hosts, services and policy of a migration, as typed values.
 
 ``load`` reads the file into an :class:`Inventory`, before any host is touched.
 """
@@ -48,7 +48,10 @@ class _Frozen(BaseModel):
 
 
 def _in_the_moves_file(schema: dict[str, Any], model: type[_Partial]) -> None:
-    """Require every key in the JSON schema: it describes the file of a move, which needs all sections."""
+    """Require every key in the JSON schema.
+
+    The schema describes the file of a move, which needs all sections.
+    """
     for key in model.may_lack:
         del schema["properties"][key]["default"]
     needed = {*schema["required"], *model.may_lack}
@@ -121,9 +124,9 @@ class Service(_Frozen):
         return self.start is not None
 
     def commands(self, *ports: int) -> tuple[str, ...]:
-        """The arguments for zkm-host: the given ``start=…``, ``stop=…``, ``status=…``, ``kill=…``, and the
-        TCP ports of the service; empty for systemd.
+        """Return the service's arguments for zkm-host; empty for systemd.
 
+        They are the given ``start=…``, ``stop=…``, ``status=…`` and ``kill=…``, and the service's TCP ports.
         ports: the listener on the first one identifies the service's process.
         """
         if not self.has_commands:
@@ -159,7 +162,7 @@ class _Ensemble(_Frozen):
 
     @property
     def txn_dir(self) -> str:
-        """Directory of the transaction logs: ``dataLogDir``, else ``dataDir``."""
+        """The directory of the transaction logs: ``dataLogDir``, else ``dataDir``."""
         return self.log_dir or self.data_dir
 
 
@@ -188,12 +191,12 @@ class Dest(_Ensemble):
 
     @property
     def commands(self) -> tuple[str, ...]:
-        """The commands of its service, with its ports; empty for systemd."""
+        """The service's arguments for zkm-host, with its ports; empty for systemd."""
         return self.service.commands(self.ports.client, self.ports.quorum, self.ports.election)
 
     @property
     def majority(self) -> int:
-        """How many dest hosts make a quorum."""
+        """The number of dest hosts that form a quorum."""
         return len(self.hosts) // 2 + 1
 
 
@@ -208,7 +211,7 @@ class Broker(_Frozen):
 
     @property
     def endpoint(self) -> str:
-        """``ADDRESS:PORT``, an IPv6 address in brackets."""
+        """The broker as ``ADDRESS:PORT``, with an IPv6 address in brackets."""
         return f"[{self.address}]:{self.port}" if ":" in self.address else f"{self.address}:{self.port}"
 
 
@@ -232,7 +235,10 @@ class Kafka(_Partial):
     group: Account = "kafka"
 
     def commands(self, broker: str) -> tuple[str, ...]:
-        """The commands of this broker's service, with its port. Raises KeyError for an unknown broker."""
+        """Return the arguments for zkm-host of this broker's service, with its port; empty for systemd.
+
+        Raises KeyError for an unknown broker.
+        """
         port = {b.name: b.port for b in self.brokers}[broker]
         return self.service.commands(port)
 
@@ -288,7 +294,10 @@ SECTIONS = ("operator", "ssh", "source", "dest", "kafka")
 
 @dataclass(frozen=True)
 class Door:
-    """Where a ZooKeeper server answers clients. admin_port: of its AdminServer; None: do not ask it."""
+    """The address and port at which a ZooKeeper server answers clients.
+
+    admin_port: the port of its AdminServer, or None if it must not be asked.
+    """
 
     address: str
     port: int
@@ -297,13 +306,16 @@ class Door:
 
 @dataclass(frozen=True)
 class GatewayProgram:
-    """zkmigrate on the gateways' hosts. words: those that start it. config: the gateway's file there."""
+    """The zkmigrate program on the gateways' hosts.
+
+    words: the command that starts it. config: the path of the gateway's file on those hosts.
+    """
 
     words: tuple[str, ...]
     config: str
 
     def verb(self, name: str) -> tuple[str, ...]:
-        """The command of a verb of the gateway."""
+        """Return the command of one of the gateway's verbs."""
         return (*self.words, "gateway", name, "--config", self.config)
 
 
@@ -336,41 +348,43 @@ class Inventory(_Partial):
     accept: tuple[Accept, ...] = ()
 
     def has(self, *sections: str) -> bool:
-        """Whether the file has these sections."""
+        """Return whether the file has these sections."""
         return all(self.__dict__.get(section) is not None for section in sections)
 
     def with_files(self, path: Path) -> Self:  # noqa: ARG002 (for subclasses)
-        """The same with what its sections name beside it. path: the inventory's file, to which the names are
-        relative. Raises InventoryError."""
+        """Return the inventory completed with the files that its sections name.
+
+        path: the inventory's file, to which the names are relative. Raises InventoryError.
+        """
         return self
 
     def role(self, name: str) -> str:
-        """The role of a host, as one word. Raises KeyError for an unknown host."""
+        """Return the role of a host, as one word. Raises KeyError for an unknown host."""
         for part, names in self.hosts.items():
             if name in names:
                 return part.removesuffix("s")
         raise KeyError(name)
 
     def source_host(self, name: str) -> ZooKeeperHost:
-        """The source host of this name. Raises KeyError for an unknown host."""
+        """Return the source host of this name. Raises KeyError for an unknown host."""
         return _named(self.source.hosts, name)
 
     def dest_host(self, name: str) -> ZooKeeperHost:
-        """The dest host of this name. Raises KeyError for an unknown host."""
+        """Return the dest host of this name. Raises KeyError for an unknown host."""
         return _named(self.dest.hosts, name)
 
     def broker(self, name: str) -> Broker:
-        """The broker of this name. Raises KeyError for an unknown broker."""
+        """Return the broker of this name. Raises KeyError for an unknown broker."""
         return _named(self.kafka.brokers, name)
 
     @property
     def broker_ids(self) -> frozenset[int]:
-        """The ids of the brokers that the file names, and of those that a plan of it names."""
+        """The ids of the brokers in the file; subclasses may add those in a plan that it names."""
         return frozenset(broker.id for broker in self.kafka.brokers)
 
     @property
     def canary_topic(self) -> str | None:
-        """The topic of the produce canary; None: it sends nothing."""
+        """The topic of the produce canary, or None if the canary sends nothing."""
         return self.kafka.canary_topic if self.has("kafka") else None
 
     @property
@@ -381,12 +395,12 @@ class Inventory(_Partial):
 
     @property
     def read_only(self) -> tuple[str, ...]:
-        """Hosts that zkmigrate only reads: without sudo, zkm-host or a client session."""
+        """The hosts that zkmigrate only reads, without sudo, zkm-host or a client session."""
         return self.source_names
 
     @property
     def doors(self) -> dict[str, Door]:
-        """Where each ZooKeeper host answers clients, by name."""
+        """The address and port at which each ZooKeeper host answers clients, by host name."""
         doors: dict[str, Door] = {}
         if self.has("source"):
             port, admin = self.source.ports.client, self.source.admin_port
@@ -397,12 +411,12 @@ class Inventory(_Partial):
 
     @property
     def programs(self) -> Mapping[str, GatewayProgram]:
-        """Return the programs beside zkm-host that take changes, by the channel that a change names."""
+        """The programs beside zkm-host that accept changes, by the channel that a change names."""
         return {}
 
     @property
     def brokers(self) -> tuple[Broker, ...]:
-        """The brokers; empty without the section kafka."""
+        """The brokers; empty if the file has no section ``kafka``."""
         return self.kafka.brokers if self.has("kafka") else ()
 
     @property
@@ -418,7 +432,7 @@ class Inventory(_Partial):
         return tuple(b.name for b in self.brokers)
 
     def address(self, name: str) -> str:
-        """The address of any host. Raises KeyError for an unknown host."""
+        """Return the address of any host. Raises KeyError for an unknown host."""
         hosts: tuple[ZooKeeperHost | Broker, ...] = (
             *(self.source.hosts if self.has("source") else ()),
             *(self.dest.hosts if self.has("dest") else ()),
@@ -432,7 +446,7 @@ Host = TypeVar("Host", bound=ZooKeeperHost | Broker)
 
 
 def without_brokers(inventory: Inventory, names: Collection[str]) -> Inventory:
-    """A copy of the inventory without these brokers."""
+    """Return a copy of the inventory without these brokers."""
     left = tuple(b for b in inventory.kafka.brokers if b.name not in names)
     return inventory.model_copy(update={"kafka": inventory.kafka.model_copy(update={"brokers": left})})
 
@@ -453,10 +467,10 @@ def load(path: Path, shape: type[Shape], sections: Collection[str]) -> Shape: ..
 
 
 def load(path: Path, shape: type[Inventory] = Inventory, sections: Collection[str] = SECTIONS) -> Inventory:
-    """Read and check ``migration.yml``. sections: those that it must have; it may have more.
+    """Read and check ``migration.yml``.
 
-    Raises InventoryError with all mistakes in file order, one per line:
-    ``file:line: key: reason (seen …, needed …)``.
+    sections: those that the file must have; it may have more. Raises InventoryError with all mistakes in file
+    order, one per line: ``file:line: key: reason (seen …, needed …)``.
     """
     document = marked_yaml.parse(_text(path))
     mistakes = list(document.mistakes)
@@ -492,7 +506,7 @@ def load(path: Path, shape: type[Inventory] = Inventory, sections: Collection[st
 
 
 def schema() -> dict[str, Any]:
-    """JSON Schema (2020-12) of the file. Only ``load`` checks across keys."""
+    """Return the JSON Schema (2020-12) of the file. Checks across keys are only in ``load``."""
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         **Inventory.model_json_schema(),
@@ -501,12 +515,12 @@ def schema() -> dict[str, Any]:
 
 
 def digest(inventory: Inventory) -> str:
-    """SHA-256 of the inventory's values, whatever the spelling, the order of keys and omitted defaults.
+    """Return the SHA-256 of the inventory's values, regardless of spelling, key order and omitted defaults.
 
-    It leaves out what may change in the middle of a run: the operator's files (a run may be resumed
-    elsewhere), hooks and canary topic (the operator must be able to repair them), ``accept`` (each gate
-    journals it), the times and leaders of the roll (it may need a second night), ``source.admin_port`` (it
-    only says where to ask), and ``not_binding`` of a playbook's own shape.
+    It leaves out what may change during a run: the operator's files (a run may be resumed elsewhere), and
+    hooks and canary topic (the operator must be able to repair them). It also leaves out ``accept`` (each
+    gate journals it) and the times and leaders of the roll (it may need a second night). The last ones are
+    ``source.admin_port`` (it only says where to ask) and ``not_binding`` of a playbook's own shape.
     """
     local: dict[str, Any] = {
         "ssh": {"key", "known_hosts", "config"},
@@ -546,8 +560,10 @@ def _text(path: Path) -> str:
 
 
 def _as_typed(document: marked_yaml.Document, texts: Collection[marked_yaml.Path]) -> Any:
-    """The values with lists as tuples, which the strict types need. texts: paths whose values are always
-    text, such as the setting ``86400000``."""
+    """Return the values with lists as tuples, which the strict types need.
+
+    texts: paths whose values are always text, such as the setting ``86400000``.
+    """
 
     def convert(value: Any, path: marked_yaml.Path) -> Any:
         if isinstance(value, dict):

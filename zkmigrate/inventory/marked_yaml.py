@@ -1,9 +1,9 @@
-"""YAML as plain values with their line numbers, for a file that a person wrote.
+"""Read a YAML file that a person wrote as plain values with their line numbers.
 
-A strict part of YAML 1.2: one document of mappings with text keys, sequences, text, decimal integers, floats,
-booleans and null; a date is text, a merge key is an ordinary key. Duplicate keys, anchors, aliases, tags and
-other numbers (octal, hexadecimal, inf) are mistakes. One reading finds all mistakes. Size and nesting are
-bounded.
+It accepts a strict part of YAML 1.2: one document of mappings with text keys, sequences, text, decimal
+integers, floats, booleans and null. A date is text and a merge key is an ordinary key. Duplicate keys,
+anchors, aliases, tags and other numbers (octal, hexadecimal, inf) are mistakes. One reading finds all
+mistakes. Size and nesting are bounded.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ MAX_BYTES = 256 * 1024
 MAX_DEPTH = 16
 
 Path: TypeAlias = tuple[str | int, ...]
-"""Keys and list positions from the top of the document to a value; ``()`` is the top."""
+"""The keys and list positions from the top of the document to a value; ``()`` is the top."""
 
 _PLAIN_KEY = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _INTEGER = re.compile(r"[-+]?[0-9]{1,18}")
@@ -56,7 +56,10 @@ class Mark:
 
 @dataclass(frozen=True)
 class Mistake:
-    """One mistake at one place. path: the key, as the file spells it."""
+    """One mistake at one place.
+
+    path: the key, as the file spells it.
+    """
 
     mark: Mark
     path: Path
@@ -65,9 +68,9 @@ class Mistake:
 
 @dataclass
 class Document:
-    """A document: its plain values, their places, and the mistakes in its YAML.
+    """A document with its plain values, their places and the mistakes in its YAML.
 
-    keys: mark of the key or list item at each path. texts: each scalar as typed.
+    keys: the mark of the key or list item at each path. texts: each scalar as typed.
     """
 
     value: Any = None
@@ -76,14 +79,14 @@ class Document:
     mistakes: list[Mistake] = field(default_factory=list)
 
     def mark(self, path: Path) -> Mark:
-        """The place of ``path``; for a missing key, the place of the nearest key around it."""
+        """Return the place of ``path``; for a missing key, the place of the nearest key around it."""
         while path and path not in self.keys:
             path = path[:-1]
         return self.keys.get(path, Mark(1, 1))
 
 
 def dotted(path: Path) -> str:
-    """A path as one line of text: ``dest.hosts[0].myid``; keys with odd characters are quoted."""
+    """Return a path as one line of text, such as ``dest.hosts[0].myid``; odd keys are quoted."""
     text = ""
     for part in path:
         if isinstance(part, int):
@@ -95,7 +98,7 @@ def dotted(path: Path) -> str:
 
 
 def parse(text: str) -> Document:
-    """Read one document. Raises nothing; ``mistakes`` has what is wrong."""
+    """Read one document; ``mistakes`` of the result lists what is wrong. It raises nothing."""
     document = Document()
     try:
         # The pure parser: its events carry marks, and it builds no object from the file.
@@ -118,7 +121,7 @@ class _TooDeepError(YAMLError):
 
 
 class _Reader:
-    """Reads the parser's events once. The depth limit also bounds the recursion."""
+    """A reader of the parser's events, for one use. The depth limit also bounds its recursion."""
 
     def __init__(self, events: Iterator[Event], document: Document) -> None:
         self._events = events

@@ -1,4 +1,4 @@
-"""`init`: drafts migration.yml from hosts, ensembles and an Ansible inventory.
+"""Draft migration.yml for `init` from hosts, ensembles and an Ansible inventory.
 
 It changes no host and opens no ZooKeeper session. It asks source by four-letter words and reads its files and
 processes as the ssh account; it may read the other hosts through sudo. Start at

@@ -1,4 +1,4 @@
-"""Hosts from an Ansible inventory, by Ansible's own ``ansible-inventory --list``.
+"""Read hosts from an Ansible inventory with Ansible's own ``ansible-inventory --list``.
 
 The answer is one JSON object: group → {"hosts": […], "children": […]}, and ``_meta.hostvars`` → host →
 variables (Ansible's script inventory format).
@@ -23,7 +23,10 @@ _ANSWER_S = 120.0
 
 @dataclass(frozen=True)
 class AnsibleHost:
-    """address: ``ansible_host``, else the name. user and key "", port None: not given."""
+    """A host of an Ansible inventory.
+
+    address: ``ansible_host``, else the name. An empty user or key, or a port of None, means not given.
+    """
 
     name: str
     address: str
@@ -33,7 +36,7 @@ class AnsibleHost:
 
 
 def parse_map(text: str) -> dict[str, str]:
-    """``source=GROUP,dest=GROUP,brokers=GROUP``, each at most once. Raises UsageError."""
+    """Parse ``source=GROUP,dest=GROUP,brokers=GROUP``, each at most once. Raises UsageError."""
     found: dict[str, str] = {}
     for part in text.split(",") if text else ():
         role, equals, group = part.strip().partition("=")
@@ -47,8 +50,11 @@ def parse_map(text: str) -> dict[str, str]:
 
 
 def run_inventory(inventory: str) -> Any:
-    """The JSON of ``ansible-inventory --list``. inventory: a file or directory, ``auto`` for Ansible's
-    default. Raises UsageError when the program is missing or fails."""
+    """Return the JSON of ``ansible-inventory --list``.
+
+    inventory: a file or directory, or ``auto`` for Ansible's default. Raises UsageError if the program is
+    missing or fails.
+    """
     program = shutil.which(PROGRAM)
     if program is None:
         raise UsageError(
@@ -70,7 +76,10 @@ def run_inventory(inventory: str) -> Any:
 
 
 def hosts(body: Any, mapping: Mapping[str, str]) -> dict[str, tuple[AnsibleHost, ...]]:
-    """Role → the hosts of its group and of that group's children, in order, each once. Raises UsageError."""
+    """Return the hosts of each role's group and of that group's children, in order, without duplicates.
+
+    body: the JSON of :func:`run_inventory`. mapping: role → group. Raises UsageError.
+    """
     if not isinstance(body, dict):
         raise UsageError(f"{PROGRAM} --list printed a {type(body).__name__}, not an object of groups")
     variables = _mapping(_mapping(body.get("_meta")).get("hostvars"))

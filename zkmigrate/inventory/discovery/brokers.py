@@ -1,4 +1,4 @@
-"""The Kafka part of the draft, from brokers and source's four-letter words."""
+"""Draft the kafka section from brokers and source's four-letter words."""
 
 from __future__ import annotations
 
@@ -32,7 +32,10 @@ _REGISTRATION = re.compile(r"(?P<chroot>(/[^/]+)*)/brokers/ids/(?P<id>[0-9]{1,10
 
 @dataclass(frozen=True)
 class Registered:
-    """A registered broker. address: the client address of its session, "" where unknown."""
+    """A registered broker.
+
+    address: the client address of its session, or "" if unknown.
+    """
 
     id: int
     address: str
@@ -40,7 +43,10 @@ class Registered:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A broker that a source of information names. id None: to be read from its own file."""
+    """A broker that one of the sources of information names.
+
+    id: None if it must be read from the broker's own file.
+    """
 
     address: str
     id: int | None = None
@@ -52,7 +58,10 @@ class Candidate:
 
 @dataclass(frozen=True)
 class BrokerHost:
-    """What a broker's host shows. path: of its server.properties, with these ``properties``."""
+    """The facts found on a broker's host.
+
+    path: path of its server.properties. properties: the content of that file.
+    """
 
     survey: Reading[HostSurvey]
     path: Found[str]
@@ -62,18 +71,18 @@ class BrokerHost:
 
     @property
     def id(self) -> int | None:
-        """The id that the broker starts with; None where neither its file nor meta.properties tells."""
+        """The id that the broker starts with, or None if neither its file nor meta.properties has it."""
         text = effective_id(configured_id(self.properties), self.directories)
         return int(text) if text.isdecimal() else None
 
     @property
     def listener(self) -> Listener | None:
-        """Its listener for clients without SASL and TLS; None without one or without a file."""
+        """The broker's listener for clients without SASL and TLS, or None without one or without a file."""
         return for_clients(self.properties) if self.properties else None
 
     @property
     def chroot(self) -> str | None:
-        """The chroot in zookeeper.connect; None where no file was read."""
+        """The chroot in zookeeper.connect, or None if no file was read."""
         connect = self.properties.get("zookeeper.connect")
         return None if connect is None else "".join(connect.partition("/")[1:]).strip()
 
@@ -81,9 +90,10 @@ class BrokerHost:
 def clusters(
     dumps: Iterable[Dump], connections: Iterable[Connection]
 ) -> Mapping[str, tuple[Registered, ...]]:
-    """The Kafka clusters on an ensemble, from ``dump`` and ``cons``: chroot ("" for the root) → its brokers.
+    """Return the Kafka clusters on an ensemble: chroot ("" for the root) → its brokers.
 
-    ``dump`` lists each ephemeral with its session, ``cons`` each session's client address.
+    dumps: answers to ``dump``, which lists each ephemeral with its session. connections: answers to ``cons``,
+    which lists each session's client address.
     """
     clients = {unsigned(c.session): c.address for c in connections if c.session}
     found: dict[str, dict[int, str]] = {}
@@ -102,7 +112,7 @@ def clusters(
 def candidates(
     registered: Iterable[Registered], view: Reading[KafkaView], given: Iterable[Candidate]
 ) -> list[Candidate]:
-    """Every broker that metadata, source's four-letter words or Ansible name."""
+    """Return every broker that metadata, source's four-letter words or Ansible name."""
     found: dict[int, Candidate] = {}
     for one in registered:
         found[one.id] = Candidate(one.address, one.id, where="/brokers/ids in dump, address from cons")
@@ -132,7 +142,7 @@ def candidates(
 
 
 def without_address(registered: Iterable[Registered], found: Iterable[Candidate]) -> list[str]:
-    """A note on registered brokers whose address is unknown, if any."""
+    """Return a note on registered brokers whose address is unknown; empty if there are none."""
     known = {one.id for one in found}
     nowhere = [str(one.id) for one in registered if one.id not in known]
     if not nowhere:
@@ -144,7 +154,7 @@ def without_address(registered: Iterable[Registered], found: Iterable[Candidate]
 
 
 def survey(reader: HostReader, address: str) -> BrokerHost:
-    """Survey a broker's host: what runs, server.properties, the cluster id in its log directory."""
+    """Survey a broker's host: its processes, server.properties and the cluster id in its log directories."""
     runs = reader.survey(address)
     path = _config_of(reader, address, runs)
     read = _properties(reader, address, path.value or CONFIG)
@@ -171,7 +181,7 @@ def _config_of(reader: HostReader, address: str, survey: Reading[HostSurvey]) ->
 def _identity(
     reader: HostReader, address: str, runs: Reading[HostSurvey], properties: Mapping[str, str]
 ) -> tuple[Found[str], tuple[Reading[LogDirectory], ...]]:
-    """Return the cluster id, and what each log directory says of its owner."""
+    """Return the cluster id, and the owner that each log directory names."""
     found: dict[str, Reading[LogDirectory]] = {}
     for directory in log_directories(properties):
         path = f"{directory}/{_META}"
@@ -190,7 +200,10 @@ def draft(
     chroot: Found[str],
     names: Names,
 ) -> KafkaDraft:
-    """The Kafka part. asked: the candidates' hosts by address."""
+    """Draft the kafka section.
+
+    asked: the candidates' hosts by address.
+    """
     lines: list[HostLine] = []
     for number, one in enumerate(found, 1):
         host = asked[one.address]
@@ -230,8 +243,10 @@ def draft(
 
 
 def _elsewhere(bound: str, addresses: Iterable[str]) -> str:
-    """Why a listener that is bound to this name or address may not be reached at these addresses; empty where
-    it is."""
+    """Return why a listener may not be reached at these addresses; empty if it is reached.
+
+    bound: the name or address that the listener is bound to.
+    """
     if bound in ("", *ANY_ADDRESS) or (same := same_host(bound, addresses, resolved)):
         return ""
     if same is None:

@@ -1,4 +1,4 @@
-"""The draft of migration.yml: each value with the place where it was found."""
+"""Hold the draft of migration.yml, each value with the place where it was found."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ LISTED = 3
 
 @dataclass(frozen=True)
 class Found(Generic[T]):
-    """A value and where it was found. None: not found; ``where`` then says where it was sought."""
+    """A value and the place where it was found.
+
+    value: None if it was not found; ``where`` then says where it was searched.
+    """
 
     value: T | None
     where: str = ""
@@ -22,7 +25,10 @@ class Found(Generic[T]):
 
 @dataclass(frozen=True)
 class HostLine:
-    """One host in a list. number: myid or broker id. where: the source of the line."""
+    """One host in a list.
+
+    number: myid or broker id. where: the source of the line.
+    """
 
     name: str
     address: str
@@ -34,9 +40,10 @@ class HostLine:
 
 @dataclass(frozen=True)
 class Ensemble:
-    """A side of the move. user, group and unit are dest's only; settings: further zoo.cfg lines.
+    """The draft of the source or the dest section.
 
-    admin: port of source's AdminServer, None for ZooKeeper's default.
+    user, group, unit: for dest only. settings: more zoo.cfg lines. admin: port of source's AdminServer; not
+    found if it is ZooKeeper's default.
     """
 
     hosts: tuple[HostLine, ...]
@@ -54,13 +61,13 @@ class Ensemble:
     settings: Mapping[str, str] = field(default_factory=dict)
     settings_where: str = ""
     left_out: Mapping[str, str] = field(default_factory=dict)
-    """Settings of source that are not copied → why."""
+    """The settings of source that are not copied, each with the reason."""
     admin: Found[int] = Found(None)
 
 
 @dataclass(frozen=True)
 class KafkaDraft:
-    """The cluster that moves."""
+    """The draft of the kafka section."""
 
     cluster_id: Found[str]
     chroot: Found[str]
@@ -74,7 +81,7 @@ class KafkaDraft:
 
 @dataclass(frozen=True)
 class SshDraft:
-    """How hosts are reached; paths as given."""
+    """The draft of the ssh section; paths are as given."""
 
     user: str
     port: int
@@ -86,7 +93,10 @@ class SshDraft:
 
 @dataclass(frozen=True)
 class Draft:
-    """A whole migration.yml. notes: for its head."""
+    """The draft of a whole migration.yml.
+
+    notes: lines for the head of the file.
+    """
 
     name: str
     operator: tuple[str, ...]
@@ -98,7 +108,10 @@ class Draft:
 
 
 def agreed(found: Mapping[str, Found[T]]) -> Found[T]:
-    """The value that most hosts have, and which hosts differ; where it was sought if none has it."""
+    """Return the value that most hosts have, with a note on the hosts that differ.
+
+    If no host has a value, the result says where it was searched.
+    """
     values = {host: one for host, one in found.items() if one.value is not None}
     if not values:
         reasons = dict.fromkeys(one.where for one in found.values() if one.where)

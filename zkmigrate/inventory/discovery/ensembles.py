@@ -1,4 +1,4 @@
-"""The source and dest parts of the draft: server lines, ports, directories, units, settings."""
+"""Draft the source and dest sections: server lines, ports, directories, units and settings."""
 
 from __future__ import annotations
 
@@ -45,7 +45,10 @@ _LEFT_OUT = {
 
 @dataclass(frozen=True)
 class Server:
-    """What a ZooKeeper host shows. path: of its zoo.cfg. places: the absolute paths in it, by key."""
+    """The facts found on a ZooKeeper host.
+
+    path: path of its zoo.cfg. places: the absolute paths that zoo.cfg names, by key.
+    """
 
     address: str
     survey: Reading[HostSurvey]
@@ -57,12 +60,15 @@ class Server:
 
 @dataclass
 class Names:
-    """Unique host names: the host's own name where it is valid, else role and number."""
+    """A source of unique host names: the host's own name if it is valid, else role and number."""
 
     taken: set[str] = field(default_factory=set)
 
     def name_for(self, survey: Reading[HostSurvey], role: str, number: int, given: str = "") -> str:
-        """given: a name from Ansible, preferred."""
+        """Return a unique name for a host, and reserve it.
+
+        given: a name from Ansible, which is preferred.
+        """
         own = survey.value.name if isinstance(survey, Seen) else ""
         for text in (given, own):
             name = re.sub(r"[^a-z0-9-]+", "-", text.lower().partition(".")[0]).strip("-")[:63].strip("-")
@@ -77,7 +83,7 @@ class Names:
 
 
 def survey(reader: HostReader, address: str, configs: tuple[str, ...] = CONFIGS) -> Server:
-    """Survey a ZooKeeper host: what it runs, its zoo.cfg with the dynamic one, its myid."""
+    """Survey a ZooKeeper host: its processes, its zoo.cfg with the dynamic one, and its myid."""
     runs = reader.survey(address)
     path, text = _config_of(reader, address, runs, configs)
     if path.value is None:
@@ -105,7 +111,7 @@ def survey(reader: HostReader, address: str, configs: tuple[str, ...] = CONFIGS)
 
 
 def _reached(reader: HostReader, address: str, line: ServerLine) -> ServerLine:
-    """A server line, with an address in place of a name that only the host resolves."""
+    """Return a server line with an address in place of a name that only the host itself resolves."""
     if is_address(line.host) or resolve(line.host):
         return line
     there = reader.addresses(address, line.host)
@@ -116,7 +122,7 @@ def _reached(reader: HostReader, address: str, line: ServerLine) -> ServerLine:
 def _config_of(
     reader: HostReader, address: str, survey: Reading[HostSurvey], configs: tuple[str, ...]
 ) -> tuple[Found[str], str]:
-    """The path of zoo.cfg and its text: from the running server, its unit, or the usual paths."""
+    """Find the path and text of zoo.cfg: from the running server, its unit, or the usual paths."""
     if not isinstance(survey, Seen):
         return Found(None, str(survey)), ""
     named = config_of(reader, address, survey.value, ZOOKEEPER)
@@ -137,7 +143,10 @@ def _config_of(
 def source_side(
     reader: HostReader, servers: Mapping[str, Server], names: Names, given: Mapping[str, str]
 ) -> Ensemble:
-    """The source part. servers: by the surveyed address. given: address → a name for it."""
+    """Draft the source section.
+
+    servers: by the surveyed address. given: names for hosts, by address.
+    """
     lines = server_lines(servers)
     hosts = []
     for number, (sid, line) in enumerate(sorted(lines.items()), 1):
@@ -164,7 +173,7 @@ def source_side(
 
 
 def admin_ports(servers: Mapping[str, Server]) -> Mapping[str, int]:
-    """AdminServer's port by address, of servers that do not use ZooKeeper's default."""
+    """Return the AdminServer's port, by address, of servers that do not use ZooKeeper's default."""
     texts = {at: s.config.values.get("admin.serverPort", "") for at, s in servers.items() if s.config}
     return {at: int(text) for at, text in texts.items() if text.isdecimal() and int(text) != ADMIN_PORT}
 
@@ -173,7 +182,10 @@ def dest_side(
     reader: HostReader, servers: Mapping[str, Server], names: Names, given: Mapping[str, str],
     source: Ensemble, pattern: Mapping[str, str],
 ) -> Ensemble:  # fmt: skip
-    """The dest part; values that these empty hosts lack come from source. pattern: source's settings."""
+    """Draft the dest section; values that these empty hosts lack come from source.
+
+    pattern: source's settings.
+    """
     above = max((host.number for host in source.hosts if host.number is not None), default=0)
     start = above // 10 * 10 + 10
     hosts = []
@@ -211,8 +223,10 @@ def dest_side(
 
 
 def server_lines(servers: Mapping[str, Server]) -> Mapping[int, ServerLine]:
-    """Return the server lines of the first config that has any. A server's own line may hold 0.0.0.0; it
-    gets the address at which its config was read."""
+    """Return the server lines of the first config that has any.
+
+    A server's own line may hold 0.0.0.0, which is replaced by the address at which its config was read.
+    """
     for server in servers.values():
         if server.config and server.config.servers:
             return {
@@ -223,12 +237,12 @@ def server_lines(servers: Mapping[str, Server]) -> Mapping[int, ServerLine]:
 
 
 def server_at(servers: Mapping[str, Server], host: str) -> Server | None:
-    """The server that was surveyed at this address, or at another address of the same host."""
+    """Return the server that was surveyed at this address, or at another address of the same host."""
     return next((s for a, s in servers.items() if same_host(host, (a,), resolved)), None)
 
 
 def _also(host: str) -> tuple[str, ...]:
-    """The addresses behind a name, for rules and client lists."""
+    """Return the addresses behind a name, for rules and client lists; empty for an address."""
     found = resolve(host)
     return () if host in found else tuple(one for one in found if "%" not in one)  # a zone is this machine's
 
@@ -255,7 +269,7 @@ def _ports(servers: Mapping[str, Server]) -> tuple[Found[int], Found[int], Found
 def _paths(
     reader: HostReader, servers: Mapping[str, Server]
 ) -> tuple[Found[str], Found[str], Found[str], Found[str]]:
-    """zoo.cfg, dataDir, dataLogDir, and the file with the JVM's flags."""
+    """Return the paths of zoo.cfg, dataDir, dataLogDir and the file with the JVM's flags."""
 
     def setting(key: str) -> Found[str]:
         found: dict[str, Found[str]] = {}
@@ -276,7 +290,7 @@ def _paths(
 
 
 def _java_env(reader: HostReader, server: Server) -> Found[str]:
-    """The unit's EnvironmentFile; else java.env beside zoo.cfg, which ZooKeeper's own scripts read."""
+    """Find the unit's EnvironmentFile, or else java.env beside zoo.cfg, which ZooKeeper's scripts read."""
     unit = _unit(server)
     files = [path for path in unit.start.files if not set("*?[ ") & set(path)] if unit is not None else []
     if unit is not None and files:
@@ -290,8 +304,10 @@ def _java_env(reader: HostReader, server: Server) -> Found[str]:
 
 
 def _settings(values: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
-    """Lines for dest, and what is left out with the reason. The four-letter words that zkmigrate asks dest
-    are let through."""
+    """Return the settings for dest, and those left out with the reason.
+
+    The four-letter words that zkmigrate asks dest are added to the whitelist.
+    """
     kept: dict[str, str] = {}
     left: dict[str, str] = {}
     for key, value in values.items():

@@ -1,7 +1,7 @@
-"""What a host runs: its ZooKeeper and Kafka processes and their systemd units.
+"""Find the ZooKeeper and Kafka processes of a host and their systemd units.
 
 One POSIX sh script reads ``/proc`` and asks systemd, without root. Each line of its answer is a word and a
-text, so an argument may hold anything but a line end.
+text, so an argument may contain anything but a line end.
 """
 
 from __future__ import annotations
@@ -47,8 +47,11 @@ done
 
 @dataclass(frozen=True)
 class Process:
-    """A JVM. main: its class. config: the first argument after it, else "". unit: its systemd unit. parent:
-    the process that started it."""
+    """A running JVM.
+
+    main: its main class. config: the first argument after the class, else "". unit: its systemd unit. parent:
+    id of the process that started it.
+    """
 
     main: str
     config: str
@@ -69,7 +72,10 @@ class Unit:
     start: StartCommands = field(default_factory=StartCommands)
 
     def programs(self, more: Mapping[str, str] | None = None) -> tuple[Program, ...]:
-        """Return what its commands start. more: the variables of its environment files."""
+        """Return the programs that the unit's commands start.
+
+        more: the variables of its environment files.
+        """
         variables = {**self.start.variables, **(more or {})}
         found = (started(command, variables, self.start.directory) for command in self.start.commands)
         return tuple(program for one in found for program in one.programs)
@@ -77,26 +83,34 @@ class Unit:
 
 @dataclass(frozen=True)
 class HostSurvey:
-    """name: the host's own name."""
+    """The ZooKeeper and Kafka processes and units of a host.
+
+    name: the host's own name.
+    """
 
     name: str
     processes: tuple[Process, ...] = ()
     units: Mapping[str, Unit] = field(default_factory=dict)
 
     def running(self, server: Server) -> tuple[Process, ...]:
-        """The processes of such a server; a wrapper that has the same words and started one is left out."""
+        """Return the processes of such a server.
+
+        A wrapper that has the same words and started one of them is left out.
+        """
         found = [process for process in self.processes if process.main in server.mains]
         parents = {process.parent for process in found}
         return tuple(process for process in found if process.pid not in parents or not process.pid)
 
     def process(self, server: Server) -> Process | None:
-        """The only process of such a server; None for none or several."""
+        """Return the only process of such a server, or None if there are none or several."""
         found = self.running(server)
         return found[0] if len(found) == 1 else None
 
     def unit(self, server: Server) -> Unit | None:
-        """The unit of that process; without a process the only unit that starts such a server or has its
-        name."""
+        """Return the unit of the only process of such a server.
+
+        Without a process it is the only unit that starts such a server, or else the only one with its name.
+        """
         process = self.process(server)
         if process is not None:
             return self.units.get(process.unit)

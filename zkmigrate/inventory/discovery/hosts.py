@@ -1,4 +1,4 @@
-"""Reads hosts by ssh at their addresses, before there is an inventory."""
+"""Read hosts by ssh at their addresses, before there is an inventory."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ case $path/ in
   *) if [ -L "$path" ] || [ -L "${path%/*}" ]; then readlink -f -- "$path" || exit 5; else echo "$path"; fi ;;
 esac
 """
-"""Prints a path without links; 4: where the process works is not readable, 5: the path leads nowhere."""
+"""Shell script that prints a path without links. Exit code 4: the process's working directory is not
+readable. Exit code 5: the path leads nowhere."""
 _CLOSED = 4
 
 FILE_LIMIT = 1 << 20
@@ -44,24 +45,27 @@ _SURVEY_S = 60.0
 
 @dataclass(frozen=True)
 class DirectHosts:
-    """The transport's hosts without an inventory: each host's name is its address."""
+    """The hosts of a transport without an inventory, where each host's name is its address."""
 
     ssh: Ssh
 
     def address(self, name: str) -> str:
-        """The name."""
+        """Return the name, which is the address."""
         return name
 
 
 class HostReader:
-    """Reads hosts by ssh. source: hosts on which it never uses sudo."""
+    """A reader of hosts by ssh.
+
+    source: hosts on which it never uses sudo.
+    """
 
     def __init__(self, transport: Transport, source: Iterable[str] = ()) -> None:
         self._transport = transport
         self._plain = set(source)
 
     def survey(self, host: str) -> Reading[HostSurvey]:
-        """What the host runs."""
+        """Return the processes and units of a host."""
         try:
             done = self._transport.exec(host, ["sh", "-c", host_survey.SCRIPT], deadline_s=_SURVEY_S)
             return Seen(host_survey.parse(done.text))
@@ -71,7 +75,10 @@ class HostReader:
             return Unknown("garbled", f"{host}: {error}")
 
     def file(self, host: str, path: str) -> Reading[str]:
-        """A small text file, through sudo where the account may not read it; without sudo on source."""
+        """Read a small text file.
+
+        If the account may not read it, sudo is used, except on source.
+        """
         try:
             return Seen(self._transport.read(host, path, FILE_LIMIT).decode("utf-8", "replace"))
         except FileNotFoundError:
@@ -86,8 +93,11 @@ class HostReader:
         return self._through_sudo(host, path)
 
     def place(self, host: str, path: str, pid: int) -> Reading[str]:
-        """Return the absolute path of a file that a process names, as migration.yml takes it: without links
-        at its end, ``.`` and ``..``. Use sudo where the account may not see it; never on source."""
+        """Return the absolute path of a file that a process names, in the form that migration.yml accepts.
+
+        The path has no links at its end, ``.`` or ``..``. If the account may not see it, sudo is used, except
+        on source.
+        """
         command = ["sh", "-c", _PLACE, "sh", path, str(pid)]
         try:
             done = self._transport.exec(host, command)
@@ -103,7 +113,7 @@ class HostReader:
         return Unknown("failed", f"{host}: {path} leads nowhere")
 
     def addresses(self, host: str, name: str) -> Reading[tuple[str, ...]]:
-        """The addresses of a name as a host resolves it; Absent where it has none."""
+        """Return the addresses of a name as a host resolves it; Absent if it has none."""
         try:
             done = self._transport.exec(host, ["getent", "ahosts", name])
         except TransportError as error:
@@ -121,14 +131,14 @@ class HostReader:
         return Absent(path) if absent else Unknown("denied", f"{host}: {path}: {done.last_line}")
 
     def each(self, hosts: Iterable[str], ask: Callable[[str], T]) -> dict[str, T]:
-        """Ask several hosts at once; results in their order."""
+        """Ask several hosts in parallel and return the results in the order of the hosts."""
         names = list(dict.fromkeys(hosts))
         with ThreadPoolExecutor(_AT_ONCE, "init") as pool:
             return dict(zip(names, pool.map(ask, names), strict=True))
 
 
 def config_of(reader: HostReader, address: str, survey: HostSurvey, server: Server) -> Found[str]:
-    """Find the config that a server runs with, else the one that its unit starts it with."""
+    """Find the config that a server runs with, or else the one that its unit starts it with."""
     many, process, unit = survey.running(server), survey.process(server), survey.unit(server)
     why = f"{len(many)} run" if len(many) > 1 else "none runs"
     if process is not None and process.config:
@@ -159,8 +169,11 @@ def config_of(reader: HostReader, address: str, survey: HostSurvey, server: Serv
 def absolute(
     reader: HostReader, address: str, survey: Reading[HostSurvey], server: Server, path: str
 ) -> Reading[str]:
-    """Return a path that a server's config names as migration.yml takes it. A relative path is below the
-    directory where the server works, or where its unit's command starts it."""
+    """Return a path from a server's config in the form that migration.yml accepts.
+
+    A relative path is resolved against the directory where the server works, or where its unit's command
+    starts it.
+    """
     if path.startswith("/"):
         odd = {".", "..", ""} & set(path.strip("/").split("/"))
         return reader.place(address, path, 0) if odd else Seen(path)
@@ -178,7 +191,7 @@ def absolute(
 
 
 def unknown(error: Exception) -> Unknown:
-    """A failed question."""
+    """Return a failed question as an Unknown reading."""
     if isinstance(error, TransportError):
         return Unknown(error.cause, f"{error.host}: {error.why}")
     return Unknown("failed", str(error))

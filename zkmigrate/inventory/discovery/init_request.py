@@ -1,4 +1,4 @@
-"""The options of ``init``: the hosts that options or Ansible name, and the account."""
+"""Define the options of ``init``: the account, and the hosts that options or Ansible name."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ from zkmigrate.inventory.inventory import Ssh
 
 @dataclass(frozen=True, kw_only=True)
 class InitOptions:
-    """source, dest, bootstrap: ``HOST[:PORT]`` as typed. ansible: a path, ``auto``, or "" for none.
+    """The options of one call of ``init``.
 
-    ssh.port 0, ssh.user and ssh.key "": not given.
+    source, dest, bootstrap: ``HOST[:PORT]`` as typed. ansible: a path, ``auto``, or "" for none. In ``ssh`` a
+    port of 0 and an empty user or key mean not given.
     """
 
     source: tuple[str, ...]
@@ -48,8 +49,10 @@ class NamedHost:
 
 
 def named_hosts(options: InitOptions) -> tuple[InitOptions, Mapping[str, list[NamedHost]]]:
-    """The options completed with Ansible's account and key, and the hosts by role, those of the options
-    first."""
+    """Return the options completed with Ansible's account and key, and the hosts by role.
+
+    The hosts of the options come first.
+    """
     named = {
         "source": [_endpoint(text, "--source") for text in options.source],
         "dest": [_endpoint(text, "--dest") for text in options.dest],
@@ -77,7 +80,10 @@ def named_hosts(options: InitOptions) -> tuple[InitOptions, Mapping[str, list[Na
 
 
 def _merged(given: Iterable[NamedHost], hosts: Iterable[AnsibleHost]) -> list[NamedHost]:
-    """The hosts of options, then those of Ansible; one that both name by any address is one, with both."""
+    """Return the hosts of the options, then those of Ansible.
+
+    A host that both name, by any of its addresses, occurs once.
+    """
     found = list(given)
     for host in hosts:
         same = next((one for one in found if same_host(host.address, (one.address,), resolved)), None)
@@ -99,7 +105,7 @@ def _endpoint(text: str, option: str) -> NamedHost:
 
 
 def _with_ansible(ssh: SshDraft, hosts: Iterable[AnsibleHost]) -> SshDraft:
-    """Fill what the options leave out, where all Ansible hosts have the same value."""
+    """Fill in what the options leave out, if all Ansible hosts have the same value."""
 
     def one(values: set[str]) -> str:
         return values.pop() if len(values) == 1 else ""
@@ -113,7 +119,7 @@ def _with_ansible(ssh: SshDraft, hosts: Iterable[AnsibleHost]) -> SshDraft:
 
 
 def transport_ssh(ssh: SshDraft) -> Ssh:
-    """The transport's form. Raises UsageError for an invalid value."""
+    """Return the ssh settings in the transport's form. Raises UsageError for an invalid value."""
     try:
         return Ssh(
             user=ssh.user or getpass.getuser(),
@@ -128,7 +134,7 @@ def transport_ssh(ssh: SshDraft) -> Ssh:
 
 
 def _own_key() -> str:
-    """The operator's own private key. Raises UsageError when there is none."""
+    """Return the operator's own private key. Raises UsageError if there is none."""
     for name in ("id_ed25519", "id_ecdsa", "id_rsa"):
         path = Path.home() / ".ssh" / name
         if path.is_file():

@@ -37,13 +37,13 @@ from zkmigrate.zookeeper.data.four_letter_words import Connection, Dump, parse_c
 
 CLIENT_PORT = 2181
 INCOMPLETE = 3
-"""Exit code for a file that needs completing by hand."""
+"""Exit code for a file that must be completed by hand."""
 
 _WORD_S = 5.0
 
 
 def init(options: InitOptions, say: Callable[[str], None], ask: Callable[[str], str] | None) -> int:
-    """Survey the hosts, write the file, list what is missing in it; returns the exit code."""
+    """Survey the hosts, write the file, list what is missing in it, and return the exit code."""
     if options.out.exists() and not options.force:
         raise UsageError(f"{options.out} is there already. Next: --out another, or --force")
     options, named = named_hosts(options)
@@ -164,7 +164,7 @@ def _survey(
 def _survey_source(
     ssh: Ssh, addresses: list[str], approve: Callable[[Iterable[str]], None]
 ) -> dict[str, Server]:
-    """Every source server by its address, including those that only server lines name."""
+    """Return every source server by its address, including those that only server lines name."""
     servers: dict[str, Server] = {}
     for _ in range(2):
         with Transport(DirectHosts(ssh)) as transport:
@@ -179,7 +179,7 @@ def _survey_source(
 
 
 def _refuse_silence(servers: Mapping[str, Server]) -> None:
-    """UsageError when none of source's hosts can be read: all else depends on them."""
+    """Raise UsageError if none of source's hosts can be read, because everything else depends on them."""
     silent = {address: server.survey for address, server in servers.items()}
     if not silent or not all(isinstance(survey, Unknown) for survey in silent.values()):
         return
@@ -202,7 +202,7 @@ def _port(server: Server) -> int | None:
 def _clusters(
     at: Mapping[str, int], admin: Mapping[str, int]
 ) -> tuple[Mapping[str, tuple[Registered, ...]], list[str]]:
-    """The Kafka clusters on source by chroot, and the four-letter words that failed."""
+    """Return the Kafka clusters on source by chroot, and the four-letter words that failed."""
     dumps: list[Dump] = []
     connections: list[Connection] = []
     refused: dict[str, list[str]] = {}
@@ -227,7 +227,7 @@ def _clusters(
 def _choose_cluster(
     found: Mapping[str, tuple[Registered, ...]], chroot: str
 ) -> tuple[Found[str], tuple[Registered, ...]]:
-    """The cluster to move. Raises UsageError when that is not clear."""
+    """Return the chroot and the brokers of the cluster to move. Raises UsageError if it is not clear."""
     known = "; ".join(f"{c or '/'} (brokers {', '.join(str(b.id) for b in bs)})" for c, bs in found.items())
     if chroot:
         if found and chroot not in found:
@@ -260,7 +260,10 @@ def _kafka_view(endpoints: Iterable[str], say: Callable[[str], None]) -> Reading
 
 
 def _as_written(ssh: Ssh, out: Path) -> SshDraft:
-    """Paths relative to the file's directory or to the home directory, where they lie below one."""
+    """Return the ssh section with short paths.
+
+    A path below the file's directory or the home directory is relative to it.
+    """
 
     def short(path: str) -> str:
         whole = Path(path).expanduser().absolute()

@@ -1,4 +1,4 @@
-"""Host keys that are not pinned yet: shown with their fingerprints, pinned once the operator approves."""
+"""Show host keys that are not pinned yet with their fingerprints, and pin them once the operator approves."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from zkmigrate.inventory.discovery.hosts import HostReader
 from zkmigrate.runbook.model.fact import Seen, Unknown
 
 _ROUNDS = 9
-"""A host behind eight bastions shows its key in the ninth round."""
+"""The rounds needed for all keys: a host behind eight bastions shows its key in the ninth round."""
 
 
 def prepare(known_hosts: Path) -> None:
@@ -36,8 +36,8 @@ def approve(
 ) -> None:
     """Pin the keys that these hosts show once the operator approves them; skip hosts that do not answer.
 
-    connect: opens a new transport. ask: None where nobody can be asked. Raises UsageError when a key is not
-    approved.
+    connect: opens a new transport. ask: prompts the operator, or None if a prompt is not possible. Raises
+    UsageError if a key is not approved.
     """
     wanted = list(dict.fromkeys(hosts))
     for _ in range(_ROUNDS):

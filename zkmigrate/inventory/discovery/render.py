@@ -1,4 +1,4 @@
-"""A draft as the text of migration.yml; a comment behind each value says where it was found."""
+"""Write a draft as the text of migration.yml, with a comment behind each value that names its source."""
 
 from __future__ import annotations
 
@@ -8,14 +8,17 @@ from collections.abc import Iterable, Iterator
 from zkmigrate.inventory.discovery.draft import Draft, Ensemble, Found, HostLine, KafkaDraft, SshDraft
 
 MISSING = "#?"
-"""Begins a line that must be filled in."""
+"""The beginning of a line that must be filled in."""
 
 _PLAIN = re.compile(r"[A-Za-z/~][A-Za-z0-9._/~@-]*")
 _WORDS = ("true", "false", "null", "~")
 
 
 def text(draft: Draft, written: str) -> str:
-    """The whole file. written: when, for its head."""
+    """Return the text of the whole file.
+
+    written: the time of writing, for the file's head.
+    """
     parts = [
         _head(draft, written),
         ["version: 1", f"name: {_scalar(draft.name)}"],
@@ -33,7 +36,7 @@ def text(draft: Draft, written: str) -> str:
 
 
 def _printable(line: str) -> str:
-    """One line, whatever text a host has put into it."""
+    """Return a line with unprintable characters replaced, because a host may have put any text into it."""
     return "".join(c if c.isprintable() else " " for c in line)
 
 
@@ -178,7 +181,7 @@ def _where(text: str) -> str:
 
 
 def _scalar(text: str) -> str:
-    """A text as YAML: quoted where it could be read as something else."""
+    """Return a text as YAML, quoted if it could be read as something else."""
     plain = _PLAIN.fullmatch(text) and text.lower() not in _WORDS
     return text if plain or _is_address(text) else '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
@@ -192,5 +195,5 @@ def _key(text: str) -> str:
 
 
 def _setting(value: str) -> str:
-    """A setting's value; settings are text, so numbers need no quotes."""
+    """Return a setting's value as YAML; settings are text, so numbers need no quotes."""
     return value if re.fullmatch(r"0|[1-9][0-9]{0,17}", value) else _scalar(value)

@@ -30,9 +30,9 @@ last_timestamp: the newest time of all batches. next_offset: the offset after th
 high_watermark, log_start_offset: from the directory's checkpoints. corrupt: what could not be read, or the
 name of a file or folder that is not Kafka's.
 
-evidence: the source of last_timestamp: batches (headers up to the end), timeindex (its last entry) or modified.
-The time index is used if the offset index ends too far from the end. The file's last change, modified, is used
-if no header has a time.
+evidence: the source of last_timestamp: batches (headers up to the end), timeindex or modified. The time
+index's last entry is used if the offset index ends too far from the end. The file's last change, modified,
+is used if no header has a time.
 """
 
 META = "meta.properties"
