@@ -1,3 +1,4 @@
-"""Questions to ZooKeeper's logs and snapshots before a move and after it, answered by Spark.
+"""Answer questions to ZooKeeper's logs and snapshots before and after a move, with Spark.
 
-A job is a function from `Input` to a `Section`; one file each in `zkmigrate.spark.jobs`."""
+A job is a function from `Input` to a `Section`; each has its own file in `zkmigrate.spark.jobs`.
+"""

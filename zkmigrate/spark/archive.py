@@ -1,8 +1,9 @@
-"""An archive of the Java classes that Spark loads: ``python -m zkmigrate.spark.archive`` makes it.
+"""Make an archive of the Java classes that Spark loads, by ``python -m zkmigrate.spark.archive``.
 
 With it, a JVM maps these classes into memory. Without it, a JVM reads, checks and links them one by one at
-each start. The archive belongs to this Python environment's Spark and to this machine's Java. A JVM ignores
-an archive that does not fit."""
+each start. The archive fits only this Python environment's Spark and this machine's Java. A JVM ignores an
+archive that does not fit.
+"""
 
 from __future__ import annotations
 
@@ -21,11 +22,11 @@ from zkmigrate.spark.verb import analyze
 
 _JOBS = ("tenants", "writers", "quiet", "sessions")
 _END_S = 1800.0
-"""Seconds in which the JVM writes the archive. It takes about ten on a fast machine."""
+"""Seconds in which the JVM must write the archive. It takes about ten on a fast machine."""
 
 
 def _log() -> bytes:
-    """A transaction log: one session opens and creates a few znodes."""
+    """Return a transaction log in which one session opens and creates a few znodes."""
     acl = struct.pack(">iii5si6s", 1, 31, 5, b"world", 6, b"anyone")
     bodies = [(-10, struct.pack(">i", 6000))]
     for path in (b"/kafka", b"/kafka/a", b"/other"):
@@ -39,7 +40,7 @@ def _log() -> bytes:
 
 
 def _made(archive: Path) -> None:
-    """Run jobs in a JVM that writes the archive when it ends. Waits for its end."""
+    """Run jobs in a JVM that writes the archive when it ends, and wait for its end."""
     from pyspark import SparkContext
 
     with tempfile.TemporaryDirectory(prefix="zkmigrate-archive-") as folder:

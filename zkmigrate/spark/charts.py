@@ -1,4 +1,4 @@
-"""Plots of an analysis: bars, a line over time, a week by hours."""
+"""Draw the plots of an analysis: bars, a line over time, and a week by hours."""
 
 from __future__ import annotations
 
@@ -17,20 +17,26 @@ _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 
 @dataclass(frozen=True)
 class Bar:
-    """label: as long as it likes; value: not negative."""
+    """One bar of a plot.
+
+    label: text of any length. value: not negative.
+    """
 
     label: str
     value: float
 
 
 def bars(title: str, of: Sequence[Bar]) -> str:
-    """Horizontal bars, in the order given."""
+    """Return a plot of horizontal bars, in the order given."""
     most = max((bar.value for bar in of), default=0.0) or 1.0
     return render("spark/bars.html", title=title, of=of, most=most)
 
 
 def week(title: str, mean: Mapping[tuple[int, int], float]) -> str:
-    """A week as rows of days and columns of hours. mean: by (day, 0 is Monday; hour); absent: no data."""
+    """Return a plot of a week as rows of days and columns of hours.
+
+    mean: value by (day, hour), where day 0 is Monday; no data where a key is absent.
+    """
     rows = [[mean.get((day, hour)) for hour in range(24)] for day in range(7)]
     most = max(mean.values(), default=0.0) or 1.0
     return render("spark/week.html", title=title, days=_DAYS, mean=rows, most=most)
@@ -42,8 +48,10 @@ def over_time(
     step_s: float,
     marks: Sequence[tuple[float, str]] = (),
 ) -> str:
-    """Values over time as columns that are `step_s` wide. points: seconds since the epoch, rising, and a
-    value. marks: moments with their names."""
+    """Return a plot of values over time as columns that are `step_s` wide.
+
+    points: (seconds since the epoch, value), rising in time. marks: moments with their names.
+    """
     most = max((value for _, value in points), default=0.0) or 1.0
     first, last = (points[0][0], points[-1][0] + step_s) if points else (0.0, 1.0)
     sheet = Sheet(Axis([(first, last)], 60.0, EDGE))

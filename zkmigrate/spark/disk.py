@@ -1,4 +1,4 @@
-"""The files of one server, as a directory for the readers of `zookeeper.data` and as Spark's tables."""
+"""Read the files of one server, as a directory for the readers of `zookeeper.data` and as Spark tables."""
 
 from __future__ import annotations
 
@@ -22,24 +22,26 @@ from zkmigrate.zookeeper.data.txnlog import FILE_HEADER_SIZE, MAX_RECORD, log_zx
 
 @dataclass(frozen=True)
 class Disk:
-    """One server's logs and snapshots. server: its name. files: by their names, as listed once. max_record:
-    bytes of the longest record."""
+    """One server's logs and snapshots.
+
+    server: its name. files: by file name, as listed once. max_record: bytes of the longest record.
+    """
 
     server: str
     files: Mapping[str, File]
     max_record: int = MAX_RECORD
 
     def names_with_sizes(self) -> dict[str, int]:
-        """As of `zookeeper.data.reader.Directory`."""
+        """Return the file sizes by name, as `zookeeper.data.reader.Directory` requires."""
         return {name: file.size for name, file in self.files.items()}
 
     def open(self, name: str) -> RandomReader:
-        """As of `zookeeper.data.reader.Directory`."""
+        """Open one file, as `zookeeper.data.reader.Directory` requires."""
         return self.files[name].reader()
 
     @property
     def side(self) -> Side:
-        """For the proofs of `zookeeper.data`."""
+        """This server in the form that the proofs of `zookeeper.data` take."""
         return Side(self.server, self, self)
 
     def log(
@@ -50,8 +52,11 @@ class Disk:
         zxids: tuple[int, int] = (0, (1 << 63) - 1),
         data: bool = False,
     ) -> DataFrame | None:
-        """Its log by operations, from the file on in which a walk after `after` begins (None: whole), within
-        the bounds of zxids; None if it has no record."""
+        """Return the server's log by operations, or None if it has no record.
+
+        after: read only from the file on in which a walk after this zxid begins; None for the whole log.
+        zxids: inclusive bounds.
+        """
         logs = {file: zxid for name, file in self.files.items() if (zxid := log_zxid(name)) is not None}
         start = 0
         if after is not None:
@@ -62,7 +67,7 @@ class Disk:
         return self._read(spark, "zktxnlog", wanted, more) if wanted else None
 
     def znodes(self, spark: SparkSession, name: str) -> DataFrame:
-        """The znodes of a snapshot with their data; damage is a row with `corrupt`."""
+        """Return the znodes of a snapshot with their data; damage is a row with `corrupt`."""
         return self._read(spark, "zksnapshot", [self.files[name]], {"data": "true", "mode": "permissive"})
 
     def _read(
@@ -72,8 +77,11 @@ class Disk:
 
 
 def disks(places: Sequence[Place], max_record: int) -> list[Disk]:
-    """The servers of these places, by name. Raises UsageError for a place without logs and snapshots, and for
-    logs, or snapshots, of one name in several directories: two servers read as one would prove nothing."""
+    """Return the servers of these places, by name.
+
+    Raises UsageError for a place without logs and snapshots. It also raises it if logs, or snapshots, of one
+    name are in several directories, because two servers read as one would prove nothing.
+    """
     found: dict[str, dict[str, File]] = {}
     for place in places:
         for file in files((place.path,), place.server, is_log_or_snapshot):

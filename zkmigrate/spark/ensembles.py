@@ -1,4 +1,4 @@
-"""Source and the servers of dest: their trees, and their logs compared by zxid."""
+"""Compare source with the servers of dest: their trees, and their logs by zxid."""
 
 from __future__ import annotations
 
@@ -32,10 +32,13 @@ _BODY = (
 
 
 class Sides:
-    """The servers of a request. A tree of source is loaded once for each zxid."""
+    """The servers of a request, on both sides. A tree of source is loaded once for each zxid."""
 
     def __init__(self, input: Input) -> None:
-        """Raises UsageError for missing directories and for those without ZooKeeper's files."""
+        """Find the servers.
+
+        Raises UsageError for missing directories and for those without ZooKeeper's files.
+        """
         request = input.request
         if not request.dest:
             raise UsageError("nothing of dest was named. Needed: --dest-dir [NAME=]DIR, once for each server")
@@ -48,8 +51,11 @@ class Sides:
 
     @cached_property
     def source(self) -> Disk:
-        """The server of --server, else the one with the newest transaction; of several, the one whose log
-        reaches farthest back. Raises UsageError, ZkDataError if one of them cannot be read."""
+        """The server of --server, or else the one with the newest transaction.
+
+        Among several such servers, it is the one whose log reaches farthest back. Raises UsageError for an
+        unknown server, and ZkDataError if one of them cannot be read.
+        """
         if self.request.server:
             found = [disk for disk in self._sources if disk.server == self.request.server]
             if not found:
@@ -65,11 +71,11 @@ class Sides:
 
     @cached_property
     def upto(self) -> int:
-        """Source's newest durable zxid. Raises ZkDataError."""
+        """The newest durable zxid of source. Raises ZkDataError."""
         return newest(self.source, max_record=self.source.max_record).zxid
 
     def reach(self, dest: Disk) -> Reach:
-        """How far a dest server agrees with source; `unproved` for what cannot be read."""
+        """Return how far a dest server agrees with source; `unproved` says what cannot be read."""
         try:
             at = newest(dest, max_record=dest.max_record).zxid
             found = histories(self.spark, self.source, dest)
@@ -80,11 +86,11 @@ class Sides:
             return unread(reason(error))
 
     def compared_at(self, where: Reach) -> int:
-        """The zxid at which trees are compared: of --zxid, else the newest that both hold."""
+        """Return the zxid at which trees are compared: that of --zxid, or else the newest that both have."""
         return self.request.zxid or compared_at(where, self.upto)
 
     def tree(self, zxid: int) -> Subtree:
-        """Source's subtree. Raises ZkDataError, and UsageError if there is none."""
+        """Return source's subtree at a zxid. Raises ZkDataError, and UsageError if there is none."""
         if zxid not in self._trees:
             found = load_subtree(self.spark, self.source, self.request.chroot, zxid)
             found = replace(found, nodes=found.nodes.persist(StorageLevel.DISK_ONLY))
@@ -98,13 +104,16 @@ class Sides:
         return self._trees[zxid]
 
     def tree_of(self, dest: Disk, zxid: int) -> Subtree:
-        """A dest server's subtree. Raises ZkDataError."""
+        """Return a dest server's subtree. Raises ZkDataError."""
         return load_subtree(self.spark, dest, self.request.chroot, zxid)
 
 
 def histories(spark: SparkSession, source: Disk, dest: Disk) -> Histories:
-    """As of `zookeeper.data.histories.compare`, by two 64-bit hashes of each transaction's operations. Where
-    the logs part, both transactions are described. Raises PySparkException for a log that cannot be read."""
+    """Compare two logs like `zookeeper.data.histories.compare`.
+
+    Each transaction's operations are compared by two 64-bit hashes. Both transactions are described at the
+    zxid where the logs part. Raises PySparkException for a log that cannot be read.
+    """
     theirs = dest.log(spark, data=True)
     if theirs is None:
         return Histories(None, 0, None, False, None)
@@ -125,7 +134,7 @@ def histories(spark: SparkSession, source: Disk, dest: Disk) -> Histories:
 
 
 def _transactions(log: DataFrame) -> DataFrame:
-    """A row each: header, hashes of the operations, and what allows bodies to differ."""
+    """Return a row per transaction: its header, hashes of its operations, and why bodies may differ."""
     kind = F.when(F.col("multi"), "multi").otherwise(F.col("type"))
     hashed = log.withColumns({"kind": kind, "one": F.xxhash64(*_BODY), "other": F.xxhash64(F.lit(1), *_BODY)})
     return hashed.groupBy("zxid").agg(
@@ -139,8 +148,10 @@ def _transactions(log: DataFrame) -> DataFrame:
 
 
 def _alike() -> Column:
-    """By the rules of `zookeeper.data.histories`; a closeSession that deletes nothing counts as one that does
-    not name its deletions."""
+    """Return the condition for equal transactions, by the rules of `zookeeper.data.histories`.
+
+    A closeSession that deletes nothing counts as one that does not name its deletions.
+    """
     header, body = (
         reduce(Column.__and__, (F.col(f"a.{name}").eqNullSafe(F.col(f"b.{name}")) for name in names))
         for names in (_HEADER, ("one", "other", "operations"))

@@ -1,4 +1,4 @@
-"""The tables that jobs read: logs and snapshots of the request's servers."""
+"""Give jobs the tables that they read: logs and snapshots of the request's servers."""
 
 from __future__ import annotations
 
@@ -19,14 +19,17 @@ from zkmigrate.zookeeper.data.snapname import snapshot_zxid
 from zkmigrate.zookeeper.data.txnlog import FILE_HEADER_SIZE, log_zxid
 
 _WORTH_A_TASK_MB = 16
-"""MB that take somewhat longer to read than a task costs, see `sources.txnlog`."""
+"""The megabytes that take somewhat longer to read than a task costs; see `sources.txnlog`."""
 
 _COUNTER = 0xFFFFFFFF
 """The bits of a zxid below its epoch."""
 
 
 class Input:
-    """One ensemble's tables. spark: with the data sources registered."""
+    """The tables of one ensemble.
+
+    spark: a session with the data sources registered.
+    """
 
     def __init__(self, spark: SparkSession, request: Request, places: Sequence[Place] | None = None) -> None:
         self.spark = spark
@@ -36,20 +39,20 @@ class Input:
 
     @cached_property
     def is_local(self) -> bool:
-        """Whether this process holds the answers, since they are small and Spark runs on this machine."""
+        """Whether this process holds the answers, because they are small and Spark runs on this machine."""
         return (self.spark.sparkContext.master or "").startswith("local") and is_small(self.request)
 
     def once(self, answer: DataFrame) -> DataFrame:
-        """An answer that is both shown and written: computed once if `is_local`."""
+        """Return an answer that is both shown and written, computed only once if `is_local`."""
         return local_frame(self.spark, answer.toArrow()) if self.is_local else answer
 
     def reused(self, table: DataFrame) -> DataFrame:
-        """A table that is read several times and smaller than its sources: computed once."""
+        """Return a table that is read several times and smaller than its sources, computed only once."""
         return self.once(table) if self.is_local else table.persist()
 
     @cached_property
     def logs_by_server(self) -> dict[str, list[File]]:
-        """Logs that may hold a record, oldest first."""
+        """The logs that may contain a record, by server, oldest first."""
         found = self._by_server(lambda name: log_zxid(name) is not None)
         kept = {name: [log for log in logs if log.size > FILE_HEADER_SIZE] for name, logs in found.items()}
         return {
@@ -58,7 +61,7 @@ class Input:
 
     @cached_property
     def snapshots(self) -> list[File]:
-        """Snapshots of all servers, newest first."""
+        """The snapshots of all servers, newest first."""
         found = chain.from_iterable(self._by_server(lambda name: snapshot_zxid(name) is not None).values())
         return sorted(found, key=lambda file: (snapshot_zxid(file.name) or 0, file.path), reverse=True)
 
@@ -75,8 +78,11 @@ class Input:
 
     @cached_property
     def reference(self) -> str:
-        """The server whose log is read if one is enough, since each has all transactions: of --server, else
-        the one whose log reaches farthest back. Raises UsageError without a log."""
+        """The server whose log is read if one is enough, because each has all transactions.
+
+        It is the server of --server, or else the one whose log reaches farthest back. Raises UsageError if
+        there is no log.
+        """
         servers = self.logs_by_server
         if self.request.server:
             if self.request.server not in servers:
@@ -92,31 +98,40 @@ class Input:
         return min(servers, key=reach)
 
     def log(self, *columns: str, **options: str) -> DataFrame:
-        """The reference server's log by operations. columns: of `sources.columns.SCHEMA`, only these are
-        read; none for all. options: more of the data source."""
+        """Return the reference server's log by operations.
+
+        columns: the columns of `sources.columns.SCHEMA` to read; none for all. options: more options of the
+        data source.
+        """
         return self.log_of(self.reference, *columns, **options)
 
     def log_of(self, server: str, *columns: str, **options: str) -> DataFrame:
-        """One server's log, as `log` gives it."""
+        """Return one server's log, in the form of `log`."""
         logs = self.logs_by_server[server]
         cache = self._cache if server == self.reference else None
         return self._read("zktxnlog", logs, columns, {**shared(self.spark, logs), **options}, cache)
 
     def effects(self, *columns: str, **options: str) -> DataFrame:
-        """`log` without the operations of failed multis. columns: at least one."""
+        """Return `log` without the operations of failed multis.
+
+        columns: at least one.
+        """
         return self.log(*columns, "failed", **options).filter(~F.col("failed")).select(*columns)
 
     @cached_property
     def snapshot(self) -> File:
-        """The newest snapshot with a whole end. Raises UsageError without one."""
+        """The newest snapshot with a complete end. Raises UsageError if there is none."""
         for file in self.snapshots:
             if not check_snapshot(file.reader(), file.name, whole=False):
                 return file
         raise UsageError(f"no whole snapshot at {_paths(self.places)}")
 
     def nodes(self, *columns: str, **options: str) -> DataFrame:
-        """The znodes of the newest snapshot. columns: of `sources.nodes.NODES`, only these are made; none for
-        all. options: more of the data source."""
+        """Return the znodes of the newest snapshot.
+
+        columns: the columns of `sources.nodes.NODES` to make; none for all. options: more options of the data
+        source.
+        """
         return self._read("zksnapshot", [self.snapshot], columns, options)
 
     @cached_property
@@ -137,38 +152,40 @@ class Input:
 
 
 def shared(spark: SparkSession, logs: Iterable[File]) -> dict[str, str]:
-    """Options that divide these logs among Spark's cores, if that is worth a task."""
+    """Return options that divide these logs among Spark's cores, if that is worth a task."""
     each = sum(log.size for log in logs) // spark.sparkContext.defaultParallelism >> 20
     return {"splitMB": str(min(SPLIT_MB, max(_WORTH_A_TASK_MB, each)))}
 
 
 def only(frame: DataFrame) -> Row:
-    """The one row of an aggregate."""
+    """Return the one row of an aggregate."""
     row = frame.first()
     assert row is not None
     return row
 
 
 def under(path: Column, chroot: str) -> Column:
-    """Whether a path is the chroot or below it; false for none."""
+    """Return whether a path is the chroot or below it; false for a null path."""
     if chroot == "/":
         return path.isNotNull()
     return F.coalesce((path == chroot) | path.startswith(f"{chroot}/"), F.lit(False))
 
 
 def only_under(chroot: str) -> dict[str, str]:
-    """Options that leave out most of what is not `under` a chroot."""
+    """Return options that leave out most of what is not `under` a chroot."""
     return {"pathPrefix": chroot} if chroot != "/" and chroot.isascii() else {}
 
 
 def epoch() -> Column:
-    """Of an operation's zxid."""
+    """Return the epoch of an operation's zxid."""
     return F.shiftright("zxid", 32)
 
 
 def place_in_epoch() -> Column:
-    """A number with the order of zxid (32 bits) and sequence (31 bits) in one epoch: for the greatest struct
-    of a group Spark would sort all rows."""
+    """Return a number that orders operations within one epoch: zxid (32 bits), then sequence (31 bits).
+
+    The greatest struct of a group would make Spark sort all rows; the greatest number does not.
+    """
     return F.shiftleft(F.col("zxid").bitwiseAND(_COUNTER), 31) + F.col("sequence")
 
 

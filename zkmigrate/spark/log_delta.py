@@ -1,8 +1,10 @@
-"""The delta of a log after a zxid, as `zookeeper.data.delta` judges it.
+"""Find the delta of a log after a zxid, as `zookeeper.data.delta` judges it.
 
 Spark reads the log and keeps what can concern the subtree: its changes, and the sessions that own a part of
-it or change it. One task judges that in the order of zxids, with the judge of `zookeeper.data.delta`, because
-an opening or a closing depends on the state before it. The task holds the subtree's ephemerals in memory."""
+it or change it. One task judges these in the order of zxids, with the judge of `zookeeper.data.delta`,
+because an opening or a closing depends on the state before it. The task holds the subtree's ephemerals in
+memory.
+"""
 
 from __future__ import annotations
 
@@ -28,15 +30,15 @@ FINDINGS = pa.schema([
     ("number", pa.int64()), ("zxid", pa.int64()), ("time_ms", pa.int64()), ("type", pa.string()),
     ("path", pa.string()), ("session", pa.int64()), ("expiry", pa.bool_()), ("allowed", pa.bool_()),
 ])  # fmt: skip
-"""As of `zookeeper.data.delta.DeltaFinding`. number: in the order of the log; allowed: the expiry of a
-session that lives on dest."""
+"""The columns of findings, as in `zookeeper.data.delta.DeltaFinding`. number: position in the order of the
+log. allowed: whether it is the expiry of a session that lives on dest."""
 
 _OWNER = "owner"
 _TAKEN = ("zxid", "sequence", "time_ms", "type", "path", "session", "cxid", "multi", "ephemeral", "living")
 
 
 def owners_of(nodes: DataFrame) -> DataFrame:
-    """session and path of the ephemerals among znodes."""
+    """Return session and path of the ephemerals among znodes."""
     owner = F.col("ephemeral_owner")
     return nodes.filter(is_session(owner)).select(owner.alias("session"), "path")
 
@@ -44,9 +46,12 @@ def owners_of(nodes: DataFrame) -> DataFrame:
 def delta_findings(
     log: DataFrame, chroot: str, owners: DataFrame, on_dest: Collection[int], highest: int
 ) -> DataFrame:
-    """FINDINGS of a log that begins after a zxid. owners: at that zxid: session, path and `living`: whether
-    the session lives on dest. on_dest: more that live there. highest: as of `zookeeper.data.delta.delta`.
-    Reading it may raise PySparkException."""
+    """Return the FINDINGS of a log that begins after a zxid.
+
+    owners: the ephemerals at that zxid, with session, path and `living`, which says whether the session lives
+    on dest. on_dest: more sessions that live there. highest: as for `zookeeper.data.delta.delta`. Reading the
+    result may raise PySparkException.
+    """
     path = F.col("path")
     above = [one for one in _above(chroot) if one != chroot]
     touches = under(path, chroot) | (F.col("type").isin(*ENDS) & F.coalesce(path.isin(*above), F.lit(False)))
@@ -71,12 +76,12 @@ def delta_findings(
 
 
 def _ephemeral() -> Column:
-    """Whether an operation creates an ephemeral."""
+    """Return whether an operation creates an ephemeral."""
     return F.col("type").isin("create", "create2") & F.coalesce(F.col("ephemeral_owner") != 0, F.lit(False))
 
 
 def _above(chroot: str) -> Iterator[str]:
-    """The chroot and all that is above it."""
+    """Yield the chroot and every path above it."""
     while True:
         yield chroot
         if chroot == "/":
@@ -109,7 +114,7 @@ def _judge(
 
 
 def _new_findings(judge: Judge) -> list[tuple[DeltaFinding, bool]]:
-    """Its findings since the last call; it need not keep them."""
+    """Return the judge's findings since the last call, and clear them so that it need not keep them."""
     found = [*((one, False) for one in judge.missing), *((one, True) for one in judge.allowed)]
     judge.missing.clear()
     judge.allowed.clear()
@@ -117,7 +122,7 @@ def _new_findings(judge: Judge) -> list[tuple[DeltaFinding, bool]]:
 
 
 def _txn(rows: list[Plain], chroot: str) -> txn.Txn:
-    """A transaction's operations that were kept, without data and ACLs."""
+    """Return the transaction of the operations that were kept, without data and ACLs."""
     one = rows[0]
     kind = txn.TxnType.multi if one.multi else txn.TxnType[one.type]
     head = txn.TxnHeader(one.session, one.cxid, one.zxid, one.time_ms, kind)

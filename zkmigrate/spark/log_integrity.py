@@ -1,8 +1,9 @@
-"""Whether each server's logs and snapshots are whole, and its zxids without a hole.
+"""Check whether each server's logs and snapshots are complete, and its zxids without a hole.
 
 Holes are those of `zookeeper.data.logdir.walk`: within an epoch the counter rises by one, and a later epoch
-begins with counter 1. A hole that a whole snapshot ends, as after a SNAP sync, is reported, but nothing is
-missing."""
+begins with counter 1. A hole that a complete snapshot ends, as after a SNAP sync, is reported, but nothing is
+missing.
+"""
 
 from __future__ import annotations
 
@@ -29,15 +30,19 @@ from zkmigrate.zookeeper.data.txnlog import FILE_HEADER_SIZE, Cursor, EndKind, G
 from zkmigrate.zookeeper.data.zxid import follows, format_zxid
 
 Key: TypeAlias = tuple[str, str]
-"""An ensemble and one of its servers."""
+"""The name of an ensemble and the name of one of its servers."""
 _Files: TypeAlias = set[tuple[Key, str]]
 _STRETCH = 20
-"""Bits of the zxids that one task sorts. The ends of two stretches show a hole between them."""
+"""The number of bits of a zxid within one stretch, which one task sorts. The ends of two stretches show a
+hole between them."""
 
 
 @dataclass(frozen=True)
 class Server:
-    """One server of one ensemble. logs: oldest first, those without a record among them."""
+    """One server of one ensemble.
+
+    logs: oldest first, including those without a record.
+    """
 
     ensemble: str
     name: str
@@ -51,9 +56,12 @@ class Server:
 
 @dataclass
 class Integrity:
-    """Of one server. first, last: zxids. gaps, damage: the first holes and damages; explained: holes that a
-    snapshot ends. Not damage: torn, half (the torn end of a log and the half-written snapshot of a crash) and
-    strays (names that no server gives)."""
+    """The state of one server's files.
+
+    first, last: zxids. gaps, damage: the first holes and damaged places. explained: holes that a snapshot
+    ends. torn, half and strays are not damage. torn: torn ends of logs. half: half-written snapshots of a
+    crash. strays: file names that no server gives.
+    """
 
     records: int = 0
     first: int | None = None
@@ -69,7 +77,7 @@ class Integrity:
 
     @property
     def missing(self) -> int:
-        """Holes that no snapshot explains."""
+        """The number of holes that no snapshot explains."""
         return self.holes - len(self.explained)
 
     def damaged(self, where: str) -> None:
@@ -80,8 +88,11 @@ class Integrity:
 def check_integrity(
     both: Mapping[str, Input], servers: Sequence[Server], records: DataFrame, top: int
 ) -> tuple[dict[Key, Integrity], DataFrame]:
-    """Each server's integrity, and all holes. records: of `transactions.records`, read several times; top:
-    how many damages and holes are named."""
+    """Return each server's integrity, and a table of all holes.
+
+    records: the table of `transactions.records`, which is read several times. top: how many damaged places
+    and holes are listed.
+    """
     found = {one.key: Integrity(strays=_strays(one)) for one in servers}
     ends = _files(records, servers, found)
     _damage(records, found, top)
@@ -93,7 +104,10 @@ def check_integrity(
 
 
 def servers_of(ensemble: str, input: Input) -> list[Server]:
-    """Raises UsageError for a place with no files, and for directories of several servers under one name."""
+    """Return the servers of an ensemble.
+
+    Raises UsageError for a place with no files, and for directories of several servers under one name.
+    """
     listed: dict[str, dict[str, File]] = {}
     for place in input.places:
         for file in files((place.path,), place.server, is_log_or_snapshot):
@@ -124,8 +138,10 @@ def _folder(file: File) -> str:
 def _files(
     records: DataFrame, servers: Sequence[Server], found: Mapping[Key, Integrity]
 ) -> dict[tuple[Key, str], Row]:
-    """Sets each server's first and last zxid; its logs must follow each other. Returns each log's last
-    record."""
+    """Set each server's first and last zxid, and return the summary of each log with its last record.
+
+    The logs of a server must follow each other; otherwise that is damage.
+    """
     rows = (
         records.filter("zxid IS NOT NULL")
         .groupBy("ensemble", "server", "file")
@@ -166,7 +182,7 @@ def _damage(records: DataFrame, found: Mapping[Key, Integrity], top: int) -> Non
 
 
 def _tails(server: Server, found: Integrity, ends: Mapping[tuple[Key, str], Row]) -> None:
-    """Reads how each log ends, from its last record on."""
+    """Read how each log of a server ends, from its last record on."""
     newest = max((n for n, log in enumerate(server.logs) if log.size > FILE_HEADER_SIZE), default=0)
     for number, log in enumerate(server.logs):
         row = ends.get((server.key, log.name))
@@ -193,8 +209,10 @@ def _tails(server: Server, found: Integrity, ends: Mapping[tuple[Key, str], Row]
 def _snapshots(
     both: Mapping[str, Input], servers: Sequence[Server], found: Mapping[Key, Integrity]
 ) -> _Files:
-    """Snapshots whose last seal shows that they are not whole. A server skips one without a seal as
-    half-written; it would load one with a seal that does not match."""
+    """Return the snapshots whose last seal shows that they are incomplete.
+
+    A server skips a snapshot without a seal as half-written, but would load one with a wrong seal.
+    """
     read = [
         load(
             both[server.ensemble].spark,
@@ -219,7 +237,7 @@ def _snapshots(
 
 
 def _marks(records: DataFrame) -> DataFrame:
-    """Records whose zxid is not one more than the last, and the first and last of each stretch."""
+    """Return the records whose zxid does not follow the last one, and the ends of each stretch."""
     stretch = F.shiftright("zxid", _STRETCH).alias("stretch")
     some = records.filter("zxid IS NOT NULL").select("ensemble", "server", "file", "offset", "zxid", stretch)
     order = Window.partitionBy("ensemble", "server", "stretch").orderBy("zxid")
@@ -232,7 +250,7 @@ def _marks(records: DataFrame) -> DataFrame:
 def _holes(
     marks: DataFrame, servers: Sequence[Server], found: Mapping[Key, Integrity], broken: _Files, top: int
 ) -> DataFrame:
-    """Sets each server's holes. Returns all of them."""
+    """Set each server's holes, and return a table of all of them."""
     inner = marks.filter("zxid > before + 1").select("ensemble", "server", "file", "offset", "before", "zxid")
     edges = marks.filter("before IS NULL OR next IS NULL").orderBy("zxid").collect()
     between: list[tuple[Any, ...]] = []
@@ -266,12 +284,18 @@ def _gap(row: Row) -> Gap:
 
 
 def _explained(gap: Gap, whole: Iterable[str]) -> list[str]:
-    """Snapshots that end a hole: received from the leader, they replace what the log lacks."""
+    """Return the snapshots that end a hole.
+
+    A server that received one from the leader has in it what its log lacks.
+    """
     zxids = ((snapshot_zxid(name) or 0, name) for name in whole)
     return [name for zxid, name in zxids if gap.before < zxid and follows(zxid, gap.after)]
 
 
 def _strays(server: Server) -> list[str]:
-    """Of its directories on this machine; no directory at a URI is listed."""
+    """Return the stray file names in a server's directories on this machine.
+
+    Directories at a URI are not listed.
+    """
     folders = {_folder(file) for file in (*server.logs, *server.snapshots)}
     return [name for one in sorted(folders) if "://" not in one for name in strays(FileDirectory(Path(one)))]

@@ -1,5 +1,8 @@
-"""Open sessions and their ephemerals at the end of a log: the newest snapshot and the transactions after the
-zxid in its name, by the rules of `zookeeper.data.tree`."""
+"""Find open sessions and their ephemerals at the end of a log.
+
+They follow from the newest snapshot and the transactions after the zxid in its name, by the rules of
+`zookeeper.data.tree`.
+"""
 
 from __future__ import annotations
 
@@ -19,9 +22,12 @@ from zkmigrate.zookeeper.data.zxid import follows, format_zxid
 
 @dataclass(frozen=True)
 class Extent:
-    """What a log covers. records: transactions; zxid: the newest of start and log; begin, end: times of the
-    first and the last transaction, None without any. missing: why the state at start cannot be brought
-    forward to `zxid`; empty if it can."""
+    """The part of history that a log covers.
+
+    records: number of transactions. zxid: the newest of start and log. begin, end: times of the first and the
+    last transaction, None if there is none. missing: why the state at start cannot be brought forward to
+    `zxid`; empty if it can.
+    """
 
     records: int
     zxid: int
@@ -31,13 +37,15 @@ class Extent:
 
     @property
     def seconds(self) -> float:
-        """From the first transaction to the last."""
+        """The seconds from the first transaction to the last."""
         return (self.end - self.begin).total_seconds() if self.begin and self.end else 0.0
 
 
 def extent(log: DataFrame, start: int) -> Extent:
-    """Reads the log once. start: the snapshot's zxid; 0 for none: then the log must begin with the first
-    transaction."""
+    """Read the log once and return what it covers.
+
+    start: the snapshot's zxid. Without a snapshot it is 0, and the log must begin with the first transaction.
+    """
     transactions = log.filter("sequence = 0")  # each has one such row
     epochs = transactions.groupBy((F.col("zxid") > start).alias("behind"), "epoch").agg(
         F.min("zxid").alias("first"),
@@ -57,7 +65,10 @@ def extent(log: DataFrame, start: int) -> Extent:
 
 
 def _missing(rows: Sequence[Row], start: int) -> str:
-    """rows: epochs, those at or below start first."""
+    """Return which transaction is missing; empty if none is.
+
+    rows: epochs, those at or below start first.
+    """
     last: int | None = None
     for row in rows:
         first = format_zxid(row.first)
@@ -74,21 +85,26 @@ def _missing(rows: Sequence[Row], start: int) -> str:
 
 
 def is_session(owner: Column) -> Column:
-    """Whether an ephemeralOwner is a session, as of `zookeeper.data.effect`."""
+    """Return whether an ephemeralOwner is a session, by the rule of `zookeeper.data.effect`."""
     high, low = (owner.between(some.start, some.stop - 1) for some in SESSIONS)
     return high | low
 
 
 def events(input: Input) -> DataFrame:
-    """Openings and closings of sessions in the log, a row each: of a closing its first row, since the others
-    are ephemerals that it deletes."""
+    """Return a row for each opening and closing of a session in the log.
+
+    A closing is represented by its first row, because its others are the ephemerals that it deletes.
+    """
     columns = ("zxid", "time", "session", "cxid", "type", "timeout_ms")
     log = input.log(*columns, "sequence", types=f"{OPENS},{CLOSES}")
     return log.filter("sequence = 0").select(*columns)
 
 
 def open_sessions(held: DataFrame | None, seen: DataFrame, start: int) -> DataFrame:
-    """Open sessions with timeout_ms. held: the snapshot's sessions; seen: `events` of the log."""
+    """Return the open sessions with timeout_ms.
+
+    held: the snapshot's sessions. seen: `events` of the log. start: the snapshot's zxid.
+    """
     opened = F.when(F.col("type") == OPENS, F.col("zxid"))
     by_session = seen.filter(F.col("zxid") > start).groupBy("session")
     behind = by_session.agg(
@@ -103,9 +119,11 @@ def open_sessions(held: DataFrame | None, seen: DataFrame, start: int) -> DataFr
 
 
 def ephemerals(input: Input, seen: DataFrame, start: int) -> DataFrame:
-    """Ephemerals at or under the chroot: path and session. seen: as of `events`; start: as of `extent`. The
-    last creation or deletion of a path counts. A session's closing removes what it created before, whether
-    the log names it or not."""
+    """Return path and session of the ephemerals at or under the chroot.
+
+    seen: the table of `events`. start: as for `extent`. The ephemerals that a closing deletes are left out,
+    whether the log names them or not.
+    """
     chroot = input.request.chroot
     owner = F.col("ephemeral_owner")
     makes = F.coalesce(is_session(owner), F.lit(False))

@@ -1,4 +1,4 @@
-"""Groups of operations by their names in `sources.columns`; `zookeeper.data.effect` says which they are."""
+"""Group operations by their names in `sources.columns`, by the groups of `zookeeper.data.effect`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ DELETES = tuple(kind.name for kind in effect.DELETES)
 WRITES = tuple(kind.name for kind in effect.WRITES)
 OPENS, CLOSES = TxnType.createSession.name, TxnType.closeSession.name
 ENDS = (*DELETES, CLOSES)
-"""With which a znode may go."""
+"""The operations that may remove a znode."""
 
 CHANGES = (*CREATES, *ENDS, *WRITES, TxnType.setACL.name)
-"""Those that change the znode at their path."""
+"""The operations that change the znode at their path."""

@@ -1,7 +1,8 @@
-"""``python -m zkmigrate.spark.pack OUT.zip``: zkmigrate's code as one archive for a cluster, where
-``spark-submit --py-files`` gives it to the driver and to every executor.
+"""Pack zkmigrate's code into one archive for a cluster, by ``python -m zkmigrate.spark.pack OUT.zip``.
 
-The same code makes the same archive, byte for byte."""
+``spark-submit --py-files`` gives it to the driver and to every executor. The same code makes the same
+archive, byte for byte.
+"""
 
 from __future__ import annotations
 
@@ -20,15 +21,18 @@ from zkmigrate.errors import UsageError
 _PACKAGE = "zkmigrate"
 _LEFT_OUT = f"{_PACKAGE}/lab/"
 _PACKED = (".py", ".sh", ".toml", ".html", ".svg")
-"""Modules and what they read: the words of a playbook's pages, and templates."""
+"""The suffixes of modules and the files that they read: the words of a playbook's pages, and templates."""
 _EPOCH = (1980, 1, 1, 0, 0, 0)
-"""The first time that an archive can hold."""
+"""The earliest time that an archive can hold."""
 _MODE = 0o100644 << 16
 
 
 def pack(out: Path) -> int:
-    """Write the archive, or replace it; returns the number of its files: every module but the lab's, since
-    each job imports its own. Raises OSError, and UsageError if another file has the name."""
+    """Write the archive, or replace it, and return the number of its files.
+
+    It contains every module except the lab's, because each job imports its own. Raises OSError, and
+    UsageError if another file has the name.
+    """
     if out.exists() and not zipfile.is_zipfile(out):
         raise UsageError(f"{out} is there and no archive. Needed: a new name, or an earlier archive's")
     modules = dict(_modules(files(_PACKAGE), f"{_PACKAGE}/"))

@@ -1,4 +1,4 @@
-"""An analysis as one HTML page."""
+"""Write an analysis as one HTML page."""
 
 from __future__ import annotations
 
@@ -9,5 +9,8 @@ from zkmigrate.spark.section import Section
 
 
 def page(title: str, intro: str, sections: Mapping[str, Section]) -> str:
-    """The whole page as text. sections: by the names of their jobs."""
+    """Return the text of the whole page.
+
+    sections: by the names of their jobs.
+    """
     return str(render("spark/page.html", title=title, intro=intro, sections=sections))

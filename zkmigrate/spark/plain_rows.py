@@ -1,4 +1,4 @@
-"""Rows of Spark as plain values and as tables for people."""
+"""Convert rows of Spark to plain values and to tables for people."""
 
 from __future__ import annotations
 
@@ -18,16 +18,19 @@ _FORMATS: dict[str, Callable[[int], str]] = {
     **dict.fromkeys(("session", "ephemeral_owner"), format_session),
 }
 Cell: TypeAlias = str | Callable[[Any], object]
-"""The name of a row's column, or what makes a cell of a row."""
+"""The name of a row's column, or a function that makes a cell from a row."""
 
 
 def plain(row: Row) -> dict[str, Any]:
-    """For JSON: zxids and sessions in hexadecimal, as everywhere, times as ISO 8601 in UTC."""
+    """Return a row's values for JSON: zxids and sessions in hexadecimal, times as ISO 8601 in UTC."""
     return {name: _value(name, value) for name, value in row.asDict(recursive=True).items()}
 
 
 def moment(at: datetime | None) -> str:
-    """A time for people, in UTC; Spark's own have no zone and are in that of this process."""
+    """Return a time for people, in UTC.
+
+    Spark's own times have no zone and are in that of this process.
+    """
     return "" if at is None else at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
@@ -39,7 +42,10 @@ def table(
     intro: str = "",
     wide: tuple[int, ...] = (),
 ) -> Table:
-    """A table with a line for each row. columns: heads with their cells; nothing is shown for None."""
+    """Return a table with a line for each row.
+
+    columns: heads with their cells. A value of None gives an empty cell.
+    """
     cells = tuple(tuple(_cell(row, cell) for _, cell in columns) for row in rows)
     return Table(id, title, tuple(head for head, _ in columns), cells, intro, wide=wide)
 

@@ -1,8 +1,9 @@
-"""When a subtree is quiet: the transactions to expect in a window, by the minute of the week of its begin.
+"""Find when a subtree is quiet: the transactions to expect in a window, by the minute of the week.
 
 A window begins with every minute of the log (of a short log: every second), and its transactions are counted;
 a minute that is only partly in the window counts in proportion. The expected number for an hour of the week
-is the mean of the windows that begin in it."""
+is the mean of the windows that begin in it.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +14,17 @@ from itertools import accumulate
 MINUTES_OF_A_WEEK = 7 * 24 * 60
 _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _THURSDAY = 3 * 24 * 60
-"""Of 1970-01-01, in minutes since Monday."""
+"""The minutes from Monday to 1970-01-01, a Thursday."""
 
 
 @dataclass(frozen=True)
 class Hour:
-    """An hour of the week, 0 to 167 from Monday 00:00 UTC. expected: mean transactions of the `seen` windows
-    that begin in it; worst: the most in one; none: the share without any. minute: the best of the hour;
-    at_minute: its mean."""
+    """An hour of the week, 0 to 167 from Monday 00:00 UTC.
+
+    expected: mean transactions of the windows that begin in it. worst: the most in one window. none: the
+    share of windows without any. seen: the number of windows. minute: the best minute of the hour. at_minute:
+    its mean.
+    """
 
     hour: int
     expected: float
@@ -32,15 +36,16 @@ class Hour:
 
     @property
     def name(self) -> str:
-        """Such as ``Mon 03:00``."""
+        """The hour as text, such as ``Mon 03:00``."""
         return f"{_DAYS[self.hour // 24]} {self.hour % 24:02}:00"
 
 
 def hours(counts: Mapping[int, int], first: int, last: int, window_s: int, step_s: int = 60) -> list[Hour]:
-    """The hours of a week that the log covers, quietest first; only whole windows count.
+    """Return the hours of a week that the log covers, quietest first; only complete windows count.
 
-    counts: transactions by number of step since the epoch, 0 if absent; first, last: the steps that the log
-    covers, inclusive. step_s: seconds of a step, 60 or a divisor of it."""
+    counts: transactions by number of step since the epoch, 0 if absent. first, last: the steps that the log
+    covers, inclusive. step_s: seconds of a step, 60 or a divisor of it.
+    """
     whole, rest = divmod(window_s, step_s)
     taken = whole + (rest > 0)
     before = list(accumulate((counts.get(step, 0) for step in range(first, last + 1)), initial=0))

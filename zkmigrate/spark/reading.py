@@ -1,8 +1,9 @@
-"""How a table of logs or snapshots is read: a small one by this process, any other by Spark's tasks.
+"""Read a table of logs or snapshots: a small one in this process, any other in Spark's tasks.
 
 A Spark task that runs our code costs four Python processes, each with its own imports. This process has
 imported everything, and reads 100 MB in less time than those need to start. A table of one partition also
-saves Spark every later shuffle."""
+saves Spark every later shuffle.
+"""
 
 from __future__ import annotations
 
@@ -30,15 +31,21 @@ _SOURCES = (TxnLogSource, SnapshotSource)
 
 
 class StretchCache:
-    """The record starts of the logs that this process has read whole: to find those, each with its checksum,
-    takes most of the time of a table of few columns. Several threads may call it at once."""
+    """A cache of the record starts of logs that this process has read completely.
+
+    Finding the record starts, each with its checksum, takes most of the time of a table of few columns.
+    Several threads may call it at once.
+    """
 
     def __init__(self) -> None:
         self._logs: dict[str, list[Stretch]] = {}
         self._lock = threading.Lock()
 
     def __call__(self, file: File, part: Part, stretches: Stretches) -> Iterable[Stretch]:
-        """Of this part of a log. stretches: not yet begun. Raises what they raise."""
+        """Return the stretches of a part of a log, from the cache if the whole log is known.
+
+        stretches: must not have begun. Raises what they raise.
+        """
         if part != Part(file.name):
             return stretches
         with self._lock:
@@ -46,7 +53,7 @@ class StretchCache:
         return self._storing(file.path, stretches) if known is None else known
 
     def _storing(self, path: str, stretches: Stretches) -> Iterator[Stretch]:
-        """As they come: those before a damage are given, and only a log without one is stored."""
+        """Yield the stretches as they come, and store them if the log has no damage."""
         seen = []
         for stretch in stretches:
             seen.append(stretch)
@@ -62,10 +69,11 @@ def load(
     options: Mapping[str, str],
     cache: StretchCache | None = None,
 ) -> DataFrame:
-    """These files as a table. source, options: as of ``spark.read.format``. cache: for tables of the same
-    logs.
+    """Return these files as a table.
 
-    What cannot be read raises PySparkException where the table is used, wherever it is read."""
+    source, options: as for ``spark.read.format``. cache: for tables of the same logs. If a file cannot be
+    read, PySparkException is raised where the table is used, no matter which process reads it.
+    """
     paths = [file.path for file in found]
     most = int(spark.conf.get(READ_HERE, "0") or 0)
     if (
@@ -77,7 +85,7 @@ def load(
 
 
 def local_frame(spark: SparkSession, table: pa.Table) -> DataFrame:
-    """A table of this process as a DataFrame of one partition."""
+    """Return a table of this process as a DataFrame of one partition."""
     # Spark 4.3.0 drops what follows an empty batch.
     batches = [batch for batch in table.to_batches() if batch.num_rows]
     # PySpark cannot take a column of lists from no batch at all.
@@ -86,8 +94,10 @@ def local_frame(spark: SparkSession, table: pa.Table) -> DataFrame:
 
 
 def task_reader(spark: SparkSession, source: str) -> DataFrameReader:
-    """A reader of one of our sources in Spark's tasks. A session for small inputs learns of ours only
-    here."""
+    """Return a reader of one of our sources in Spark's tasks.
+
+    A session for small inputs registers our sources only here.
+    """
     register(spark)
     return spark.read.format(source)
 
@@ -95,8 +105,11 @@ def task_reader(spark: SparkSession, source: str) -> DataFrameReader:
 def _table(
     source: str, paths: Sequence[str], options: Mapping[str, str], most: int, cache: StretchCache | None
 ) -> pa.Table | None:
-    """None for more than `most` bytes, as a compressed snapshot may have, and for damage: a task reports
-    that."""
+    """Return the table read by this process, or None if a task must read it.
+
+    That is the case for more than `most` bytes, as a compressed snapshot may have, and for damage, which a
+    task reports.
+    """
     made = next(one for one in _SOURCES if one.name() == source)({**options, "paths": json.dumps(paths)})
     schema = made.arrow_schema()
     batches: list[pa.RecordBatch] = []

@@ -1,4 +1,4 @@
-"""A request to the jobs: directories, a chroot, limits; and whether it is small, for Spark's settings."""
+"""Hold a request to the jobs: directories, a chroot and limits; and decide whether it is small."""
 
 from __future__ import annotations
 
@@ -18,24 +18,27 @@ if TYPE_CHECKING:  # needs pydantic, which a cluster's machines may lack
     from zkmigrate.cluster.placement.what_if import WhatIf
 
 SMALL = 256 << 20
-"""Bytes of all servers together, up to which Spark's start and planning take longer than the data."""
+"""The bytes of all servers together up to which Spark's start and planning take longer than the data."""
 TINY = 16 << 20
-"""Bytes up to which Spark's plans take longer to compile than to be interpreted, once each."""
+"""The bytes up to which Spark's plans take longer to compile than to be interpreted, once each."""
 SMALL_TREES = 32 << 20
-"""As SMALL when trees are compared: these take more time for each byte."""
+"""The value of SMALL if trees are compared, which takes more time per byte."""
 _NAME = re.compile(r"[A-Za-z0-9._-]+")
 
 
 @dataclass(frozen=True)
 class Place:
-    """A directory of a server. server: its name in the tables; empty: the data source chooses it."""
+    """A directory of a server.
+
+    server: its name in the tables; empty if the data source chooses it.
+    """
 
     server: str
     path: str
 
 
 def parse_place(text: str) -> Place:
-    """``DIR`` or ``NAME=DIR``; DIR may be a glob or a URI. Raises UsageError."""
+    """Parse ``DIR`` or ``NAME=DIR``, where DIR may be a glob or a URI. Raises UsageError."""
     name, equals, path = text.partition("=")
     if not equals or not _NAME.fullmatch(name):
         name, path = "", text
@@ -46,14 +49,18 @@ def parse_place(text: str) -> Place:
 
 @dataclass(frozen=True)
 class Request:
-    """source, dest: directories of each ensemble's servers. chroot: the subtree to move. server: whose log is
-    read if one is enough; empty: the one that reaches farthest back. window_s: seconds of a cut-over. depth:
-    how many elements of a path name a subtree. top: rows of a table for people.
+    """A request to the jobs.
 
-    For single jobs: zxid at which trees are compared; after_cut: dest was cut over; on_dest: sessions
-    (signed) known to be clients of dest; watches: saved answers to wchp; server_logs: ZooKeeper's text logs.
-    fleet_partitions, fleet_brokers: tables of many clusters; what_ifs: plans to try on them, none for one by
-    default. source_logs, target_logs: log directories of a mirror's two sides; topics: to compare."""
+    source, dest: directories of each ensemble's servers. chroot: the subtree to move. server: the server
+    whose log is read if one is enough; empty for the one that reaches farthest back. window_s: seconds of a
+    cut-over. depth: how many elements of a path name a subtree. top: rows of a table for people.
+
+    Some fields are for single jobs. zxid: where trees are compared. after_cut: whether dest was cut over.
+    on_dest: sessions (signed) known to be clients of dest. watches: saved answers to wchp. server_logs:
+    ZooKeeper's text logs. fleet_partitions, fleet_brokers: tables of many clusters. what_ifs: plans to try on
+    them; without any, a default one. source_logs, target_logs: log directories of a mirror's two sides.
+    topics: topics to compare.
+    """
 
     source: tuple[Place, ...]
     dest: tuple[Place, ...] = ()
@@ -77,13 +84,15 @@ class Request:
 
     @property
     def depth_below(self) -> int:
-        """How many elements of a path name a subtree of the chroot."""
+        """The number of path elements that name a subtree of the chroot."""
         return self.depth + len([part for part in self.chroot.split("/") if part])
 
 
 def is_small(request: Request, most: int = SMALL) -> bool:
-    """Whether all logs and snapshots of a request have at most `most` bytes. False with files of brokers
-    and fleets, and with text logs, whose sizes are not read here."""
+    """Return whether all logs and snapshots of a request have at most `most` bytes.
+
+    It is False with files of brokers and fleets and with text logs, whose sizes are not read here.
+    """
     if request.server_logs or request.fleet_partitions or request.source_logs:
         return False
     left = min(most, SMALL_TREES) if request.dest else most
@@ -97,8 +106,10 @@ def is_small(request: Request, most: int = SMALL) -> bool:
 
 
 def data_bytes(file: File) -> int:
-    """Bytes of a log without the zeros that the server allocates ahead; of a snapshot, or a file at a URI,
-    all."""
+    """Return the bytes of a log without the zeros that the server allocates ahead.
+
+    For a snapshot or a file at a URI it is the whole size.
+    """
     if log_zxid(file.name) is None or "://" in file.path:
         return file.size
     try:

@@ -1,4 +1,4 @@
-"""What a job answers."""
+"""Define the answer of a job."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Picture:
-    """drawn: markup of `spark.charts`; caption: the text below it."""
+    """A drawing with the text below it.
+
+    drawn: markup of `spark.charts`. caption: the text.
+    """
 
     drawn: str
     caption: str
@@ -22,9 +25,12 @@ class Picture:
 
 @dataclass(frozen=True)
 class Section:
-    """answer: a few sentences, for the terminal too. figures: plain values for --json. tables: for people,
+    """The answer of one job.
+
+    answer: a few sentences, also for the terminal. figures: plain values for --json. tables: for people, with
     their first rows. frames: whole tables by name, written as Parquet. proves: whether the job proves
-    something; held: the proof's result, None if not known."""
+    something. held: the result of the proof; None if it is not known.
+    """
 
     title: str
     answer: str

@@ -1,4 +1,4 @@
-"""A Spark session: our own on this machine, or that of spark-submit."""
+"""Open a Spark session: our own on this machine, or that of spark-submit."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 READ_HERE = "spark.zkmigrate.readHere"
-"""A session's setting: the bytes up to which this process reads a table itself; see `reading`."""
+"""The session setting for the bytes up to which this process reads a table itself; see `reading`."""
 
 _MIB = {"k": 1 / 1024, "m": 1, "g": 1024, "t": 1024 * 1024}
 
 ARCHIVE = Path(sys.prefix) / "share" / "zkmigrate" / "spark-classes.jsa"
-"""Of the Java classes that Spark loads; see `archive`."""
+"""The path of the archive of the Java classes that Spark loads; see `archive`."""
 
 _HERE_SHARE = 1 / 16
-"""Of the heap, for one table that this process reads; jobs hold several."""
+"""The share of the heap for one table that this process reads; jobs hold several."""
 SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""For a JVM that ends before its second compiler pays off: half of all the time."""
+"""The JVM options for a JVM that ends before its second compiler pays off. They save half of all the time."""
 CHEAP = {
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.execution.arrow.localRelationThreshold": "0",
@@ -39,21 +39,26 @@ CHEAP = {
     "spark.python.sql.dataFrameDebugging.enabled": "false",
     "spark.sql.ui.explainMode": "simple",
 }
-"""For cheap plans of small tables: Spark runs its first plan; a table that this process has read goes to a
-task whole, not row by row into the plan; Spark stores no stack trace of each column."""
+"""The settings for cheap plans of small tables. Spark runs its first plan. A table that this process has
+read goes to a task as a whole, not row by row into the plan. Spark stores no stack trace of each column."""
 INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
-"""Spark interprets plans: for tables so tiny that compiling takes longer than running."""
+"""The settings that make Spark interpret plans, for tables so tiny that compiling takes longer than
+running."""
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """Of our own Spark; that of spark-submit has its own, and only refuses a master here.
+    """The limits of our own Spark.
 
-    master: ``local[N]``, or a cluster's URL; empty: all cores of this machine. memory: of the driver, which
-    does all the work in local mode, as Spark writes it. spill: the folder for what does not fit in memory;
-    None: the machine's temporary folder. progress: whether Spark may draw its bar on standard error. small:
-    Spark's start and planning cost more than reading (see `request.is_small`). tiny: even compiling a plan
-    costs more. java: more options of the JVM."""
+    spark-submit sets the limits of its own Spark, and a master given here is then refused. master:
+    ``local[N]`` or a cluster's URL; empty for all cores of this machine. memory: memory of the driver, which
+    does all the work in local mode, as Spark writes it. spill: the folder for data that does not fit in
+    memory; None for the machine's temporary folder. progress: whether Spark may draw its bar on standard
+    error.
+
+    small: whether Spark's start and planning cost more than reading (see `request.is_small`). tiny: whether
+    even compiling a plan costs more. java: more options of the JVM.
+    """
 
     master: str = ""
     memory: str = "2g"
@@ -67,9 +72,10 @@ class Bounds:
 
 @contextmanager
 def session(bounds: Bounds, hint: Callable[[str], None]) -> Iterator[SparkSession]:
-    """A session that knows our data sources; stopped at the end. hint: gets the address of Spark's pages.
+    """Open a session that knows our data sources, and stop it at the end.
 
-    Raises UsageError where PySpark or Java is missing."""
+    hint: gets the address of Spark's pages. Raises UsageError if PySpark or Java is missing.
+    """
     try:
         from pyspark.errors import PySparkException, PySparkRuntimeError
         from pyspark.sql import SparkSession
@@ -107,7 +113,7 @@ def session(bounds: Bounds, hint: Callable[[str], None]) -> Iterator[SparkSessio
 
 @contextmanager
 def _ended_in_order() -> Iterator[None]:
-    """SIGTERM ends this process as Ctrl-C does, so that Spark is stopped and what it spilled is removed."""
+    """Let SIGTERM end this process like Ctrl-C, so that Spark is stopped and its spilled data removed."""
     before = signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
     try:
         yield
@@ -116,12 +122,15 @@ def _ended_in_order() -> Iterator[None]:
 
 
 def under_spark_submit() -> bool:
-    """Whether spark-submit started this process: then it set master, memory and logging."""
+    """Return whether spark-submit started this process and so set master, memory and logging."""
     return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
 def _own(builder: SparkSession.Builder, bounds: Bounds, spill: Path, quiet: Path) -> SparkSession.Builder:
-    """The settings of our own Spark. quiet: properties of its log4j."""
+    """Return the builder with the settings of our own Spark.
+
+    quiet: properties file of its log4j.
+    """
     java = [f"-Dlog4j2.configurationFile={quiet.absolute().as_uri()}", *archive_options(), bounds.java]
     if bounds.small:
         for name, value in (CHEAP | (INTERPRETED if bounds.tiny else {})).items():
@@ -151,28 +160,31 @@ def _own(builder: SparkSession.Builder, bounds: Bounds, spill: Path, quiet: Path
 
 
 def archive_options() -> Iterator[str]:
-    """JVM options to use the archive of `archive`, if it was made. They keep warnings about an archive that
-    does not fit out of standard output, which has our answers."""
+    """Yield JVM options to use the archive of `archive`, if it was made.
+
+    They keep warnings about an archive that does not fit out of standard output, which has our answers.
+    """
     if ARCHIVE.is_file():
         yield f'"-XX:SharedArchiveFile={ARCHIVE}"'
         yield "-Xlog:disable -Xlog:all=error:stderr"
 
 
 def local_table_bytes(memory: str) -> int:
-    """The size of one table that this process may read, beside a heap of `memory`."""
+    """Return the size of one table that this process may read, beside a heap of `memory`."""
     return int(_mib(memory) * _HERE_SHARE) << 20
 
 
 def _mib(memory: str) -> float:
-    """Of a size as Spark writes it, such as 2g; 0 for another text, which Spark itself refuses."""
+    """Return the MiB of a size as Spark writes it, such as 2g; 0 for a text that Spark itself rejects."""
     size = re.fullmatch(r"(\d+)([kmgt])b?", memory.strip().lower())
     return int(size[1]) * _MIB[size[2]] if size else 0
 
 
 def _page_mib(memory: str) -> int:
-    """MiB of a page in which Spark keeps rows, as small as a heap of `memory` allows.
+    """Return the MiB of a page in which Spark keeps rows, as small as a heap of `memory` allows.
 
-    Each small table that a join broadcasts takes whole pages, which never spill: with Spark's own pages of up
+    Each small table that a join broadcasts takes whole pages, which never spill. With Spark's own pages of up
     to 64 MiB, proof kept up to 746 MB of 1 GB alive in our tests, with 2 MiB 494 MB. A task has at most 8192
-    pages (Spark's TaskMemoryManager) and may use the heap alone."""
+    pages (Spark's TaskMemoryManager) and may use the heap alone.
+    """
     return max(2, math.ceil(_mib(memory) / 8192))

@@ -1,4 +1,4 @@
-"""A subtree at one zxid as a table: a server's snapshot, and the log behind it replayed in Spark.
+"""Build a subtree at one zxid as a table, from a server's snapshot and the log after it, replayed in Spark.
 
 It gives what `zookeeper.data.tree.load_tree` gives, by the same rules, applied path by path. What a znode
 becomes depends on the operations on its own path, on its children's creates and deletes, and on two things
@@ -9,13 +9,14 @@ that other paths decide:
 - A closeSession of 3.4 and 3.5 does not name the ephemerals that it deletes. Each path that the session may
   own gets the closing and reports whether it was deleted; its parent's pzxid follows from that.
 
-Reports go to the paths concerned, and these are replayed until no new report comes: once for logs of 3.6 and
-later with whole snapshots, at most as often as the tree is deep.
+Reports go to the paths concerned, and these are replayed until no new report comes. That takes one replay for
+logs of 3.6 and later with complete snapshots, and at most as many as the tree is deep.
 
 Limits: names with a lone surrogate, which no Spark text can hold, read as U+FFFD, so two of them may become
-one; times after the year 294,000 read as the last one that Spark holds. One task replays all operations of a
+one. Times after the year 294,000 read as the last one that Spark holds. One task replays all operations of a
 path and its children in order, without memory for the rest. Damage in the log after the wanted zxid may be
-refused, where `load_tree` does not read so far."""
+refused, although `load_tree` does not read so far.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +53,7 @@ FIELDS = (
     "data_sha256", "data_length", "acl", "czxid", "mzxid", "pzxid", "ctime", "mtime", "version", "cversion",
     "aversion", "ephemeral_owner",
 )  # fmt: skip
-"""Of a znode, in the order of comparison; as of `zookeeper.data.tree.Znode`."""
+"""The fields of a znode in the order of comparison, as in `zookeeper.data.tree.Znode`."""
 
 _BASE, _CLOSING = "base", "closing"
 _NODE, _SKIPPED, _DELETED = "node", "skipped", "deleted"
@@ -68,21 +69,24 @@ _EVENT = pa.schema([
     *_ZNODE, ("kind", pa.string()), ("child", pa.string()), ("zxid", pa.int64()), ("sequence", pa.int32()),
     ("session", pa.int64()), ("parent_cversion", pa.int32()),
 ])  # fmt: skip
-"""What one path gets, in the order of zxid and sequence: its znode in the snapshot (`_BASE`), an operation on
-it, or, with `child`, on a child; `_CLOSING` of a session that may own it. Of operations ctime is the time,
-version the new one, also of an ACL."""
+"""The columns of the events of one path, in the order of zxid and sequence. An event is the path's znode
+in the snapshot (`_BASE`), an operation on it or, with `child`, on a child. It may also be the `_CLOSING`
+of a session that may own it. In operations ctime is the time and version the new version, also of an ACL."""
 _REPORT = pa.schema([*_ZNODE, ("kind", pa.string()), ("zxid", pa.int64()), ("sequence", pa.int32())])
-"""What a path reports: its znode at the end, creates of children without effect, its deletion by a
-closing."""
+"""The columns of what a path reports: its znode at the end, creates of children without effect, and its
+deletion by a closing."""
 
 Plain: TypeAlias = SimpleNamespace
-"""A row as a task takes it. A Row searches its names for each value."""
+"""A row in a task. A Row searches its names for each value, so it is not used there."""
 
 
 @dataclass(frozen=True)
 class Subtree:
-    """nodes: path and FIELDS, times in ms. records: how many transactions were replayed. snapshot and
-    skipped as of `zookeeper.data.tree.Tree`."""
+    """A subtree at one zxid.
+
+    nodes: path and FIELDS, times in milliseconds. records: the number of transactions replayed. snapshot,
+    skipped: as in `zookeeper.data.tree.Tree`.
+    """
 
     chroot: str
     zxid: int
@@ -93,7 +97,7 @@ class Subtree:
 
 
 def load_subtree(spark: SparkSession, disk: Disk, chroot: str, upto: int) -> Subtree:
-    """The subtree on a server's disk at `upto`. Raises as `zookeeper.data.tree.load_tree`."""
+    """Return the subtree on a server's disk at `upto`. Raises like `zookeeper.data.tree.load_tree`."""
 
     def attempt(file: SnapshotFile) -> tuple[Subtree, bool]:
         base = _of_snapshot(disk.znodes(spark, file.name), chroot).persist(StorageLevel.DISK_ONLY)
@@ -119,21 +123,24 @@ def load_subtree(spark: SparkSession, disk: Disk, chroot: str, upto: int) -> Sub
 
 
 def holds(path: Column, chroot: str) -> Column:
-    """Whether a path belongs to the tree at `chroot`, as of `zookeeper.data.tree.Tree`."""
+    """Return whether a path belongs to the tree at `chroot`, by the rule of `zookeeper.data.tree.Tree`."""
     inside = under(path, chroot)
     return inside if is_under(chroot, SYSTEM_ROOT) else inside & ~under(path, SYSTEM_ROOT)
 
 
 def znode(row: Row | Plain) -> Znode:
-    """A row with FIELDS as a value."""
+    """Return a row with FIELDS as a Znode."""
     known = {"acl": _acls(row), "data_sha256": bytes(row.data_sha256)}
     return Znode(**{name: getattr(row, name) for name in FIELDS} | known)
 
 
 @dataclass(frozen=True)
 class Continuity:
-    """Of a log after a zxid. last: the newest zxid up to the bound, None for none. records: how many come
-    after. broken: the first place where it is not whole."""
+    """Whether a log is complete after a zxid.
+
+    last: the newest zxid up to the bound; None if there is none. records: the number of transactions after
+    the zxid. broken: the first place where the log is not complete.
+    """
 
     last: int | None
     records: int
@@ -141,8 +148,11 @@ class Continuity:
 
 
 def continuity(spark: SparkSession, disk: Disk, after: int, upto: int | None) -> Continuity:
-    """Whether the log holds every transaction from `after` to `upto`, None for its end, by the rules of
-    `zookeeper.data.logdir.hole`. Raises CorruptError if it cannot be read."""
+    """Check whether the log holds every transaction from `after` to `upto`.
+
+    upto: None for the log's end. The rules are those of `zookeeper.data.logdir.hole`. Raises CorruptError if
+    the log cannot be read.
+    """
     log = disk.log(spark, after) if upto is None else disk.log(spark, after, zxids=(0, upto))
     if log is None:
         return Continuity(None, 0, None)
@@ -175,7 +185,7 @@ def continuity(spark: SparkSession, disk: Disk, after: int, upto: int | None) ->
 
 
 def first_behind(spark: SparkSession, disk: Disk, zxid: int) -> int | None:
-    """The first zxid after this one in the log. Raises CorruptError if it cannot be read."""
+    """Return the first zxid after this one in the log, or None. Raises CorruptError if it cannot be read."""
     log = disk.log(spark, zxid, zxids=(zxid + 1, (1 << 63) - 1))
     if log is None:
         return None
@@ -187,7 +197,7 @@ def first_behind(spark: SparkSession, disk: Disk, zxid: int) -> int | None:
 
 
 def _gap(records: DataFrame, group: Row, after: int) -> tuple[int, str]:
-    """The first zxid of an epoch that does not follow the one before it, and why."""
+    """Return the first zxid of an epoch that does not follow the one before it, and the reason."""
     here = records.filter((F.col("zxid") >= group.first) & (F.col("zxid") <= group.last)).select("zxid")
     before = here.select((F.col("zxid") + 1).alias("zxid"))
     later = here.filter(F.col("zxid") > group.first).join(before, "zxid", "left_anti")
@@ -199,8 +209,10 @@ def _gap(records: DataFrame, group: Row, after: int) -> tuple[int, str]:
 def _replayed(
     spark: SparkSession, disk: Disk, chroot: str, span: tuple[int, int], base: DataFrame
 ) -> Subtree:
-    """What the transactions after the first zxid, up to the second, make of `base`. Raises as
-    `load_subtree`."""
+    """Return the subtree after replaying transactions on `base`.
+
+    span: the zxid after which they begin, and the last one. Raises like `load_subtree`.
+    """
     after, upto = span
     found = continuity(spark, disk, after, upto)
     if found.broken:
@@ -235,13 +247,13 @@ def _sha256() -> Column:
 
 
 def _newest(base: DataFrame) -> tuple[int, str]:
-    """The largest zxid in any stat, 0 for none, and why the snapshot cannot be read."""
+    """Return the largest zxid in any stat, 0 for none, and why the snapshot cannot be read."""
     row = only(base.agg(F.max(F.greatest("czxid", "mzxid", "pzxid")), F.max("corrupt")))
     return row[0] or 0, row[1] or ""
 
 
 def _blank(spark: SparkSession, paths: Iterable[str]) -> DataFrame:
-    """The znodes that a server makes by itself when it starts with nothing."""
+    """Return the znodes that a server creates by itself when it starts with nothing."""
     frame = spark.createDataFrame([(path,) for path in paths], "path string")
     kinds = {field.name: field.dataType for field in from_arrow_schema(_ZNODE)}
     empty = {name: F.lit(0).cast(kinds[name]) for name in FIELDS[1:] if name != "acl"}
@@ -250,7 +262,7 @@ def _blank(spark: SparkSession, paths: Iterable[str]) -> DataFrame:
 
 
 def _operations(log: DataFrame, chroot: str) -> DataFrame:
-    """Changes of the subtree, and closings: columns of `_EVENT`."""
+    """Return the changes of the subtree, and closings, with the columns of `_EVENT`."""
     changes = F.col("type").isin(*CHANGES) & holds(F.col("path"), chroot)
     found = log.filter(~F.col("failed") & (changes | (F.col("type") == CLOSES))).withColumns(
         {"data_sha256": _sha256(), "ctime": F.unix_millis("time"), "kind": F.col("type")}
@@ -259,14 +271,14 @@ def _operations(log: DataFrame, chroot: str) -> DataFrame:
 
 
 def _events(found: DataFrame) -> DataFrame:
-    """With exactly the columns of `_EVENT`, null where there is none."""
+    """Return the rows with exactly the columns of `_EVENT`, null where a column is missing."""
     known = {name: F.col(name) for name in found.columns}
     fields = from_arrow_schema(_EVENT)
     return found.select(*(known.get(f.name, F.lit(None)).cast(f.dataType).alias(f.name) for f in fields))
 
 
 def _final_nodes(base: DataFrame, operations: DataFrame, chroot: str) -> DataFrame:
-    """The znodes after the operations."""
+    """Return the znodes after the operations."""
     operations = operations.persist(StorageLevel.DISK_ONLY)
     changes = operations.filter(holds(F.col("path"), chroot))
     below = changes.filter(F.col("path") != chroot)
@@ -298,14 +310,14 @@ def _final_nodes(base: DataFrame, operations: DataFrame, chroot: str) -> DataFra
 
 
 def parent(path: Column) -> Column:
-    """The path one element up; "/" is its own."""
+    """Return the path one element up; "/" is its own parent."""
     above = F.substring_index(path, "/", -1)
     cut = F.substring(path, F.lit(1), F.char_length(path) - F.char_length(above) - 1)
     return F.when(cut == "", "/").otherwise(cut)
 
 
 def _closings(base: DataFrame, changes: DataFrame, operations: DataFrame) -> DataFrame:
-    """Every closing of a session, at each path that it may own."""
+    """Return every closing of a session at each path that the session may own."""
     closed = operations.filter(F.col("kind") == CLOSES)
     each = closed.groupBy("zxid", "session").agg(F.max("ctime").alias("ctime"))
     owner = F.col("ephemeral_owner")
@@ -331,14 +343,19 @@ def _reports(events: list[DataFrame]) -> DataFrame:
 def in_tasks(
     frame: DataFrame, task: Callable[[Iterable[Plain]], Iterator[tuple[Any, ...]]], gives: pa.Schema
 ) -> DataFrame:
-    """What `task` makes of each partition's rows. It takes rows, because Spark's Arrow functions need
-    pandas."""
+    """Return the rows that `task` makes of each partition's rows.
+
+    It gets rows, because Spark's Arrow functions need pandas.
+    """
     rows = frame.rdd.mapPartitions(lambda taken: task(Plain(**row.asDict()) for row in taken))
     return frame.sparkSession.createDataFrame(rows, from_arrow_schema(gives), verifySchema=False)
 
 
 def _fingerprint(reports: DataFrame) -> tuple[int, int | None]:
-    """How many reports paths have for others, and a hash of them; `_NOTHING` for none."""
+    """Return the number and a hash of the reports that paths have for others.
+
+    It is `_NOTHING` if there are none.
+    """
     others = reports.filter(F.col("kind") != _NODE)
     row = only(others.agg(F.count("*"), F.bit_xor(F.xxhash64("kind", "path", "zxid", "sequence"))))
     return row[0], row[1]
@@ -348,8 +365,10 @@ def _fingerprint(reports: DataFrame) -> tuple[int, int | None]:
 
 
 def _replay(events: Iterable[Plain]) -> Iterator[tuple[Any, ...]]:
-    """Path after path, by the rules of `zookeeper.data.tree`. Takes rows of `_EVENT`, gives those of
-    `_REPORT`."""
+    """Replay the rows of `_EVENT`, path after path, and yield rows of `_REPORT`.
+
+    The rules are those of `zookeeper.data.tree`.
+    """
     for path, of_path in groupby(events, key=attrgetter("path")):
         for report in _Path(path).take(of_path):
             yield tuple(report.get(name) for name in _REPORT.names)
@@ -360,14 +379,16 @@ def _acls(row: Row | Plain) -> tuple[txn.Acl, ...] | None:
 
 
 class _Path:
-    """One path and its children as a tree whose chroot is the path: a create of it needs no parent, which
-    `_final_nodes` has checked."""
+    """One path and its children as a tree whose chroot is the path.
+
+    A create of the path needs no parent here, because `_final_nodes` has checked it.
+    """
 
     def __init__(self, path: str) -> None:
         self._path, self._tree = path, Tree(path)
 
     def take(self, events: Iterable[Plain]) -> Iterator[dict[str, Any]]:
-        """Gives rows of `_REPORT`."""
+        """Apply the events of the path and yield rows of `_REPORT`."""
         for event in events:
             yield from self._one(event)
         node = self._tree.nodes.get(self._path)
@@ -399,7 +420,7 @@ class _Path:
 
 
 def _txn(event: Plain) -> txn.Txn:
-    """An operation as a transaction of its own, without the data, whose hash the event has."""
+    """Return an operation as a transaction of its own, without the data, whose hash the event has."""
     kind = txn.TxnType.closeSession if event.kind == _CLOSING else txn.TxnType[event.kind]
     return txn.Txn(
         txn.TxnHeader(event.session or 0, 0, event.zxid, event.ctime or 0, kind), _body(event), None

@@ -1,4 +1,4 @@
-"""Where two subtrees differ, by `zookeeper.data.tree.differences`, and in which fields."""
+"""Find where two subtrees differ, by `zookeeper.data.tree.differences`, and in which fields."""
 
 from __future__ import annotations
 
@@ -17,9 +17,12 @@ ONLY_SOURCE, ONLY_DEST = "only on source", "only on dest"
 
 @dataclass(frozen=True)
 class Comparison:
-    """znodes: how many each side has, source first. count: how many paths differ. frame: those, with path,
-    source and dest (the znode, null if absent), and `kinds`: the fields that differ, or that only one side
-    has it."""
+    """The differences between two subtrees.
+
+    znodes: the number of znodes of each side, source first. count: how many paths differ. frame: those paths,
+    with source and dest (the znode, null if absent) and `kinds`: the fields that differ, or that only one
+    side has the znode.
+    """
 
     znodes: tuple[int, int]
     count: int
@@ -27,7 +30,7 @@ class Comparison:
 
 
 def compare_subtrees(source: Subtree, dest: Subtree) -> Comparison:
-    """Raises PySparkException for a tree that cannot be read."""
+    """Compare two subtrees. Raises PySparkException for a tree that cannot be read."""
     left, right = (
         tree.nodes.select("path", F.struct(*FIELDS).alias(side))
         for tree, side in ((source, "source"), (dest, "dest"))
@@ -46,7 +49,10 @@ def compare_subtrees(source: Subtree, dest: Subtree) -> Comparison:
 
 
 def first(found: DataFrame, limit: int) -> list[Difference]:
-    """The first paths of `compare_subtrees`, each with the first field that differs. left is source."""
+    """Return the first paths of `compare_subtrees`, each with the first field that differs.
+
+    The left side is source.
+    """
     rows = found.orderBy("path").limit(limit).collect()
     source, dest = (
         {row.path: znode(row[side]) for row in rows if row[side] is not None} for side in ("source", "dest")

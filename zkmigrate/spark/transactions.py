@@ -1,9 +1,10 @@
-"""Transactions of several servers compared, as Spark tables: one zxid is one transaction.
+"""Compare transactions of several servers as Spark tables: one zxid is one transaction.
 
-Hashes (64 bits) of everything in their records, also the data, are compared. Three things may differ without
-a fault: the digest of the tree and the paths that a closeSession deletes, if a server wrote none, as before
-3.6; and the operations of a failed multi, which an observer logs as errors (see `zookeeper.data.txn`) and
-which had no effect."""
+Hashes (64 bits) of everything in their records, including the data, are compared. Three things may differ
+without a fault. Two may be missing if a server wrote none, as before 3.6: the digest of the tree, and the
+paths that a closeSession deletes. The third is the operations of a failed multi, which had no effect. An
+observer logs them as errors (see `zookeeper.data.txn`).
+"""
 
 from __future__ import annotations
 
@@ -24,12 +25,15 @@ _BODY = ("path", "sequence", "multi", "data_length", "data", "version", "acl", "
          "timeout_ms", "error")  # fmt: skip
 SHOWN = (*_HEAD, "multi", "path", "data_length", "data_sha256", "version", "acl", "ephemeral_owner",
           "ttl_ms", "timeout_ms", "error", "digest")  # fmt: skip
-"""What is shown of records that differ at one zxid."""
+"""The columns that are shown of records that differ at one zxid."""
 
 
 def operations(both: Mapping[str, Input]) -> DataFrame:
-    """The logs of all servers, with hashes to compare: `core` of each operation, `paths` of those that a
-    closeSession names. Damage is rows with `corrupt`."""
+    """Return the logs of all servers, with hashes to compare.
+
+    `core` is the hash of each operation, `paths` that of the paths that a closeSession names. Damage is a row
+    with `corrupt`.
+    """
     read = [
         input.log_of(name, mode="permissive", data="true").withColumn("ensemble", F.lit(ensemble))
         for ensemble, input in both.items()
@@ -49,21 +53,24 @@ def operations(both: Mapping[str, Input]) -> DataFrame:
 
 
 def _core() -> Column:
-    """Null for an operation that is not compared."""
+    """Return the hash of an operation; null if it is not compared."""
     header = F.xxhash64("time", "session", "cxid", F.when(F.col("failed"), "multi").otherwise(F.col("type")))
     first = F.when(F.col("sequence") == 0, header)
     return F.when(F.col("failed") | (F.col("type") == CLOSES), first).otherwise(F.xxhash64(*_HEAD, *_BODY))
 
 
 def records(log: DataFrame) -> DataFrame:
-    """A row for each transaction and each damage."""
+    """Return a row for each transaction and each damaged place."""
     return log.groupBy(*RECORD, "corrupt").agg(
         F.bit_xor("core").alias("core"), F.bit_xor("paths").alias("paths"), F.max("digest").alias("digest")
     )
 
 
 def compared(every: DataFrame) -> DataFrame:
-    """Zxids that several records have; divergent: whether these differ. every: `records`."""
+    """Return the zxids that several records have, and whether these records are `divergent`.
+
+    every: the table of `records`.
+    """
 
     def differ(name: str) -> Column:
         return F.coalesce(F.min(name) != F.max(name), F.lit(False))
@@ -74,8 +81,10 @@ def compared(every: DataFrame) -> DataFrame:
 
 
 def named(log: DataFrame) -> DataFrame:
-    """Each record with the first of its operations that differs from others at its zxid; hash: of all
-    compared operations. log: of some zxids."""
+    """Return each record with the first of its operations that differs from others at its zxid.
+
+    hash: the hash of all compared operations. log: the operations of some zxids.
+    """
     whole = F.bit_xor("core").over(Window.partitionBy(*RECORD))
     hashed = log.withColumn("hash", F.lower(F.lpad(F.hex(whole), 16, "0")))
     unlike = F.coalesce((F.min("core") != F.max("core")) | (F.min("paths") != F.max("paths")), F.lit(False))

@@ -1,4 +1,4 @@
-"""``analyze``: run jobs, print their answers, write their tables and one page."""
+"""Run jobs for ``analyze``, print their answers, and write their tables and one page."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from zkmigrate.spark.session import Bounds, local_table_bytes, session
 from zkmigrate.zookeeper.data.errors import ZkDataError
 
 NOT_HELD, UNPROVED = 10, 11
-"""Exit codes, as of ``prove``."""
+"""The exit codes, which are those of ``prove``."""
 
 JSON, PAGE = "analysis.json", "analysis.html"
 Say = Callable[[str], None]
 
 
 class AnalysisError(ZkmigrateError):
-    """A file is not ZooKeeper's, or Spark failed."""
+    """An error for a file that is not ZooKeeper's, or a failure of Spark."""
 
     exit_code = 8
 
@@ -45,11 +45,13 @@ def analyze(
     *,
     as_json: bool,
 ) -> int:
-    """Run jobs by name. Returns 0, NOT_HELD if a job disproved something, or UNPROVED if a proof was not
-    possible.
+    """Run jobs by name and return the exit code.
+
+    0: no job disproved anything. NOT_HELD: a job disproved something. UNPROVED: a proof was not possible.
 
     out: a folder for the page, the figures and the tables as Parquet; new, empty, or of an earlier analysis.
-    hint: prints progress. Raises UsageError for a wrong request, AnalysisError for unreadable input."""
+    hint: prints progress. Raises UsageError for a wrong request, AnalysisError for unreadable input.
+    """
     if out is not None:
         _writable(out)
     sections: dict[str, Section] = {}
@@ -100,8 +102,11 @@ def analyze(
 
 
 def side_by_side(one: Callable[[str], Section], names: Sequence[str]) -> Iterator[Section]:
-    """The answers of `one` for these names, in order, each in a thread: a small job is mostly planning, which
-    Spark does in one thread. If one raises or the caller stops, it does not wait for the others."""
+    """Yield the answers of `one` for these names, in order, each computed in its own thread.
+
+    A small job is mostly planning, which Spark does in one thread. If one raises or the caller stops, the
+    others are not waited for.
+    """
     threads = ThreadPoolExecutor(max(len(names), 1))
     try:
         for answer in [threads.submit(one, name) for name in names]:
@@ -111,7 +116,7 @@ def side_by_side(one: Callable[[str], Section], names: Sequence[str]) -> Iterato
 
 
 def text(found: Section) -> Iterable[str]:
-    """A section for a terminal: its answer, and its tables in columns."""
+    """Yield the lines of a section for a terminal: its answer, and its tables in columns."""
     yield f"{found.title}: {inline(found.answer)}"
     for table in found.tables:
         yield ""
@@ -130,7 +135,10 @@ def _columns(table: Table) -> Iterable[str]:
 
 
 def reason(error: Exception) -> str:
-    """Why, in one line: of what a task raised, without the stacks of Spark and Python."""
+    """Return the reason of an error in one line.
+
+    For an error raised in a task, the stacks of Spark and Python are left out.
+    """
     if isinstance(error, ZkDataError):
         return str(error)
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
@@ -148,7 +156,10 @@ def _writable(out: Path) -> None:
 
 
 def _frames(folder: Path, found: Section, *, here: bool) -> None:
-    """Write a section's tables. here: by this process, which is cheaper for small ones."""
+    """Write a section's tables.
+
+    here: whether this process writes them, which is cheaper for small tables.
+    """
     from pyarrow import parquet
 
     if folder.is_dir():

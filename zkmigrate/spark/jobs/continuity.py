@@ -1,6 +1,8 @@
-"""continuity: whether each server's files are whole, its zxids without a hole, and each zxid the same
-transaction on all servers; with dest's directories, on both ensembles. Only zxids in several logs are
-compared, so a server may lag."""
+"""Check that server files are complete, without a hole in the zxids, and agree on each transaction.
+
+This is the job ``continuity``. With dest's directories it checks both ensembles. Only zxids in several logs
+are compared, so a server may lag.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ SOURCE, DEST = "source", "dest"
 
 
 def run(input: Input) -> Section:
-    """The job. It reads all servers' logs, whatever --server says."""
+    """Run the job. It reads all servers' logs, whatever --server says."""
     spark, request = input.spark, input.request
     both = {SOURCE: input} | ({DEST: Input(spark, request, request.dest)} if request.dest else {})
     servers = [one for name, ensemble in both.items() for one in servers_of(name, ensemble)]
@@ -47,22 +49,28 @@ def run(input: Input) -> Section:
 
 @dataclass(frozen=True)
 class _Divergence:
-    """compared: how many zxids several records have; divergent: how many of them diverge; named: the records
-    of the first divergent ones, by zxid."""
+    """The comparison of records with the same zxid.
+
+    compared: how many zxids several records have. divergent: how many of them diverge. named: the records of
+    the first divergent zxids, by zxid.
+    """
 
     compared: int
     divergent: int
     named: list[Row]
 
     def differs(self, zxid: int) -> str:
-        """The columns in which the records of a zxid differ."""
+        """Return the columns in which the records of a zxid differ."""
         rows = [row for row in self.named if row.zxid == zxid]
         unlike = [name for name in SHOWN if len({str(row[name]) for row in rows} - _no_digest(name)) > 1]
         return ", ".join(unlike) or "its other operations"
 
 
 def _no_digest(name: str) -> set[str]:
-    """A digest that a server did not write differs from none."""
+    """Return the values of a column to ignore.
+
+    A digest that a server did not write does not count as different.
+    """
     return {str(None)} if name == "digest" else set()
 
 

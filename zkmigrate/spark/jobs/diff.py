@@ -1,7 +1,8 @@
-"""diff: how source's subtree and that of each dest server differ at one zxid: how many znodes by kind of
-difference and by subtree, and the first of each kind.
+"""Compare source's subtree with that of each dest server at one zxid.
 
-A znode that differs in several fields counts for each. The trees are those of the digest proof."""
+The job ``diff`` counts znodes by kind of difference and by subtree, and shows the first of each kind. A znode
+that differs in several fields counts for each. The trees are those of the digest proof.
+"""
 
 from __future__ import annotations
 
@@ -29,12 +30,15 @@ from zkmigrate.zookeeper.data.zxid import format_zxid
 
 KINDS = (ONLY_SOURCE, ONLY_DEST, *FIELDS)
 _SAMPLES = 5
-"""Of each kind, or fewer with --top."""
+"""The largest number of samples of each kind; --top may lower it."""
 
 
 @dataclass(frozen=True)
 class _Diff:
-    """Of one dest server. counts: by kind; frame: a row for each path and kind."""
+    """The differences of one dest server.
+
+    counts: by kind. frame: a row for each path and kind.
+    """
 
     zxid: int
     znodes: tuple[int, int]
@@ -46,7 +50,7 @@ class _Diff:
 
 
 def run(input: Input) -> Section:
-    """The job. Raises AnalysisError where a tree cannot be read at the zxid."""
+    """Run the job. Raises AnalysisError if a tree cannot be read at the zxid."""
     sides = Sides(input)
     made: dict[str, _Diff] = {}
     for dest in sides.dests:

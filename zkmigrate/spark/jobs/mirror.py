@@ -1,8 +1,9 @@
-"""mirror: whether a mirror's topics are equal, from the log directories of both sides.
+"""Compare a mirror's topics from the log directories of both sides, for the job ``mirror``.
 
 Both logs are in the order of offsets, so a task reads the same offsets of both, side by side, and Spark
 shuffles nothing. A first pass reads the headers: it finds transaction markers, and where each task begins. A
-second pass reads what is compared. Records never leave a task."""
+second pass reads what is compared. Records never leave a task.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +36,7 @@ Part = tuple[str, int]
 Pair = tuple[Log, Log]
 
 _TASKS = 2000
-"""The most tasks of one step."""
+"""The largest number of tasks of one step."""
 SIDES = ("source", "target")
 
 _SCHEMA = pa.schema([
@@ -43,11 +44,11 @@ _SCHEMA = pa.schema([
     ("begun", pa.int64()), ("end", pa.int64()), ("why", pa.string()),
     ("differing", pa.map_(pa.string(), pa.int64())), ("notes", pa.list_(pa.string())),
 ])  # fmt: skip
-"""A row for each partition; `ComparedLogs` tells the columns."""
+"""The columns of the table, a row for each partition; see `ComparedLogs`."""
 
 
 def run(input: Input) -> Section:
-    """The job. Raises as `compared`."""
+    """Run the job. Raises like `compared`."""
     found = compared(input.spark, input.request)
     told = code(found)
     unequal = [one for one in found if one.state != "equal"]
@@ -63,7 +64,7 @@ def run(input: Input) -> Section:
 
 
 def body(one: ComparedLogs) -> dict[str, object]:
-    """A partition as JSON."""
+    """Return the result of a partition for JSON."""
     return {**vars(one), "differing": dict(one.differing), "notes": list(one.notes)}
 
 
@@ -79,8 +80,10 @@ _COLUMNS: list[tuple[str, Cell]] = [
 
 
 def compared(spark: SparkSession, request: Request) -> list[ComparedLogs]:
-    """The topics' partitions, each with its first difference. Raises UsageError without directories or
-    topics, and for a topic that source's directories do not hold."""
+    """Return the results of the topics' partitions, each with its first difference.
+
+    Raises UsageError without directories or topics, and for a topic that source's directories do not hold.
+    """
     if not (request.source_logs and request.target_logs and request.topics):
         raise UsageError(
             "mirror compares log directories. Needed: --source-logs DIR and --target-logs DIR, each once or "
@@ -98,8 +101,10 @@ def compared(spark: SparkSession, request: Request) -> list[ComparedLogs]:
 
 @dataclass(frozen=True)
 class _Replica:
-    """A partition in one directory. segments: path and base offset of each. unread: why some could not be
-    listed."""
+    """A partition in one directory.
+
+    segments: path and base offset of each. unread: why some segments could not be listed.
+    """
 
     broker: str
     segments: Sequence[tuple[str, int]]
@@ -109,7 +114,7 @@ class _Replica:
 
 
 def _replicas(spark: SparkSession, paths: Sequence[str], topics: Sequence[str]) -> dict[Part, _Replica]:
-    """Of each partition the replica with the highest high watermark."""
+    """Return the replica of each partition with the highest high watermark."""
     rows = (
         task_reader(spark, "kafkalogdir")
         .load(list(dict.fromkeys(paths)))
@@ -139,13 +144,13 @@ def _replica(broker: str, rows: Sequence[Row]) -> _Replica:
 
 
 def _reach(one: _Replica) -> tuple[int, int]:
-    """By the high watermark, then by the newest segment."""
+    """Return the sort key of a replica: its high watermark, then its newest segment."""
     newest = max((base for _, base in one.segments), default=-1)
     return -1 if one.watermark is None else one.watermark, newest
 
 
 def _logs(spark: SparkSession, side: str, replicas: Mapping[Part, _Replica]) -> dict[Part, Log | str]:
-    """By partition its log, or why it cannot be read."""
+    """Return the log of each partition, or why it cannot be read."""
     asked = [(part, path, base) for part, one in replicas.items() for path, base in one.segments]
     scanned: dict[Part, list[Segment | str]] = {part: [] for part in replicas}
     for part, found in _mapped(spark, _scanned, asked):
@@ -215,7 +220,7 @@ def _joined(
 
 
 def _part(pair: Pair, begin: int, stop: int, end: int) -> Joined | str:
-    """The records from offset ``begin`` up to ``stop``, or why they cannot be read."""
+    """Compare the records from offset ``begin`` up to ``stop``, or return why they cannot be read."""
     source, target = (committed(log, begin, end, _open) for log in pair)
     try:
         return join(source, target, begin, stop, end, KafkaCodecs())
@@ -226,7 +231,7 @@ def _part(pair: Pair, begin: int, stop: int, end: int) -> Joined | str:
 
 
 def _mapped(spark: SparkSession, one: Callable[[T], U], asked: Sequence[T]) -> Iterable[U]:
-    """Of each of these, worked out by tasks."""
+    """Return the results of `one` for each item, computed in tasks."""
     if not asked:
         return []
     return spark.sparkContext.parallelize(asked, min(len(asked), _TASKS)).map(one).collect()

@@ -1,5 +1,7 @@
-"""placement: plans of a fleet. Each what-if is tried on each cluster in a task of its own, by
-:mod:`zkmigrate.cluster.placement`."""
+"""Plan a fleet of clusters, for the job ``placement``.
+
+Each what-if is tried on each cluster in a task of its own, by :mod:`zkmigrate.cluster.placement`.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,8 @@ from zkmigrate.spark.reading import local_frame
 from zkmigrate.spark.section import Section
 
 _TASKS_PER_CORE = 8
-"""Clusters differ in what they take: so many shares keep all cores at work until the end."""
+"""The number of shares for each core. Clusters differ in their cost, and so many shares keep all cores
+busy until the end."""
 
 OUTCOMES = pa.schema([
     ("cluster", pa.string()), ("what_if", pa.string()), ("verb", pa.string()), ("brokers", pa.int64()),
@@ -28,15 +31,17 @@ OUTCOMES = pa.schema([
     ("limited", pa.string()), ("refusing", pa.list_(pa.string())), ("notices", pa.list_(pa.string())),
     ("refused", pa.list_(pa.string())), ("error", pa.string()),
 ])  # fmt: skip
-"""A row for each cluster and what-if; :class:`zkmigrate.cluster.placement.what_if.Outcome` tells the
-columns."""
+"""The columns of the table, a row for each cluster and what-if; see
+:class:`zkmigrate.cluster.placement.what_if.Outcome`."""
 
 _PARTITIONS, _BROKERS = "partitions", "brokers"
 
 
 def run(input: Input) -> Section:
-    """The job. Raises UsageError without tables, for tables without clusters, and where no cluster can be
-    read."""
+    """Run the job.
+
+    Raises UsageError without tables, for tables without clusters, and if no cluster can be read.
+    """
     request = input.request
     if not request.fleet_partitions or not request.fleet_brokers:
         raise UsageError(
@@ -60,7 +65,7 @@ def run(input: Input) -> Section:
 
 
 def _clusters(spark: SparkSession, partitions: str, brokers: str) -> DataFrame:
-    """A row for each cluster, with its partitions and brokers as texts of a JSON object a line."""
+    """Return a row for each cluster, with its partitions and brokers as text with a JSON object per line."""
     both = _lines(spark, partitions, _PARTITIONS).unionByName(_lines(spark, brokers, _BROKERS))
     texts = (
         F.concat_ws("\n", F.collect_list(F.when(F.col("kind") == kind, F.col("line")))).alias(kind)
@@ -70,8 +75,11 @@ def _clusters(spark: SparkSession, partitions: str, brokers: str) -> DataFrame:
 
 
 def _lines(spark: SparkSession, path: str, kind: str) -> DataFrame:
-    """A table as lines of JSON: the columns cluster, kind and line. A row without a cluster has an empty
-    one. path: of Parquet where it ends so, else of a JSON object a line."""
+    """Return a table as lines of JSON: the columns cluster, kind and line.
+
+    A row without a cluster has an empty one. path: a Parquet table if it ends in ``.parquet``, else a file
+    with a JSON object per line.
+    """
     if path.rstrip("/").endswith(".parquet"):
         read = spark.read.parquet(path)
         if "cluster" not in read.columns:
@@ -87,7 +95,7 @@ def _lines(spark: SparkSession, path: str, kind: str) -> DataFrame:
 def _units(
     names: Sequence[str], what_ifs: Sequence[WhatIf]
 ) -> tuple[list[tuple[int, str, int]], list[Outcome]]:
-    """(number, cluster, place of the what-if) of all that is tried, and errors for what cannot be."""
+    """Return (number, cluster, place of the what-if) of every trial, and errors for what cannot be tried."""
     units: list[tuple[int, str, int]] = []
     absent: list[Outcome] = []
     known = set(names)
@@ -114,7 +122,7 @@ def _in_task(what_ifs: Sequence[WhatIf]) -> Callable[[Row], Outcome]:
 
 
 def _split(text: str) -> list[str]:
-    """The lines. Only a line feed ends one: JSON may hold other separators inside a text."""
+    """Return the lines of a text; only a line feed ends one, because JSON may hold other separators."""
     return [line for line in text.split("\n") if line]
 
 

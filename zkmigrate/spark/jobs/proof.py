@@ -1,8 +1,9 @@
-"""proof: each dest server's disk holds source's subtree: the three proofs of the verb prove
-(docs/reference/prove.md), made in Spark.
+"""Prove that each dest server's disk holds source's subtree, for the job ``proof``.
 
-Each dest server is proved alone, except that an expiry is allowed only if no dest server has it in its log or
-has closed the session."""
+It makes the three proofs of the verb prove (docs/reference/prove.md) in Spark. Each dest server is proved
+alone, with one exception: an expiry is allowed only if no dest server has it in its log or has closed the
+session.
+"""
 
 from __future__ import annotations
 
@@ -47,8 +48,10 @@ _UNPROVED = "unproved"
 
 @dataclass(frozen=True)
 class _Proof:
-    """One proof of one dest server. body: for --json, without `held`. frame: everything that is missing, or
-    differs."""
+    """One proof of one dest server.
+
+    body: for --json, without `held`. frame: everything that is missing, or differs.
+    """
 
     held: Proved
     body: Mapping[str, Any]
@@ -56,7 +59,10 @@ class _Proof:
 
 
 def run(input: Input) -> Section:
-    """The job. The figures have at most `request.top` findings of each proof, the Parquet tables all."""
+    """Run the job.
+
+    The figures have at most `request.top` findings of each proof, the Parquet tables all.
+    """
     sides = Sides(input)
     proofs = _Proofs(sides)
     source, largest = "", None
@@ -73,7 +79,10 @@ def run(input: Input) -> Section:
 
 @dataclass(frozen=True)
 class _Largest:
-    """Of source's subtree: the largest zxid and a path with it; frame: by subtree."""
+    """The largest zxid in source's subtree.
+
+    path: a path with it. frame: the largest zxids by subtree.
+    """
 
     zxid: int
     path: str
@@ -81,7 +90,7 @@ class _Largest:
 
 
 def _largest(sides: Sides) -> _Largest:
-    """Raises ZkDataError, UsageError without such a subtree."""
+    """Find the largest zxid in source's subtree. Raises ZkDataError, or UsageError without a subtree."""
     nodes = sides.tree(sides.upto).nodes
     newest = F.greatest("czxid", "mzxid", "pzxid")
     row = only(nodes.orderBy(newest.desc(), "path").select(newest.alias("zxid"), "path"))
@@ -92,14 +101,14 @@ def _largest(sides: Sides) -> _Largest:
 
 
 class _Proofs:
-    """Reads once what several dest servers share."""
+    """A maker of proofs that reads only once what several dest servers share."""
 
     def __init__(self, sides: Sides) -> None:
         self._sides = sides
         self._deltas: dict[int, _Proof] = {}
 
     def of(self, dest: Disk, reach: Mapping[str, Reach], largest: _Largest) -> dict[str, _Proof]:
-        """All three, by name. Raises ZkDataError if source cannot be read."""
+        """Return all three proofs of a dest server, by name. Raises ZkDataError if source cannot be read."""
         where = reach[dest.server]
         return {
             "tail": self._tail(where, largest),
@@ -149,8 +158,10 @@ class _Proofs:
         return _Proof(delta_held(counted[False], unproved), body | more, frame)
 
     def _living(self, owners: DataFrame, reach: Mapping[str, Reach]) -> DataFrame:
-        """With whether the session lives on dest, by `zookeeper.data.proofs.delta_proof`: every dest server
-        was cut over, and none has closed it since."""
+        """Add to each owner whether its session lives on dest, by `zookeeper.data.proofs.delta_proof`.
+
+        A session lives there if every dest server was cut over, and none has closed the session since.
+        """
         if not cut_over(reach):
             return owners.withColumn("living", F.lit(False))
         closed = [

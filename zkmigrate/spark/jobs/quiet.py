@@ -1,4 +1,4 @@
-"""quiet: when to cut over, by the transactions under the chroot in every minute of the log."""
+"""Find when to cut over, by the transactions under the chroot in every minute of the log (job ``quiet``)."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from zkmigrate.spark.quiet_windows import MINUTES_OF_A_WEEK, Hour, hours
 from zkmigrate.spark.section import Picture, Section
 
 _SHORT_MS = 6 * 3_600_000
-"""A shorter log is counted by seconds."""
+"""A log shorter than this is counted by seconds."""
 _BUSIEST = 5
 
 
 def run(input: Input) -> Section:
-    """The job. A transaction counts once, however many znodes under the chroot it changes."""
+    """Run the job. A transaction counts once, however many znodes under the chroot it changes."""
     request = input.request
     covered = input.log("time").agg(F.min("time"), F.max("time")).first()
     if covered is None or covered[0] is None:

@@ -1,10 +1,13 @@
-"""sessions: how many open and close, how long they live, how they end, and T: the smallest timeout of those
-that own ephemerals at or under the chroot, within which a rollback has to let them back.
+"""Count how many sessions open and close, how long they live and how they end, for the job ``sessions``.
 
-How an expiry shows: a closeSession has the number of the client's request, its cxid. Clients count from 1; a
+It also finds T, the smallest timeout of the sessions that own ephemerals at or under the chroot. A rollback
+has to let these clients back within T.
+
+An expiry shows in the cxid of a closeSession, the number of the client's request. Clients count from 1; a
 server that closes a session by itself writes cxid 0. The logs that servers of 3.4 to 3.9 wrote for our tests
 show both. A server also closes a session by itself when an operator ends it through JMX. Only a session that
-was younger than its timeout cannot have expired: then the job says that its end cannot be told."""
+was younger than its timeout cannot have expired; the job reports that its end cannot be told.
+"""
 
 from __future__ import annotations
 
@@ -28,14 +31,17 @@ from zkmigrate.zookeeper.data.zxid import format_zxid
 CLIENT, EXPIRED, UNTOLD = "closed by its client", "expired", "cannot be told"
 _QUANTILES = (0.0, 0.1, 0.5, 0.9, 0.99, 1.0)
 _COLUMNS = 500
-"""Columns of a plot over time, at most."""
+"""The largest number of columns of a plot over time."""
 _RECONNECTS = "A client that reconnects keeps its session and leaves no trace in a log."
 
 
 @dataclass(frozen=True)
 class _Now:
-    """At the end of log and snapshot. open: how many sessions; owners: session, timeout_ms, znodes and first
-    path of the first ones, by timeout; owning: how many; unknown: owners of unknown timeout."""
+    """The open sessions at the end of log and snapshot.
+
+    open: number of sessions. owners: session, timeout_ms, znodes and first path of the first owners, by
+    timeout. owning: number of owners. unknown: number of owners of unknown timeout.
+    """
 
     open: int
     owners: list[Row]
@@ -45,7 +51,7 @@ class _Now:
 
 
 def run(input: Input) -> Section:
-    """The job."""
+    """Run the job."""
     began = input.snapshot if input.snapshots else None
     start = 0 if began is None else snapshot_zxid(began.name) or 0
     seen = events(input).persist()
@@ -63,8 +69,10 @@ def run(input: Input) -> Section:
 
 
 def _lives(seen: DataFrame) -> DataFrame:
-    """A row for each session that the log opens or closes; null: not in the log. A second closing has no
-    effect."""
+    """Return a row for each session that the log opens or closes; null where the log lacks a value.
+
+    A second closing has no effect.
+    """
     opens, closes = F.col("type") == OPENS, F.col("type") == CLOSES
     found = seen.groupBy("session").agg(
         F.min(F.when(opens, F.struct("zxid", "time", "timeout_ms"))).alias("o"),
@@ -88,7 +96,7 @@ def _lives(seen: DataFrame) -> DataFrame:
 
 
 def _owners(owned: DataFrame, opened: DataFrame) -> DataFrame:
-    """Sessions by their timeouts, those of unknown timeout last."""
+    """Return the sessions that own ephemerals by their timeouts, those of unknown timeout last."""
     found = owned.groupBy("session").agg(F.count("*").alias("znodes"), F.min("path").alias("path"))
     joined = found.join(opened, "session", "left").select("session", "timeout_ms", "znodes", "path")
     return joined.orderBy(F.asc_nulls_last("timeout_ms"), "session")
@@ -101,7 +109,7 @@ def _now(opened: DataFrame, owners: DataFrame, top: int) -> _Now:
 
 
 def _timeouts(lives: DataFrame, opened: DataFrame) -> DataFrame:
-    """How many sessions have each known timeout."""
+    """Return how many sessions have each known timeout."""
     both = lives.select("session", "timeout_ms").unionByName(opened)
     each = both.groupBy("session").agg(F.max("timeout_ms").alias("timeout_ms"))
     return each.filter("timeout_ms IS NOT NULL").groupBy("timeout_ms").agg(F.count("*").alias("sessions"))
@@ -109,8 +117,11 @@ def _timeouts(lives: DataFrame, opened: DataFrame) -> DataFrame:
 
 @dataclass(frozen=True)
 class _Rates:
-    """step_s: of the rows, a whole number of minutes; per_minute: start of a step in seconds since the epoch,
-    opened and closed per minute in it."""
+    """The rates of openings and closings.
+
+    step_s: seconds of a step, a whole number of minutes. per_minute: start of a step in seconds since the
+    epoch, and sessions opened and closed per minute in it.
+    """
 
     step_s: int
     per_minute: list[tuple[float, float, float]]
@@ -178,7 +189,10 @@ def _counts(lives: DataFrame) -> dict[str, int]:
 
 
 def _lived(lives: DataFrame) -> dict[str, int]:
-    """Quantiles in ms, of the sessions whose beginning and end are in the log; empty without any."""
+    """Return quantiles in milliseconds of the lives of sessions whose beginning and end are in the log.
+
+    It is empty if there are none.
+    """
     values = only(lives.agg(F.percentile_approx("lived_ms", list(_QUANTILES), 10_000)))[0]
     return {} if values is None else {f"{q:g}": v for q, v in zip(_QUANTILES, values, strict=True)}
 

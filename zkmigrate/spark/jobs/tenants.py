@@ -1,5 +1,7 @@
-"""tenants: the subtrees of an ensemble, how large each is and how much it writes; and the znodes and lists of
-children near jute.maxbuffer."""
+"""Measure the subtrees of an ensemble, how large each is and how much it writes, for the job ``tenants``.
+
+It also reports the znodes and lists of children near jute.maxbuffer.
+"""
 
 from __future__ import annotations
 
@@ -25,19 +27,21 @@ from zkmigrate.zookeeper.data.txnlog import log_zxid
 from zkmigrate.zookeeper.data.zxid import format_zxid
 
 _CHILD_BYTES = 4
-"""Jute writes a name's length before it."""
+"""The bytes of the length that jute writes before a name."""
 _NEAR = 0.5
-"""Share of jute.maxbuffer from which on a znode or a list of children is reported."""
+"""The share of jute.maxbuffer from which on a znode or a list of children is reported."""
 
 _SERVERS_OWN = ("/", SYSTEM_ROOT, f"{SYSTEM_ROOT}/quota")
-"""What a server creates before its first transaction."""
+"""The paths that a server creates before its first transaction."""
 
 _NODES = "path string, data_length int, ephemeral_owner bigint"
 
 
 def run(input: Input) -> Section:
-    """The job. A write is an operation with an effect that names a znode, also a deletion by a closing
-    session."""
+    """Run the job.
+
+    A write is an operation with an effect that names a znode, including a deletion by a closing session.
+    """
     nodes = znodes(input).withColumn("subtree", subtree(F.col("path"), input.request.depth)).persist()
     log = input.effects("time", "session", "path", "data_length").filter(F.col("path").isNotNull())
     written = input.reused(_written(log))
@@ -55,8 +59,10 @@ def run(input: Input) -> Section:
 
 
 def base_snapshot(input: Input) -> File | None:
-    """The snapshot to begin from; None if the log begins with the first transaction. Raises UsageError
-    without either."""
+    """Return the snapshot to begin from, or None if the log begins with the first transaction.
+
+    Raises UsageError if there is neither.
+    """
     if input.snapshots:
         return input.snapshot
     first = log_zxid(input.logs_by_server[input.reference][0].name) or 0
@@ -67,11 +73,12 @@ def base_snapshot(input: Input) -> File | None:
 
 
 def znodes(input: Input) -> DataFrame:
-    """The znodes at the end of the log: path, data_length (-1: null data) and ephemeral_owner; for other
-    fields see `subtree_at`. Raises UsageError as `base_snapshot`.
+    """Return the znodes at the end of the log: path, data_length (-1: null data) and ephemeral_owner.
 
-    For each path the last operation that creates or deletes it says whether it is there, the last one with
-    data how much. That holds over a fuzzy snapshot too, which may have some of these changes already."""
+    For other fields see `subtree_at`. Raises UsageError like `base_snapshot`. For each path the last
+    operation that creates or deletes it decides whether it exists, and the last one with data decides its
+    length. That is also true for a fuzzy snapshot, which may have some of these changes already.
+    """
     snapshot = base_snapshot(input)
     start = 0 if snapshot is None else snapshot_zxid(snapshot.name) or 0
     behind = input.effects(
@@ -115,8 +122,10 @@ def znodes(input: Input) -> DataFrame:
 
 
 def _watches(input: Input) -> DataFrame | None:
-    """By subtree, from saved answers; None if none was given. Raises UsageError for a file that is not
-    one."""
+    """Return the number of watches by subtree, from saved answers to wchp; None if none was given.
+
+    Raises UsageError for a file that is not such an answer.
+    """
     if not input.request.watches:
         return None
     counts: Counter[str] = Counter()
@@ -132,7 +141,7 @@ def _watches(input: Input) -> DataFrame | None:
 
 
 def subtree(path: Column, depth: int) -> Column:
-    """The first elements of a path; the root is a subtree of its own."""
+    """Return the first elements of a path; the root is a subtree of its own."""
     return F.concat(F.lit("/"), F.array_join(F.slice(F.split(path, "/"), 2, depth), "/"))
 
 
@@ -149,7 +158,7 @@ def _sizes(nodes: DataFrame) -> DataFrame:
 
 
 def _written(log: DataFrame) -> DataFrame:
-    """The writes of a session to a path."""
+    """Return the writes of each session to each path."""
     sent = F.greatest(F.coalesce("data_length", F.lit(0)), F.lit(0))
     return log.groupBy("path", "session").agg(
         F.count("*").alias("writes"),
@@ -169,7 +178,7 @@ def _writes(written: DataFrame, depth: int) -> DataFrame:
 
 
 def _lists(nodes: DataFrame) -> DataFrame:
-    """Parents by the bytes of the reply that lists their children."""
+    """Return the parents by the bytes of the reply that lists their children, largest first."""
     parent = F.regexp_replace("path", "/[^/]*$", "")
     parents = nodes.filter("path != '/'").select(
         F.when(parent == "", "/").otherwise(parent).alias("path"),

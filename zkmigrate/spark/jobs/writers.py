@@ -1,8 +1,9 @@
-"""writers: sessions that wrote at or under the chroot, and which of them are not brokers.
+"""Find the sessions that wrote at or under the chroot, and which are not brokers, for the job ``writers``.
 
 The answers equal those of `zookeeper.data.log_writers`, which reads one log in one process. Transaction logs
-have no addresses: these come from the servers' text logs, if they are given and name them (3.4 and 3.5 do,
-later ones only at level DEBUG)."""
+have no addresses. These come from the servers' text logs, if they are given and name them (3.4 and 3.5 do,
+later ones only at level DEBUG).
+"""
 
 from __future__ import annotations
 
@@ -24,12 +25,12 @@ from zkmigrate.zookeeper.data.session import format_session, signed
 _CHANGES = (*CREATES, *DELETES, *WRITES, "setACL")
 _PLACES = 5
 _Counts: TypeAlias = dict[int, Counter[str]]
-"""By session."""
+"""Counts by session."""
 _ESTABLISHED = r"Established session 0x([0-9a-f]+) with negotiated timeout \d+ for client /?(\S+)"
 
 
 def run(input: Input) -> Section:
-    """The job."""
+    """Run the job."""
     chroot = input.request.chroot
     path, kind = F.col("path"), F.col("type")
     above = kind.isin(*DELETES) & F.lit(chroot).startswith(F.concat(path, F.lit("/")))
@@ -62,7 +63,7 @@ def run(input: Input) -> Section:
 
 
 def _transactions(log: DataFrame, touched: Column) -> DataFrame:
-    """By session: its transactions, and those with an operation that touched the chroot."""
+    """Return by session its transactions, and those with an operation that touched the chroot."""
     ms = F.unix_millis("time")
     each = log.groupBy("session", "zxid").agg(F.max(touched).alias("touched"), F.max(ms).alias("ms"))
     changed = F.when(F.col("touched"), F.col("ms"))
@@ -77,15 +78,17 @@ def _transactions(log: DataFrame, touched: Column) -> DataFrame:
 
 
 def _changes(touched: DataFrame) -> DataFrame:
-    """A row for equal operations: how many, and the last one's place in its epoch."""
+    """Return a row for equal operations: their count, and the last one's place in its epoch."""
     return touched.groupBy("session", "type", "path", epoch().alias("epoch")).agg(
         F.count("*").alias("count"), F.max(place_in_epoch()).alias("place")
     )
 
 
 def _who_and_last(changes: DataFrame, below: Column) -> DataFrame:
-    """By session: the path that it changed last, and whether that is a broker. below: a path's part below the
-    chroot."""
+    """Return by session the path that it changed last, and whether the session is a broker's.
+
+    below: the part of a path below the chroot.
+    """
     number = F.regexp_extract(below, r"^/brokers/ids/(\d+)$", 1)
     broker = F.when(~F.col("type").isin(*DELETES) & (number != ""), number.try_cast("bigint"))
     own = below.rlike(f"^(?:{BROKERS_OWN.pattern})$")
@@ -98,7 +101,7 @@ def _who_and_last(changes: DataFrame, below: Column) -> DataFrame:
 
 
 def _with_ends(input: Input, sessions: DataFrame) -> DataFrame:
-    """With the timeout and the end of each session, if the log has them."""
+    """Add the timeout and the end of each session, if the log has them."""
     opens, closes = F.col("type") == OPENS, F.col("type") == CLOSES
     ends = events(input).groupBy("session")
     times = ends.agg(
@@ -109,7 +112,7 @@ def _with_ends(input: Input, sessions: DataFrame) -> DataFrame:
 
 
 def _counts(changes: DataFrame, place: Column) -> tuple[_Counts, _Counts]:
-    """How often each type, and each place, is in the operations of each session."""
+    """Count how often each type, and each place, is in the operations of each session."""
     types: _Counts = {}
     places: _Counts = {}
     grouped = changes.groupBy("session", "type", place.alias("place"))
@@ -120,14 +123,14 @@ def _counts(changes: DataFrame, place: Column) -> tuple[_Counts, _Counts]:
 
 
 def _place(path: Column, below: Column, root: str) -> Column:
-    """A path cut to its first elements below the chroot; a path above it whole."""
+    """Return a path cut to its first elements below the chroot; a path above it is kept whole."""
     elements = F.slice(F.split(below, "/"), 2, PLACE_DEPTH)
     cut = F.concat(F.lit(f"{root}/"), F.array_join(elements, "/"))
     return F.when(below.isNull(), path).when(below.isin("", "/"), root or "/").otherwise(cut)
 
 
 def _registered(input: Input, root: str) -> dict[int, int]:
-    """Brokers' ids by the session that owns their registration in the newest snapshot, if any."""
+    """Return broker ids by the session that owns their registration in the newest snapshot, if any."""
     if not input.snapshots:
         return {}
     number = F.regexp_extract("path", r"/brokers/ids/(\d+)$", 1)
@@ -139,7 +142,7 @@ def _registered(input: Input, root: str) -> dict[int, int]:
 
 
 def _addresses(input: Input) -> dict[int, str]:
-    """The last address of each session (signed) that the servers' text logs name."""
+    """Return the last address of each session (signed) that the servers' text logs name."""
     if not input.request.server_logs:
         return {}
     lines = input.spark.read.text(list(input.request.server_logs))
@@ -155,7 +158,7 @@ def _addresses(input: Input) -> dict[int, str]:
 def _writer(
     row: Row, types: _Counts, places: _Counts, registered: dict[int, int], addresses: dict[int, str]
 ) -> dict[str, Any]:
-    """As of `disks.writers.body`."""
+    """Return a session in the form of `zookeeper.disks.writer_addresses.body`."""
     session = row["session"]
     broker = row["broker"] if row["broker"] is not None else registered.get(session)
     return {
@@ -171,7 +174,7 @@ def _writer(
 
 
 def _most_first(counts: Counter[str]) -> dict[str, int]:
-    """The most frequent first, equal counts by name."""
+    """Return the counts with the most frequent first, equal counts by name."""
     return dict(sorted(counts.items(), key=lambda one: (-one[1], one[0])))
 
 

@@ -1,5 +1,4 @@
-"""ZooKeeper's logs and snapshots, and Kafka's log directories, as Spark tables. `register` makes them known
-to a session."""
+"""Offer ZooKeeper's logs and snapshots, and Kafka's log directories, as Spark tables."""
 
 from __future__ import annotations
 
@@ -10,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def register(spark: SparkSession) -> None:
-    """Make ``spark.read.format("zktxnlog")``, ``"zksnapshot"`` and ``"kafkalogdir"`` known."""
+    """Register ``spark.read.format("zktxnlog")``, ``"zksnapshot"`` and ``"kafkalogdir"`` with a session."""
     from zkmigrate.spark.sources.logdirs import LogDirSource
     from zkmigrate.spark.sources.snapshots import SnapshotSource
     from zkmigrate.spark.sources.source import TxnLogSource

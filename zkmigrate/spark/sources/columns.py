@@ -1,10 +1,11 @@
-"""Whole records of a transaction log as Arrow columns, thousands at a time.
+"""Read complete records of a transaction log as Arrow columns, thousands at a time.
 
 A row is an operation: each of a multi (an empty multi is one row of type multi), each ephemeral that a
 closeSession of 3.6 or later names, and every other transaction. `zookeeper.data.txn` defines a record,
-`zookeeper.data.effect` its effect; here numpy reads many records at once, because one at a time in Python is
+`zookeeper.data.effect` its effect. Here numpy reads many records at once, because one at a time in Python is
 ten times slower. A test over random logs compares both. `zookeeper.data.txn` raises the error for a record
-that these columns cannot read, so that both give the same reason."""
+that these columns cannot read, so that both give the same reason.
+"""
 
 from __future__ import annotations
 
@@ -34,39 +35,45 @@ SCHEMA = pa.schema([
     ("ephemeral_owner", pa.int64()), ("ttl_ms", pa.int64()), ("timeout_ms", pa.int32()),
     ("error", pa.int32()), ("digest", pa.int64()), ("corrupt", pa.string()),
 ])  # fmt: skip
-"""Columns of a transaction log.
+"""The columns of a transaction log. Columns that an operation does not have are null.
 
-server: whose log it is, as the caller names it. file, offset: of the record. session: who request. sequence:
-place in its transaction, from 0. multi: one of several operations of one request; failed: of a multi that had
-no effect. data_length: -1 for null data; data: only if wanted. version: the znode's new one (setData, setACL)
-or the one to check (check). parent_cversion: of a create: the parent's new one, -1 where the log leaves it to
-be counted. ephemeral_owner: of a create: 0, a session, or ZooKeeper's mark of a container or TTL znode.
-digest: of the whole tree after the transaction, where the server wrote it. corrupt: what could not be read,
-at file and offset; all else is null then. Columns that an operation does not have are null."""
+server: name of the log's server, as the caller names it. file, offset: place of the record. session: the
+session that requested it. sequence: place in its transaction, from 0. multi: whether it is one of several
+operations of one request. failed: whether it belongs to a multi that had no effect.
+
+data_length: -1 for null data. data: only if wanted. version: the znode's new version (setData, setACL) or the
+one to check (check). parent_cversion: the parent's new cversion after a create; -1 if the log leaves it to be
+counted. ephemeral_owner: of a create: 0, a session, or ZooKeeper's mark of a container or TTL znode. digest:
+digest of the whole tree after the transaction, if the server wrote it. corrupt: what could not be read, at
+file and offset; all other columns are null then.
+"""
 
 _FROM_BODIES = frozenset([
     "path", "data_length", "data", "version", "parent_cversion", "acl", "ephemeral_owner", "ttl_ms",
     "timeout_ms", "error", "digest",
 ])  # fmt: skip
-"""Columns that need the bodies of the operations."""
+"""The columns that need the bodies of the operations."""
 
 _HEADER = np.dtype([
     ("checksum", ">i8"), ("length", ">i4"), ("session", ">i8"), ("cxid", ">i4"), ("zxid", ">i8"),
     ("time_ms", ">i8"), ("kind", ">i4"),
 ])  # fmt: skip
-"""The beginning of a record: its frame's, then the transaction's header."""
+"""The beginning of a record: the header of its frame, then the header of the transaction."""
 _Operation: TypeAlias = tuple[int, int, int, int, int, bool]
-"""An item of each of `_Operations`, from `record` on."""
+"""One item of each array of `_Operations`, from `record` on."""
 _ABSENT = -2
-"""A length for an operation without the field; -1 is jute's null."""
+"""The length for an operation without the field; -1 is jute's null."""
 _FEW_ACLS = 16
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """Which operations, whether their data, and which columns of SCHEMA. Bounds are inclusive. prefix: of the
-    path, whole elements or not; what has no path has no prefix. types: numbers as in TxnType; None for
-    all."""
+    """The operations and columns of SCHEMA to read.
+
+    data: whether to read the operations' data. zxids, times_ms: inclusive bounds. prefix: beginning of the
+    path, not necessarily whole elements; operations without a path do not match one. types: numbers as in
+    TxnType; None for all.
+    """
 
     data: bool = False
     zxids: tuple[int, int] = (-(1 << 63), (1 << 63) - 1)
@@ -77,7 +84,7 @@ class Wanted:
 
     @property
     def bodies(self) -> bool:
-        """Whether the bodies are needed. Bodies that are not needed are not decoded, and never refused."""
+        """Whether the bodies are needed. Other bodies are not decoded, and never refused."""
         return bool(self.prefix) or not _FROM_BODIES.isdisjoint(self.schema.names)
 
 
@@ -86,7 +93,10 @@ ALL = Wanted()
 
 @dataclass
 class Stretch:
-    """Whole records in a row. starts: where each begins in `buffer`, which begins at `base` in the file."""
+    """Complete records that follow each other.
+
+    starts: where each record begins in `buffer`, which begins at `base` in the file.
+    """
 
     server: str
     file: str
@@ -96,11 +106,11 @@ class Stretch:
 
     @cached_property
     def zxids(self) -> Longs:
-        """One for each record."""
+        """The zxid of each record."""
         return arrays.numbers(np.frombuffer(self.buffer, np.uint8), np.asarray(self.starts, np.int64) + 24, 8)
 
     def record(self, start: int) -> Record:
-        """One of them, for the reader that reads one at a time."""
+        """Return one record, for the reader that reads one at a time."""
         length = int.from_bytes(self.buffer[start + 8 : start + 12], "big", signed=True)
         payload = self.buffer[start + 12 : start + 12 + length]
         session, cxid, zxid, time_ms, kind = TXN_HEADER.unpack_from(payload)
@@ -110,8 +120,10 @@ class Stretch:
 
 
 def table(stretch: Stretch, wanted: Wanted = ALL) -> pa.RecordBatch:
-    """The operations of a stretch in order, by the schema that is wanted. Raises MalformedError naming file
-    and offset."""
+    """Return the operations of a stretch in order, by the schema that is wanted.
+
+    Raises MalformedError with file and offset.
+    """
     rows = _operations(stretch, wanted)
     bodies = _Bodies(rows)
     if wanted.bodies:
@@ -128,8 +140,11 @@ def table(stretch: Stretch, wanted: Wanted = ALL) -> pa.RecordBatch:
 
 
 class _Records:
-    """Headers, one item for each record. end: of its body; digest: where the digest's long begins, -1 for
-    none; failed: of multis that had no effect."""
+    """The headers, one item for each record.
+
+    end: end of the record's body. digest: where the digest's long begins; -1 if there is none. failed:
+    whether the record is a multi that had no effect.
+    """
 
     def __init__(self, buffer: Bytes, starts: Longs) -> None:
         head = arrays.everywhere(buffer, _HEADER)[starts]
@@ -145,8 +160,11 @@ class _Records:
 
 @dataclass
 class _Operations:
-    """One item for each operation. record: its number; at, end: its body in the buffer, for a closeSession
-    the path, 0 where there is none."""
+    """The operations, one item for each.
+
+    record: number of the record. at, end: the operation's body in the buffer; for a closeSession the path; 0
+    if there is none.
+    """
 
     stretch: Stretch
     buffer: Bytes
@@ -159,12 +177,12 @@ class _Operations:
     in_multi: Flags
 
     def refuse(self, operation: int) -> MalformedError:
-        """Why this operation's record cannot be read."""
+        """Return the error that says why this operation's record cannot be read."""
         return _refused(self.stretch, int(self.records.start[self.record[operation]]))
 
 
 def _refused(stretch: Stretch, start: int) -> MalformedError:
-    """The reason why this record cannot be read, as the reader of one record at a time gives it."""
+    """Return the error for an unreadable record, as the reader of one record at a time gives it."""
     found = stretch.record(start)
     try:
         found.txn()
@@ -174,7 +192,7 @@ def _refused(stretch: Stretch, start: int) -> MalformedError:
 
 
 def _operations(stretch: Stretch, wanted: Wanted) -> _Operations:
-    """The operations of the records whose zxid and time are wanted."""
+    """Return the operations of the records whose zxid and time are wanted."""
     buffer = np.frombuffer(stretch.buffer, np.uint8)
     starts = np.asarray(stretch.starts, np.int64)
     records = _Records(buffer, starts)
@@ -205,8 +223,10 @@ def _operations(stretch: Stretch, wanted: Wanted) -> _Operations:
 
 
 def _of_body(data: bytes, records: _Records, record: int) -> Iterator[_Operation]:
-    """The operations of a multi or a closeSession, whose number only its body says. Sets the record's
-    `digest` and `failed`. Raises MalformedError."""
+    """Yield the operations of a multi or a closeSession, whose number only its body has.
+
+    Sets the record's `digest` and `failed`. Raises MalformedError.
+    """
     src = JuteInput(data, int(records.start[record]) + _HEADER.itemsize, int(records.end[record]))
     multi = bool(records.kind[record] == TxnType.multi)
     # By the rule of `zookeeper.data.txn` for a digest or paths.
@@ -233,7 +253,10 @@ def _of_body(data: bytes, records: _Records, record: int) -> Iterator[_Operation
 
 @dataclass
 class _Cursor:
-    """A JuteInput over many bodies at once. bad: those that do not decode; their values mean nothing."""
+    """A JuteInput over many bodies at once.
+
+    bad: marks the bodies that do not decode; their values mean nothing.
+    """
 
     buffer: Bytes
     at: Longs
@@ -258,7 +281,7 @@ class _Cursor:
         return found
 
     def field(self) -> tuple[Longs, Longs]:
-        """Where it is, and its length: -1 for null."""
+        """Read a field and return its place and its length, -1 for null."""
         length = self.int32()
         self.bad |= length < -1
         return self._take(np.where(self.bad, 0, np.maximum(length, 0))), length
@@ -269,7 +292,7 @@ class _Cursor:
         return at, length
 
     def acl(self) -> tuple[Longs, Longs]:
-        """Where a vector of ACL begins and ends."""
+        """Read a vector of ACL and return where it begins and ends."""
         begin = self.at
         count = self.int32()
         self.bad |= (count < -1) | (count * 12 > self.end - self.at)
@@ -291,7 +314,7 @@ class _Cursor:
 
     @contextmanager
     def part(self, some: Longs) -> Iterator[_Cursor]:
-        """A cursor over some of the bodies; at the end these are where it is."""
+        """Open a cursor over some of the bodies, and at the end set their positions to where it stopped."""
         part = _Cursor(self.buffer, self.at[some], self.end[some], self.bad[some])
         yield part
         self.at[some], self.bad[some] = part.at, part.bad
@@ -306,12 +329,14 @@ _FIELDS: tuple[tuple[tuple[str, ...], tuple[TxnType, ...]], ...] = (
     (("error",), (TxnType.error,)),
     (("timeout_ms",), (TxnType.createSession,)),
 )
-"""The fields of a body, in order, by its types: as `zookeeper.data.txn` reads them."""
+"""The fields of a body, in order, by its types, as `zookeeper.data.txn` reads them."""
 
 
 class _Bodies:
-    """What the bodies say, one item for each operation. Lengths are _ABSENT, and `present` is false, where an
-    operation has no such field."""
+    """The content of the bodies, one item for each operation.
+
+    If an operation has no such field, its length is _ABSENT and `present` is false.
+    """
 
     def __init__(self, rows: _Operations) -> None:
         self._rows = rows
@@ -324,7 +349,7 @@ class _Bodies:
         self.present = {name: np.zeros(count, np.bool_) for name in (*names, "acl")}
 
     def read(self) -> None:
-        """All of them. Raises MalformedError for the first record that does not decode."""
+        """Read all bodies. Raises MalformedError for the first record that does not decode."""
         rows, bad = self._rows, np.zeros(len(self._rows.record), np.bool_)
         for fields, kinds in _FIELDS:
             index = np.flatnonzero(np.isin(rows.kind, kinds))
@@ -340,8 +365,11 @@ class _Bodies:
             raise rows.refuse(int(np.argmax(bad)))
 
     def _malformed(self, index: Longs, cursor: _Cursor) -> Flags:
-        """Those that do not end where their bodies do; behind a record's own body a digest may follow. The
-        old body of an operation that failed with its multi may follow its error, see `zookeeper.data.txn`."""
+        """Return which bodies do not end where they should.
+
+        A digest may follow a record's own body. The old body of an operation that failed with its multi may
+        follow its error; see `zookeeper.data.txn`.
+        """
         rows = self._rows
         left = cursor.end - cursor.at
         digested = ~cursor.bad & ~rows.in_multi[index] & (left == DIGEST_SIZE)
@@ -355,7 +383,7 @@ class _Bodies:
         self.present[name][index] = True
 
     def _field(self, name: str, index: Longs, cursor: _Cursor) -> None:
-        """The next field of these bodies."""
+        """Read the next field of these bodies."""
         match name:
             case "path":
                 self.path_at[index], self.path_length[index] = cursor.text()
@@ -370,7 +398,7 @@ class _Bodies:
                 self._put(name, index, cursor.int32())
 
     def _created(self, index: Longs, cursor: _Cursor) -> None:
-        """What follows the ACL of a create."""
+        """Read what follows the ACL of a create."""
         kind = self._rows.kind[index]
         owner = np.zeros(len(index), np.int64)
         session = self._rows.records.session[self._rows.record[index]]
@@ -446,7 +474,7 @@ _KIND_NAMES = pa.array([TxnType(int(kind)).name for kind in _KINDS], pa.string()
 
 
 def _acls(rows: _Operations, bodies: _Bodies, keep: Longs) -> pa.Array:
-    """ACLs. There are few different ones, so each is decoded once."""
+    """Return the ACLs. There are few different ones, so each is decoded once."""
     present = bodies.present["acl"][keep]
     known: dict[bytes, int] = {}
     decoded: list[list[dict[str, object]]] = []

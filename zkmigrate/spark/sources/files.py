@@ -1,5 +1,7 @@
-"""Logs and snapshots in a ZooKeeper directory, as files or globs, on this machine or at any URI that fsspec
-reads. `entries` lists any directory."""
+"""List and read logs and snapshots, given as directories, files or globs.
+
+They may be on this machine or at any URI that fsspec reads. `entries` lists any directory.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,10 @@ INSIDE = "version-2"
 
 @dataclass(frozen=True)
 class File:
-    """One log or snapshot. server: its owner's name in the rows; path: a local path or a URI."""
+    """One log or snapshot.
+
+    server: its server's name in the rows. path: a local path or a URI.
+    """
 
     server: str
     path: str
@@ -33,7 +38,7 @@ class File:
         return posixpath.basename(self.path)
 
     def reader(self) -> RandomReader:
-        """It opens the file for every read, so that a task holds nothing."""
+        """Return a reader that opens the file for every read, so that a task holds nothing."""
         return _Fsspec(self.path) if _URI.match(self.path) else FileReader(Path(self.path))
 
 
@@ -61,8 +66,10 @@ class _Fsspec:
 
 
 def _file_system(uri: str) -> tuple[Any, str]:
-    """The file system of a URI, and the path in it. Raises UsageError if fsspec or its package for the scheme
-    is missing."""
+    """Return the file system of a URI, and the path in it.
+
+    Raises UsageError if fsspec or its package for the scheme is missing.
+    """
     try:
         from fsspec.core import url_to_fs
 
@@ -75,8 +82,11 @@ def _file_system(uri: str) -> tuple[Any, str]:
 
 @dataclass(frozen=True)
 class Entry:
-    """One entry of a directory. path: a local path or a URI; size: bytes, of a file; modified: seconds since
-    the epoch, None where the file system does not say."""
+    """One entry of a directory.
+
+    path: a local path or a URI. size: bytes, for a file. modified: seconds since the epoch; None if the file
+    system does not report it.
+    """
 
     name: str
     path: str
@@ -85,13 +95,15 @@ class Entry:
     modified: float | None
 
     def reader(self) -> RandomReader:
-        """As `File.reader`."""
+        """Return a reader like `File.reader`."""
         return File("", self.path, self.size).reader()
 
 
 def entries(path: str) -> list[Entry]:
-    """The files and folders of a directory, by name, without those that vanish meanwhile. Raises OSError, and
-    UsageError as `files`."""
+    """Return the files and folders of a directory, sorted by name, without those that vanish meanwhile.
+
+    Raises OSError, and UsageError like `files`.
+    """
     if _URI.match(path):
         return sorted(_distant_entries(path), key=lambda entry: entry.name)
     found = []
@@ -113,7 +125,7 @@ def _distant_entries(uri: str) -> Iterable[Entry]:
 
 
 def _modified(info: Mapping[str, Any]) -> float | None:
-    """File systems name it differently."""
+    """Return the time of the last change, which file systems name differently; None if there is none."""
     for value in map(info.get, ("mtime", "LastModified", "last_modified", "updated")):
         if isinstance(value, datetime | int | float):
             return value.timestamp() if isinstance(value, datetime) else float(value)
@@ -121,11 +133,12 @@ def _modified(info: Mapping[str, Any]) -> float | None:
 
 
 def files(paths: Sequence[str], server: str, is_one: Callable[[str], bool]) -> list[File]:
-    """The files that `is_one` takes by name, at these paths: each a dataDir, its version-2, a file, or a
-    glob of any of them.
+    """Return the files at these paths that `is_one` accepts by name.
 
-    server: the name for all of them; empty: the name of the directory that holds version-2, or holds the
-    file. Raises UsageError for a path at which there is none."""
+    Each path is a dataDir, its version-2, a file, or a glob of any of them. server: the name for all of them;
+    empty for the name of the directory that holds version-2, or holds the file. Raises UsageError for a path
+    without such files.
+    """
     found: dict[str, File] = {}
     for path in paths:
         here = [file for file in _at(path) if is_one(posixpath.basename(file[0]))]
@@ -138,7 +151,7 @@ def files(paths: Sequence[str], server: str, is_one: Callable[[str], bool]) -> l
 
 
 def server_of(path: str) -> str:
-    """The name of a log's or snapshot's server: the directory with version-2, or with the file."""
+    """Return the name of a log's or snapshot's server: the directory with version-2, or with the file."""
     folders = [part for part in posixpath.dirname(path).split("/") if part]
     if folders and folders[-1] == INSIDE:
         folders.pop()
@@ -146,7 +159,7 @@ def server_of(path: str) -> str:
 
 
 def _at(path: str) -> Iterable[tuple[str, int]]:
-    """Paths and sizes of the regular files that a path names."""
+    """Return paths and sizes of the regular files that a path names."""
     if _URI.match(path):
         return _distant(path)
     places = sorted(Path("/").glob(str(Path(path).absolute())[1:])) if _GLOB.search(path) else [Path(path)]

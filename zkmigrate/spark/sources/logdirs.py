@@ -1,9 +1,10 @@
-"""Kafka's log directories as a Spark table, ``spark.read.format("kafkalogdir").load(DIR)``; its columns are
-`SEGMENTS` of `zkmigrate.kafka.disks.logdir`.
+"""Read Kafka's log directories as a Spark table, ``spark.read.format("kafkalogdir").load(DIR)``.
 
-DIR is one of a broker's ``log.dirs`` or a copy of it, live ones too. Option: ``broker`` a name for all rows;
-else the id in meta.properties, else the directory's name. The driver lists DIR, tasks list the partitions'
-folders. What cannot be read is a row with `corrupt`: the sizes of all else still count."""
+Its columns are `SEGMENTS` of `zkmigrate.kafka.disks.logdir`. DIR is one of a broker's ``log.dirs``, also of a
+running broker, or a copy of it. Option: ``broker``, a name for all rows; else the id in meta.properties, else
+the directory's name. The driver lists DIR, tasks list the partitions' folders. What cannot be read is a row
+with `corrupt`, so the sizes of all else still count.
+"""
 
 from __future__ import annotations
 
@@ -36,12 +37,12 @@ from zkmigrate.spark.sources.files import Entry, entries
 from zkmigrate.spark.sources.options import OptionReader, OwnSchemaSource
 
 _FOLDERS = 64
-"""Partitions' folders that one task reads."""
+"""The number of partition folders that one task reads."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """Folders of one directory that one task reads."""
+    """The folders of one directory that one task reads."""
 
     broker: str
     dir: str
@@ -66,7 +67,7 @@ class LogDirSource(OwnSchemaSource):
 
 
 class LogDirReader(DataSourceReader):
-    """Lists the directories on the driver, the folders in tasks."""
+    """A reader that lists the directories on the driver and the folders in tasks."""
 
     def __init__(self, paths: Sequence[str], broker: str) -> None:
         self.paths, self.broker = paths, broker
@@ -85,8 +86,11 @@ class LogDirReader(DataSourceReader):
 
 
 def parts(path: str, broker: str) -> list[Part]:
-    """A directory cut into tasks' shares. broker: its name, empty for what the directory says. Raises
-    UsageError for another directory."""
+    """Return a directory cut into tasks' shares.
+
+    broker: its name; empty to take the name from the directory. Raises UsageError if it is not a log
+    directory.
+    """
     try:
         found = entries(path)
         meta = next((one for one in found if one.name == META), None)
@@ -102,7 +106,7 @@ def parts(path: str, broker: str) -> list[Part]:
 
 
 def _offsets(path: str, name: str) -> Offsets:
-    """Of one of the directory's checkpoints; none where it is missing."""
+    """Return the offsets of one of the directory's checkpoints; empty if it is missing."""
     try:
         return checkpoint(_text(Entry(name, f"{path.rstrip('/')}/{name}", 0, False, None)))
     except OSError:
@@ -115,7 +119,7 @@ def _text(file: Entry) -> str:
 
 
 def _rows(here: LogDir, name: str) -> list[dict[str, object]]:
-    """The rows of one folder. A live broker removes files meanwhile: they have none."""
+    """Return the rows of one folder, without files that a live broker removes meanwhile."""
     try:
         inside = entries(f"{here.path.rstrip('/')}/{name}") if folder(name) else []
     except FileNotFoundError:

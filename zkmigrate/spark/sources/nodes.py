@@ -1,8 +1,9 @@
-"""The znodes of a snapshot as Arrow columns, thousands at a time.
+"""Read the znodes of a snapshot as Arrow columns, thousands at a time.
 
-As `columns` for logs: `zookeeper.data.snapshot` defines a snapshot; here numpy reads its znodes. The last
-seal, over every byte, is checked before the first row is given. If it or a znode is wrong,
-`zookeeper.data.snapshot` raises the error."""
+It works like `columns` for logs: `zookeeper.data.snapshot` defines a snapshot, and numpy reads its znodes.
+The last seal, over every byte, is checked before the first row is given. If it or a znode is wrong,
+`zookeeper.data.snapshot` raises the error.
+"""
 
 from __future__ import annotations
 
@@ -30,15 +31,15 @@ NODES = pa.schema([
     ("mtime", pa.timestamp("us", tz="UTC")), ("version", pa.int32()), ("cversion", pa.int32()),
     ("aversion", pa.int32()), ("ephemeral_owner", pa.int64()), ("corrupt", pa.string()),
 ])  # fmt: skip
-"""Columns of a snapshot's znodes: fields as in `zookeeper.data.snapshot`. zxid: that in the file's name. acl:
-null where its id is missing in the snapshot's table. data: only if wanted. corrupt: why the file
-cannot be read."""
+"""The columns of a snapshot's znodes, with the fields of `zookeeper.data.snapshot`. zxid: the one in the
+file's name. acl: null if its id is missing in the snapshot's table. data: only if wanted. corrupt: why the
+file cannot be read."""
 
 SESSIONS = pa.schema([
     ("server", pa.string()), ("file", pa.string()), ("zxid", pa.int64()), ("session", pa.int64()),
     ("timeout_ms", pa.int32()), ("corrupt", pa.string()),
 ])  # fmt: skip
-"""Columns of a snapshot's sessions."""
+"""The columns of a snapshot's sessions."""
 
 BLOCK = 8 << 20
 _INT = struct.Struct(">i")
@@ -47,12 +48,15 @@ _FIXED = np.dtype([
     ("version", ">i4"), ("cversion", ">i4"), ("aversion", ">i4"), ("ephemeral_owner", ">i8"),
     ("pzxid", ">i8"),
 ])  # fmt: skip
-"""What follows the data of a znode: its ACL's id, then StatPersisted."""
+"""The fields that follow the data of a znode: its ACL's id, then StatPersisted."""
 
 
 @dataclass(frozen=True)
 class Sought:
-    """Which znodes, with or without data, and which columns of NODES. prefix: of the path."""
+    """The znodes to read, whether with data, and the columns of NODES.
+
+    prefix: beginning of the path.
+    """
 
     data: bool = False
     prefix: str = ""
@@ -61,7 +65,7 @@ class Sought:
 
 @dataclass
 class SnapshotTable:
-    """One snapshot. Reading it raises what `zookeeper.data.snapshot` raises."""
+    """One snapshot; reading it raises what `zookeeper.data.snapshot` raises."""
 
     reader: RandomReader
     server: str
@@ -71,7 +75,7 @@ class SnapshotTable:
     _acls: dict[int, list[dict[str, object]] | None] = field(default_factory=dict)
 
     def nodes(self, sought: Sought) -> Iterator[pa.RecordBatch]:
-        """Its znodes, in its order."""
+        """Yield its znodes, in its order."""
         snapshot = self._opened()
         self._acls = {key: arrays.rights(acls) for key, acls in snapshot.acls.items()}
         self._acls[OPEN_ACL_ID] = arrays.rights(OPEN_ACL)
@@ -97,7 +101,6 @@ class SnapshotTable:
         self._refuse()
 
     def sessions(self) -> pa.RecordBatch:
-        """Its sessions."""
         found = self._opened().sessions
         columns: Columns = {
             **self._common(len(found)),
@@ -169,7 +172,7 @@ class SnapshotTable:
 
 
 def _fixed(column: pa.Field, fixed: np.ndarray) -> pa.Array:
-    """One of `_FIXED`, as the schema has it."""
+    """Return one field of `_FIXED` in the type of the schema."""
     values = fixed[column.name].astype(np.int64)
     return (
         arrays.timestamps(values)
@@ -179,7 +182,7 @@ def _fixed(column: pa.Field, fixed: np.ndarray) -> pa.Array:
 
 
 def _znode_starts(data: bytes) -> tuple[list[int], int, bool]:
-    """Where whole znodes begin, the end of the last, and whether the end of all of them follows it."""
+    """Return where complete znodes begin, the end of the last, and whether the list of znodes ends there."""
     starts: list[int] = []
     unpack, size, fixed = _INT.unpack_from, len(data), _FIXED.itemsize
     at = 0

@@ -1,5 +1,7 @@
-"""What all data sources here share: a schema of their own, and options, which Spark gives as text by name in
-any case."""
+"""Share what all data sources here need: a schema of their own, and options.
+
+Spark gives options as text by name in any case.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,10 @@ CORRUPT = "corrupt"
 
 
 class OwnSchemaSource(DataSource):
-    """A data source that knows its columns. format: its name in ``spark.read.format``."""
+    """A data source that knows its columns.
+
+    format: its name in ``spark.read.format``.
+    """
 
     format: str
     choice_of_columns = "but the option columns"
@@ -32,11 +37,11 @@ class OwnSchemaSource(DataSource):
         return from_arrow_schema(self.arrow_schema())
 
     def arrow_schema(self) -> pa.Schema:
-        """Of the batches that a reader gives."""
+        """Return the schema of the batches that a reader gives."""
         raise NotImplementedError
 
     def refuse_other(self, schema: StructType) -> None:
-        """Raises UsageError for a schema that the caller made."""
+        """Raise UsageError for a schema that the caller made."""
         if schema.fieldNames() != self.arrow_schema().names:
             raise UsageError(
                 f"{self.format} has its own schema. Needed: no schema(...), {self.choice_of_columns}"
@@ -44,14 +49,17 @@ class OwnSchemaSource(DataSource):
 
 
 class OptionReader:
-    """Reads options one by one; `end` refuses those that were not read. All raise UsageError."""
+    """A reader of options, one by one; `end` rejects those that were not read.
+
+    All methods raise UsageError.
+    """
 
     def __init__(self, given: Mapping[str, str]) -> None:
         self._given = {key.lower(): value for key, value in given.items()}
         self._known: list[str] = []
 
     def paths(self) -> tuple[str, ...]:
-        """The arguments of ``load``: one path, or several."""
+        """Return the arguments of ``load``: one path, or several."""
         several = self._take("paths")
         one = self._take("path")
         found = [*(json.loads(several) if several is not None else []), *([one] if one else [])]
@@ -60,20 +68,22 @@ class OptionReader:
         return tuple(found)
 
     def text(self, name: str, otherwise: str = "") -> str:
-        """As it is."""
+        """Return an option as it is."""
         found = self._take(name)
         return otherwise if found is None else found
 
     def choice(self, name: str, possible: Sequence[str]) -> str:
-        """One of several words; the first is the default."""
+        """Return one of several words; the first is the default."""
         found = self.text(name, possible[0]).lower()
         if found not in possible:
             raise UsageError(f"{name} {found!r}. Possible: {', '.join(possible)}")
         return found
 
     def columns(self, schema: pa.Schema, permissive: bool) -> pa.Schema:
-        """The names in `columns`, in their order, or all. permissive: `corrupt` must be among them, to mark
-        the rows for what could not be read."""
+        """Return the columns named in `columns`, in their order, or all.
+
+        permissive: `corrupt` must be among them, to mark the rows for what could not be read.
+        """
         names = list(dict.fromkeys(self.words("columns"))) or schema.names
         unknown = [name for name in names if name not in schema.names]
         if unknown:
@@ -86,33 +96,36 @@ class OptionReader:
         return pa.schema([schema.field(name) for name in names])
 
     def data(self) -> bool:
-        """Whether the data of znodes is wanted, by `data` or in `columns`."""
+        """Return whether the data of znodes is wanted, by `data` or in `columns`."""
         return self.flag("data") or "data" in self.words("columns")
 
     def words(self, name: str) -> list[str]:
-        """Words with commas between; none by default."""
+        """Return the words of a comma-separated option; none by default."""
         return [word.strip() for word in self.text(name).split(",") if word.strip()]
 
     def flag(self, name: str) -> bool:
-        """true or false (default)."""
+        """Return whether an option is true; the default is false."""
         return self.choice(name, ("false", "true")) == "true"
 
     def number(self, name: str, otherwise: int) -> int:
-        """A whole number, not negative."""
+        """Return a whole number that is not negative."""
         found = self.text(name, str(otherwise))
         if not (found.isascii() and found.isdecimal()):
             raise UsageError(f"{name} {found!r}. Needed: a whole number")
         return int(found)
 
     def prefix(self, name: str) -> str:
-        """The beginning of a path in ASCII: a log may have other bytes than ours for other characters."""
+        """Return the beginning of a path, which must be ASCII.
+
+        A log may have other bytes for other characters.
+        """
         found = self.text(name)
         if not found.isascii():
             raise UsageError(f"{name} {found!r}. Needed: ASCII alone; Spark can filter what is not")
         return found
 
     def zxid(self, name: str, otherwise: int) -> int:
-        """0x and hexadecimal, as ZooKeeper writes it, or decimal."""
+        """Return a zxid, given as 0x and hexadecimal, as ZooKeeper writes it, or as decimal."""
         text = self.text(name)
         if not text:
             return otherwise
@@ -122,7 +135,7 @@ class OptionReader:
             raise UsageError(f"{name} {text!r}. Needed: a zxid, such as 0x1a00000000") from None
 
     def millis(self, name: str, otherwise: int) -> int:
-        """A time in ISO 8601, in UTC without a zone, as milliseconds since the epoch."""
+        """Return a time in ISO 8601 as milliseconds since the epoch; without a zone it is UTC."""
         text = self.text(name)
         if not text:
             return otherwise
@@ -133,7 +146,7 @@ class OptionReader:
         return round((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1000)
 
     def end(self) -> None:
-        """Refuses the options that were not read."""
+        """Raise UsageError for options that were not read."""
         known = {name.lower() for name in self._known}
         if left := sorted(self._given.keys() - known):
             named = ", ".join(left)

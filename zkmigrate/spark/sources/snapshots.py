@@ -1,10 +1,11 @@
-"""Snapshots as a Spark table, ``spark.read.format("zksnapshot").load(PATH)``, with the columns `nodes.NODES`.
+"""Read snapshots as a Spark table, ``spark.read.format("zksnapshot").load(PATH)``.
 
-Options: ``table`` nodes (default) or sessions, with the columns `nodes.SESSIONS`; ``mode`` failfast (default)
-or permissive, where a file that cannot be read is a row with `corrupt`; ``data`` true adds the data;
-``columns`` names, with commas between; ``server`` a name for all rows; ``maxRecord`` bytes; ``pathPrefix``
-leaves out other znodes before they become Arrow. One file is one task: a snapshot can only be read from its
-beginning."""
+The columns are `nodes.NODES`. Options: ``table`` nodes (default) or sessions, with the columns
+`nodes.SESSIONS`; ``mode`` failfast (default) or permissive, where a file that cannot be read is a row with
+`corrupt`; ``data`` true adds the data; ``columns`` names, with commas between; ``server`` a name for all
+rows; ``maxRecord`` bytes; ``pathPrefix`` leaves out other znodes before they become Arrow. One file is one
+task, because a snapshot can only be read from its beginning.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ from zkmigrate.zookeeper.data.txnlog import MAX_RECORD
 
 @dataclass(frozen=True)
 class Options:
-    """As in the module's docstring."""
+    """The options of the data source, described in the module's docstring."""
 
     paths: tuple[str, ...]
     server: str = ""
@@ -39,7 +40,7 @@ class Options:
 
 
 def parse_options(text: Mapping[str, str]) -> Options:
-    """Raises UsageError."""
+    """Parse the options. Raises UsageError."""
     given = OptionReader(text)
     permissive = given.choice("mode", ("failfast", "permissive")) == "permissive"
     sessions = given.choice("table", ("nodes", "sessions")) == "sessions"
@@ -72,7 +73,7 @@ class SnapshotSource(OwnSchemaSource):
 
 
 class SnapshotReader(DataSourceReader):
-    """Lists on the driver, reads in tasks."""
+    """A reader that lists files on the driver and reads them in tasks."""
 
     def __init__(self, options: Options) -> None:
         self.options = options

@@ -1,4 +1,4 @@
-"""The data source zktxnlog; `txnlog` reads the logs."""
+"""Define the data source zktxnlog; `txnlog` reads the logs."""
 
 from __future__ import annotations
 

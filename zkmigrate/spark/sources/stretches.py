@@ -1,11 +1,12 @@
-"""A transaction log as stretches of whole records, each checked; in parts without gap or overlap.
+"""Read a transaction log as stretches of complete, checked records, in parts without gap or overlap.
 
-Records are found length by length, with their checksums. If the next bytes are not a whole record,
+Records are found length by length, with their checksums. If the next bytes are not a complete record,
 `zookeeper.data.txnlog` alone decides whether they are the log's end or damage.
 
-Parts: a log is cut where a record begins, found by a search. A payload may hold whole records, so a find
-counts only if records follow it for longer than a payload; and the part before must end exactly there, or is
-refused."""
+A log is cut into parts where a record begins, which is found by a search. A payload may hold complete
+records, so a find counts only if records follow it for longer than a payload. The part before must end
+exactly there, or is refused.
+"""
 
 from __future__ import annotations
 
@@ -23,18 +24,18 @@ from zkmigrate.zookeeper.data.txnlog import END_MARK, FILE_HEADER_SIZE, FRAME, F
 
 BLOCK = 8 << 20
 CHAIN = 4 << 20
-"""Records that follow a find for this many bytes are not in a payload: a default server's largest record has
-2 MB."""
+"""If records follow a find for this many bytes, it is not in a payload. A default server's largest record
+has 2 MB."""
 _NEAR = 1 << 20
 _FIRST_BLOCK = 1 << 20
-"""Blocks grow while a part is read, so that a short read reads little."""
+"""The first block's bytes. Blocks grow while a part is read, so that a short read reads little."""
 _AT_ZXID = 12 + 12
 _AT_TYPE = 12 + 28
 
 
 @dataclass(frozen=True)
 class Part:
-    """A part of a log: the records that begin from `start` on and before `stop`; None: to its end."""
+    """A part of a log: the records that begin from `start` on and before `stop`; None for its end."""
 
     file: str
     start: int = FILE_HEADER_SIZE
@@ -44,7 +45,10 @@ class Part:
 def record_starts(
     data: bytes, at: int = 0, limit: int | None = None, max_record: int = MAX_RECORD
 ) -> tuple[list[int], int]:
-    """Where whole records begin in `data`, from `at` on and before `limit`; and the end of the last one."""
+    """Return where complete records begin in `data`, and the end of the last one.
+
+    at, limit: the first possible start, and the end of possible starts.
+    """
     starts: list[int] = []
     unpack, adler, view = FRAME.unpack_from, zlib.adler32, memoryview(data)
     last = len(data) - 1
@@ -62,16 +66,17 @@ def record_starts(
 
 
 def _needed(data: bytes, max_record: int) -> int:
-    """The bytes of the record at the beginning; 0 for an impossible length."""
+    """Return the bytes of the record at the beginning; 0 for an impossible length."""
     length: int = FRAME.unpack_from(data)[1] if len(data) >= 12 else 0
     return length + FRAME_SIZE if HEADER_SIZE <= length <= max_record else 0
 
 
 class Stretches(Iterator[Stretch]):
-    """The stretches of one part of a log, in order. At the end of a log `end` says how it ended.
+    """An iterator over the stretches of one part of a log, in order.
 
-    server: its name in the rows. full: as of LogScan. Raises, from `next`, what LogScan raises;
-    CorruptError also for a part that does not end where the next one begins."""
+    At the end of a log `end` says how it ended. server: its name in the rows. full: as for LogScan. Iteration
+    raises what LogScan raises, and CorruptError for a part that does not end where the next one begins.
+    """
 
     def __init__(
         self,
@@ -136,8 +141,10 @@ class Stretches(Iterator[Stretch]):
         )
 
     def _end_or_raise(self) -> None:
-        """There is no whole record here: sets the log's end, or raises. Nothing if the log has grown
-        since."""
+        """Set the log's end, or raise, because there is no complete record here.
+
+        It does nothing if the log has grown since.
+        """
         scan = self._scan()
         if next(scan, None) is None:
             self.end = scan.end
@@ -149,7 +156,7 @@ class Stretches(Iterator[Stretch]):
                 )
 
     def _raise_order(self, used: int) -> None:
-        """Raises for zxids that are not in order, in the words of LogScan if it finds them."""
+        """Raise for zxids that are not in order, with the text of LogScan if it finds them."""
         for record in self._scan():
             if record.end >= self.offset + used:
                 break
@@ -157,10 +164,11 @@ class Stretches(Iterator[Stretch]):
 
 
 def find(reader: RandomReader, at: int, stop: int, block: int = 64 << 10) -> tuple[int, int] | None:
-    """Where the first record begins, at `at` or behind it and before `stop`, and its zxid; None for none.
+    """Return the place and zxid of the first record from `at` on and before `stop`; None if there is none.
 
-    Searches for an end mark and the zeros of a checksum behind it, then asks for a whole record of a known
-    type there, and for records that follow it for CHAIN bytes, or up to `stop`."""
+    It searches for an end mark and the zeros of a checksum behind it. It then requires a complete record of a
+    known type there, and records that follow it for CHAIN bytes or up to `stop`.
+    """
     for base in range(at - 1, stop, block):
         data = reader.read(base, block + len(txnlog.FRAME_START) - 1)
         hit = -1
@@ -177,7 +185,7 @@ def find(reader: RandomReader, at: int, stop: int, block: int = 64 << 10) -> tup
 
 
 def _chained(reader: RandomReader, begin: int, stop: int) -> int | None:
-    """The zxid of the record at `begin`, if one stands there and others follow it as `find` asks."""
+    """Return the zxid of the record at `begin`, if there is one and others follow it as `find` requires."""
     head = reader.read(begin, 12 + HEADER_SIZE)
     if len(head) < 12 + HEADER_SIZE:
         return None
@@ -203,8 +211,10 @@ def _chained(reader: RandomReader, begin: int, stop: int) -> int | None:
 def parts(
     reader: RandomReader, name: str, at_least: int, start: int = FILE_HEADER_SIZE, stop: int | None = None
 ) -> list[Part]:
-    """A log, from a record's start to a record's end, in parts of at least so many bytes each; 0, or one that
-    is not much longer: in one part."""
+    """Cut a log, from a record's start to a record's end, into parts of at least so many bytes each.
+
+    at_least: bytes. For 0, or a log that is not much longer, there is one part.
+    """
     size = (reader.size() if stop is None else stop) - start
     if not at_least or size < 2 * at_least:
         return [Part(name, start, stop)]
@@ -220,11 +230,14 @@ def parts(
 
 
 def span(reader: RandomReader, zxids: tuple[int, int], first: int) -> tuple[int, int | None]:
-    """From where to where to read this log for the transactions within bounds: from a record a little before
-    the first of them to one behind the last; None: to the log's end. first: the log's first zxid.
+    """Return the range of this log that holds the transactions within bounds.
 
-    By halves, since zxids rise; and, every other time, where a record would stand if those behind the nearest
-    one known were as long as those before it."""
+    The range begins with a record a little before the first of them and ends behind the last; an end of None
+    is the log's end. first: the log's first zxid.
+
+    The search alternates between two guesses. One halves the range, because zxids rise. The other is where a
+    record would be if those behind the nearest known one were as long as those before it.
+    """
     low, high = FILE_HEADER_SIZE, data_end(reader)
     end, stop = high, None
     known, ahead, length, count = first, high - low, 0, 1

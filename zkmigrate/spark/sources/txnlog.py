@@ -1,14 +1,16 @@
-"""Transaction logs as a Spark table, ``spark.read.format("zktxnlog").load(PATH)``; its columns are
-`columns.SCHEMA`.
+"""Read transaction logs as a Spark table, ``spark.read.format("zktxnlog").load(PATH)``.
 
-Options: ``mode`` failfast (default) or permissive; ``columns`` those that are wanted, with commas between;
-``data`` true to have the data where they are not named; ``server`` a name for all rows; ``splitMB`` megabytes
-that one task reads, 256, of a long log or of several short ones, 0 for a task to each log; ``maxRecord``
-bytes. Which rows: ``fromZxid``, ``toZxid``, ``since``, ``until``, ``types``, ``pathPrefix``; logs and parts
-of logs are left out by zxid, rows by all of them before they become Arrow.
+The columns are `columns.SCHEMA`. Options: ``mode`` failfast (default) or permissive; ``columns`` those that
+are wanted, with commas between; ``data`` true to have the data where they are not named; ``server`` a name
+for all rows; ``maxRecord`` bytes. ``splitMB`` is the megabytes that one task reads, of a long log or of
+several short ones. The default is 256; 0 gives a task to each log.
+
+Options that choose rows: ``fromZxid``, ``toZxid``, ``since``, ``until``, ``types``, ``pathPrefix``. Logs and
+parts of logs are left out by zxid, rows by all of these options before they become Arrow.
 
 Spark's own filters do not reach the reader. PySpark 4.3.0 keeps what a DataFrame's last query pushed down,
-and later queries lose rows: `findings/spark_pushed_filters_stay.sh` shows it without our code."""
+and later queries lose rows: `findings/spark_pushed_filters_stay.sh` shows it without our code.
+"""
 
 from __future__ import annotations
 
@@ -31,14 +33,15 @@ from zkmigrate.zookeeper.data.txn import TxnType
 from zkmigrate.zookeeper.data.txnlog import FILE_HEADER_SIZE, MAX_RECORD, log_zxid
 
 SPLIT_MB = 256
-"""Each task costs Spark some 0.06 s, in which 10 MB of small writes can be read."""
+"""The default megabytes of a task. Each task costs Spark some 0.06 s, in which 10 MB of small writes can
+be read."""
 _WORTH_SEARCHING = 32 << 20
-"""A log shorter than this is read whole sooner than its place is searched for."""
+"""The bytes below which reading a whole log is faster than searching for a place in it."""
 
 
 @dataclass(frozen=True)
 class Options:
-    """As in the module's docstring."""
+    """The options of the data source, described in the module's docstring."""
 
     paths: tuple[str, ...]
     server: str = ""
@@ -49,7 +52,7 @@ class Options:
 
 
 def parse_options(text: Mapping[str, str]) -> Options:
-    """Raises UsageError."""
+    """Parse the options. Raises UsageError."""
     given = OptionReader(text)
     found = take_options(given)
     given.end()
@@ -57,7 +60,7 @@ def parse_options(text: Mapping[str, str]) -> Options:
 
 
 def take_options(given: OptionReader) -> Options:
-    """The options that a stream has too. Raises UsageError."""
+    """Return the options that a stream has too. Raises UsageError."""
     permissive = given.choice("mode", ("failfast", "permissive")) == "permissive"
     return Options(
         given.paths(),
@@ -77,7 +80,7 @@ def take_options(given: OptionReader) -> Options:
 
 
 def _kinds(names: Sequence[str]) -> frozenset[int] | None:
-    """Types by their names; None for none given."""
+    """Return types by their names; None if no name is given."""
     unknown = [name for name in names if name not in TxnType.__members__]
     if unknown:
         raise UsageError(f"types {', '.join(unknown)}. Possible: {', '.join(TxnType.__members__)}")
@@ -86,19 +89,19 @@ def _kinds(names: Sequence[str]) -> frozenset[int] | None:
 
 @dataclass(frozen=True)
 class Portion:
-    """A part of a log."""
+    """A part of a log in a file."""
 
     file: File
     part: Part
 
     @property
     def size(self) -> int:
-        """Bytes, with the zeros that the server allocates ahead."""
+        """The bytes of the part, with the zeros that the server allocates ahead."""
         return (self.file.size if self.part.stop is None else self.part.stop) - self.part.start
 
 
 class Portions(InputPartition):
-    """What one task reads, in this order."""
+    """The parts that one task reads, in this order."""
 
     def __init__(self, portions: Sequence[Portion]) -> None:
         super().__init__(tuple(portions))
@@ -106,8 +109,10 @@ class Portions(InputPartition):
 
 
 def packed(portions: Iterable[Portion], size: int) -> list[Portions]:
-    """Portions in order, for tasks of up to `size` bytes each; a larger portion has its own task. 0: each has
-    its own."""
+    """Pack portions in order into tasks of up to `size` bytes each.
+
+    A larger portion has its own task. With a size of 0 each portion has its own.
+    """
     found: list[list[Portion]] = []
     room = 0
     for portion in portions:
@@ -123,10 +128,10 @@ Cache: TypeAlias = Callable[[File, Part, Stretches], Iterable[Stretch]]
 
 
 class TxnLogReader(DataSourceReader):
-    """Plans on the driver, reads in tasks."""
+    """A reader that plans on the driver and reads in tasks."""
 
     cache: Cache | None = None
-    """Set by a process that reads the same logs several times."""
+    """A cache, set by a process that reads the same logs several times."""
 
     def __init__(self, options: Options) -> None:
         self.options, self.wanted = options, options.wanted
@@ -141,7 +146,10 @@ class TxnLogReader(DataSourceReader):
         return packed(portions, self.options.split)
 
     def _parts(self, file: File, following: int | None) -> list[Part]:
-        """The parts of a log to read. following: the first zxid of the next log."""
+        """Return the parts of a log to read.
+
+        following: the first zxid of the next log.
+        """
         low, high = self.wanted.zxids
         first = log_zxid(file.name) or 0
         if first > high or (following is not None and following <= low) or file.size <= FILE_HEADER_SIZE:
@@ -160,7 +168,7 @@ class TxnLogReader(DataSourceReader):
 
 
 def _followed(found: Sequence[File]) -> Iterator[tuple[File, int | None]]:
-    """Each log with the first zxid of the next one in its directory."""
+    """Yield each log with the first zxid of the next one in its directory."""
     by_folder: dict[str, list[File]] = {}
     for file in found:
         by_folder.setdefault(file.path[: -len(file.name)], []).append(file)
@@ -172,8 +180,11 @@ def _followed(found: Sequence[File]) -> Iterator[tuple[File, int | None]]:
 def rows(
     portion: Portion, wanted: Wanted, options: Options, cache: Cache | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """The wanted rows of a part. Raises ZkDataError; permissive: a row with `corrupt` instead, and continues
-    after it. cache: gives the stretches of a log that it has, else stores those that it is given."""
+    """Yield the wanted rows of a part.
+
+    Raises ZkDataError; in permissive mode it yields a row with `corrupt` instead and continues after the
+    damage. cache: returns the stretches of a log that it has, and stores those of others.
+    """
     file, part = portion.file, portion.part
     reader = file.reader()
     while True:
@@ -197,7 +208,7 @@ def rows(
 
 
 def _tables(stretch: Stretch, wanted: Wanted, permissive: bool) -> Iterator[pa.RecordBatch]:
-    """A stretch as a table; permissive: halved, and halved again, around what cannot be decoded."""
+    """Yield a stretch as tables; in permissive mode it is halved repeatedly around what cannot be decoded."""
     try:
         batch = table(stretch, wanted)
     except MalformedError as error:
