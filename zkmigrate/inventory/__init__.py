@@ -1,1 +1,1 @@
-"""The inventory ``migration.yml``: its schema, its cross checks, and what it says about a mistake."""
+"""Define the inventory ``migration.yml``: its schema, its cross checks, and the messages about mistakes."""

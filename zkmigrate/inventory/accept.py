@@ -27,7 +27,7 @@ No other check can be accepted: a proof, the block with its lease, or the way ba
 """
 
 WRITES = "watch.writes"
-"""The check whose target is the zxid up to which the writes on source are accepted."""
+"""The check with a zxid as target, up to which the writes on source are accepted."""
 
 Text = Annotated[str, StringConstraints(pattern=r"^[^\x00-\x1f\x7f]*[^\s\x00-\x1f\x7f][^\x00-\x1f\x7f]*$")]
 

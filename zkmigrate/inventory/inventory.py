@@ -296,7 +296,7 @@ SECTIONS = ("operator", "ssh", "source", "dest", "kafka")
 class Door:
     """The address and port at which a ZooKeeper server answers clients.
 
-    admin_port: the port of its AdminServer, or None if it must not be asked.
+    admin_port: the port of its AdminServer, or None if it must not be used.
     """
 
     address: str
@@ -562,7 +562,7 @@ def _text(path: Path) -> str:
 def _as_typed(document: marked_yaml.Document, texts: Collection[marked_yaml.Path]) -> Any:
     """Return the values with lists as tuples, which the strict types need.
 
-    texts: paths whose values are always text, such as the setting ``86400000``.
+    texts: paths with values that are always text, such as the setting ``86400000``.
     """
 
     def convert(value: Any, path: marked_yaml.Path) -> Any:

@@ -1,1 +1,1 @@
-"""Kafka: its clients and canaries, facts about brokers, and who may be restarted next."""
+"""Talk to Kafka: clients and canaries, facts about brokers, and rules for which broker may restart next."""

@@ -17,9 +17,9 @@ BOOTSTRAP = "BOOTSTRAP"
 
 @dataclass(frozen=True)
 class ElectLeaders(ClusterChange):
-    """A request that Kafka elects the preferred replica of every partition as leader.
+    """A change that elects the preferred replica of every partition as leader.
 
-    bootstrap: ``address:port`` of the broker that is asked first.
+    bootstrap: ``address:port`` of the broker that gets the request first.
     """
 
     cluster: str

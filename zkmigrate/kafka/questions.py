@@ -1,4 +1,4 @@
-"""Define the questions that can be asked about a Kafka cluster.
+"""Define the questions about a Kafka cluster.
 
 Every question but the first three begins with one ApiVersions request to each broker.
 """
@@ -107,7 +107,7 @@ class TopicPartitions:
 class InFlight:
     """A reassignment in flight.
 
-    replicas: the current replica set; the target's replicas come first, in the target's order.
+    replicas: the current replica set, with the target's replicas first, in the target's order.
     """
 
     replicas: tuple[int, ...]
@@ -181,9 +181,9 @@ class DescribeCluster(Request[Reading[KafkaView]]):
 
 @dataclass(frozen=True)
 class PingBrokers(Request[Mapping[str, Pulse]]):
-    """A question whether each broker of the inventory responds.
+    """A request for one round trip to each broker of the inventory, all at the same time.
 
-    All brokers receive one request at the same time. within_s: seconds until the answer is due.
+    within_s: seconds until the answers are due.
     """
 
     within_s: float
@@ -203,8 +203,8 @@ class ListTopics(Request[Reading[ClusterTopics]]):
 class DescribePartitions(Request[Reading[TopicPartitions]]):
     """A question about the partitions of some topics.
 
-    witnesses: how many brokers are asked; fewer may answer. Brokers answer from memory, not from disk or
-    ZooKeeper.
+    witnesses: how many brokers receive the question; fewer may answer. Brokers answer from memory, not from
+    disk or ZooKeeper.
     """
 
     cluster: str
@@ -231,7 +231,7 @@ class DescribeLogDirs(Request[Reading[Mapping[int, LogDirs]]]):
 
 @dataclass(frozen=True)
 class ReadLogEnds(Request[Reading[Mapping[int, Reading[Mapping[tuple[str, int], Reading[LogEnd]]]]]]):
-    """A question where the logs of some replicas end, by broker id and partition.
+    """A question about where the logs of some replicas end, by broker id and partition.
 
     replicas: by broker id, the partitions by topic. Brokers answer from memory. The account needs the right
     to describe the topics.
@@ -259,7 +259,7 @@ class ReadTopicSettings(Request[Settings]):
 
 @dataclass(frozen=True)
 class ValidateTopic(Request[Reading[str]]):
-    """A question why Kafka would refuse to create or grow a topic.
+    """A question about why Kafka would refuse to create or grow a topic.
 
     The answer is empty if Kafka would accept the change.
     """
@@ -271,7 +271,7 @@ class ValidateTopic(Request[Reading[str]]):
 
 @dataclass(frozen=True)
 class ValidateAtController(Request[Reading[str]]):
-    """A question why the controller would refuse to change a config of a broker.
+    """A question about why the controller would refuse to change a config of a broker.
 
     The answer is empty if the controller would accept it. It is Unknown if the controller does not answer
     from here, and Absent in a cluster with ZooKeeper. The controller only validates the change.

@@ -92,10 +92,10 @@ class Settings:
     for how many ticks a rate is kept without measurements; after that the floor applies.
 
     raise_factor: the largest increase of a rate in one tick. busy_limit, await_limit_ms, latency_limit_ms: a
-    broker above one of these limits gets a lower rate; None for no limit. pause_ticks: after how many
-    consecutive ticks above the latency limit no new move is submitted.
+    broker above one of these limits gets a lower rate; None for no limit. pause_ticks: the number of
+    consecutive ticks above the latency limit at which no new move is submitted any more.
 
-    end_within_s: how many seconds a move may take whose rate was too low to finish. raise_to_end: whether to
+    end_within_s: how many seconds a move may take if its rate was too low to finish. raise_to_end: whether to
     raise such a rate; otherwise it is only reported. steps: the only rates that are computed, from the floor
     upwards; empty for any rate.
     """
@@ -255,7 +255,7 @@ class Endless:
 class Decision:
     """The decision of one tick about all rates.
 
-    rates: the rate of every broker that takes part. changed: brokers whose rate differs from the one in
+    rates: the rate of every broker that takes part. changed: brokers with a rate that differs from the one in
     force. pause: whether to submit no new move, for the reasons in ``pauses``. state: the state for the next
     tick.
     """

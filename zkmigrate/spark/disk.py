@@ -41,7 +41,7 @@ class Disk:
 
     @property
     def side(self) -> Side:
-        """This server in the form that the proofs of `zookeeper.data` take."""
+        """The server in the form that the proofs of `zookeeper.data` take."""
         return Side(self.server, self, self)
 
     def log(

@@ -53,8 +53,8 @@ class Sides:
     def source(self) -> Disk:
         """The server of --server, or else the one with the newest transaction.
 
-        Among several such servers, it is the one whose log reaches farthest back. Raises UsageError for an
-        unknown server, and ZkDataError if one of them cannot be read.
+        Among several such servers, it is the one with the log that reaches farthest back. Raises UsageError
+        for an unknown server, and ZkDataError if one of them cannot be read.
         """
         if self.request.server:
             found = [disk for disk in self._sources if disk.server == self.request.server]

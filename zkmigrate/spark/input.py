@@ -78,10 +78,10 @@ class Input:
 
     @cached_property
     def reference(self) -> str:
-        """The server whose log is read if one is enough, because each has all transactions.
+        """The server that is read if one server's log is enough, because each log has all transactions.
 
-        It is the server of --server, or else the one whose log reaches farthest back. Raises UsageError if
-        there is no log.
+        It is the server of --server, or else the one with the log that reaches farthest back. Raises
+        UsageError if there is no log.
         """
         servers = self.logs_by_server
         if self.request.server:

@@ -209,7 +209,7 @@ def _tails(server: Server, found: Integrity, ends: Mapping[tuple[Key, str], Row]
 def _snapshots(
     both: Mapping[str, Input], servers: Sequence[Server], found: Mapping[Key, Integrity]
 ) -> _Files:
-    """Return the snapshots whose last seal shows that they are incomplete.
+    """Return the snapshots that are incomplete according to their last seal.
 
     A server skips a snapshot without a seal as half-written, but would load one with a wrong seal.
     """
@@ -237,7 +237,7 @@ def _snapshots(
 
 
 def _marks(records: DataFrame) -> DataFrame:
-    """Return the records whose zxid does not follow the last one, and the ends of each stretch."""
+    """Return the records with a zxid that does not follow the last one, and the ends of each stretch."""
     stretch = F.shiftright("zxid", _STRETCH).alias("stretch")
     some = records.filter("zxid IS NOT NULL").select("ensemble", "server", "file", "offset", "zxid", stretch)
     order = Window.partitionBy("ensemble", "server", "stretch").orderBy("zxid")

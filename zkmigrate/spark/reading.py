@@ -53,7 +53,7 @@ class StretchCache:
         return self._storing(file.path, stretches) if known is None else known
 
     def _storing(self, path: str, stretches: Stretches) -> Iterator[Stretch]:
-        """Yield the stretches as they come, and store them if the log has no damage."""
+        """Yield the stretches one by one, and store them if the log has no damage."""
         seen = []
         for stretch in stretches:
             seen.append(stretch)

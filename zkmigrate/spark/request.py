@@ -51,9 +51,9 @@ def parse_place(text: str) -> Place:
 class Request:
     """A request to the jobs.
 
-    source, dest: directories of each ensemble's servers. chroot: the subtree to move. server: the server
-    whose log is read if one is enough; empty for the one that reaches farthest back. window_s: seconds of a
-    cut-over. depth: how many elements of a path name a subtree. top: rows of a table for people.
+    source, dest: directories of each ensemble's servers. chroot: the subtree to move. server: the server that
+    is read if one is enough; empty for the one with the log that reaches farthest back. window_s: seconds of
+    a cut-over. depth: how many elements of a path name a subtree. top: rows of a table for people.
 
     Some fields are for single jobs. zxid: where trees are compared. after_cut: whether dest was cut over.
     on_dest: sessions (signed) known to be clients of dest. watches: saved answers to wchp. server_logs:
@@ -91,7 +91,7 @@ class Request:
 def is_small(request: Request, most: int = SMALL) -> bool:
     """Return whether all logs and snapshots of a request have at most `most` bytes.
 
-    It is False with files of brokers and fleets and with text logs, whose sizes are not read here.
+    It is False with files of brokers and fleets and with text logs, because their sizes are not read here.
     """
     if request.server_logs or request.fleet_partitions or request.source_logs:
         return False

@@ -50,7 +50,7 @@ running."""
 class Bounds:
     """The limits of our own Spark.
 
-    spark-submit sets the limits of its own Spark, and a master given here is then refused. master:
+    spark-submit sets the limits of its own Spark, and then a master given here is an error. master:
     ``local[N]`` or a cluster's URL; empty for all cores of this machine. memory: memory of the driver, which
     does all the work in local mode, as Spark writes it. spill: the folder for data that does not fit in
     memory; None for the machine's temporary folder. progress: whether Spark may draw its bar on standard

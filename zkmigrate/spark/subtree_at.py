@@ -379,7 +379,7 @@ def _acls(row: Row | Plain) -> tuple[txn.Acl, ...] | None:
 
 
 class _Path:
-    """One path and its children as a tree whose chroot is the path.
+    """One path and its children as a tree with the path as its chroot.
 
     A create of the path needs no parent here, because `_final_nodes` has checked it.
     """
@@ -420,7 +420,7 @@ class _Path:
 
 
 def _txn(event: Plain) -> txn.Txn:
-    """Return an operation as a transaction of its own, without the data, whose hash the event has."""
+    """Return an operation as a transaction of its own, without the data; the event has its hash."""
     kind = txn.TxnType.closeSession if event.kind == _CLOSING else txn.TxnType[event.kind]
     return txn.Txn(
         txn.TxnHeader(event.session or 0, 0, event.zxid, event.ctime or 0, kind), _body(event), None

@@ -142,7 +142,7 @@ def candidates(
 
 
 def without_address(registered: Iterable[Registered], found: Iterable[Candidate]) -> list[str]:
-    """Return a note on registered brokers whose address is unknown; empty if there are none."""
+    """Return a note on registered brokers of unknown address; empty if there are none."""
     known = {one.id for one in found}
     nowhere = [str(one.id) for one in registered if one.id not in known]
     if not nowhere:
@@ -202,7 +202,7 @@ def draft(
 ) -> KafkaDraft:
     """Draft the kafka section.
 
-    asked: the candidates' hosts by address.
+    asked: the facts found on the candidates' hosts, by address.
     """
     lines: list[HostLine] = []
     for number, one in enumerate(found, 1):

@@ -182,7 +182,7 @@ def dest_side(
     reader: HostReader, servers: Mapping[str, Server], names: Names, given: Mapping[str, str],
     source: Ensemble, pattern: Mapping[str, str],
 ) -> Ensemble:  # fmt: skip
-    """Draft the dest section; values that these empty hosts lack come from source.
+    """Draft the dest section, with values from source where these empty hosts have none.
 
     pattern: source's settings.
     """

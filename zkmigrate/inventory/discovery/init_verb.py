@@ -1,4 +1,4 @@
-"""The verb ``init``: asks hosts in this order and writes migration.yml.
+"""Survey hosts in this order and write migration.yml, for the verb ``init``.
 
 1. the hosts that the operator or Ansible names; unknown host keys are offered for approval
 2. source's zoo.cfg, for all servers of source

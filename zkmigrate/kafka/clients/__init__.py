@@ -1,1 +1,1 @@
-"""Clients that reach brokers: admin requests and canaries."""
+"""Reach brokers with admin requests and canaries."""

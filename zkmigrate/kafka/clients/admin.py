@@ -73,7 +73,7 @@ REASSIGNMENTS = "/admin/reassign_partitions"
 
 _PULSE_S = 3.0
 _SILENT_S = 10.0
-"""Seconds for which a broker is not asked again after a question to it timed out."""
+"""Seconds for which a broker gets no further question after one timed out."""
 _QUESTION_S = 20.0
 """Seconds until a question times out. Five seconds were too few for brokers that had a quarter of two
 cores."""
@@ -105,8 +105,8 @@ def view(
     """Return the state of the cluster at ``brokers`` (``host:port``).
 
     reassignments: reads the znode ``REASSIGNMENTS`` if the brokers cannot list reassignments. It returns None
-    if no server may be asked yet. deadline_s: seconds for each question. Brokers that hang are not asked.
-    witnesses: how many brokers are asked for metadata; None for all.
+    if no server may be read yet. deadline_s: seconds for each question. Brokers that hang get no questions.
+    witnesses: how many brokers report metadata; None for all.
     """
 
     def question(admin: Any, releases: Mapping[str, str]) -> Reading[KafkaView]:
@@ -158,7 +158,7 @@ def _client(brokers: Sequence[str], answering: Collection[str], deadline_s: floa
 class Brokers(Sequence[str]):
     """The brokers of one cluster, each ``host:port``, with their open connections.
 
-    Each question asked with :func:`ask` reuses the connections of earlier ones. It does not wait again for a
+    Each question sent with :func:`ask` reuses the connections of earlier ones. It does not wait again for a
     broker that recently timed out.
     """
 
@@ -299,8 +299,8 @@ def _view(
 ) -> Reading[KafkaView]:
     """Return the state of the cluster from the answers of several brokers.
 
-    everybody: whether no broker hangs. Then every broker in the metadata may be asked, otherwise only those
-    in ``releases``.
+    everybody: whether no broker hangs. Then every broker in the metadata is queried, otherwise only those in
+    ``releases``.
     """
     first = admin._manager.run(_metadata, admin, None)
     answers = [first]
@@ -653,7 +653,7 @@ def elect_preferred(bootstrap: str) -> str:
     """Elect every partition's preferred replica as its leader with ElectLeaders (KIP-460, Kafka 2.2).
 
     bootstrap: ``address:port``. Returns the result once every broker knows the new leaders or ``_TOLD_S`` is
-    over. Kafka skips a partition whose preferred replica is not in sync. Raises HostError if the outcome is
+    over. Kafka skips a partition if its preferred replica is not in sync. Raises HostError if the outcome is
     unknown or Kafka refused everything.
     """
     try:

@@ -3,7 +3,8 @@
 For each broker, the partition that it is the preferred leader of gets a record several times a second, at
 most one in flight. A record is sent again, to the current leader, until it is acknowledged. So the canary
 sees what any producer with ``acks=all`` and retries sees. It is not idempotent, because brokers would take
-producer ids from ZooKeeper. Records may be duplicated; nobody reads them. The canary never creates a topic.
+producer ids from ZooKeeper. Records may be duplicated, but no client reads them. The canary never creates a
+topic.
 
 Format: Kafka protocol guide, Metadata v4 and Produce v3, which Kafka 1.0 to 4 speak.
 """
@@ -59,7 +60,7 @@ class Ack:
 class Late:
     """A record that still waits for its acknowledgement.
 
-    home: the broker whose partition the record goes to. partition: None when unknown. since: when the record
+    home: the preferred leader of the record's partition. partition: None when unknown. since: when the record
     was first sent, on the monotonic clock. why: the error of the last attempt.
     """
 
@@ -259,7 +260,7 @@ class _PartitionSender:
         self._connection = BrokerConnection(*self._brokers[name][1:])
 
     def _metadata(self) -> dict[int, PartitionInfo]:
-        """Return the partitions from the first broker that answers; the last leader is asked last."""
+        """Return the partitions from the first broker that answers, trying the last leader last."""
         why = ""
         for name in sorted(self._brokers, key=lambda name: name == self._leader):
             connection = BrokerConnection(*self._brokers[name][1:])

@@ -48,7 +48,7 @@ def in_flight(brokers: Sequence[str]) -> Reading[Mapping[tuple[str, int], InFlig
 def broker_settings(
     brokers: Sequence[str], key: str, ids: Sequence[int]
 ) -> Reading[Mapping[int, Reading[TopicSetting]]]:
-    """Return one dynamic config of the brokers with these ids; each broker is asked for its own value."""
+    """Return one dynamic config of the brokers with these ids; each broker reports its own value."""
 
     def question(admin: Any, id: int) -> Reading[TopicSetting]:
         return _setting(id, key, admin._manager.run(_described, admin, id, key))
@@ -57,8 +57,10 @@ def broker_settings(
 
 
 def refused_at_controller(brokers: Sequence[str], change: AlterAtController) -> Reading[str]:
-    """Why the controller would refuse a config; empty where it would not. Absent where brokers have no such
-    controller, but ZooKeeper. It validates only."""
+    """Return why the controller would refuse to change a config; empty if it would accept.
+
+    Returns Absent for a cluster with ZooKeeper, which has no such controller. The controller only validates.
+    """
 
     def question(admin: Any, _: object) -> Reading[str]:
         try:

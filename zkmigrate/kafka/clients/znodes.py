@@ -21,7 +21,7 @@ _named = partial(named, "ZooKeeper")
 
 
 def alterer(inventory: Inventory, _look: Look) -> Alter:
-    """Return the sender of changes to the ensemble whose doors the inventory names."""
+    """Return the sender of changes to the ensemble, which it reaches through the inventory's doors."""
     return Alter([Server(door.address, door.port) for door in inventory.doors.values()])
 
 

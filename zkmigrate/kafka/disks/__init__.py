@@ -1,1 +1,1 @@
-"""Brokers' log directories: the formats of their files, and collecting the ends of their segments."""
+"""Read brokers' log directories: the formats of their files, and the ends of their segments."""

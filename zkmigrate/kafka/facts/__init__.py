@@ -1,1 +1,1 @@
-"""Typed facts about brokers and their cluster."""
+"""Read typed facts about brokers and their cluster."""

@@ -50,7 +50,7 @@ class Chroot:
 def chroot_seen(look: Look, via: str, chroot: str, kafka: Reading[KafkaView] | None) -> Chroot:
     """Read the state under the chroot through one dest host.
 
-    kafka: the cluster whose partitions are read for ``changed``; None leaves ``changed`` unknown.
+    kafka: the cluster with the partitions to read for ``changed``; None leaves ``changed`` unknown.
     """
     ordered = look.ask(ReadZnode(via, f"{chroot}/admin/preferred_replica_election"))
     return Chroot(

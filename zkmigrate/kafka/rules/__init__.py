@@ -1,1 +1,1 @@
-"""Pure rules about a Kafka cluster."""
+"""Decide about a Kafka cluster with pure rules."""

@@ -68,7 +68,7 @@ def others_than(
 ) -> tuple[list[str], list[str]]:
     """Return the hosts in a value that are none of these, and sentences on those that cannot be resolved.
 
-    where: the host whose file has the value; ``resolve`` resolves names as that host does.
+    where: the host that has the value in its file; ``resolve`` resolves names as that host does.
     """
     strange: list[str] = []
     unknown: list[str] = []

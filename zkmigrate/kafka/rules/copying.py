@@ -19,8 +19,8 @@ class Copied:
     """The progress and the traffic measured between two looks.
 
     moving: the partitions, each with its remaining bytes, produce rate and lags. rates: bytes per second that
-    each broker sent and received as copies, by broker id. A broker has no rate if the directories of it, or
-    of a broker that it exchanges copies with, were not seen both times.
+    each broker sent and received as copies, by broker id. A broker has no rate if its directories, or those
+    of a broker that copies from it, were not seen both times.
     """
 
     moving: tuple[Moving, ...]
@@ -34,7 +34,7 @@ def copied(
 
     before, after: log directories by broker id. elapsed_s: seconds between the looks, greater than 0. The
     produce rate is the growth of the leader's log, so bytes that retention deletes meanwhile are missing. If
-    the log shrank, the previous rate is kept. A partition whose leader is not seen is returned unchanged.
+    the log shrank, the previous rate is kept. A partition is returned unchanged if its leader is not seen.
     """
     was, now = _logs(before), _logs(after)
     told, sent, received = [], dict[int, float](), dict[int, float]()

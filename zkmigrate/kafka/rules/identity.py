@@ -35,7 +35,7 @@ def effective_id(given: str, dirs: Iterable[Reading[LogDirectory]]) -> str:
 def cluster_ids(dirs: Iterable[Reading[LogDirectory]]) -> set[str | None]:
     """Return the cluster ids in the log directories that could be read.
 
-    None stands for a directory without one.
+    A directory without a cluster id gives None.
     """
     return {one.value.cluster_id for one in dirs if isinstance(one, Seen)}
 

@@ -1,4 +1,4 @@
-"""Find partitions whose leader is not the preferred replica."""
+"""Find partitions that are not led by their preferred replica."""
 
 from __future__ import annotations
 

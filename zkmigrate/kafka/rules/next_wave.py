@@ -25,7 +25,7 @@ class BrokerPosition:
 
 
 def out_of_sync(view: KafkaView, expected: frozenset[int]) -> tuple[PartitionState, ...]:
-    """Return the partitions that are offline, or lack replicas in sync on brokers other than ``expected``."""
+    """Return the partitions that are offline, or have replicas out of sync on brokers not in ``expected``."""
     return tuple(p for p in view.partitions if p.leader < 0 or (set(p.replicas) - set(p.isr) - expected))
 
 

@@ -23,7 +23,7 @@ _Wait = tuple[float, float, str]
 def produced(rows: Rows, visits: Iterable[Visit], window: Window | None, paced: str) -> tuple[Produced, ...]:
     """Return the results of each partition of the canary, in order.
 
-    window: the window of the run, if it had one. paced: the stage whose gaps are reported.
+    window: the window of the run, if it had one. paced: the name of the stage for the gaps in ``roll``.
     """
     walks = tuple(visits)
     walked = [(v.start, v.end) for v in walks if v.step.partition(".")[0] == paced]

@@ -189,9 +189,9 @@ def _counts(lives: DataFrame) -> dict[str, int]:
 
 
 def _lived(lives: DataFrame) -> dict[str, int]:
-    """Return quantiles in milliseconds of the lives of sessions whose beginning and end are in the log.
+    """Return quantiles of the lifetimes of sessions in milliseconds; empty if there are none.
 
-    It is empty if there are none.
+    Only sessions count that the log shows from beginning to end.
     """
     values = only(lives.agg(F.percentile_approx("lived_ms", list(_QUANTILES), 10_000)))[0]
     return {} if values is None else {f"{q:g}": v for q, v in zip(_QUANTILES, values, strict=True)}

@@ -1,8 +1,8 @@
 """Find the sessions that wrote at or under the chroot, and which are not brokers, for the job ``writers``.
 
 The answers equal those of `zookeeper.data.log_writers`, which reads one log in one process. Transaction logs
-have no addresses. These come from the servers' text logs, if they are given and name them (3.4 and 3.5 do,
-later ones only at level DEBUG).
+have no addresses. The addresses are read from the servers' text logs, if they are given and contain them (3.4
+and 3.5 write them, later ones only at level DEBUG).
 """
 
 from __future__ import annotations

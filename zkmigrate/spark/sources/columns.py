@@ -84,7 +84,7 @@ class Wanted:
 
     @property
     def bodies(self) -> bool:
-        """Whether the bodies are needed. Other bodies are not decoded, and never refused."""
+        """Whether the bodies are needed; otherwise they are not decoded, so they cannot cause an error."""
         return bool(self.prefix) or not _FROM_BODIES.isdisjoint(self.schema.names)
 
 
@@ -192,7 +192,7 @@ def _refused(stretch: Stretch, start: int) -> MalformedError:
 
 
 def _operations(stretch: Stretch, wanted: Wanted) -> _Operations:
-    """Return the operations of the records whose zxid and time are wanted."""
+    """Return the operations of the records within the wanted bounds of zxid and time."""
     buffer = np.frombuffer(stretch.buffer, np.uint8)
     starts = np.asarray(stretch.starts, np.int64)
     records = _Records(buffer, starts)
@@ -223,7 +223,7 @@ def _operations(stretch: Stretch, wanted: Wanted) -> _Operations:
 
 
 def _of_body(data: bytes, records: _Records, record: int) -> Iterator[_Operation]:
-    """Yield the operations of a multi or a closeSession, whose number only its body has.
+    """Yield the operations of a multi or a closeSession; only its body has their number.
 
     Sets the record's `digest` and `failed`. Raises MalformedError.
     """

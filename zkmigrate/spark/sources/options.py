@@ -1,4 +1,4 @@
-"""Share what all data sources here need: a schema of their own, and options.
+"""Provide what all data sources here need: a schema of their own, and options.
 
 Spark gives options as text by name in any case.
 """

@@ -1,1 +1,1 @@
-"""Messages of Kafka's protocol that kafka-python does not know, as Kafka's own schemas of them."""
+"""Hold Kafka's own schemas of protocol messages that kafka-python does not know."""
