@@ -517,10 +517,11 @@ def schema() -> dict[str, Any]:
 def digest(inventory: Inventory) -> str:
     """Return the SHA-256 of the inventory's values, regardless of spelling, key order and omitted defaults.
 
-    It leaves out what may change during a run: the operator's files (a run may be resumed elsewhere), and
-    hooks and canary topic (the operator must be able to repair them). It also leaves out ``accept`` (each
-    gate journals it) and the times and leaders of the roll (it may need a second night). The last ones are
-    ``source.admin_port`` (it only says where to ask) and ``not_binding`` of a playbook's own shape.
+    It leaves out what may change during a run. These are the operator's files (a run may be resumed
+    elsewhere), hooks and canary topic (the operator must be able to repair them), and ``accept`` (each gate
+    journals it). The times and leaders of the roll are left out because it may need a second night, and
+    ``source.admin_port`` because it only says where to ask. A playbook's own shape names more in
+    ``not_binding``.
     """
     local: dict[str, Any] = {
         "ssh": {"key", "known_hosts", "config"},

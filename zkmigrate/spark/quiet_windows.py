@@ -1,7 +1,7 @@
 """Find when a subtree is quiet: the transactions to expect in a window, by the minute of the week.
 
-A window begins with every minute of the log (of a short log: every second), and its transactions are counted;
-a minute that is only partly in the window counts in proportion. The expected number for an hour of the week
+A window begins with every minute of the log (of a short log: every second), and its transactions are counted.
+A minute that is only partly in the window counts in proportion. The expected number for an hour of the week
 is the mean of the windows that begin in it.
 """
 

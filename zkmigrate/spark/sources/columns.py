@@ -1,7 +1,7 @@
 """Read complete records of a transaction log as Arrow columns, thousands at a time.
 
-A row is an operation: each of a multi (an empty multi is one row of type multi), each ephemeral that a
-closeSession of 3.6 or later names, and every other transaction. `zookeeper.data.txn` defines a record,
+A row is an operation: each of a multi, each ephemeral that a closeSession of 3.6 or later names, and every
+other transaction. An empty multi is one row of type multi. `zookeeper.data.txn` defines a record,
 `zookeeper.data.effect` its effect. Here numpy reads many records at once, because one at a time in Python is
 ten times slower. A test over random logs compares both. `zookeeper.data.txn` raises the error for a record
 that these columns cannot read, so that both give the same reason.
