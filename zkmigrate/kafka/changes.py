@@ -94,7 +94,7 @@ class AlterBrokerConfig(ClusterChange):
 def _configs_command(entity: str, key: str, value: str | None) -> str:
     if value is None:
         act = f"--delete-config {shlex.quote(key)}"
-    else:  # in brackets, for else the tool would end a value at its first comma
+    else:  # in brackets, because otherwise the tool ends a value at its first comma
         act = f"--add-config {shlex.quote(f'{key}=[{value}]')}"
     return f"kafka-configs.sh --bootstrap-server {BOOTSTRAP} --alter --entity-type {entity} {act}"
 

@@ -14,7 +14,7 @@ def said(code: int, message: str | None = None) -> str:
     message: the error message in the response, if it has one.
     """
     error = for_code(code)
-    # kafka-python gives a code that it does not know the name of another error.
+    # For an unknown code kafka-python returns another error's name.
     name = f"Kafka's error {code}" if error.__name__ == "UnrecognizedBrokerError" else str(error.message)
     return f"{name}: {message}" if message else name
 

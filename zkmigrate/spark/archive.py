@@ -58,7 +58,7 @@ def _made(archive: Path) -> None:
 def main() -> None:
     """Make the archive, or replace it."""
     ARCHIVE.parent.mkdir(parents=True, exist_ok=True)
-    ARCHIVE.unlink(missing_ok=True)  # a JVM that uses one writes none
+    ARCHIVE.unlink(missing_ok=True)  # a JVM that uses an archive writes none
     new = ARCHIVE.with_name(f"{ARCHIVE.name}.{os.getpid()}")
     try:
         _made(new)

@@ -194,7 +194,7 @@ def _tails(server: Server, found: Integrity, ends: Mapping[tuple[Key, str], Row]
             for _ in scan:
                 pass
         except ZkDataError as error:
-            if log.size <= FILE_HEADER_SIZE:  # the tasks have found it in longer ones
+            if log.size <= FILE_HEADER_SIZE:  # in longer logs the tasks have found the damage
                 found.damaged(str(error))
             continue
         if scan.end is None or scan.end.kind is not EndKind.TORN:
@@ -273,7 +273,7 @@ def _holes(
         here.gaps += [_gap(row) for row in mine.orderBy("zxid").limit(top).collect()]
         whole = [file.name for file in server.snapshots if (server.key, file.name) not in broken]
         inside = [F.lit(snapshot_zxid(name)).between(F.col("before"), F.col("zxid")) for name in whole]
-        if inside:  # no more holes than snapshots can have one inside
+        if inside:  # few rows, because there are few snapshots
             rows = mine.filter(reduce(Column.__or__, inside)).orderBy("zxid").collect()
             here.explained += [name for row in rows for name in _explained(_gap(row), whole)[:1]]
     return every

@@ -90,7 +90,7 @@ def session(bounds: Bounds, hint: Callable[[str], None]) -> Iterator[SparkSessio
         stack.enter_context(_ended_in_order())
         builder = SparkSession.builder.config("spark.sql.session.timeZone", "UTC")
         if not under_spark_submit():
-            # Else the workers take the first python3 in PATH.
+            # Otherwise the workers take the first python3 in PATH.
             os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
             spilled = tempfile.TemporaryDirectory(prefix="zkmigrate-spark-", dir=bounds.spill)
             spill = stack.enter_context(spilled)

@@ -79,7 +79,7 @@ def analyze(
 
         def alone(name: str) -> Section:
             found = one(name)
-            # Else Spark keeps this job's cached tables, plans and broadcasts until the last job ends.
+            # Otherwise Spark keeps this job's cached tables, plans and broadcasts until the last job ends.
             spark.catalog.clearCache()
             return found
 

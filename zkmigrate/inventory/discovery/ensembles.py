@@ -244,7 +244,9 @@ def server_at(servers: Mapping[str, Server], host: str) -> Server | None:
 def _also(host: str) -> tuple[str, ...]:
     """Return the addresses behind a name, for rules and client lists; empty for an address."""
     found = resolve(host)
-    return () if host in found else tuple(one for one in found if "%" not in one)  # a zone is this machine's
+    return (
+        () if host in found else tuple(one for one in found if "%" not in one)
+    )  # a zone is valid on this machine only
 
 
 def _ports(servers: Mapping[str, Server]) -> tuple[Found[int], Found[int], Found[int]]:

@@ -93,7 +93,7 @@ _OWN = "DYNAMIC_TOPIC_CONFIG"
 _OFFLINE = (5, 9)
 """LEADER_NOT_AVAILABLE and REPLICA_NOT_AVAILABLE: metadata errors that describe a partition's state."""
 
-logging.getLogger("kafka").addHandler(logging.NullHandler())  # what matters is in the Reading
+logging.getLogger("kafka").addHandler(logging.NullHandler())  # errors are reported in the Reading
 
 
 def view(
@@ -472,7 +472,7 @@ class Alter:
             refusal = self._sent(send, admin, change)
         except BaseException:
             admin.close()
-            self.close()  # the idle ones may ask the same broker, which is gone
+            self.close()  # the idle clients may use the same broker, which failed
             raise
         self._idle.put(admin)
         return (1, refusal) if refusal else (0, change.describe())
@@ -504,7 +504,7 @@ class Alter:
             return reason(error)
         except (KafkaError, OSError, *GARBLED) as error:
             raise self._not_known(change, reason(error)) from None
-        if TIMED_OUT in refusal:  # the broker itself waited in vain for its controller
+        if TIMED_OUT in refusal:  # the broker timed out waiting for its controller
             raise self._not_known(change, refusal)
         return refusal
 
@@ -545,7 +545,7 @@ def _reassign(admin: Any, change: ReassignPartition | CancelReassignment) -> str
     partition = TopicPartition(change.topic, change.partition)
     target = list(change.replicas) if isinstance(change, ReassignPartition) else None
     error = admin.alter_partition_reassignments({partition: target})[partition]
-    if target is None and error is NoReassignmentInProgressError:  # done before, or cancelled by others
+    if target is None and error is NoReassignmentInProgressError:  # it is finished or cancelled already
         return ""
     return "" if error is None else f"{change.topic}-{change.partition}: {said(error.errno)}"
 
@@ -598,7 +598,7 @@ def grow_topic(admin: Any, change: GrowTopic, *, only_validate: bool = False) ->
 def _delete_topic(admin: Any, change: DeleteTopic) -> str:
     which = uuid.UUID(change.before) if change.before else change.topic
     [told] = admin.delete_topics([which], raise_errors=False)["topics"]
-    if for_code(told["error_code"]) in (UnknownTopicOrPartitionError, UnknownTopicIdError):  # done before
+    if for_code(told["error_code"]) in (UnknownTopicOrPartitionError, UnknownTopicIdError):  # gone already
         return ""
     return _topic_refused(change.topic, told)
 
@@ -627,7 +627,7 @@ async def _forget(admin: Any, broker: int) -> dict[str, Any]:
 def _unregister(admin: Any, change: UnregisterBroker) -> str:
     answer = admin._manager.run(_forget, admin, change.broker)
     error = for_code(answer["error_code"])
-    if error in (NoError, BrokerIdNotRegisteredError):  # done before
+    if error in (NoError, BrokerIdNotRegisteredError):  # it was unregistered already
         return ""
     return f"broker {change.broker}: {said(answer['error_code'], answer['error_message'])}"
 

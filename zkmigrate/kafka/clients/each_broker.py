@@ -32,7 +32,7 @@ def of_each(
     def ask(admin: Any, releases: Mapping[str, str]) -> Reading[Mapping[int, Reading[T]]]:
         cluster = admin._manager.run(kafka._metadata, admin, None, ())
         here = kafka.reachable(cluster, releases, everybody=len(releases) == len(set(brokers)))
-        # A broker that has just started was not named to a client from before: only a new one asks it.
+        # An older client does not know a broker that has just started; only a new client can reach it.
         if unnamed := {*ids}.intersection(here) - {one.node_id for one in admin._manager.cluster.brokers()}:
             raise UnknownBrokerIdError(unnamed)
         late: GiveUp[Reading[T]] = GiveUp(LATE_S, _late, time.monotonic)

@@ -58,7 +58,7 @@ async def _listed(admin: Any, id: int, asker: int, partitions: Mapping[str, Sequ
             )
             for name, numbers in partitions.items()
         ],
-        min_version=4,  # from which on it tells the leader epoch
+        min_version=4,  # the first version with the leader epoch
     )
     answer: dict[str, Any] = (await admin._manager.send(request, node_id=id)).to_dict()
     return answer

@@ -312,7 +312,7 @@ def _last_entry(
 
     Zeros fill the rest of the index of an active segment. The last entry is found by binary search.
     """
-    used, unused = 0, sizes.get(file, 0) // entry.size + 1  # so many, at least and at most less one
+    used, unused = 0, sizes.get(file, 0) // entry.size + 1  # used <= entries < unused
     last, at = None, unused - 1
     while at > used:
         raw = yield Read(file, (at - 1) * entry.size, entry.size)

@@ -60,7 +60,7 @@ def hosts_in(connect: str) -> set[str]:
 def _host(server: str) -> str:
     if server.startswith("["):
         return server[1:].partition("]")[0]
-    return server.partition(":")[0] if server.count(":") == 1 else server  # else IPv6 without a port
+    return server.partition(":")[0] if server.count(":") == 1 else server  # otherwise IPv6 without a port
 
 
 def others_than(

@@ -97,7 +97,7 @@ def znodes(input: Input) -> DataFrame:
             F.max_by("ephemeral_owner", F.when(creates, place)).alias("new_owner"),
         )
     )
-    # None of the three is null where such an operation was.
+    # Each of the three is null only if the epoch has no such operation.
     last = of_epochs.groupBy("path").agg(
         *(
             F.max_by(name, F.when(F.col(name).isNotNull(), F.col("epoch"))).alias(name)

@@ -240,7 +240,7 @@ def _of_body(data: bytes, records: _Records, record: int) -> Iterator[_Operation
         yield record, sequence, kind, src.pos, src.pos + length, multi
         src.pos += length
         records.failed[record] |= kind == TxnType.error
-    if not count:  # a row all the same, else its zxid would look like a hole
+    if not count:  # still a row, or its zxid would look like a hole
         yield record, 0, int(records.kind[record]), 0, 0, multi
     if src.remaining() == DIGEST_SIZE:
         records.digest[record] = src.pos + 4

@@ -164,7 +164,7 @@ class SnapshotTable:
 
     def _no_text(self, _place: int) -> Exception:
         self._refuse()
-        raise AssertionError  # it has raised
+        raise AssertionError  # unreachable: _refuse always raises
 
     def _acl_column(self, ids: Longs) -> pa.Array:
         unique, index = np.unique(ids, return_inverse=True)
