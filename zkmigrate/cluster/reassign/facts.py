@@ -1,4 +1,4 @@
-"""Facts of a run that moves partitions: the moves, the sets before them, and where each of them stands."""
+"""Facts of a run that moves partitions: the moves, the original replica sets, and the state of each move."""
 
 from __future__ import annotations
 
@@ -36,19 +36,25 @@ from zkmigrate.runbook.model.step import Context, Records, Way
 from zkmigrate.runbook.model.step_record import Recorded, known, recorded
 
 WITNESSES = 2
-"""Brokers that each look at partitions asks."""
+"""The number of brokers that answer each query about partitions."""
 
 LOOKS = 30
-"""How often, a second apart, brokers are asked again that show neither the state before a confirmed change
-nor the one after it: with KRaft each broker learns of it by itself."""
+"""How often, a second apart, to query brokers that show neither the state before a change nor after it.
+
+With KRaft each broker learns of a change independently.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Move(Reassignment):
-    """One partition of the plan as it was found. leader: who led it; -1 for nobody. dirs: the log directory
-    that the plan names for each replica of ``after``; held: the one that the way back names for each of
-    ``before``. Empty where Kafka may choose. phase: in which it is made; a phase begins when the one before
-    is complete."""
+    """One partition's planned change of replicas.
+
+    leader: the id of the leader when the plan was recorded; -1 for none.
+    dirs: the log directory that the plan names for each replica of ``after``; empty where Kafka may choose.
+    held: the log directory that the way back names for each replica of ``before``; empty where Kafka may
+    choose.
+    phase: the number of the phase that makes the move. A phase begins when the one before is complete.
+    """
 
     leader: int
     dirs: tuple[str, ...] = ()
@@ -57,22 +63,25 @@ class Move(Reassignment):
 
     @property
     def target(self) -> str:
-        """What the journal calls it; no topic's name has a colon."""
+        """The name of the move in the journal; no topic name has a colon."""
         return f"{self.topic}-{self.number}" + (f":{self.phase}" if self.phase else "")
 
     @property
     def copies(self) -> bool:
-        """Whether it copies going forward or going back, and not only changes the order."""
+        """Whether the move adds or drops a replica, and does not only change the order."""
         return bool(self.added or self.dropped)
 
     def paths(self, way: Way) -> dict[int, str]:
-        """The log directories that its replicas are to have, by broker, where some are named."""
+        """Return the log directories that a direction names, by broker id.
+
+        Brokers where Kafka chooses are left out.
+        """
         replicas, dirs = (self.after, self.dirs) if way is Way.FORWARD else (self.before, self.held)
         return {broker: path for broker, path in zip(replicas, dirs, strict=bool(dirs)) if path}
 
     @property
     def inside(self) -> tuple[int, ...]:
-        """The brokers that keep their replica and get it into another directory."""
+        """The brokers that keep their replica and copy it into another log directory."""
         old = self.paths(Way.BACK)
         return tuple(
             broker
@@ -82,7 +91,7 @@ class Move(Reassignment):
 
     @property
     def preferred(self) -> bool:
-        """Whether the preferred leader led it."""
+        """Whether the preferred leader was the leader when the plan was recorded."""
         return self.leader == self.before[0]
 
 
@@ -91,7 +100,7 @@ def _of_phase(moves: Iterable[Move], phase: int) -> tuple[Move, ...]:
 
 
 def joined(moves: Sequence[Move]) -> tuple[Move, ...]:
-    """The moves of all phases, as one for each partition, where it comes first."""
+    """Merge the moves of all phases into one move per partition, ordered by each partition's first move."""
     by_name: dict[Name, list[Move]] = {}
     for move in moves:
         by_name.setdefault(move.name, []).append(move)
@@ -116,10 +125,15 @@ def joined(moves: Sequence[Move]) -> tuple[Move, ...]:
 
 @dataclass(frozen=True)
 class Originals(Recorded):
-    """moves: in the order of the plan, without the partitions that had their new set already. gone: brokers
-    of the sets before that were down. others: what another hand moved then, to be throttled along. at: the
-    seconds since the epoch at which they were planned, where a run plans them. tight: brokers without room
-    for all their new replicas at once; moves to them wait until old ones are gone."""
+    """The moves of a run, and what was there before its first change.
+
+    moves: the moves in the order of the plan, without partitions that already had their new set.
+    gone: brokers of the old sets that were down.
+    others: reassignments that other tools had in flight; this run throttles them too.
+    at: when the moves were planned, in seconds since the epoch, if the run itself plans them.
+    tight: brokers without room for all their new replicas at once. Moves to them wait until old replicas are
+    gone.
+    """
 
     step: ClassVar[str] = "originals"
 
@@ -131,34 +145,37 @@ class Originals(Recorded):
 
     @cached_property
     def last_phase(self) -> int:
-        """The number of the last phase, from 0 on."""
+        """The number of the last phase; the first is 0."""
         return max((move.phase for move in self.moves), default=0)
 
     def of_phase(self, phase: int) -> Originals:
-        """The same, with the moves of one phase."""
+        """Return a copy with only the moves of one phase."""
         return self if not self.last_phase else replace(self, moves=_of_phase(self.moves, phase))
 
     @cached_property
     def whole(self) -> tuple[Move, ...]:
-        """Each partition's way from its first set to its last one, over all phases."""
+        """One move per partition, from its first set to its last one over all phases."""
         return joined(self.moves)
 
     @property
     def throttled(self) -> tuple[Move, ...]:
-        """All that the throttle is for."""
+        """All moves that the throttle covers: those of the run and of other tools."""
         return (*self.moves, *self.others)
 
     @cached_property
     def by_target(self) -> Mapping[str, Move]:
-        """The moves by what the journal calls them."""
+        """The moves by their name in the journal."""
         return {move.target: move for move in self.moves}
 
 
 @dataclass(frozen=True)
 class Stragglers(Recorded):
-    """Moves that a run adds to those that it recorded before its first change. found: the throttle lists of
-    their topics before that, as in :class:`zkmigrate.cluster.reassign.throttle.Throttles`. planned_at: when
-    the moves were planned to which they are added; after a way back others follow."""
+    """Moves that a run adds to those that it recorded before its first change.
+
+    found: the throttle lists of their topics before the run, as
+    :class:`zkmigrate.cluster.reassign.throttle.Throttles` records them.
+    planned_at: the ``at`` of the :class:`Originals` that these moves extend.
+    """
 
     step: ClassVar[str] = "sweep"
 
@@ -169,7 +186,10 @@ class Stragglers(Recorded):
 
 @dataclass(frozen=True)
 class LateStragglers(Stragglers):
-    """The same, of the step that stops brokers. stopped: their hosts, in the order of the stops."""
+    """Moves that the step that stops brokers adds.
+
+    stopped: the hosts of the stopped brokers, in the order of the stops.
+    """
 
     step: ClassVar[str] = "stop"
 
@@ -177,45 +197,48 @@ class LateStragglers(Stragglers):
 
 
 def added(record: Originals | None, records: Records) -> tuple[Stragglers, ...]:
-    """What a run added to these moves."""
+    """Return the records of moves that a run added to these original moves."""
     bodies = ((kind, records.get(kind.step)) for kind in (Stragglers, LateStragglers))
     every = (recorded(kind, body, "") for kind, body in bodies if body)
     return tuple(one for one in every if record is not None and one.planned_at == record.at)
 
 
 def stragglers(c: Context) -> Stragglers:
-    """All that a run added to its present moves."""
+    """Return all moves that a run added to its current moves, as one record."""
     every = added(planned(c), c.records)
     found = {target: own for record in every for target, own in record.found.items()}
     return Stragglers(tuple(move for record in every for move in record.moves), found)
 
 
 def planned(c: Context) -> Originals | None:
-    """The moves that this run recorded before its first change; None where the journal does not hold them."""
+    """Return the moves that this run recorded before its first change, or None if the journal lacks them."""
     return known(Originals, c)
 
 
 def originals(c: Context) -> Originals | None:
-    """All moves of this run, also those that it added; None where the journal does not hold them."""
+    """Return all moves of this run, including added ones, or None if the journal lacks the original moves."""
     record, more = planned(c), stragglers(c).moves
     return record if record is None or not more else replace(record, moves=(*record.moves, *more))
 
 
 def to_move(_inventory: Inventory, records: Records) -> tuple[str, ...]:
-    """The partitions that a run moves, moved or not; none before it has looked at them."""
+    """Return the journal names of all moves that a run recorded; empty before it has recorded any."""
     body = records.get(Originals.step)
     return tuple(move.target for move in recorded(Originals, body, "").moves) if body else ()
 
 
 def wanted(inventory: Inventory) -> ReassignInventory:
-    """The inventory with its section. TypeError where it has none."""
+    """Return the inventory with its section ``reassign``. Raises TypeError if it has none."""
     if not isinstance(inventory, ReassignInventory):
         raise TypeError("the inventory of this playbook has a section reassign")
     return inventory
 
 
 def section(inventory: Inventory) -> Pace:
-    """How fast partitions move. TypeError where the playbook moves none."""
+    """Return the settings for how fast partitions move.
+
+    Raises TypeError if the playbook moves no partitions.
+    """
     if not isinstance(inventory, PacedInventory):
         raise TypeError("the inventory of this playbook says how fast partitions move")
     return inventory.pace
@@ -227,7 +250,7 @@ Flights = Mapping[Name, InFlight]
 
 @dataclass(frozen=True)
 class Cluster:
-    """What the brokers tell about some topics.
+    """The brokers' answers about some topics.
 
     in_flight: every reassignment of the cluster. seen: the partitions of the topics.
     """
@@ -237,27 +260,27 @@ class Cluster:
 
     @property
     def unheard(self) -> Reading[object] | None:
-        """The first answer that is missing; None when both are there."""
+        """The first missing answer; None if both arrived."""
         return next((one for one in (self.in_flight, self.seen) if not isinstance(one, Seen)), None)
 
     @property
     def missing(self) -> Reading[object] | None:
-        """The same, and a topic that may not be described."""
+        """The first missing answer, or else a topic that cannot be described; None if nothing is missing."""
         return self.unheard or next(iter(self.dark.values()), None)
 
     @property
     def alive(self) -> frozenset[int]:
-        """The brokers that every witness names; none where nobody told."""
+        """The registered brokers that every queried broker reports; empty without an answer."""
         return self.seen.value.brokers if isinstance(self.seen, Seen) else frozenset()
 
     @property
     def flights(self) -> Flights:
-        """Those in flight; none where nobody told."""
+        """The reassignments in flight; empty without an answer."""
         return self.in_flight.value if isinstance(self.in_flight, Seen) else {}
 
     @cached_property
     def partitions(self) -> Mapping[Name, PartitionState]:
-        """By topic and partition, what is there."""
+        """The state of each described partition, by topic and partition."""
         if not isinstance(self.seen, Seen):
             return {}
         return {
@@ -268,7 +291,7 @@ class Cluster:
         }
 
     def missing_from(self, name: Name) -> tuple[int, ...]:
-        """The brokers whose replica is still to come in sync."""
+        """Return the brokers whose replica of a partition is not in sync yet."""
         if name in self.flights:
             return self.flights[name].adding
         state = self.partitions.get(name)
@@ -276,20 +299,22 @@ class Cluster:
 
     @property
     def dark(self) -> Mapping[str, Unknown]:
-        """The topics that may not be described."""
+        """The topics that could not be described, with the reason."""
         if not isinstance(self.seen, Seen):
             return {}
         return {name: topic for name, topic in self.seen.value.topics.items() if isinstance(topic, Unknown)}
 
 
 def cluster(look: Look, names: Iterable[Name]) -> Cluster:
-    """Look at what is in flight, then at the topics of these partitions: a move that ends in between is seen
-    in flight and looked at again."""
+    """List the reassignments in flight, then describe the topics of these partitions.
+
+    In this order, a move that ends in between is seen in flight and looked at again.
+    """
     return described(look, look.ask(ListReassignments(KAFKA)), names)
 
 
 def described(look: Look, in_flight: Reading[Flights], names: Iterable[Name]) -> Cluster:
-    """Look at the topics of these partitions. in_flight: what was told just before."""
+    """Describe the topics of these partitions. in_flight: the reassignments that were just listed."""
     topics = tuple(dict.fromkeys(topic for topic, _ in names))
     if not isinstance(in_flight, Seen) or not topics:
         return Cluster(in_flight, Seen(TopicPartitions("", frozenset(), (), {})))
@@ -297,60 +322,62 @@ def described(look: Look, in_flight: Reading[Flights], names: Iterable[Name]) ->
 
 
 def goal(move: Move, way: Way) -> tuple[int, ...]:
-    """The set that a move ends at."""
+    """Return the replica set that a move ends at in a direction."""
     return move.after if way is Way.FORWARD else move.before
 
 
 class Stand(Enum):
-    """Where one move stands, towards the set that it is to have."""
+    """The state of one move relative to the replica set that it is to reach."""
 
     DONE = "done"
-    """It has the set, in order, and all of it is in sync."""
+    """The partition has the set in order, and all of its replicas are in sync."""
     BEHIND = "behind"
-    """It has the set, in order; a replica is not in sync yet."""
+    """The partition has the set in order, but a replica is not in sync yet."""
     MOVING = "moving"
-    """The set is in flight."""
+    """The reassignment to the set is in flight."""
     INSIDE = "moving inside a broker"
-    """It has the set; a replica is being copied into the directory named for it."""
+    """The partition has the set, and a replica is being copied into its named directory."""
     MISPLACED = "in another directory"
-    """It has the set; a replica is in another directory than the one named, and nothing moves it there."""
+    """The partition has the set, but a replica is in a wrong directory, and no copy moves it."""
     UNTOLD = "in an unknown directory"
-    """It has the set; a broker does not tell where its replica is."""
+    """The partition has the set, but a broker does not report which directory its replica is in."""
     TURNED = "turned"
-    """The other of the run's two sets is in flight."""
+    """A reassignment to the other of the run's two sets is in flight."""
     TO_SUBMIT = "to submit"
-    """Nothing is in flight, and it has the brokers of one of the run's two sets."""
+    """Nothing is in flight, and the partition has the brokers of one of the run's two sets."""
     DISPUTED = "disputed"
-    """Brokers show it at its end, and ZooKeeper does not."""
+    """The brokers report the move as complete, but ZooKeeper does not."""
     FOREIGN = "foreign"
-    """Another set is in flight, or it has brokers of neither."""
+    """A reassignment to a third set is in flight, or the partition has the brokers of neither set."""
     GONE = "gone"
     """The partition does not exist."""
     ADRIFT = "adrift"
-    """The set is in flight, and names a broker that is given up."""
+    """The reassignment is in flight, but its set names a broker that was given up."""
     LEFT = "left"
-    """Nothing is in flight, and the set names a broker that is given up: another plan is to be made."""
+    """Nothing is in flight, and the set names a given-up broker, so the move must be planned anew."""
 
 
 @dataclass(frozen=True)
 class Stands:
-    """Where moves stand, by name. way: forward they are to have the plan's set, back the one before."""
+    """The state of each move, by topic and partition."""
 
     moves: Sequence[Move]
     of: Mapping[Name, Stand]
 
     def but(self, disputed: Collection[Name]) -> Stands:
-        """The same, with the moves that ZooKeeper disputes."""
+        """Return a copy in which these partitions are disputed by ZooKeeper."""
         return Stands(self.moves, {**self.of, **dict.fromkeys(disputed, Stand.DISPUTED)})
 
     def at(self, *stands: Stand) -> tuple[Move, ...]:
-        """The moves that stand so, in their order."""
+        """Return the moves that are in one of these states, in their order."""
         return tuple(move for move in self.moves if self.of[move.name] in stands)
 
 
 def ends_in(c: Context, done: Iterable[Move], alive: Collection[int]) -> Ends:
-    """What ZooKeeper is to show of moves that are at their end. On the way back a broker that is down is not
-    waited for."""
+    """Return what ZooKeeper should show for completed moves: each set, and which of it must be in sync.
+
+    On the way back, brokers that are down need not be in sync.
+    """
     ends = {move.name: goal(move, c.way) for move in done}
     forward = c.way is Way.FORWARD
     return {name: (of, [one for one in of if forward or one in alive]) for name, of in ends.items()}
@@ -359,8 +386,10 @@ def ends_in(c: Context, done: Iterable[Move], alive: Collection[int]) -> Ends:
 def disputed(
     c: Context, look: Look, moves: Sequence[Move], found: Cluster, placed: Disks
 ) -> Mapping[Name, str]:
-    """Look at ZooKeeper, where the inventory names it: which of these moves are done by what the brokers tell
-    and not by what it tells, and why."""
+    """Return the moves that the brokers report as complete and ZooKeeper does not, with the reason.
+
+    Empty if the inventory names no ZooKeeper servers or an answer of the brokers is missing.
+    """
     inventory = c.inventory
     named = isinstance(inventory, ReassignInventory) and inventory.reassign.zookeeper
     if not named or found.missing is not None:
@@ -373,8 +402,12 @@ def disputed(
 def stands(
     moves: Sequence[Move], found: Cluster, way: Way, placed: Disks, given_up: Collection[int] = ()
 ) -> Stands:
-    """Where each move stands. placed: the replicas whose directories are named. given_up: brokers that are
-    down and not waited for; on the way back none is that is down."""
+    """Return the state of each move.
+
+    placed: where the replicas with named directories are.
+    given_up: brokers that are down and that the run does not wait for. The way back waits for no broker that
+    is down.
+    """
     partitions, flights = found.partitions, found.flights
     awaited = found.alive if way is Way.BACK else frozenset(b for m in moves for b in m.after) - {*given_up}
     told = {
@@ -412,7 +445,7 @@ def _stand(
 
 
 def _placed(move: Move, way: Way, brokers: Collection[int], placed: Disks) -> Stand:
-    """Whether each replica on these brokers is in the directory named for it."""
+    """Return the state of an in-sync move from the directories of its replicas on these brokers."""
     found = {
         placed.stand(broker, move.name, path) for broker, path in move.paths(way).items() if broker in brokers
     }
@@ -422,10 +455,16 @@ def _placed(move: Move, way: Way, brokers: Collection[int], placed: Disks) -> St
 
 @dataclass(frozen=True)
 class FirstLook:
-    """What is there before anything is changed. sizes: bytes of the largest replica, by partition; of those
-    that a broker told. throttles: settings, in words. disks: of the brokers of the moves. copying: settings
-    that bound a copy, by key and broker. limits: throttle settings by target and key. loads: why the load of
-    a broker cannot be read, if the throttle listens. wall: when it was looked, seconds since the epoch."""
+    """What a run sees before its first change.
+
+    sizes: bytes of the largest reported replica, by partition.
+    throttles: throttle settings that are set, in words.
+    disks: log directories of the brokers of the moves.
+    copying: broker settings that bound a copy, by key and broker.
+    limits: throttle settings by target and key.
+    loads: why the load of a broker cannot be read, if the throttle follows the load.
+    wall: the time of the look, in seconds since the epoch.
+    """
 
     cluster: Cluster
     sizes: Mapping[Name, int]
@@ -437,7 +476,10 @@ class FirstLook:
     wall: float = 0.0
 
     def moves(self, sets: Sets, dirs: Dirs) -> tuple[Move, ...]:
-        """The moves of a plan that are not made yet. dirs: the log directories that it names."""
+        """Return the moves of a plan that are not complete yet.
+
+        dirs: the log directories that the plan names.
+        """
         partitions = self.cluster.partitions
         made = (
             self._move(state, after, dirs.get(name, ()))
@@ -447,8 +489,10 @@ class FirstLook:
         return tuple(move for move in made if move.before != move.after or move.inside)
 
     def phased(self, phases: Phases) -> tuple[Move, ...]:
-        """The moves of phases that are not made yet, those of the first one first. A partition goes on from
-        the last of its phases whose set it has."""
+        """Return the moves of all phases that are not complete yet, first phase first.
+
+        A partition continues after the last phase whose set it has.
+        """
         have = {name: state.replicas for name, state in self.cluster.partitions.items()}
         ends: dict[Name, int] = {}
         for number, (sets, _) in enumerate(phases):
@@ -469,7 +513,10 @@ class FirstLook:
         return tuple(found)
 
     def of_others(self, names: Collection[Name]) -> tuple[Move, ...]:
-        """What is in flight elsewhere. names: the partitions of the plan."""
+        """Return the reassignments in flight on partitions outside the plan, as moves.
+
+        names: partitions of the plan.
+        """
         partitions = self.cluster.partitions
         return tuple(
             Move(*name, before, flight.target, self.sizes.get(name, 0), partitions[name].leader)
@@ -479,8 +526,11 @@ class FirstLook:
         )
 
     def awaited(self, others: str, names: Collection[Name]) -> Flights:
-        """The reassignments of another hand that must end before the run records what is there. others: what
-        the inventory wants. names: the partitions of the plan, whose sets nobody else may change."""
+        """Return the other tools' reassignments that must end before the run records the current state.
+
+        others: ``reassign.others`` of the inventory.
+        names: the partitions of the plan, whose sets no other tool may change.
+        """
         flights = self.cluster.flights
         if others == "take":
             return {name: flight for name, flight in flights.items() if name in names}
@@ -496,7 +546,7 @@ class FirstLook:
         )
 
     def _held(self, broker: int, name: Name, after: Collection[int], chosen: Mapping[int, str]) -> str:
-        """The directory that the way back names: where Kafka has a choice, or the plan moves the replica."""
+        """Return the log directory that the way back names for a replica; empty to let Kafka choose."""
         path = self.disks.places.get((broker, name), "")
         if path in self.disks.cordoned.get(broker, ()):
             return ""  # Kafka would refuse it
@@ -506,7 +556,7 @@ class FirstLook:
 
 
 def unmade(c: Context, first: FirstLook) -> tuple[Move, ...]:
-    """The moves of the run's plan that are not made yet."""
+    """Return the moves of the run's plan that are not complete yet."""
     plan = wanted(c.inventory)
     return first.phased(plan.phases) if len(plan.phases) > 1 else first.moves(plan.sets, plan.dirs)
 
@@ -515,10 +565,13 @@ def unmade(c: Context, first: FirstLook) -> tuple[Move, ...]:
 class Disks:
     """What brokers report about their log directories.
 
-    sizes: bytes of replicas, by broker and partition. room: free bytes of the brokers that report them,
-    since Kafka 3.3. places: the log directory of each replica. futures: the directory to which a replica is
-    being copied inside its broker, and how many bytes are there. paths: the usable log directories of each
-    broker. cordoned: those that accept no replica that is assigned to them by name.
+    sizes: bytes of replicas, by broker and partition.
+    room: free bytes of the brokers that report them, since Kafka 3.3.
+    places: the log directory of each replica.
+    futures: the directory into which a replica is being copied inside its broker, and how many bytes are
+    there.
+    paths: the usable log directories of each broker.
+    cordoned: the log directories that accept no replica that is assigned to them by name.
     """
 
     sizes: Mapping[tuple[int, Name], int]
@@ -535,7 +588,7 @@ class Disks:
         }
 
     def stand(self, broker: int, name: Name, path: str) -> Stand:
-        """Where one replica stands towards the directory that it is to have."""
+        """Return the state of one replica relative to the directory that it is to be in."""
         if (broker, name) in self.futures:
             return Stand.INSIDE if self.futures[broker, name][0] == path else Stand.MISPLACED
         if (broker, name) not in self.places:
@@ -544,14 +597,14 @@ class Disks:
 
 
 def placed(look: Look, moves: Iterable[Move], alive: Collection[int], way: Way) -> Disks:
-    """Look where the replicas are whose directories are named. alive: the brokers to ask."""
+    """Look up where the replicas with named directories are. alive: the brokers to query."""
     named = [move for move in moves if move.paths(way)]
     brokers = sorted({broker for move in named for broker in move.paths(way) if broker in alive})
     return disks(look, brokers, (move.name for move in named)) if brokers else Disks({}, {})
 
 
 def disks(look: Look, brokers: Iterable[int], names: Iterable[Name]) -> Disks:
-    """Look at the disks of these brokers, and there at the replicas of these partitions."""
+    """Look up the log directories of these brokers, and the replicas of these partitions there."""
     numbers = by_topic(names)
     told = look.ask(DescribeLogDirs(KAFKA, tuple(brokers), numbers)) if numbers else Absent("partitions")
     if not isinstance(told, Seen):
@@ -582,13 +635,15 @@ def disks(look: Look, brokers: Iterable[int], names: Iterable[Name]) -> Disks:
 
 @dataclass(frozen=True)
 class LogEnds:
-    """Where logs end: of replicas that are still to come in sync, and of their leaders; those that were
-    told."""
+    """The reported log ends of replicas that are not in sync and of their leaders."""
 
     told: Mapping[tuple[int, Name], LogEnd] = field(default_factory=dict)
 
     def words(self, broker: int, leader: int, name: Name) -> str:
-        """How far one replica's log reaches against its leader's. What was not told is unknown."""
+        """Describe how far one replica's log reaches compared with its leader's.
+
+        Missing figures read "unknown".
+        """
         own, led = self.told.get((broker, name)), self.told.get((leader, name))
         offset, end = own.offset if own else None, led.offset if led else None
         behind = None if offset is None or end is None else max(0, end - offset)
@@ -604,8 +659,10 @@ def _count(number: int | None) -> str:
 
 
 def log_ends(look: Look, found: Cluster, names: Iterable[Name], most: int) -> LogEnds:
-    """Look at the logs of the replicas that are still to come in sync, and at those of their leaders. most:
-    of so many of these partitions."""
+    """Look up the log ends of the replicas that are not in sync yet, and of their leaders.
+
+    most: the largest number of partitions to query.
+    """
     partitions = found.partitions
     behind = ((partitions[name], found.missing_from(name)) for name in names if name in partitions)
     replicas: dict[int, dict[str, list[int]]] = {}

@@ -63,11 +63,11 @@ from zkmigrate.runbook.model.step import (
 
 _CLOSED_POLL_S = 30.0
 _RATE = "rate:"
-"""Before a broker's id, in targets: no topic's name has a colon."""
+"""The prefix of a broker id in targets that set a rate; no topic name has a colon."""
 _GIVE_UP = f"accept {TARGET_DOWN} of a broker that stays down in migration.yml, then resume: it plans anew"
 
 _FLYING = (Stand.MOVING, Stand.INSIDE, Stand.BEHIND, Stand.UNTOLD, Stand.DISPUTED)
-"""Where moves stand that were sent and are not at their end."""
+"""The states of moves that were sent and are not complete."""
 
 
 class MovesStep(Step[MovesFacts]):
@@ -83,15 +83,22 @@ class MovesStep(Step[MovesFacts]):
         sets_rates: bool = True,
         replans: bool = False,
     ) -> None:
-        """moves: those that it makes. foresee: what they will be, before they are recorded. sets_rates: it
-        also gives brokers the rates that an operator wants. replans: a later step plans anew what it leaves,
-        so that the operator may give up a broker that stays down."""
+        """Create the step.
+
+        moves: returns the moves that the step makes.
+        foresee: returns what the moves will be, before they are recorded.
+        sets_rates: whether the step also sets the rates that an operator requests.
+        replans: whether a later step plans anew what this one leaves. Then the operator may give up a broker
+        that is down.
+        """
         self._moves, self._foresee, self._sets_rates = moves, foresee, sets_rates
         self._replans = replans
 
     def observe(self, c: Context, look: Look) -> MovesFacts:
-        """Look at the moves that were sent and are not seen at their end, and at those that may start now. At
-        the end look at all of them."""
+        """Look at the moves that were sent and are not complete, and at those that may start now.
+
+        Once all are complete, look at all of them.
+        """
         plan, wanted = self._moves(c), section(c.inventory)
         if plan is None:
             return MovesFacts()
@@ -153,7 +160,7 @@ class MovesStep(Step[MovesFacts]):
         return self._at_rest(c, f, stands, todo)
 
     def _at_rest(self, c: Context, f: MovesFacts, stands: Stands, todo: Collection[Move]) -> Verdict:
-        """What follows where nothing is to be sent now."""
+        """Return the verdict when nothing is to be sent now."""
         looks, waits = c.kept.get("looks", 0), {move.name for move in todo}
         odd = [move for move in stands.at(Stand.TO_SUBMIT, Stand.FOREIGN) if move.name not in waits]
         if odd and looks >= LOOKS and c.way is Way.FORWARD:
@@ -197,8 +204,11 @@ class MovesStep(Step[MovesFacts]):
 
 
 def _towards(f: MovesFacts, move: Move, way: Way) -> Changes:
-    """What gives a partition its set and its directories. The directories come first: a broker that is to get
-    the replica remembers its own, and copies straight into it."""
+    """Return the changes that give a partition its set and its directories.
+
+    The directories come first: a broker that is to get the replica remembers the directory and copies
+    straight into it.
+    """
     wished, other = goal(move, way), goal(move, Way.BACK if way is Way.FORWARD else Way.FORWARD)
     state = f.found.partitions.get(move.name) if f.found else None
     has = state.replicas if state else other
@@ -213,8 +223,10 @@ def _towards(f: MovesFacts, move: Move, way: Way) -> Changes:
 
 
 def _replaced(c: Context, f: MovesFacts, stands: Stands) -> Flights:
-    """Reassignments of another hand on partitions of the run. Its own target of the other direction is one,
-    too, where the run has not sent that."""
+    """Return reassignments that other tools have started on partitions of the run.
+
+    The run's own set of the other direction counts as one, too, if the run has not sent it.
+    """
     assert f.found is not None
     flights = f.found.flights
     others = [move for move in stands.at(Stand.FOREIGN) if move.name in flights]
@@ -223,14 +235,17 @@ def _replaced(c: Context, f: MovesFacts, stands: Stands) -> Flights:
 
 
 def _todo(c: Context, stands: Stands) -> tuple[Move, ...]:
-    """The moves to submit. A broker that stopped has forgotten the directory of a misplaced replica."""
+    """Return the moves to submit.
+
+    Misplaced replicas are included: a broker that restarted has forgotten the directory it was to use.
+    """
     looks, misplaced = c.kept.get("looks", 0), set(stands.at(Stand.MISPLACED))
     waiting = stands.at(Stand.TO_SUBMIT, Stand.MISPLACED)
     return tuple(move for move in waiting if move in misplaced or _may_send(c, move, looks))
 
 
 def _starting(c: Context, f: MovesFacts, stands: Stands, todo: Sequence[Move]) -> tuple[Move, ...]:
-    """Those of them that are submitted now."""
+    """Return those of the moves to submit that are submitted now."""
     assert f.found is not None
     if c.over or (todo and f.rates and f.rates.withheld):
         return ()
@@ -241,8 +256,11 @@ def _starting(c: Context, f: MovesFacts, stands: Stands, todo: Sequence[Move]) -
 
 
 def _wait(c: Context, f: MovesFacts, stands: Stands, looks: int, *, at_end: bool) -> Waiting:
-    """at_end: all that was looked at is at its end, and the next look is at others. Where nothing moves
-    because no move may be submitted, there is neither a throughput nor a standstill."""
+    """Return the wait for moves in flight.
+
+    at_end: all moves of this look are complete, and the next look is at others. While nothing moves because
+    no move may be submitted, neither throughput nor a stall is measured.
+    """
     assert f.found is not None
     finished = _finished(c, f, stands, looks)
     flying = [*stands.at(Stand.MOVING, Stand.INSIDE), *stands.at(Stand.BEHIND, Stand.UNTOLD)]
@@ -272,7 +290,7 @@ def _wait(c: Context, f: MovesFacts, stands: Stands, looks: int, *, at_end: bool
 
 
 def _finished(c: Context, f: MovesFacts, stands: Stands, looks: int) -> frozenset[Name]:
-    """The moves that were seen at their end; in the end those of this look alone."""
+    """Return the moves that were seen complete; at the last look, only those of that look."""
     over = {move.name for move in stands.at(Stand.DONE, Stand.LEFT)}
     if looks > LOOKS:  # deleted, or of other hands on the way back
         over |= {move.name for move in stands.at(Stand.GONE, Stand.TO_SUBMIT, Stand.FOREIGN)}
@@ -280,7 +298,7 @@ def _finished(c: Context, f: MovesFacts, stands: Stands, looks: int) -> frozense
 
 
 def _without(c: Context, f: MovesFacts, left: Collection[Move]) -> tuple[Finding, ...]:
-    """What is left for another plan, by the broker that is given up."""
+    """Return one finding for each given-up broker, with the moves that are left for another plan."""
     findings = [
         claim(
             TARGET_DOWN,
@@ -298,7 +316,7 @@ def _without(c: Context, f: MovesFacts, left: Collection[Move]) -> tuple[Finding
 
 
 def _next_phase(c: Context, f: MovesFacts, phase: int) -> Waiting:
-    """All moves of this phase are at their end."""
+    """Return the verdict that moves on to a phase, once all moves of the current one are complete."""
     keep = {**_rates_kept(c, f), "down": c.kept.get("down", frozenset()), "phase": phase}
     what, mark = "the moves in flight are over", (phase, 0)
     told = f"phase {f.phase} is complete"
@@ -306,7 +324,10 @@ def _next_phase(c: Context, f: MovesFacts, phase: int) -> Waiting:
 
 
 def _new_rates(c: Context, f: MovesFacts) -> Ready | None:
-    """Rates to send: each wanted one once, and again where its broker does not show it after ``LOOKS``."""
+    """Return the rates to send, if any.
+
+    Each wanted rate is sent once, and again if its broker does not show it after ``LOOKS`` looks.
+    """
     if f.rates is None:
         return None
     sent: Mapping[int, Rate] = c.kept.get("rates", {})
@@ -323,7 +344,7 @@ def _new_rates(c: Context, f: MovesFacts) -> Ready | None:
 
 
 def _rates_kept(c: Context, f: MovesFacts) -> dict[str, object]:
-    """What the next look needs to know of the rates."""
+    """Return what the next look needs to know about the rates."""
     if f.rates is None:
         return {}
     late = c.kept.get("late", 0) + 1 if f.rates.differ else 0
@@ -337,15 +358,18 @@ def _rate_changes(f: MovesFacts, target: str) -> Changes:
 
 
 def _may_send(c: Context, move: Move, looks: int) -> bool:
-    """Whether a move that the brokers show as not begun is sent. One that Kafka has confirmed is looked at
-    again first; back, it is left as it is then, because another hand was there."""
+    """Return whether to send a move that the brokers show as not begun.
+
+    A move that Kafka has confirmed is first looked at again. On the way back it is then left alone, because
+    another tool has changed it.
+    """
     if pending(c, move) or (c.way is Way.FORWARD and move.target in c.unconfirmed):
         return True
     return c.way is Way.FORWARD and looks >= LOOKS
 
 
 def _closed(c: Context, f: MovesFacts) -> Closed | None:
-    """Why no move may begin at this hour; None where one may. The way back waits for no hour."""
+    """Return why no move may begin at this hour, or None if one may. The way back ignores the hours."""
     if c.way is Way.BACK:
         return None
     return closed(section(c.inventory).hours, c.inventory.policy.window, f.wall)

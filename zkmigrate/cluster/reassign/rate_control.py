@@ -1,11 +1,12 @@
-"""The ticks of a throttle that listens: figures of load, what they decide, and what the next look must know.
+"""Ticks of a throttle that follows the load: measure the load, decide the rates, keep the state.
 
-A tick compares two readings. So the first one of a process only takes figures, and no move is submitted
-before the second. The rates in force come from the brokers then, so a killed process is followed by one that
-goes on from its rates.
+A tick compares two readings. So the first tick of a process only takes a reading, and no move is submitted
+before the second. The rates in force come from the brokers then, so a new process continues from the rates of
+a killed one.
 
 A broker that copies nothing in a role keeps that rate: each change is a request and lines in the journal.
-Before a move begins there, its rate falls to what the last tick computed; it rises only while it copies.
+Before a move begins there, its rate falls to what the last tick computed; it rises only while the broker
+copies.
 """
 
 from __future__ import annotations
@@ -33,14 +34,20 @@ from zkmigrate.runbook.model.report import counted
 from zkmigrate.runbook.model.step import Context
 
 STALE_TICKS = 4
-"""After so many ticks without a look, as in a hold, the figures are of another time: they are taken anew."""
+"""The number of ticks without a look, as during a hold, after which the last reading is discarded."""
 
 
 @dataclass(frozen=True)
 class Figures:
-    """One reading. counters: of hosts, by broker id. missing: why a broker has none. dirs: what brokers tell
-    of the partitions that were asked for. paths: their log directories. moving: the partitions that copied
-    or were about to. sent: every partition whose move was sent."""
+    """One reading of the load.
+
+    counters: counters of the brokers' hosts, by broker id.
+    missing: why a broker has no counters.
+    dirs: what brokers report about the requested partitions.
+    paths: the log directories of the brokers.
+    moving: the partitions that copied or were about to.
+    sent: every partition whose move was sent.
+    """
 
     counters: Mapping[int, Counters] = field(default_factory=dict)
     missing: Mapping[int, str] = field(default_factory=dict)
@@ -52,11 +59,15 @@ class Figures:
 
 @dataclass(frozen=True)
 class Control:
-    """What a tick leaves for the next looks. at: of its reading, on the operator's clock. state: with the
-    rates that are in force or about to be. computed: by the last tick for each broker, also for one that
-    copies nothing. decision: None where only figures were taken. ticks, pauses: how many decisions this
-    process made, and how many of them paused. endless: rates that could never finish, in words, as told
-    before they were set."""
+    """What a tick leaves for the next looks.
+
+    at: the time of the tick's reading, on the operator's clock.
+    state: the state with the rates that are in force or about to be.
+    computed: the rates that the last tick computed for each broker, also for brokers that copy nothing.
+    decision: the decision of the tick; None if it only took a reading.
+    ticks, pauses: how many decisions this process made, and how many of them paused new moves.
+    endless: rates at which moves could never finish, in words, as reported before they were set.
+    """
 
     settings: Settings
     at: float
@@ -69,12 +80,19 @@ class Control:
     endless: tuple[str, ...] = ()
 
     def between(self, active: Collection[tuple[int, Role]]) -> Control:
-        """The same at a look between two ticks. active: the roles in which brokers copy or are about to."""
+        """Return the control for a look between two ticks.
+
+        active: the brokers and roles that copy or are about to. Their rate is the lower of the current and
+        computed one.
+        """
         state = _taking(self.state, self.computed, active, min)
         return replace(self, state=state)
 
     def rate(self, id: int, overrides: Overrides) -> Rate | None:
-        """The rate of a broker between two ticks. An operator's holds at once, within floor and ceiling."""
+        """Return the rate of a broker between two ticks, or None if it has none.
+
+        An operator's rate takes effect at once, within floor and ceiling.
+        """
         wish = overrides.of(id)
         if wish is None:
             return self.state.rates.get(id)
@@ -82,14 +100,14 @@ class Control:
 
     @property
     def withheld(self) -> tuple[str, ...]:
-        """Why no move is submitted now; empty where moves are."""
+        """The reasons why no move is submitted now; empty if moves may be submitted."""
         if self.decision is None:
             return ("no move is submitted before two readings of the load",)
         return tuple(f"no move is submitted: {why}" for why in self.decision.pauses)
 
     @property
     def words(self) -> str:
-        """What the last tick saw and did, for the progress."""
+        """What the last tick measured and changed, for the progress report."""
         told = list(self.withheld)
         told += [f"no figures of broker {id}: {why}" for id, why in self.figures.missing.items()]
         if self.decision is not None:
@@ -105,7 +123,7 @@ class Control:
         ]
 
     def found(self) -> Finding:
-        """What the run's last process did, for its end."""
+        """Return the finding about what the run's last process decided."""
         seen = f"{counted(self.ticks, 'decision')} by this process; "
         seen += f"no move was submitted after {self.pauses:,} of them"
         seen += f"; told before they were set: {few(self.endless)}" if self.endless else ""
@@ -116,8 +134,11 @@ class Control:
 
 @dataclass(frozen=True)
 class Copying:
-    """The moves at one look. every: all of the run. flying: in flight. starting: about to be submitted. sent:
-    every partition whose move was sent. found: what the brokers tell."""
+    """The moves at one look.
+
+    every: all moves of the run. flying: the moves in flight. starting: the moves about to be submitted.
+    sent: every partition whose move was sent. found: what the brokers report.
+    """
 
     every: Sequence[Move]
     flying: Sequence[Move]
@@ -134,8 +155,10 @@ def listen(
     moves: Copying,
     before: Control | None,
 ) -> Control:
-    """The control at this look: a new tick where one is due, else the one before. shown: the rates in force
-    of all brokers of the run, by id; needed where there is no control before."""
+    """Return the control at this look: from a new tick if one is due, else the control from before.
+
+    shown: the current rates of all brokers of the run, by id; needed if ``before`` is None.
+    """
     settings, now = adapt.settings(), look.now()
     past = before.figures if before is not None else Figures()
     moving = _moving(c, moves, past)
@@ -169,7 +192,7 @@ def listen(
 
 
 def _roles(moving: Iterable[Moving]) -> set[tuple[int, Role]]:
-    """The roles in which brokers copy."""
+    """Return the brokers that copy, with the role in which they do."""
     some = tuple(moving)
     leaders = {(one.leader, Role.LEADER) for one in some}
     return leaders | {(broker, Role.FOLLOWER) for one in some for broker in one.adding}
@@ -181,7 +204,7 @@ def _taking(
     active: Collection[tuple[int, Role]],
     choose: Callable[[int, int], int],
 ) -> State:
-    """The state where active roles choose between the rate in force and the one that was found."""
+    """Return the state in which each active role's rate is chosen from its current and its found rate."""
 
     def rate(id: int, now: Rate) -> Rate:
         new = found.get(id, now)
@@ -193,7 +216,10 @@ def _taking(
 
 
 def _of_active(decision: Decision, before: State, active: Collection[tuple[int, Role]]) -> Decision:
-    """The decision for the roles that copy, with reasons for new rates alone; the others keep their rate."""
+    """Return the decision limited to roles that copy; the other roles keep their rate.
+
+    Reasons are kept only for rates that change.
+    """
     known = {**decision.rates, **before.rates}
     state = _taking(replace(decision.state, rates=known), decision.rates, active, lambda _now, new: new)
     changed = tuple(id for id, rate in state.rates.items() if rate != before.rates.get(id))
@@ -207,7 +233,7 @@ def _of_active(decision: Decision, before: State, active: Collection[tuple[int, 
 
 
 def _moving(c: Context, moves: Copying, past: Figures) -> tuple[Moving, ...]:
-    """The partitions that copy, or are about to: the brokers that send and receive as Kafka tells them."""
+    """Return the partitions that copy or are about to, with the senders and receivers that Kafka reports."""
     flights, there = moves.found.flights, moves.found.partitions
     known = {(one.topic, one.partition): one for one in past.moving}
     made = []
@@ -224,7 +250,7 @@ def _moving(c: Context, moves: Copying, past: Figures) -> tuple[Moving, ...]:
 
 
 def _ended(c: Context, moves: Copying, past: Figures) -> tuple[Moving, ...]:
-    """The partitions that copied since the last reading and copy no more: their bytes were copied too."""
+    """Return the partitions whose copies ended since the last reading; their bytes count as copied, too."""
     now = {move.name for move in (*moves.flying, *moves.starting)}
     known = {(one.topic, one.partition): one for one in past.moving}
     over = moves.sent - now
@@ -235,7 +261,7 @@ def _ended(c: Context, moves: Copying, past: Figures) -> tuple[Moving, ...]:
 
 
 def _later(c: Context, moves: Copying) -> Iterable[Moving]:
-    """Those behind, for the bytes that are left."""
+    """Yield the moves that are not sent yet, so that their remaining bytes are counted."""
     near = {move.name for move in moves.starting} | moves.sent
     for move in moves.every:
         if move.name not in near:
@@ -260,14 +286,14 @@ def _figures(
 def unheard(
     c: Context, look: Look, adapt: Adapt, brokers: Collection[int], paths: Mapping[int, tuple[str, ...]]
 ) -> Mapping[int, str]:
-    """Why the throttle could not hear the load of some of these brokers. paths: their log directories."""
+    """Return why the load of some of these brokers could not be read. paths: their log directories."""
     return _counters(c, look, adapt, brokers, paths)[1]
 
 
 def _counters(
     c: Context, look: Look, adapt: Adapt, brokers: Collection[int], paths: Mapping[int, tuple[str, ...]]
 ) -> tuple[dict[int, Counters], dict[int, str]]:
-    """The counters of the brokers' hosts, and why a broker has none."""
+    """Return the counters of the brokers' hosts, and why a broker has none."""
     read: dict[int, Reading[Counters]]
     if adapt.source == "prometheus":
         exporters = {str(one.id): one for one in adapt.exporters if one.id in brokers}
@@ -306,8 +332,10 @@ def _exported(text: Reading[str], exporter: Exporter, adapt: Adapt) -> Reading[C
 def _samples(
     c: Context, past: Figures, now: Figures, seen: Copied, pulses: Mapping[str, Sequence[Pulse]]
 ) -> tuple[dict[int, Sample], dict[int, str]]:
-    """Each broker since the last tick, and why one has no figures. Where nothing was asked of directories,
-    nothing copied."""
+    """Return a sample for each broker since the last tick, and why a broker has none.
+
+    If no log directory was queried, nothing was copied.
+    """
     names = {broker.id: broker.name for broker in c.inventory.brokers}
     samples, missing = {}, {}
     for id, counters in now.counters.items():

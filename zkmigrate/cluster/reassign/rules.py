@@ -1,4 +1,4 @@
-"""Findings before the first change, and which moves may start next."""
+"""Findings before the first change, and the choice of the moves that may start next."""
 
 from __future__ import annotations
 
@@ -26,13 +26,15 @@ COPYING = (
     "replica.fetch.response.max.bytes",
     "replica.lag.time.max.ms",
 )
-"""Settings of brokers that bound a copy, and when a replica leaves the ISR."""
+"""Broker settings that bound a copy, and that decide when a replica leaves the ISR."""
 GIB = 1 << 30
 
 
 def next_moves(wanted: Pace, flying: Iterable[Move], todo: Iterable[Move], way: Way) -> tuple[Move, ...]:
-    """The moves that may start now, in order, within all caps. One that must wait for a broker lets those
-    behind it pass."""
+    """Return the moves that may start now within all caps, in order.
+
+    A move that must wait for a broker does not hold up those after it.
+    """
     now = load(flying, way)
     total, to, of = now.total, Counter(now.to), Counter(now.of)
     chosen = []
@@ -52,8 +54,11 @@ def next_moves(wanted: Pace, flying: Iterable[Move], todo: Iterable[Move], way: 
 
 
 def fitting(moves: Iterable[Move], way: Way, room: Mapping[int, int]) -> tuple[Move, ...]:
-    """The moves that have room, in their order. room: free bytes of the brokers that are short of it, less
-    what copies in flight will still take. One that waits keeps those behind it off its brokers."""
+    """Return the moves for which every receiving broker has room, in their order.
+
+    room: free bytes of the brokers that are short of it, less what copies in flight will still take. A move
+    that waits also makes later moves to the same brokers wait.
+    """
     left, chosen = dict(room), []
     for move in moves:
         scarce = [broker for broker in ends(move, way)[1] if broker in left]
@@ -66,7 +71,10 @@ def fitting(moves: Iterable[Move], way: Way, room: Mapping[int, int]) -> tuple[M
 
 
 def tight(moves: Iterable[Move], room: Mapping[int, int]) -> tuple[int, ...]:
-    """The brokers without room for all their new replicas at once, of those that tell their room."""
+    """Return the brokers without room for all their new replicas at once.
+
+    Brokers that report no room are left out.
+    """
     gets: Counter[int] = Counter()
     for move in moves:
         gets.update(dict.fromkeys(move.added, move.size))
@@ -74,8 +82,11 @@ def tight(moves: Iterable[Move], room: Mapping[int, int]) -> tuple[int, ...]:
 
 
 def in_room(moves: Sequence[Move], room: Mapping[int, int]) -> tuple[Move, ...] | Refused:
-    """The moves in an order in which each broker has room, while old copies go as moves end. A broker that
-    does not tell its room limits nothing."""
+    """Return the moves in an order in which each broker has room, given that old replicas go as moves end.
+
+    room: free bytes by broker; a broker that is not in it limits nothing. Returns Refused if there is no such
+    order.
+    """
     brokers = {broker for move in moves for broker in (*move.before, *move.after)}
     endless = sum(move.bytes for move in moves)
     free = {id: room.get(id, endless) for id in brokers}
@@ -92,12 +103,12 @@ def in_room(moves: Sequence[Move], room: Mapping[int, int]) -> tuple[Move, ...] 
 
 
 def gib(count: int) -> str:
-    """Bytes, for messages."""
+    """Format a number of bytes for messages."""
     return f"{count / GIB:.1f} GiB" if count >= GIB else f"{count:,} bytes"
 
 
 def before(c: Context, f: FirstLook) -> tuple[Finding, ...]:
-    """The findings before the first change."""
+    """Return the findings before the first change."""
     if isinstance(f.cluster.in_flight, Absent):
         return (too_old(),)
     missing = f.cluster.unheard
@@ -166,7 +177,7 @@ def _flying(flights: Mapping[Name, InFlight]) -> tuple[str, ...]:
 
 
 def foreign(flights: Mapping[Name, InFlight]) -> Finding:
-    """Whether nobody else reassigns."""
+    """Return the finding that says whether other tools have reassignments in flight."""
     return claim(
         "reassign.foreign",
         "no other reassignment is in flight",
@@ -178,7 +189,7 @@ def foreign(flights: Mapping[Name, InFlight]) -> Finding:
 
 
 def _others(flights: Mapping[Name, InFlight], mode: str) -> Finding:
-    """What the run does about reassignments of another hand."""
+    """Return the finding that says how the run treats reassignments of other tools."""
     if mode == "refuse" or not flights:
         return foreign(flights)
     then = {
@@ -195,8 +206,10 @@ def _others(flights: Mapping[Name, InFlight], mode: str) -> Finding:
 
 
 def in_sync(moves: Sequence[Move], partitions: Mapping[Name, PartitionState]) -> tuple[Finding, ...]:
-    """Whether partitions that move have a leader, and what stays is in sync. A replica that the plan drops
-    need not be in sync: that may be why the plan drops it."""
+    """Return whether the moving partitions have a leader, and whether the replicas that stay are in sync.
+
+    A replica that the plan drops need not be in sync: that may be why the plan drops it.
+    """
     states = [(move, partitions[move.name]) for move in moves]
     offline = [move.target for move, state in states if state.leader < 0]
     behind = [
@@ -225,8 +238,10 @@ def in_sync(moves: Sequence[Move], partitions: Mapping[Name, PartitionState]) ->
 
 
 def _stale(c: Context, found: Cluster, flown: Collection[Name]) -> Finding:
-    """Whether the sets on which the plan rests are still there; a partition with its new set is done. flown:
-    partitions that are in flight."""
+    """Check that each partition still has the set that the plan expects, or a new one.
+
+    flown: partitions with a reassignment in flight, which are not checked.
+    """
     inventory = wanted(c.inventory)
     odd = [
         f"{topic}-{number} has {','.join(map(str, state.replicas))}, not {','.join(map(str, rests))}"
@@ -247,8 +262,10 @@ def _stale(c: Context, found: Cluster, flown: Collection[Name]) -> Finding:
 
 
 def _room(moves: Sequence[Move], disks: Disks) -> Finding:
-    """A new replica needs its room beside the old one. Moves to a broker without room for all of its new
-    replicas wait until moves before them have ended."""
+    """Check that every broker has room for its new replicas beside the old ones.
+
+    Moves to a broker without room for all its new replicas wait until earlier moves have ended.
+    """
     room = disks.room
     ordered = in_room(moves, room)
     full = [reason.text for reason in ordered.reasons] if isinstance(ordered, Refused) else []
@@ -273,7 +290,7 @@ def _room(moves: Sequence[Move], disks: Disks) -> Finding:
 
 
 def _log_dirs(moves: Sequence[Move], disks: Disks) -> tuple[Finding, ...]:
-    """Whether each directory that the plan names can take its replica; nothing where it names none."""
+    """Check that each directory that the plan names can take its replica. Empty if the plan names none."""
     named = [(move, broker, path) for move in moves for broker, path in move.paths(Way.FORWARD).items()]
     silent, wrong = [], []
     for move, broker, path in named:
@@ -329,7 +346,7 @@ def _cordoned(moves: Sequence[Move], disks: Disks) -> tuple[Finding, ...]:
 
 
 def _loads(c: Context, missing: Mapping[int, str]) -> tuple[Finding, ...]:
-    """Whether a throttle that listens hears every broker of the moves."""
+    """Warn if a throttle that follows the load cannot read the load of a broker."""
     if section(c.inventory).adapt is None:
         return ()
     return (
@@ -379,7 +396,7 @@ def _remarks(c: Context, f: FirstLook, moves: Sequence[Move]) -> tuple[Finding, 
 
 
 def _copying(found: Mapping[str, Mapping[int, Reading[TopicSetting]]]) -> Finding:
-    """Each setting once for all brokers that have the same value."""
+    """Report each setting once for all brokers that have the same value."""
     told, silent = [], set()
     for key, of_brokers in found.items():
         alike: dict[tuple[str, bool], list[int]] = {}
@@ -402,7 +419,7 @@ def _copying(found: Mapping[str, Mapping[int, Reading[TopicSetting]]]) -> Findin
 
 
 def too_old() -> Finding:
-    """The refusal of brokers that list no reassignments."""
+    """Return the finding for brokers that cannot list reassignments."""
     return claim(
         "reassign.release",
         "the brokers can list reassignments",
@@ -414,7 +431,7 @@ def too_old() -> Finding:
 
 
 def unheard(reading: object) -> Finding:
-    """The finding where no broker tells what is needed."""
+    """Return the finding for brokers that do not report what is needed. reading: the missing answer."""
     return claim(
         "reassign.answer",
         "the brokers tell their partitions and reassignments",
@@ -426,7 +443,7 @@ def unheard(reading: object) -> Finding:
 
 
 def lost() -> Finding:
-    """Without the journal's lines the order of the original sets is lost."""
+    """Return the finding for a journal that lacks the original sets, without which their order is unknown."""
     return claim(
         "reassign.original",
         "the journal holds the replica sets from before the first change",

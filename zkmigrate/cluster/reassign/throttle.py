@@ -1,4 +1,4 @@
-"""Kafka's replication throttle: four settings, what they were before the run, and what they are to be.
+"""Kafka's replication throttle: its settings, their values before the run, and the values to set.
 
 A broker has one rate for what it sends as leader and one for what it receives as follower. A rate holds only
 for the replicas that a topic's two lists name, ``PARTITION:BROKER`` with commas between, or ``*`` for all.
@@ -33,13 +33,13 @@ LEADER_LIST, FOLLOWER_LIST = (
     "follower.replication.throttled.replicas",
 )
 INSIDE_RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
-"""What a broker copies from directory to directory; it needs no list."""
+"""The rate for copies between a broker's log directories; it needs no list."""
 RATES, LISTS = (LEADER_RATE, FOLLOWER_RATE), (LEADER_LIST, FOLLOWER_LIST)
 ROLES = {LEADER_RATE: Role.LEADER, FOLLOWER_RATE: Role.FOLLOWER}
 Values: TypeAlias = Mapping[str, Mapping[str, str | None]]
 """Settings by target (``broker-1``, ``topic-orders``) and key; None for unset."""
 Seens: TypeAlias = Mapping[str, Mapping[str, Reading[TopicSetting]]]
-"""The same as they were read."""
+"""Readings of settings, by target and key."""
 
 
 def preset(c: Context, brokers: Collection[int]) -> Mapping[int, Rate]:
@@ -53,15 +53,19 @@ def preset(c: Context, brokers: Collection[int]) -> Mapping[int, Rate]:
 
 
 def fixed(wanted: Pace, brokers: Collection[int]) -> Mapping[int, Rate]:
-    """The inventory's rate for every broker and role."""
+    """Return the inventory's rate for every broker, in both roles."""
     return {broker: Rate(wanted.throttle_bytes_s, wanted.throttle_bytes_s) for broker in brokers}
 
 
 @dataclass(frozen=True)
 class Throttles(Recorded):
-    """found: what the run found before its first change. rates: what it sets, by broker id. inside: the
-    rate that it sets for copies between directories of a broker, by broker id. preset: the rates that an
-    operator set before the run; they are set in place of ``rates``."""
+    """The throttle settings that a run found, and those that it sets.
+
+    found: the settings before the first change of the run.
+    rates: the rates that the run sets, by broker id.
+    inside: the rate that the run sets for copies between directories of a broker, by broker id.
+    preset: the rates that an operator set before the run; they are set in place of ``rates``.
+    """
 
     step: ClassVar[str] = "throttle"
 
@@ -73,7 +77,10 @@ class Throttles(Recorded):
 
 @dataclass(frozen=True)
 class FirstLimits(Recorded):
-    """What a run saw at its preflight. limits: by target, the settings that were set."""
+    """The throttle settings that a run saw at its preflight.
+
+    limits: the settings that were set, by target and key.
+    """
 
     step: ClassVar[str] = "reassignment"
 
@@ -81,12 +88,15 @@ class FirstLimits(Recorded):
 
     @classmethod
     def of(cls, seen: Values) -> Self:
-        """The record of what was read."""
+        """Return the record of these settings, without unset ones."""
         return cls({t: {key: v for key, v in own.items() if v is not None} for t, own in seen.items()})
 
     def set_since(self, now: Values) -> tuple[str, ...]:
-        """What another hand has set since, in words: it would be taken for what was there before. What is
-        unset by now, as at the end of another run, is no matter."""
+        """Describe the settings that another tool has set since the preflight.
+
+        The run would otherwise restore them as the settings from before it. Settings that were unset
+        meanwhile, as at the end of another run, are ignored.
+        """
         return tuple(
             f"{target}: {key} is {own} (at the preflight: {self.limits[target].get(key, 'unset')})"
             for target, settings in now.items()
@@ -97,14 +107,16 @@ class FirstLimits(Recorded):
 
 
 def _parts(key: str, value: str | None) -> set[str]:
-    """The entries of a list, or a rate as a whole."""
+    """Return the entries of a list, or a rate as a single entry."""
     return set() if value is None else set(value.split(",")) if key in LISTS else {value}
 
 
 @dataclass(frozen=True)
 class SentRates(Recorded):
-    """Every rate that the moves may have set since, by broker id, or on any broker where it is one of
-    ``steps``: those that follow the load. Recorded before the rate is sent."""
+    """Every rate that the moves may have set, recorded before it is sent.
+
+    rates: by broker id. steps: rates that may be set on any broker, because they follow the load.
+    """
 
     step: ClassVar[str] = "replicas"
 
@@ -112,47 +124,49 @@ class SentRates(Recorded):
     steps: tuple[int, ...] = ()
 
     def with_rates(self, rates: Mapping[int, Rate], steps: Collection[int] = ()) -> SentRates:
-        """The record before these are sent."""
+        """Return the record to write before these rates are sent."""
         more = {id: tuple(dict.fromkeys((*self.rates.get(id, ()), rate))) for id, rate in rates.items()}
         return SentRates({**self.rates, **more}, tuple(sorted({*self.steps, *steps})))
 
 
 def throttles(c: Context) -> Throttles | None:
-    """The record of this run, with the lists of the topics whose moves it added; None before its step."""
+    """Return this run's record, with the lists of topics whose moves were added; None before its step."""
     record, added = known(Throttles, c), stragglers(c).found
     return record if record is None or not added else replace(record, found={**added, **record.found})
 
 
 def sent_rates(c: Context) -> SentRates:
-    """The record of this run; an empty one where the moves have set none."""
+    """Return this run's record of sent rates; empty if the moves have set none."""
     return known(SentRates, c) or SentRates({})
 
 
 def of_broker(id: int) -> str:
-    """The target that a broker's rates are."""
+    """Return the target name of a broker's rates."""
     return f"broker-{id}"
 
 
 def of_topic(name: str) -> str:
-    """The target that a topic's lists are."""
+    """Return the target name of a topic's lists."""
     return f"topic-{name}"
 
 
 def involved(moves: Iterable[Move]) -> tuple[int, ...]:
-    """The brokers that send or receive for these moves, in either direction, in order."""
+    """Return the brokers that send or receive for these moves in either direction, in order."""
     return tuple(sorted({broker for move in moves if move.copies for broker in (*move.before, *move.after)}))
 
 
 def choosing(moves: Iterable[Move]) -> tuple[int, ...]:
-    """The brokers where a directory is named for a replica, in either direction, in order."""
+    """Return the brokers for which a move names a log directory in either direction, in order."""
     return tuple(sorted({broker for move in moves for way in Way for broker in move.paths(way)}))
 
 
 def read(
     look: Look, brokers: Collection[int], topics: Collection[str], inside: Collection[int] = ()
 ) -> Reading[Seens]:
-    """The throttle settings of these brokers and topics. inside: brokers that tell the rate between their
-    directories too."""
+    """Read the throttle settings of these brokers and topics.
+
+    inside: the brokers to query for the rate between their log directories.
+    """
     found: dict[str, dict[str, Reading[TopicSetting]]] = {}
     for key, asked in (*((key, brokers) for key in RATES), (INSIDE_RATE, inside)):
         of_brokers = look.ask(ReadBrokerSettings(KAFKA, key, tuple(asked))) if asked else Seen({})
@@ -170,7 +184,7 @@ def read(
 
 
 def values(seen: Seens) -> dict[str, dict[str, str | None]]:
-    """What was read; a topic that is gone is left out."""
+    """Return the values that were read. Deleted topics and settings without an answer are left out."""
     return {
         target: {key: own.value.own for key, own in settings.items() if isinstance(own, Seen)}
         for target, settings in seen.items()
@@ -179,7 +193,7 @@ def values(seen: Seens) -> dict[str, dict[str, str | None]]:
 
 
 def unread(seen: Seens) -> dict[str, Unknown]:
-    """The targets that did not tell a setting."""
+    """Return the targets with a setting that could not be read, with the reason."""
     return {
         target: own
         for target, settings in seen.items()
@@ -189,7 +203,7 @@ def unread(seen: Seens) -> dict[str, Unknown]:
 
 
 def listed(found: Values) -> tuple[str, ...]:
-    """Each setting that is set, for messages."""
+    """Describe each setting that is set, for messages."""
     return tuple(
         f"{target}: {key}={value}"
         for target, settings in found.items()
@@ -199,7 +213,7 @@ def listed(found: Values) -> tuple[str, ...]:
 
 
 Entries: TypeAlias = Mapping[str, Mapping[str, tuple[str, ...]]]
-"""Entries of the lists, by target and key."""
+"""Entries of the throttle lists, by target and key."""
 
 
 def _entries(moves: Iterable[Move], receive: Callable[[Move], Iterable[int]]) -> Entries:
@@ -214,9 +228,13 @@ def _entries(moves: Iterable[Move], receive: Callable[[Move], Iterable[int]]) ->
 
 @dataclass(frozen=True)
 class Limits:
-    """The throttle of one run. found: before it. rates, inside: what it sets; preset: in place of them. sent,
-    steps: what the moves set since. moves, others: of this run and of another hand; the latter go forward
-    only."""
+    """The throttle of one run.
+
+    found: the settings before the run.
+    rates, inside: the rates that the run sets. preset: the rates that it sets in place of ``rates``.
+    sent, steps: the rates that the moves have set since.
+    moves: the moves of this run. others: reassignments of other tools, which go forward only.
+    """
 
     found: Values
     rates: Mapping[int, Rate]
@@ -246,9 +264,12 @@ class Limits:
 
     @cached_property
     def entries(self) -> Entries:
-        """What it adds to the lists in one direction. The leaders' list names every replica that may send.
-        The followers' names those that receive in this direction alone: Kafka would also hold up a follower
-        in sync that is a record behind, and with it every producer that waits for all."""
+        """The entries that the run adds to the lists in its direction.
+
+        The leaders' list names every replica that may send. The followers' list names only those that receive
+        in this direction. Kafka would otherwise also delay an in-sync follower that is a record behind, and
+        with it every producer that waits for all replicas.
+        """
         taken = frozenset(self.others)
         back = self.way is Way.BACK
         moves = (*self.moves, *self.others)
@@ -256,24 +277,30 @@ class Limits:
 
     @cached_property
     def every(self) -> Entries:
-        """What it may have added, in both."""
+        """The entries that the run may have added in either direction."""
         return _entries((*self.moves, *self.others), lambda move: (*move.added, *move.dropped))
 
     def on(self, target: str, key: str, now: str | None) -> str | None:
-        """The value with the throttle. now: the present value. A list is read, merged and set whole."""
+        """Return the value of a setting with the throttle.
+
+        now: the current value. A list is read, merged and written as a whole.
+        """
         if key in LISTS:
             return with_entries(now, self.entries[target][key])
         return self.ours(target, key)[0]
 
     def off(self, target: str, key: str, now: str | None) -> str | None:
-        """The value without it: the one found, with what other hands have set meanwhile."""
+        """Return the value of a setting without the throttle.
+
+        This is the value found before the run, with what other tools have set since.
+        """
         found = self.found[target].get(key)
         if key in LISTS:
             return without_entries(found, self.every[target][key], now)
         return without_rate(found, [int(rate) for rate in self.ours(target, key)], now)
 
     def ours(self, target: str, key: str) -> tuple[str, ...]:
-        """Every value that the run may have given a rate, the first one first."""
+        """Return every value that the run may have given a rate, the first one first."""
         id = int(target.removeprefix(of_broker(0)[:-1]))
         if key == INSIDE_RATE:
             return (str(self.inside[id]),)
@@ -283,8 +310,11 @@ class Limits:
 
 
 def wanted_rates(record: Throttles, overrides: Overrides, control: Control | None) -> Mapping[int, Rate]:
-    """The rate of each broker: an operator's, else the one that follows the load, else the one that the
-    throttle began with."""
+    """Return the rate to set for each broker.
+
+    An operator's rate comes first, then the one that follows the load, then the one that the throttle began
+    with.
+    """
     if control is not None:
         return {id: control.rate(id, overrides) or rate for id, rate in record.rates.items()}
     told = {id: overrides.of(id) for id in record.rates}
@@ -293,9 +323,13 @@ def wanted_rates(record: Throttles, overrides: Overrides, control: Control | Non
 
 @dataclass(frozen=True)
 class RatesInForce:
-    """The rates while partitions move. wanted: by broker id. seen: what brokers tell, of those that are
-    alive. unchanged: every broker was seen to have the wanted ones, and none was asked again. control: what
-    makes the rates follow the load; None where they do not."""
+    """The broker rates while partitions move.
+
+    wanted: the rates to set, by broker id.
+    seen: the rates that live brokers report.
+    unchanged: whether every broker was already seen to have the wanted rates, so that none was queried again.
+    control: the control that makes the rates follow the load; None for fixed rates.
+    """
 
     limits: Limits
     sent: SentRates
@@ -306,21 +340,24 @@ class RatesInForce:
 
     @property
     def withheld(self) -> tuple[str, ...]:
-        """Why no move is submitted; empty where moves are."""
+        """The reasons why no move is submitted now; empty if moves may be submitted."""
         return () if self.control is None else self.control.withheld
 
     @property
     def listening(self) -> str:
-        """What the last tick saw and did, for the progress; empty without one."""
+        """What the last tick measured and changed, for the progress report; empty for fixed rates."""
         return "" if self.control is None else self.control.words
 
     @property
     def found(self) -> tuple[Finding, ...]:
-        """What following the load came to."""
+        """The finding about how the throttle followed the load; empty for fixed rates."""
         return () if self.control is None else (self.control.found(),)
 
     def recorded(self, rates: Mapping[int, Rate]) -> SentRates:
-        """The record before these rates are sent; one that is a step is recorded with the steps."""
+        """Return the record to write before these rates are sent.
+
+        Rates that are steps are recorded with the steps.
+        """
         steps = () if self.control is None else self.control.settings.steps
         limits = replace(self.limits, steps=tuple({*self.limits.steps, *steps}))
         new = {
@@ -336,18 +373,18 @@ class RatesInForce:
 
     @property
     def settled(self) -> bool:
-        """Whether every broker told its rates and has the wanted ones, or those of another hand."""
+        """Whether every broker reported its rates, and has the wanted ones or those of another tool."""
         whole = sum(len(own) == len(RATES) for own in self._now.values())
         return self.unchanged or (whole == len(self.wanted) and not self.differ)
 
     @cached_property
     def differ(self) -> tuple[int, ...]:
-        """The brokers with a rate of this run that is not the wanted one."""
+        """The brokers that have a rate of this run other than the wanted one."""
         return tuple(id for id in self.wanted if self.changes(id))
 
     @property
     def of_others(self) -> tuple[str, ...]:
-        """The rates that another hand has set, in words. They stay."""
+        """The rates that another tool has set, in words. The run leaves them."""
         return tuple(
             f"{target}: {key} is {'unset' if own is None else own} by another hand, and stays"
             for target, settings in self._now.items()
@@ -356,7 +393,7 @@ class RatesInForce:
         )
 
     def changes(self, id: int) -> Changes:
-        """What gives a broker its wanted rates. A rate of another hand stays."""
+        """Return the changes that give a broker its wanted rates. A rate that another tool has set stays."""
         target = of_broker(id)
         now = self._now.get(target, {})
         return tuple(
@@ -370,8 +407,10 @@ class RatesInForce:
 
 
 def rates_in_force(c: Context, look: Look, copying: Copying) -> RatesInForce | None:
-    """Look at the rates of the moves, and at the load where they follow it and that is due; None where the
-    run has set no throttle. Wanted rates that every broker was seen to have are not looked at again."""
+    """Look up the rates of the moves, and the load if the rates follow it and a tick is due.
+
+    Returns None if the run has set no throttle. Brokers are not queried again once all had the wanted rates.
+    """
     record, sent = throttles(c), sent_rates(c)
     if record is None:
         return None
@@ -388,15 +427,17 @@ def rates_in_force(c: Context, look: Look, copying: Copying) -> RatesInForce | N
 
 
 def keeping_control(c: Context, rates: RatesInForce | None, verdict: Verdict) -> Verdict:
-    """The verdict, with the control for the next look."""
+    """Return the verdict with the control kept for the next look."""
     if rates is None or rates.control is None or not isinstance(verdict, Ready | Waiting):
         return verdict
     return replace(verdict, keep={**(verdict.keep or c.kept), "control": rates.control})
 
 
 def _shown(look: Look, limits: Limits, alive: Collection[int]) -> Mapping[int, Rate]:
-    """The rates that brokers show, where the run may have set them; else those that it began with.
-    HostError where no broker tells: a run that was killed goes on from its rates."""
+    """Return the rates that brokers show if the run may have set them, else those that the run began with.
+
+    After a killed process the run continues from these. Raises HostError if no broker answers.
+    """
     seen = read(look, tuple(id for id in limits.rates if id in alive), ())
     if not isinstance(seen, Seen):
         raise HostError(f"the rates in force: {seen}")

@@ -61,7 +61,7 @@ from zkmigrate.runbook.model.step import (
 from zkmigrate.runbook.model.step_record import known
 
 WAVE = 100
-"""Brokers and topics that are set at once."""
+"""The number of brokers and topics that are set at once."""
 
 
 def _none(_inventory: Inventory) -> tuple[int, ...]:
@@ -70,11 +70,17 @@ def _none(_inventory: Inventory) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class ThrottleFacts:
-    """limits: of this run; before its first change as they will be recorded. record: what is to be recorded
-    with the first change, else empty. seen: what is set now. after: in a forecast, what is set once the step
-    is made, from where it is undone. wall: when it was looked, seconds since the epoch. set_since: what
-    another hand has set since the preflight, in words. refused: for each broker that does not answer, why
-    the controller refuses to restore its rates; empty if it accepts."""
+    """The throttle settings of the run's brokers and topics.
+
+    limits: the throttle of this run; before its first change, as it will be recorded.
+    record: the record to write with the first change; else empty.
+    seen: the current settings.
+    after: in a forecast, the settings after the step, from which it is undone.
+    wall: the time of the look, in seconds since the epoch.
+    set_since: what another tool has set since the preflight, in words.
+    refused: for each broker that does not answer, why the controller refuses to restore its rates; empty if
+    it accepts.
+    """
 
     plan: Originals | None
     limits: Limits | None
@@ -96,7 +102,7 @@ class ThrottleStep(Step[ThrottleFacts]):
     title = "Set the throttle"
     hazard = Hazard.REVERSIBLE
     sets = Way.FORWARD
-    """The direction in which the throttle is set; in the other one it is taken off."""
+    """The direction in which the throttle is set; in the other one it is removed."""
 
     def __init__(
         self,
@@ -106,17 +112,21 @@ class ThrottleStep(Step[ThrottleFacts]):
         leave: Callable[[Inventory], Collection[int]] = _none,
         first: type[FirstLimits] = FirstLimits,
     ) -> None:
-        """every_broker: each gets a rate, also one that takes no part in the moves known so far. foresee:
-        what the moves will be, before they are recorded; None where that cannot be told. leave: brokers that
-        the run itself may have stopped going forward. first: the record of the preflight."""
+        """Create the step.
+
+        every_broker: whether brokers without a part in the moves known so far get a rate, too.
+        foresee: returns what the moves will be, before they are recorded; None if that is unknown.
+        leave: returns the brokers that the run itself may have stopped going forward.
+        first: the type of the preflight's record.
+        """
         self.every_broker, self.foresee, self.leave, self._first = every_broker, foresee, leave, first
 
     def brokers(self, c: Context, rated: Collection[int]) -> tuple[int, ...]:
-        """Those of the brokers with a rate of this run that the step is about."""
+        """Return the brokers that this step sets, out of those with a rate of this run."""
         return tuple(rated)
 
     def topics(self, c: Context, moved: tuple[str, ...]) -> tuple[str, ...]:
-        """Those of the moved topics that the step is about."""
+        """Return the topics that this step sets, out of those that move."""
         return moved
 
     def observe(self, c: Context, look: Look) -> ThrottleFacts:
@@ -205,8 +215,11 @@ class ThrottleStep(Step[ThrottleFacts]):
         return passed - c.unconfirmed
 
     def _left(self, c: Context, f: ThrottleFacts) -> tuple[Finding, ...]:
-        """Name the targets that keep the throttle of the run. Every other broker refuses a broker's id; with
-        ZooKeeper nobody else unsets its rates, and without it the controller alone."""
+        """Return a finding for each target that keeps the throttle of the run.
+
+        Every other broker refuses requests for a broker's id. With ZooKeeper no other broker can unset its
+        rates; without it only the controller can.
+        """
         assert f.limits is not None
         away = frozenset(() if c.way is Way.BACK else map(of_broker, self.leave(c.inventory)))
         done = away | self._passed(c)
@@ -216,7 +229,7 @@ class ThrottleStep(Step[ThrottleFacts]):
         return accepted(c.inventory.accept, findings, f.wall)
 
     def _wanted(self, c: Context, f: ThrottleFacts, target: str) -> dict[str, tuple[str | None, str | None]]:
-        """The settings of a target that are not as they are to be: the value now, and the wanted one."""
+        """Return the settings of a target that differ, each with its current and its wanted value."""
         assert f.limits is not None
         to = f.limits.on if c.way is self.sets else f.limits.off
         now = f.now.get(target, {}) if target in f.limits.found else {}
@@ -244,7 +257,7 @@ class ThrottleStep(Step[ThrottleFacts]):
         return self._changes(c, f if f.after is None else replace(f, seen=f.after), target)
 
     def forecast(self, c: Context, look: Look) -> Forecast[ThrottleFacts] | None:
-        """With the settings as they will be: as they are now, or with the throttle."""
+        """Forecast from the settings as they will be: as they are now, or with the throttle."""
         if self.foresee is None:
             return None
         facts = self._observed(c, look, Originals(self.foresee(c, look)))
@@ -318,7 +331,10 @@ _TAKEN = Seen("")
 
 
 def _at_controller(target: str, limits: Limits) -> tuple[AlterAtController, ...]:
-    """Return what gives a broker that is down its rates back; nothing for a topic."""
+    """Return the changes by which the controller restores the rates of a broker that is down.
+
+    Empty for a topic.
+    """
     if not target.startswith("broker-"):
         return ()
     id = int(target.removeprefix("broker-"))
@@ -341,14 +357,14 @@ def _kept(target: str, limits: Limits, refused: Reading[str] | None) -> Finding:
 
 
 def _of_controller(refused: Reading[str] | None) -> str:
-    """Return why the controller does not give it back; nothing with ZooKeeper, where it cannot."""
+    """Say why the controller does not restore the rates; empty with ZooKeeper, where it cannot."""
     if refused is None or isinstance(refused, Absent):
         return ""
     return f"; the controller: {refused.value if isinstance(refused, Seen) else refused}"
 
 
 def _by_hand(silent: Collection[str], limits: Limits) -> tuple[str, ...]:
-    """What gives a broker its rates back that did not answer: no later step does."""
+    """Return the commands that restore the rates of brokers that did not answer; no later step does that."""
     return tuple(
         f"once {target} answers: {AlterBrokerConfig(KAFKA, int(target[7:]), key, value, None).command}"
         for target in silent

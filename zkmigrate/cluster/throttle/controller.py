@@ -1,8 +1,8 @@
-"""Which rate each broker gets, from what was measured since the last tick.
+"""Rules that choose each broker's rate from what was measured since the last tick.
 
-A tick should be longer than 11 s: Kafka evens a throttled rate out over 11 samples of 1 s. A rate falls at
-once and rises by steps. Between a limit and the limit / ``raise_factor`` it does not rise: one step cannot
-jump over that band, so the rate does not swing.
+A tick should be longer than 11 s: Kafka averages a throttled rate over 11 samples of 1 s. A rate falls at
+once and rises by steps. Between a limit / ``raise_factor`` and the limit it does not rise: one step cannot
+jump over that band, so the rate does not oscillate.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from zkmigrate.kafka.rates import (
 )
 
 _LEAST_CUT, _MOST_CUT = 0.9, 0.5
-"""By how much at least and at most a rate falls that is too high for a disk or a client."""
+"""The factors of the smallest and the largest cut of a rate that is too high for a disk or a client."""
 
 
 def decide(
@@ -38,10 +38,11 @@ def decide(
     previous: State,
     overrides: Overrides = Overrides(),  # noqa: B008 (frozen)
 ) -> Decision:
-    """The rates of this tick.
+    """Decide the rates of this tick.
 
-    moving: the partitions of the run that still move or will. samples: by broker id, of every broker that the
-    run uses, also while nothing moves; one without figures is left out. A broker that had a rate keeps one.
+    moving: the partitions of the run that still move or will.
+    samples: samples by broker id, of every broker that the run uses, also while nothing moves. Brokers
+    without figures are left out. A broker that had a rate keeps one.
     """
     tick = _Tick(moving, samples, settings, previous, overrides)
     brokers = sorted({broker for one in moving for broker in (one.leader, *one.adding)} | {*previous.rates})
@@ -82,8 +83,13 @@ class _Found:
 
 @dataclass(frozen=True, slots=True)
 class _Need:
-    """produced: what clients write to the partitions that one rate limits, once for each follower that the
-    rate counts. left: bytes to copy besides. ending: the rate that copies both within the wanted time."""
+    """What one rate has to carry.
+
+    produced: bytes per second that clients write to the partitions of the rate, once for each follower that
+    it counts.
+    left: bytes to copy besides.
+    ending: the rate that copies both within the wanted time.
+    """
 
     produced: float
     left: int
@@ -91,7 +97,7 @@ class _Need:
 
 
 def _need(moving: Sequence[Moving], broker: int, role: Role, end_within_s: float) -> _Need | None:
-    """Return what one rate has to carry; None where nothing is left to copy."""
+    """Return what one rate has to carry, or None if nothing is left to copy."""
     copies = [
         (one, len(one.adding) if role is Role.LEADER else 1)
         for one in moving
@@ -108,7 +114,7 @@ def _need(moving: Sequence[Moving], broker: int, role: Role, end_within_s: float
 def _endless(
     broker: int, role: Role, rate: int, need: _Need | None, ceiling: float = math.inf
 ) -> Endless | None:
-    """Return what says that a rate can never carry its need; None where it can."""
+    """Return a description of a rate that can never carry its need, or None if it can."""
     if need is None or rate > need.produced:
         return None
     seconds = need.left / (need.ending - need.produced)
@@ -184,7 +190,7 @@ class _Tick:
         return target, why
 
     def _free(self, broker: int, role: Role, sample: Sample, before: int | None) -> tuple[float, str]:
-        """What others leave of the cap, and that in words."""
+        """Return the share of the cap that other traffic leaves, and the reason in words."""
         cap = self.settings.caps.get(broker, self.settings.cap).of(role)
         used = sample.traffic(role)
         own = (before or 0) if sample.copied is None else sample.copied.of(role)
@@ -193,7 +199,7 @@ class _Tick:
         return free, f"others use {amount(others)} of {amount(cap)}"
 
     def _pressure(self, sample: Sample) -> tuple[str, float]:
-        """The signal that is highest by its limit, in words, and its share of the limit."""
+        """Return the signal that is highest relative to its limit, in words, and its share of the limit."""
         settings = self.settings
         signals = [
             (f"its disk is busy {value:.0%} of the time (limit {limit:.0%})", value / limit)
@@ -214,7 +220,10 @@ class _Tick:
         return _need(self.moving, broker, role, self.settings.end_within_s)
 
     def _falls_behind(self, broker: int) -> str:
-        """The moving replica of a broker that lags most beyond the last tick, in words."""
+        """Describe the broker's moving replica whose lag grew most since the last tick.
+
+        Empty if none grew.
+        """
         grown = [
             (lag - self.previous.lags[key], key, lag)
             for key, lag in _lags(self.moving).items()
@@ -227,7 +236,10 @@ class _Tick:
         return f"its replica of {key[0]}-{key[1]} falls behind: {was} messages, now {lag}"
 
     def late(self) -> dict[int, int]:
-        """Ticks in a row at which each broker's canary was too slow. Only a calm one ends a row."""
+        """Return the number of consecutive ticks at which each broker's canary was too slow.
+
+        Only a tick well below the limit resets the count.
+        """
         limit = self.settings.latency_limit_ms
         if limit is None:
             return {}
@@ -241,7 +253,7 @@ class _Tick:
         return {broker: count for broker, count in sorted(found.items()) if count}
 
     def pauses(self, late: Mapping[int, int]) -> tuple[str, ...]:
-        """Why no new move is submitted."""
+        """Return the reasons why no new move is submitted."""
         return tuple(
             f"broker {broker}: the canary's p99 was above its limit at {_ticks(count)}, with the rate lowered"
             for broker, count in late.items()
@@ -249,7 +261,7 @@ class _Tick:
         )
 
     def _step(self, rate: int, before: int | None) -> int:
-        """The highest step that a rate reaches; a rise that reaches none is no change."""
+        """Return the highest step that a rate reaches. A rise that reaches no new step changes nothing."""
         steps = self.settings.steps
         if not steps or rate == before:
             return rate
@@ -257,7 +269,7 @@ class _Tick:
         return before if before is not None and step <= before < rate else step
 
     def _step_above(self, rate: int) -> int:
-        """The lowest step that is not below a rate; above all of them the rate itself."""
+        """Return the lowest step that is not below a rate, or the rate itself if it is above all steps."""
         steps = self.settings.steps
         at = bisect_left(steps, rate)
         return steps[at] if at < len(steps) else rate

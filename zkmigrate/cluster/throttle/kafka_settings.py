@@ -1,8 +1,8 @@
-"""What to write to Kafka's throttle settings, given what was found there.
+"""Values to write to Kafka's throttle settings, given their values before.
 
 A list is ``*``, or ``PARTITION:BROKER`` entries between commas. It is read, merged and SET whole: an APPEND
-to an unset list writes a leading comma, after which Kafka 2.8.2 throttles nothing. None stands for unset, so
-for DELETE: a SUBTRACT of all entries leaves an empty list behind.
+to an unset list writes a leading comma, after which Kafka 2.8.2 throttles nothing. None means unset, and
+is written by DELETE: a SUBTRACT of all entries would leave an empty list.
 """
 
 from __future__ import annotations
@@ -10,12 +10,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 
 EVERY = "*"
-"""In a list: every replica of the topic."""
+"""The list entry that names every replica of the topic."""
 
 
 def with_entries(now: str | None, entries: Iterable[str]) -> str | None:
-    """The list with these entries, and without the empty one of an APPEND. now: its value. The same value
-    where nothing is to be throttled or added."""
+    """Return the list with these entries added, and without empty entries that an APPEND left.
+
+    now: the current value. It is returned unchanged if there is nothing to throttle or to add.
+    """
     there, ours = _entries(now), tuple(dict.fromkeys(entries))
     if EVERY in there or not ours:
         return now
@@ -25,8 +27,11 @@ def with_entries(now: str | None, entries: Iterable[str]) -> str | None:
 
 
 def without_entries(found: str | None, entries: Iterable[str], now: str | None) -> str | None:
-    """The list without our entries. found: its value before our first change, which comes back byte for byte
-    unless others have changed the list meanwhile; their entries stay."""
+    """Return the list without our entries; entries that others have added stay.
+
+    found: the value before our first change. It is returned byte for byte unless others have changed the
+    list.
+    """
     kept = _entries(found)
     ours = {entry for entry in entries if entry not in kept}
     left = [entry for entry in _entries(now) if entry not in ours]
@@ -34,8 +39,10 @@ def without_entries(found: str | None, entries: Iterable[str], now: str | None) 
 
 
 def without_rate(found: str | None, sent: Collection[int], now: str | None) -> str | None:
-    """The rate to leave behind. sent: every rate that we may have set; another one is somebody else's and
-    stays."""
+    """Return the rate to leave behind: the one found, unless another tool has set one.
+
+    sent: every rate that we may have set. Any other rate belongs to another tool and stays.
+    """
     return found if now is not None and now in {str(rate) for rate in sent} else now
 
 
