@@ -27,8 +27,10 @@ class BrokerCap(BaseModel):
 
 
 class Exporter(BaseModel):
-    """Where Prometheus text about one broker's host is read. disks, interfaces: of this host, in place of
-    those of :class:`Adapt`."""
+    """The address of an exporter that serves Prometheus text about one broker's host.
+
+    disks, interfaces: the disks and interfaces of this host; they replace those of :class:`Adapt`.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
@@ -40,20 +42,23 @@ class Exporter(BaseModel):
     @field_validator("url")
     @classmethod
     def _names_a_port(cls, url: str) -> str:
-        """Refuse what has the form of a URL, and no address or port. Raises ValueError."""
+        """Refuse a URL whose address or port is invalid. Raises ValueError."""
         if urlsplit(url).port == 0:
             raise ValueError("port 0 is no port")
         return url
 
 
 class Adapt(BaseModel):
-    """How the rates follow the load. ``reassign.throttle_bytes_s`` is where they begin.
+    """How the rates follow the load; they begin at ``reassign.throttle_bytes_s``.
 
-    tick_s: seconds between two decisions; Kafka evens a rate out over 11 s. source: what the load is read
-    from: ``/proc`` by ssh, or the ``exporters``, which serve node exporter's metrics. interfaces: of each
-    host, where the route to its address does not tell. disks: those of the log directories, as exporters
-    name them. The other keys are those of :class:`Settings`; a rate takes only
-    the steps floor, floor x raise_factor and so on, so that few different ones are ever sent.
+    tick_s: seconds between two decisions; Kafka averages a rate over 11 s.
+    source: where the load is read: from ``/proc`` by ssh, or from the ``exporters``, which serve node
+    exporter's metrics.
+    interfaces: network interfaces of each host, if the route to its address does not show them.
+    disks: the disks of the log directories, as exporters name them.
+
+    The other keys are those of :class:`Settings`. A rate takes only the steps floor, floor x raise_factor and
+    so on, so that few different rates are ever sent.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
@@ -78,7 +83,10 @@ class Adapt(BaseModel):
 
     @property
     def disks_count(self) -> bool:
-        """Whether a limit concerns the brokers' disks. Else a host may have none that the kernel counts."""
+        """Whether a limit concerns the brokers' disks.
+
+        If none does, a host needs no disk that the kernel counts.
+        """
         return self.busy_limit is not None or self.await_limit_ms is not None
 
     def source_wrong(self) -> str:
@@ -100,7 +108,7 @@ class Adapt(BaseModel):
         return ""
 
     def settings(self) -> Settings:
-        """The controller's settings. UsageError where the keys do not go together."""
+        """Return the controller's settings. Raises UsageError if the keys contradict each other."""
         caps = {one.id: Rate(one.cap_bytes_s, one.cap_bytes_s) for one in self.caps}
         most = max((self.cap_bytes_s, *(cap.leader for cap in caps.values())))
         return Settings(
@@ -121,7 +129,7 @@ class Adapt(BaseModel):
 
 
 def _steps(floor: int, factor: float, most: int) -> tuple[int, ...]:
-    """At most some hundred rates. A rate that rises by the factor lands on the next one."""
+    """Return the allowed rates, a few hundred at most, each the one before times the factor."""
     found = [floor]
     while (above := math.floor(found[-1] * factor)) <= most:
         found.append(above)

@@ -1,4 +1,4 @@
-"""Which partitions get their preferred leader by an election."""
+"""Choose the partitions that get their preferred leader by an election."""
 
 from __future__ import annotations
 
@@ -12,23 +12,29 @@ from zkmigrate.kafka.questions import PartitionState
 from zkmigrate.runbook.model.change import Changes
 
 LEADERS = "preferred leaders"
-"""What the journal calls the partitions of an election."""
+"""The name in the journal for the partitions of an election."""
 
 AT_ONCE = 500
-"""Partitions in one election."""
+"""The largest number of partitions in one election."""
 
 
 @dataclass(frozen=True)
 class Election:
-    """moves: the partitions that their preferred leader is to lead. now: as they are."""
+    """Partitions that may need an election of their preferred leader.
+
+    moves: the moves whose preferred leaders are to lead. now: the current state of the partitions.
+    """
 
     moves: Sequence[Move]
     now: Mapping[Name, PartitionState]
 
     @property
     def todo(self) -> tuple[Name, ...]:
-        """Those that another broker leads while the preferred one is in sync: Kafka elects no other. The
-        client returns once brokers tell the new leaders, so what is left here is left."""
+        """The partitions that another broker leads although the preferred leader is in sync.
+
+        Kafka elects only a leader that is in sync. The client returns once brokers report the new leaders, so
+        a partition that is still listed then needs another election.
+        """
         states = (self.now[move.name] for move in self.moves)
         return tuple(
             (state.topic, state.partition)
@@ -38,5 +44,5 @@ class Election:
 
 
 def elect(todo: Sequence[Name]) -> Changes:
-    """The elections, one after the other."""
+    """Return the elections as changes, in batches, one after the other."""
     return tuple(ElectPreferred(KAFKA, tuple(todo[at : at + AT_ONCE])) for at in range(0, len(todo), AT_ONCE))

@@ -1,7 +1,7 @@
-"""Who copies how much, and how long that takes: the one estimate, before a run and while it goes on. Pure.
+"""Estimate how much each broker copies and how long that takes, before a run and during it. Pure.
 
 The figures below were measured on Kafka 2.8.2 and 4.3.1, with 1 to 60 partitions of 0.1 to 240 MB and
-rates of 1 to 16 MB/s. A throttle below ``ANSWER_BYTES`` in ``QUOTA_WINDOW_S`` holds little up, and the
+rates of 1 to 16 MB/s. A throttle below ``ANSWER_BYTES`` in ``QUOTA_WINDOW_S`` delays little, and the
 estimate is coarse there.
 """
 
@@ -17,28 +17,39 @@ from zkmigrate.cluster.reassign.section import Pace
 from zkmigrate.runbook.model.step import Way
 
 QUOTA_WINDOW_S = 11.0
-"""Kafka evens a throttled rate out over 11 samples of 1 s (``replication.quota.window.num`` and
-``replication.quota.window.size.seconds``), and forgets what was copied before them."""
+"""The window in seconds over which Kafka averages a throttled rate.
+
+It consists of 11 samples of 1 s (``replication.quota.window.num`` and
+``replication.quota.window.size.seconds``). Kafka forgets what was copied before them.
+"""
 FETCH_BYTES, ANSWER_BYTES = 1 << 20, 10 << 20
-"""The most of one partition in one answer, and of all (``replica.fetch.max.bytes``,
-``replica.fetch.response.max.bytes``). An answer that has begun passes a throttle whole, so the first one is
-free."""
+"""The largest part of one partition in one answer, and the largest answer.
+
+Kafka calls them ``replica.fetch.max.bytes`` and ``replica.fetch.response.max.bytes``. An answer that has
+begun is sent as a whole whatever the throttle, so the first one is not delayed.
+"""
 USED = 0.9
-"""The share of a throttle that copies use: 0.88 to 1.0. A follower that was held up asks again after 1 s
-(``replica.fetch.backoff.ms``)."""
+"""The share of a throttle that copies use; 0.88 to 1.0 were measured.
+
+A delayed follower asks again after 1 s (``replica.fetch.backoff.ms``).
+"""
 BATCH_S = 1.0
-"""Seconds from one batch of short moves to the next: the run looks, and sends as many as the caps allow."""
+"""Seconds from one batch of short moves to the next: each look sends as many moves as the caps allow."""
 POLL_S = 2.0
-"""Seconds between two looks at moves in flight. The last one sees that all replicas are in sync."""
+"""Seconds between two looks at moves in flight. The last look confirms that all replicas are in sync."""
 
 SPAN_S, APART_S = 1800.0, 10.0
-"""The minutes that count for the throughput, and the time between two looks that are kept."""
+"""Seconds of history that count for the throughput, and the least seconds between two looks that are kept."""
 
 
 @dataclass(frozen=True)
 class Load:
-    """Moves in flight, towards the sets that they are to have. total: how many. to, of: how many bring a
-    copy to a broker, and how many copy from a leader, by broker id."""
+    """The moves in flight, counted by broker.
+
+    total: the number of moves.
+    to: how many moves bring a copy to each broker, by broker id.
+    of: how many moves copy from each leader, by broker id.
+    """
 
     total: int
     to: Mapping[int, int]
@@ -46,14 +57,20 @@ class Load:
 
 
 def ends(move: Move, way: Way) -> tuple[int, tuple[int, ...]]:
-    """Who sends a move's copies, and who receives them. Back, the plan's preferred leader sends."""
+    """Return the broker that sends a move's copies, and the brokers that receive them.
+
+    On the way back the plan's preferred leader sends.
+    """
     if way is Way.FORWARD:
         return move.leader, move.added
     return move.after[0], move.dropped
 
 
 def load(moves: Iterable[Move], way: Way) -> Load:
-    """The load of moves in flight. A copy inside a broker comes to it as well."""
+    """Return the load of these moves.
+
+    A copy between directories of a broker counts as one that it receives.
+    """
     flying = tuple(moves)
     to = Counter(broker for move in flying for broker in (*ends(move, way)[1], *move.inside))
     of = Counter(ends(move, way)[0] for move in flying if ends(move, way)[1])
@@ -61,7 +78,7 @@ def load(moves: Iterable[Move], way: Way) -> Load:
 
 
 def copied(moves: Iterable[Move], way: Way = Way.FORWARD) -> dict[int, tuple[int, int]]:
-    """Bytes that each broker receives, and that it sends, in the order of the ids."""
+    """Return the bytes that each broker receives and the bytes that it sends, in the order of the ids."""
     received: Counter[int] = Counter()
     sent: Counter[int] = Counter()
     for move in moves:
@@ -72,7 +89,10 @@ def copied(moves: Iterable[Move], way: Way = Way.FORWARD) -> dict[int, tuple[int
 
 
 def busiest(moves: Iterable[Move], way: Way = Way.FORWARD) -> int:
-    """The bytes of the broker with most to do: it sends, receives, or copies from directory to directory."""
+    """Return the bytes of the busiest broker.
+
+    A broker sends, receives, or copies between its directories; the largest of these sums counts.
+    """
     some = tuple(moves)
     inside: Counter[int] = Counter()
     for move in some:
@@ -82,7 +102,7 @@ def busiest(moves: Iterable[Move], way: Way = Way.FORWARD) -> int:
 
 
 def batches(moves: Iterable[Move], how: Pace, way: Way = Way.FORWARD) -> int:
-    """How many times moves are sent at least, by the caps."""
+    """Return the fewest batches in which the caps allow these moves to be sent."""
     all_at_once = load(moves, way)
     most = max((*all_at_once.to.values(), *all_at_once.of.values()), default=0)
     return max(math.ceil(all_at_once.total / how.in_flight), math.ceil(most / how.per_broker))
@@ -90,8 +110,12 @@ def batches(moves: Iterable[Move], how: Pace, way: Way = Way.FORWARD) -> int:
 
 @dataclass(frozen=True)
 class Copies:
-    """Moves that are to be made. bytes_s: the throttle. left, done: bytes of the broker with most to do.
-    written_s: bytes per second of clients' writes that the throttle carries too."""
+    """Moves that are still to be made, and what they copy.
+
+    bytes_s: the throttle.
+    left, done: bytes of the broker with most to do.
+    written_s: bytes per second of clients' writes that the throttle carries too.
+    """
 
     moves: tuple[Move, ...]
     how: Pace
@@ -103,14 +127,16 @@ class Copies:
 
     @staticmethod
     def before(moves: Iterable[Move], how: Pace, way: Way = Way.FORWARD, written_s: float = 0.0) -> Copies:
-        """Moves that have not begun, at the throttle of the inventory."""
+        """Return the copies of moves that have not begun, at the throttle of the inventory."""
         some = tuple(moves)
         return Copies(some, how, way, how.throttle_bytes_s, busiest(some, way), written_s=written_s)
 
     @property
     def seconds(self) -> float:
-        """How long they take. A partition that waits for its move, or has made it, burdens the throttle with
-        what clients write for a part of the time only."""
+        """The estimated time of the copies in seconds.
+
+        Clients' writes to a partition burden the throttle only while its move is in flight.
+        """
         if not self.moves:
             return 0.0
         sent = batches(self.moves, self.how, self.way)
@@ -122,20 +148,26 @@ class Copies:
 
     @property
     def words(self) -> str:
-        """In words, for before a run."""
+        """The estimate in words, for use before a run."""
         return f"about {self.seconds:,.0f} s at {self.bytes_s:,} bytes/s"
 
 
 @dataclass(frozen=True)
 class Throughput:
-    """The bytes that were copied in the last minutes. looks: when it was, and how many bytes were left then,
-    oldest first, at each look that saw fewer. begun: the first bytes have come, which no throttle held up."""
+    """The bytes that were copied in the last minutes.
+
+    looks: the time of each look that saw fewer bytes left, and the bytes left then, oldest first.
+    begun: whether the first bytes have arrived, which no throttle delayed.
+    """
 
     looks: tuple[tuple[float, int], ...] = ()
     begun: bool = False
 
     def seen(self, at: float, left: int) -> Throughput:
-        """With one more look. Bytes that became more, as after a cancelled move, begin it anew."""
+        """Return the throughput with one more look.
+
+        It starts anew if more bytes are left, as after a cancelled move.
+        """
         kept = tuple(look for look in self.looks if at - SPAN_S <= look[0] <= at and look[1] >= left)
         if not kept or (left < kept[-1][1] and not self.begun):
             return Throughput(((at, left),), begun=bool(kept))
@@ -147,12 +179,15 @@ class Throughput:
 
     @property
     def measured(self) -> bool:
-        """Whether two looks saw bytes come."""
+        """Whether two looks have seen bytes being copied."""
         return len(self.looks) > 1
 
     def seconds(self, at: float, left: int, expected_s: float) -> float:
-        """Seconds for so many bytes. expected_s: the same without a look. It counts as much as one window of
-        Kafka's, and less and less. Until that has passed without a byte, the time only runs down."""
+        """Return the estimated seconds for the bytes that are left.
+
+        expected_s: the estimate without any look. It counts as much as one window of Kafka's quota, and less
+        with time. Until that window has passed without a byte, the estimate only decreases.
+        """
         if not self.looks or left <= 0 or expected_s <= POLL_S:
             return expected_s
         (since, most), (last, least) = self.looks[0], self.looks[-1]

@@ -1,4 +1,7 @@
-"""The hours in which moves may begin, and when they end. Pure: a time is seconds since the epoch."""
+"""The hours in which moves may begin, and how long open time lasts.
+
+Pure: times are seconds since the epoch.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +15,16 @@ from pydantic import BaseModel, ConfigDict, StringConstraints, model_validator
 from zkmigrate.inventory.inventory import Window
 
 _SPANS = 400
-"""How many spans of open time an estimate looks ahead: more than a year of hours of every day."""
+"""The number of spans of open time that an estimate looks ahead: more than a year of daily hours."""
 
 Clock = Annotated[str, StringConstraints(pattern="^([01][0-9]|2[0-3]):[0-5][0-9]$")]
 
 
 class Hours(BaseModel):
-    """Every day from begin to end, or over midnight; HH:MM by the clocks of ``zone``. A time that a change of
-    the clocks skips counts as an hour later, and one that comes twice counts the first time."""
+    """Daily hours from begin to end, possibly over midnight, as HH:MM in the time zone ``zone``.
+
+    A time that a clock change skips counts as an hour later. A time that occurs twice counts the first time.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
@@ -42,7 +47,7 @@ class Hours(BaseModel):
         return f"{self.begin} to {self.end} {self.zone}"
 
     def spans(self, at: float) -> tuple[tuple[float, float], ...]:
-        """The spans, from begin to end, that begin on the days around a time, in order."""
+        """Return the open spans of the days around a time, each with begin and end, in order."""
         today = datetime.fromtimestamp(at, ZoneInfo(self.zone)).date()
         days = [today + timedelta(days=n) for n in range(-1, 3)]
         over = self.end < self.begin
@@ -56,21 +61,27 @@ class Hours(BaseModel):
 
 
 class Closed(NamedTuple):
-    """Why no move may begin. opens: when one may; None: never."""
+    """The reason why no move may begin now.
+
+    opens: when one may begin, in seconds since the epoch; None for never.
+    """
 
     opens: float | None
     why: str
 
     @property
     def words(self) -> str:
-        """In words, with the time of the next move."""
+        """The reason in words, with the time at which the next move may begin."""
         if self.opens is None:
             return self.why
         return f"{self.why}: the next move begins {datetime.fromtimestamp(self.opens, UTC):%Y-%m-%dT%H:%MZ}"
 
 
 def closed(hours: Hours | None, window: Window | None, at: float) -> Closed | None:
-    """None where a move may begin: within the hours of a day and the maintenance window, where given."""
+    """Return why no move may begin at a time, or None if one may.
+
+    A move may begin within both the daily hours and the maintenance window, if they are given.
+    """
     opens, ends, why = at, float("inf"), ""
     if window is not None:
         begin, ends = (datetime.fromisoformat(text).timestamp() for text in (window.begin, window.end))
@@ -88,8 +99,10 @@ def closed(hours: Hours | None, window: Window | None, at: float) -> Closed | No
 def after_open(
     hours: Hours | None, window: Window | None, at: float, open_s: float, stops: float = math.inf
 ) -> float | None:
-    """When so many seconds of open time have passed; None where less is left. stops: when no move begins any
-    more, whatever the hours say."""
+    """Return the time at which so many seconds of open time have passed, or None if less is left.
+
+    stops: the time after which no move begins, whatever the hours are.
+    """
     now, left = at, open_s
     for _ in range(_SPANS):
         shut = closed(hours, window, now)
@@ -106,7 +119,7 @@ def after_open(
 
 
 def _shuts(hours: Hours | None, window: Window | None, at: float) -> float:
-    """When the open span that a time is in ends."""
+    """Return when the open span that contains a time ends."""
     ends = [end for begin, end in hours.spans(at) if begin <= at < end] if hours is not None else []
     ends += [datetime.fromisoformat(window.end).timestamp()] if window is not None else []
     return min(ends, default=math.inf)

@@ -1,4 +1,4 @@
-"""What clients write to moving partitions, and which fixed rates can never finish because of that."""
+"""Measure what clients write to moving partitions, and find fixed rates that can never finish."""
 
 from __future__ import annotations
 
@@ -19,19 +19,25 @@ from zkmigrate.runbook.model.step import Context, Waiting, Way
 APART_S = 5.0
 """Seconds between the two readings of sizes before a run."""
 _SPAN_S = 1800.0
-"""Seconds over which a rate of writes is taken at most."""
+"""The longest time in seconds over which a rate of writes is measured."""
 _END_WITHIN_S = 86_400.0
-"""Seconds within which the moves end at the rate that is recommended."""
+"""Seconds within which the moves would end at the recommended rate."""
 
 
 @dataclass(frozen=True)
 class Inflow:
-    """first: when each partition was first looked at, in seconds since the epoch, and its bytes then."""
+    """The first reading of the partitions' sizes.
+
+    first: when each partition was first read, in seconds since the epoch, and its bytes then.
+    """
 
     first: Mapping[Name, tuple[float, int]] = field(default_factory=dict)
 
     def seen(self, at: float, sizes: Mapping[Name, int]) -> Inflow:
-        """Add a look. A partition that became smaller, as by retention, begins anew."""
+        """Return the readings with a new one.
+
+        A partition that became smaller, as by retention, starts anew.
+        """
 
         def kept(name: Name, size: int) -> tuple[float, int]:
             was = self.first.get(name)
@@ -41,7 +47,7 @@ class Inflow:
         return Inflow({name: kept(name, size) for name, size in sizes.items()})
 
     def produced(self, at: float, sizes: Mapping[Name, int], least_s: float) -> dict[Name, float]:
-        """Return bytes per second that clients wrote to partitions first seen ``least_s`` ago or more."""
+        """Return bytes per second that clients wrote to partitions first seen ``least_s`` ago or earlier."""
         return {
             name: (sizes[name] - size) / (at - since)
             for name, (since, size) in self.first.items()
@@ -64,7 +70,7 @@ def endless(
 def _moving(
     moves: Iterable[Move], partitions: Mapping[Name, PartitionState], produced: Mapping[Name, float], way: Way
 ) -> list[Moving]:
-    """The moves that copy from broker to broker, with what clients write to them."""
+    """Return the moves that copy from broker to broker, with what clients write to them."""
 
     def moving(move: Move) -> Moving:
         sender, receivers = ends(move, way)
@@ -77,7 +83,7 @@ def _moving(
 
 
 def _written(moves: Iterable[Moving]) -> float:
-    """The most bytes per second of clients' writes that one rate carries beside the copies."""
+    """Return the most bytes per second of clients' writes that one throttle rate has to carry."""
     by_rate = defaultdict[tuple[int, Role], float](float)
     for one in moves:
         by_rate[one.leader, Role.LEADER] += one.produced * (len(one.adding) + one.followers)
@@ -148,7 +154,7 @@ def measured(
 
 
 def _waves(c: Context, moves: Collection[Move]) -> Iterator[tuple[Move, ...]]:
-    """The moves that are in flight together at most, one wave after the other."""
+    """Yield the moves in the largest groups that the caps allow in flight together."""
     left = [move for move in moves if move.copies]
     while left:
         wave = next_moves(section(c.inventory), (), left, Way.FORWARD)

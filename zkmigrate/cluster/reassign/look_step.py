@@ -40,7 +40,7 @@ from zkmigrate.runbook.model.step import Context, Done, Reads, Verdict, Waiting,
 
 
 def first_look(c: Context, look: Look) -> FirstLook:
-    """Look at every partition of the plan, its size, and the throttles there."""
+    """Look at every partition of the plan, at its size, and at the throttle settings."""
     sets, dirs = wanted(c.inventory).sets, wanted(c.inventory).dirs
     in_flight = look.ask(ListReassignments(KAFKA))
     others = in_flight.value if isinstance(in_flight, Seen) else {}
@@ -71,12 +71,12 @@ def first_look(c: Context, look: Look) -> FirstLook:
 
 
 def of_plan(c: Context, look: Look) -> tuple[Move, ...]:
-    """The moves of the plan that are not made yet."""
+    """Return the moves of the plan that are not complete yet."""
     return unmade(c, first_look(c, look))
 
 
 def foreseen(c: Context, look: Look) -> tuple[str, ...]:
-    """What ``plan`` says of the whole run: what each broker copies, and how long that takes."""
+    """Return what ``plan`` prints about the whole run: what each broker copies, and how long that takes."""
     moves = joined(of_plan(c, look))
     brokers = tuple(
         f"  broker {broker}: {gib(to)} in, {gib(of)} out"
@@ -88,13 +88,16 @@ def foreseen(c: Context, look: Look) -> tuple[str, ...]:
 
 
 def measured_writes(c: Context, look: Look) -> tuple[str, ...] | Waiting:
-    """What ``plan`` says about the throttle and what clients write to the moving partitions."""
+    """Return what ``plan`` prints about the throttle and what clients write to the moving partitions."""
     f = first_look(c, look)
     return measured(c, unmade(c, f), f.cluster.partitions, f.wall)
 
 
 def foreseen_back(c: Context) -> tuple[str, ...]:
-    """What ``rollback`` says of the moves that are not undone. One still in flight copies nothing back."""
+    """Return what ``rollback`` prints about the moves that are not undone.
+
+    A move in flight copies nothing back.
+    """
     record = originals(c)
     sent = [move for move in record.moves if move.target in c.unrestored] if record else []
     moves = joined(sent)

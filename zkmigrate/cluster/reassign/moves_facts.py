@@ -1,4 +1,4 @@
-"""Facts of moves while they are made: which are in flight, which may begin, and what brokers tell of them."""
+"""Facts of moves under way: which are in flight, which may begin, and what brokers report."""
 
 from __future__ import annotations
 
@@ -19,13 +19,21 @@ from zkmigrate.runbook.model.step import Context, Way
 
 @dataclass(frozen=True)
 class MovesFacts:
-    """plan: the moves of the run. found: what brokers tell about ``looked``. copied: bytes of the replicas
-    that are being added, by broker and partition. whole: these are all moves of the run. disks: where the
-    replicas are whose directories are named. rates: of the throttle; None where there is none. taken: moves
-    of another hand that are in flight and throttled along. disputes: why ZooKeeper shows a move that seems
-    to be at its end as not done. cramped: moves that wait until a broker has room. wall: when it was looked,
-    seconds since the epoch. phase: whose moves these are, from 0 to ``last_phase``. ends: of the logs of
-    replicas that are not in sync, and of their leaders."""
+    """What one look found out about the moves of a run.
+
+    plan: the moves of the run.
+    found: what brokers report about ``looked``.
+    copied: bytes of the replicas that are being added, by broker and partition.
+    whole: whether ``looked`` has all moves of the run.
+    disks: where the replicas with named directories are.
+    rates: the rates of the throttle; None without one.
+    taken: reassignments of other tools that are in flight and throttled too.
+    disputes: why ZooKeeper shows a move as not done that seems complete.
+    cramped: moves that wait until a broker has room.
+    wall: the time of the look, in seconds since the epoch.
+    phase: the phase of these moves, from 0 to ``last_phase``.
+    ends: the log ends of replicas that are not in sync, and of their leaders.
+    """
 
     plan: Originals | None = None
     found: Cluster | None = None
@@ -45,11 +53,11 @@ class MovesFacts:
     sizes: Mapping[Name, int] = field(default_factory=dict)
 
     def size(self, move: Move) -> int:
-        """Bytes of a partition: clients may have written to it since the run began."""
+        """Return the current bytes of a partition, including clients' writes since the run began."""
         return max(move.size, self.sizes.get(move.name, 0))
 
     def stands(self, way: Way) -> Stands:
-        """Where the moves stand that were looked at."""
+        """Return the state of each move that was looked at."""
         assert self.found is not None
         gone = self.given_up if way is Way.FORWARD else ()
         return facts.stands(self.looked, self.found, way, self.disks, gone).but(self.disputes)
@@ -57,10 +65,16 @@ class MovesFacts:
 
 @dataclass(frozen=True)
 class Queue:
-    """The moves of one phase, in the order of a direction, by what is in flight; no broker has told of their
-    partitions yet. left: not seen at their end. sent: of these, those that were sent. ready: of the others,
-    those that may begin: brokers that are down are left for last. flying: in flight. taken: of another hand,
-    in flight. whole: none is left, and all are looked at."""
+    """The moves of one phase, in the order of a direction, sorted by whether they are in flight.
+
+    left: the moves that were not seen complete yet.
+    sent: the moves among ``left`` that were sent.
+    ready: the moves among ``left`` that may begin. Those to brokers that are down come only when no others
+    are left.
+    flying: the moves in flight.
+    taken: reassignments of other tools in flight.
+    whole: whether no move is left, so that all are looked at.
+    """
 
     plan: Originals
     way: Way
@@ -75,12 +89,15 @@ class Queue:
 
     @property
     def copying(self) -> tuple[Move, ...]:
-        """All that is in flight."""
+        """All reassignments in flight, of this run and of other tools."""
         return (*self.flying, *self.taken)
 
     @cached_property
     def short(self) -> tuple[Move, ...]:
-        """Those about to begin, where brokers are short of room. What was sent may not have reached Kafka."""
+        """The moves about to begin, if brokers are short of room.
+
+        Sent moves count, because they may not have arrived.
+        """
         if not self.plan.tight:
             return ()
         begins = {move.name for move in (*self.ready, *self.sent)} - self.flights.keys()
@@ -88,19 +105,19 @@ class Queue:
 
     @cached_property
     def tight(self) -> frozenset[int]:
-        """The brokers that are short of room for them."""
+        """The brokers that are short of room for the moves in ``short``."""
         receivers = {broker for move in self.short for broker in ends(move, self.way)[1]}
         return frozenset(receivers.intersection(self.plan.tight))
 
     @property
     def asked(self) -> tuple[list[int], list[Name]]:
-        """The brokers whose disks are looked at, and the partitions there."""
+        """The brokers whose log directories are to be read, and the partitions to read there."""
         adding = {broker for move in self.copying for broker in self.flights[move.name].adding}
         senders = {ends(move, self.way)[0] for move in self.copying}
         return sorted(adding | senders | self.tight), [move.name for move in (*self.copying, *self.short[:1])]
 
     def copied(self, told: Disks) -> dict[tuple[int, Name], int]:
-        """Bytes of the replicas that are being added."""
+        """Return the bytes of the replicas that are being added, by broker and partition."""
         return {
             (broker, name): size
             for (broker, name), size in told.sizes.items()
@@ -108,19 +125,19 @@ class Queue:
         }
 
     def sizes(self, told: Disks) -> dict[Name, int]:
-        """Bytes of the partitions in flight, where they are copied from."""
+        """Return the bytes of the partitions in flight, as their senders report them."""
         found = {move.name: told.sizes.get((ends(move, self.way)[0], move.name)) for move in self.copying}
         return {name: size for name, size in found.items() if size is not None}
 
     def cramped(self, told: Disks) -> tuple[Move, ...]:
-        """The moves that wait until a broker has room."""
+        """Return the moves that wait until a broker has room."""
         copied = self.copied(told)
         room = {b: told.room.get(b, -1) - self._to_come(copied, b) for b in self.tight}
         fit = {move.name for move in fitting(self.short, self.way, room)}
         return tuple(move for move in self.short if move.name not in fit)
 
     def _to_come(self, copied: Mapping[tuple[int, Name], int], broker: int) -> int:
-        """Bytes that copies in flight will still take on a broker."""
+        """Return the bytes that copies in flight will still take on a broker."""
         return sum(
             max(0, move.size - copied.get((broker, move.name), 0))
             for move in self.copying
@@ -128,25 +145,25 @@ class Queue:
         )
 
     def starting(self, wanted: Pace, cramped: Collection[Move]) -> tuple[Move, ...]:
-        """The moves that may start now."""
+        """Return the moves that may start now."""
         wait = {move.name for move in cramped}
         fit = [move for move in self.ready if move.name not in wait]
         return next_moves(wanted, self.flying, fit, self.way)
 
     def looked(self, starting: Collection[Move], cramped: Collection[Move]) -> tuple[Move, ...]:
-        """The moves whose partitions brokers are asked about, each once."""
+        """Return the moves whose partitions are to be described, each once."""
         some = (*self.sent, *self.flying, *starting, *cramped)
         return self.moves if self.whole else tuple({move.name: move for move in some}.values())
 
     def load(self, c: Context, starting: tuple[Move, ...], found: Cluster) -> Copying:
-        """What the throttle carries."""
+        """Return the moves that the throttle carries."""
         begun = {move.name for move in self.moves if move.name in self.flights or not pending(c, move)}
         begun |= {move.name for move in self.plan.others}
         return Copying(self.plan.moves, self.copying, starting, frozenset(begun), found)
 
 
 def queued(c: Context, plan: Originals, phase: int, flights: Flights) -> Queue:
-    """The moves of a phase."""
+    """Return the queue of the moves of a phase."""
     own, forward = plan.of_phase(phase), c.way is Way.FORWARD
     moves = own.moves if forward else own.moves[::-1]
     finished, down = c.kept.get("finished", frozenset()), c.kept.get("down", frozenset())
@@ -169,9 +186,12 @@ def queued(c: Context, plan: Originals, phase: int, flights: Flights) -> Queue:
 
 
 def resumed_phase(c: Context, plan: Originals) -> int:
-    """The phase at which a process goes on. Forward the last one with a move that was sent: it began when the
-    one before was complete. Back the last one that is not undone; the one after it may still be on its way,
-    unless this one was begun."""
+    """Return the phase at which a new process continues.
+
+    Forward it is the last phase with a move that was sent, because it began when the one before was complete.
+    Back it is the last phase that is not undone. If none of that phase is undone, the phase after it may
+    still be in flight, so the process continues there.
+    """
     if not plan.last_phase:
         return 0
     sent = {move.phase for move in plan.moves if move.target in c.unrestored}
@@ -183,10 +203,13 @@ def resumed_phase(c: Context, plan: Originals) -> int:
 
 
 def pending(c: Context, move: Move) -> bool:
-    """Whether nothing is sent yet in this direction: back, the move itself is still to be undone."""
+    """Return whether nothing was sent yet in this direction.
+
+    On the way back this means that the move is still to be undone.
+    """
     return (move.target in c.unrestored) is (c.way is Way.BACK)
 
 
 def sent_back(c: Context, move: Move) -> bool:
-    """Whether it is undone already."""
+    """Return whether a move was already undone."""
     return c.way is Way.BACK and move.target not in c.unrestored

@@ -42,8 +42,12 @@ from zkmigrate.runbook.model.step import Blocked, Context, Done, Hazard, Ready, 
 
 @dataclass(frozen=True)
 class OriginalsFacts:
-    """first: the look before anything is sent; None on the way back. record, now, disks: what is restored,
-    and what is there."""
+    """The state before the first change, or on the way back the state to restore.
+
+    first: the look before anything is sent; None on the way back.
+    record: the moves to undo.
+    now, disks: the current state.
+    """
 
     first: FirstLook | None
     record: Originals | None
@@ -109,7 +113,7 @@ class OriginalsStep(Step[OriginalsFacts]):
 
 
 def _until_over(c: Context, first: FirstLook, flights: Flights) -> Waiting:
-    """Nothing is changed before another hand's moves have ended."""
+    """Return the wait for other tools' moves; nothing is changed before they have ended."""
     sizes = first.disks.sizes
     copied = {
         (name, broker): sizes[broker, name]
@@ -132,7 +136,7 @@ def _until_over(c: Context, first: FirstLook, flights: Flights) -> Waiting:
 
 
 def _as_before(record: Originals, now: Cluster, disks: Disks) -> Finding:
-    """Whether the partitions are as they were, and which are not; these are of other hands."""
+    """Return the finding that names partitions that others changed, so that they are not as before."""
     partitions = now.partitions
     odd = []
     for move in record.moves:

@@ -40,8 +40,13 @@ from zkmigrate.runbook.model.step import (
 
 @dataclass(frozen=True)
 class PreferredFacts:
-    """plan: the moves of the run. now: the partitions; None where they are not asked for. disks: where the
-    replicas are whose directories are named. disputes: what ZooKeeper shows as not done, and why."""
+    """The moved partitions and their leaders.
+
+    plan: the moves of the run.
+    now: the partitions; None if they were not described.
+    disks: where the replicas with named directories are.
+    disputes: the moves that ZooKeeper shows as not done, with the reason.
+    """
 
     plan: Originals | None
     now: Cluster | None
@@ -55,7 +60,10 @@ class PreferredStep(Step[PreferredFacts]):
     hazard = Hazard.REVERSIBLE
 
     def __init__(self, foresee: Callable[[Context, Look], tuple[Move, ...]] | None = None) -> None:
-        """foresee: what the moves will be, before they are recorded; None where that cannot be told."""
+        """Create the step.
+
+        foresee: returns what the moves will be, before they are recorded; None if that is unknown.
+        """
         self.foresee = foresee
 
     def observe(self, c: Context, look: Look) -> PreferredFacts:
@@ -86,7 +94,10 @@ class PreferredStep(Step[PreferredFacts]):
         return ()
 
     def forecast(self, c: Context, look: Look) -> Forecast[PreferredFacts] | None:
-        """With the partitions as the moves will leave them: a leader stays where it stays a replica."""
+        """Forecast from the partitions as the moves will leave them.
+
+        A leader that stays a replica goes on leading.
+        """
         if self.foresee is None:
             return None
         moves = joined(self.foresee(c, look))
@@ -96,7 +107,7 @@ class PreferredStep(Step[PreferredFacts]):
 
 
 def _after(moves: tuple[Move, ...]) -> Mapping[str, Reading[tuple[PartitionState, ...]]]:
-    """The moved partitions of each topic, once they are moved."""
+    """Return the moved partitions of each topic as they will be after the moves."""
     made: dict[str, list[PartitionState]] = {}
     for move in moves:
         leader = move.leader if move.leader in move.after else move.after[0]
@@ -106,7 +117,10 @@ def _after(moves: tuple[Move, ...]) -> Mapping[str, Reading[tuple[PartitionState
 
 
 def elected(moves: tuple[Move, ...], now: Mapping[Name, PartitionState]) -> Election:
-    """A partition whose preferred leader stays, and did not lead before, keeps the leader that it has."""
+    """Return the election of the preferred leaders of the moved partitions.
+
+    A partition is left out if its preferred leader stays the same and was not the leader before the run.
+    """
     some = [
         move
         for move in moves
@@ -118,7 +132,7 @@ def elected(moves: tuple[Move, ...], now: Mapping[Name, PartitionState]) -> Elec
 
 
 def led(moves: tuple[Move, ...], now: Mapping[Name, PartitionState]) -> Finding:
-    """Whether the preferred leaders lead."""
+    """Return the finding that says whether the preferred leaders lead."""
     some = elected(moves, now).moves
     odd = [move.target for move in some if now[move.name].leader != move.after[0]]
     return claim(

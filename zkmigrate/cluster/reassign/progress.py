@@ -1,4 +1,7 @@
-"""How far moves are, how long the rest takes, and both in words. Pure; times are seconds since the epoch."""
+"""Progress of the moves, the time that the rest takes, and both in words.
+
+Pure; times are seconds since the epoch.
+"""
 
 from __future__ import annotations
 
@@ -18,14 +21,17 @@ from zkmigrate.runbook.model.report import counted
 from zkmigrate.runbook.model.step import Context, Far, Way
 
 LEAST_S = 60.0
-"""Seconds for which clients' writes are looked at, before rates that never finish are named."""
+"""Seconds for which clients' writes are measured before rates that never finish are reported."""
 
 
 @dataclass(frozen=True)
 class Progress:
-    """far: of the phase. throughput: of the broker that has most to do, with this look: it is that of the
-    run. copying_s: what the rest takes while moves may begin; ``far`` has the time with the hours when none
-    may."""
+    """The progress of the moves at one look.
+
+    far: the progress of the phase; its time includes hours in which no move may begin.
+    throughput: the throughput of the broker that has most to do, with this look.
+    copying_s: the seconds that the rest takes while moves may begin.
+    """
 
     far: Far
     throughput: Throughput
@@ -33,7 +39,7 @@ class Progress:
 
     @property
     def time_left(self) -> str:
-        """In words."""
+        """The remaining time in words."""
         told = (
             f"about {self.copying_s:,.0f} s at {'this pace' if self.throughput.measured else 'the throttle'}"
         )
@@ -44,7 +50,7 @@ class Progress:
 
 
 def progress(c: Context, f: MovesFacts, finished: Collection[Name]) -> Progress:
-    """How far the moves are. finished: those at their end."""
+    """Return the progress of the moves. finished: the moves that are complete."""
     assert f.plan is not None
     left = [move for move in f.plan.moves if move.name not in finished]
     taken = {move.name for move in f.taken}
@@ -63,8 +69,10 @@ def progress(c: Context, f: MovesFacts, finished: Collection[Name]) -> Progress:
 
 
 def _ends_at(c: Context, wall: float, copying_s: float) -> float | None:
-    """When copies end that take so long while moves may begin; None where that is after the last such time.
-    The way back waits for no hour."""
+    """Return when copies end that take ``copying_s`` of open time, or None if too little open time is left.
+
+    The way back ignores the hours.
+    """
     if c.way is Way.BACK:
         return wall + copying_s
     stops = math.inf if c.ends_at is None else c.ends_at
@@ -72,7 +80,7 @@ def _ends_at(c: Context, wall: float, copying_s: float) -> float | None:
 
 
 def _throttle(c: Context, f: MovesFacts) -> int:
-    """Bytes per second that the fastest broker may copy."""
+    """Return the bytes per second that the fastest broker may copy."""
     rates = f.rates.wanted.values() if f.rates else ()
     return max((max(rate) for rate in rates), default=section(c.inventory).throttle_bytes_s)
 
@@ -85,8 +93,11 @@ def words(
     down: Collection[int],
     shut: Closed | None,
 ) -> str:
-    """How far the run is, and each replica that is being copied or is behind. flying: the moves in flight,
-    or behind. down: brokers of the moves. shut: why no move may begin."""
+    """Describe the progress of the run, and each replica that is being copied or is behind.
+
+    flying: the moves in flight or behind. down: brokers of the moves that are down. shut: why no move may
+    begin.
+    """
     assert f.plan is not None
     far = p.far
     told = f"phase {f.phase} of 0 to {f.last_phase}: " if f.last_phase else ""
@@ -102,8 +113,10 @@ def words(
 
 
 def _endless(c: Context, f: MovesFacts, flying: Collection[Move]) -> tuple[str, ...]:
-    """Name the fixed rates at which the moves never finish. Rates that follow the load are reported when they
-    change."""
+    """Name the fixed rates at which the moves never finish.
+
+    Rates that follow the load are reported when they change.
+    """
     if f.found is None or f.rates is None or f.rates.control is not None:
         return ()
     inflow: Inflow = c.kept.get("inflow", Inflow())
@@ -113,7 +126,7 @@ def _endless(c: Context, f: MovesFacts, flying: Collection[Move]) -> tuple[str, 
 
 
 def _copies(c: Context, f: MovesFacts, flying: Collection[Move]) -> Iterator[str]:
-    """Each replica on its way."""
+    """Yield a description of each replica that is being copied."""
     assert f.found is not None
     missing = f.found.missing_from
     yield from (_copy(f, move, broker) for move in flying for broker in missing(move.name))
@@ -125,7 +138,7 @@ def _copies(c: Context, f: MovesFacts, flying: Collection[Move]) -> Iterator[str
 
 
 def _obstacles(c: Context, f: MovesFacts) -> Iterator[str]:
-    """What holds moves up."""
+    """Yield a description of everything that delays moves."""
     assert f.plan is not None
     assert f.found is not None
     stands = f.stands(c.way).of
@@ -148,7 +161,7 @@ def _copy(f: MovesFacts, move: Move, broker: int) -> str:
 
 
 def _inside(f: MovesFacts, move: Move, broker: int, path: str) -> str:
-    """A replica that is being copied from directory to directory; empty where it is not."""
+    """Describe a replica that is being copied between directories of a broker; empty if none is."""
     if (broker, move.name) in f.disks.futures:
         size = f.disks.futures[broker, move.name][1]
         return f"{move.target} on {broker} into {path}: {gib(size)} of {gib(move.size)}"

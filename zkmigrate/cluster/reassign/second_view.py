@@ -1,4 +1,4 @@
-"""ZooKeeper as a second witness of moves, where the inventory names it: brokers may tell a state of before.
+"""ZooKeeper as a second witness of moves, if the inventory names it, because brokers may report an old state.
 
 Kafka keeps a topic's sets at ``/brokers/topics/T``, with ``adding_replicas`` and ``removing_replicas`` while
 a reassignment is in flight, and a partition's ISR at ``/brokers/topics/T/partitions/N/state``.
@@ -16,12 +16,14 @@ from zkmigrate.runbook.model.look import Look
 from zkmigrate.zookeeper.questions import ReadZnode
 
 Ends = Mapping[Name, tuple[tuple[int, ...], Collection[int]]]
-"""The sets that brokers show as whole, and which of each must be in sync, by topic and partition."""
+"""The complete sets by topic and partition, each with the brokers that must be in sync."""
 
 
 def disputes(look: Look, hosts: Sequence[str], chroot: str, ends: Ends) -> Mapping[Name, str]:
-    """Which of these moves ZooKeeper does not show as done, and why. hosts: asked one after the other, until
-    one answers. chroot: Kafka's, empty for none."""
+    """Return the moves that ZooKeeper does not show as done, with the reason.
+
+    hosts: the servers, queried one after the other until one answers. chroot: Kafka's chroot, empty for none.
+    """
     if not hosts or not ends:
         return {}
     topics = tuple(dict.fromkeys(topic for topic, _ in ends))
@@ -37,7 +39,7 @@ def _state(chroot: str, name: Name) -> str:
 
 
 def _read(look: Look, hosts: Sequence[str], path: str) -> Reading[Any]:
-    """A znode's JSON, from the first host that answers."""
+    """Return a znode's JSON from the first host that answers."""
     answer: Reading[Any] = Unknown("timeout", path)
     for host in hosts:
         node = look.ask(ReadZnode(host, path))
@@ -59,7 +61,7 @@ def _dispute(
     replicas: tuple[int, ...],
     sync: Collection[int],
 ) -> str:
-    """Why a move is not done; empty where it is."""
+    """Return why a move is not done, or an empty string if it is."""
     number = str(name[1])
     topic, state = read[f"{chroot}/brokers/topics/{name[0]}"], read[_state(chroot, name)]
     if not (isinstance(topic, Seen) and isinstance(state, Seen)):

@@ -1,4 +1,4 @@
-"""``reassign`` in the inventory: a plan, and how fast it is carried out."""
+"""The section ``reassign`` of the inventory: a plan, and how fast it is carried out."""
 
 from __future__ import annotations
 
@@ -36,10 +36,11 @@ class Pace(BaseModel):
     """How fast partitions move.
 
     throttle_bytes_s: the most that a broker sends, and the most that it receives, for all moves together.
-    in_flight: the most moves at once. per_broker: the most to one broker, and the most from one leader.
+    in_flight: the most moves at once.
+    per_broker: the most moves at once to one broker, and from one leader.
     stalled_s: seconds without progress after which the run stops.
-    adapt: how the rate follows the load; None: it stays.
-    hours: when moves may begin, going forward; None: always. Those in flight go on.
+    adapt: how the rate follows the load; None for a fixed rate.
+    hours: when moves may begin, going forward; None for always. Moves in flight go on.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
@@ -55,11 +56,12 @@ class Pace(BaseModel):
 class Reassign(Pace):
     """What the playbook kafka_reassign moves, and how fast.
 
-    plan: the file of a plan, Kafka's reassignment JSON. back: the file with the sets on which the plan rests;
-    ``zkmigrate placement`` writes it beside a plan. others: with reassignments of another hand in flight the
-    run is refused, waits for their end, or takes them along: it throttles them and tells their progress.
-    zookeeper: servers of Kafka's ensemble, ``ADDRESS:PORT``, as a second witness of each move. phases: files
-    that lead to the plan's sets, each carried out once the one before is complete.
+    plan: the file of a plan, Kafka's reassignment JSON.
+    back: the file with the sets that the plan expects; ``zkmigrate placement`` writes it beside a plan.
+    others: what to do about reassignments of other tools in flight: refuse the run, wait for their end, or
+    take them. A run that takes them throttles them and reports their progress.
+    zookeeper: servers of Kafka's ensemble, ``ADDRESS:PORT``, as a second witness of each move.
+    phases: files that lead to the plan's sets, each carried out once the one before is complete.
     """
 
     plan: LocalPath
@@ -74,7 +76,7 @@ class PacedInventory(Inventory):
 
     @property
     def pace(self) -> Pace:
-        """How fast, from the playbook's own section."""
+        """The settings for how fast partitions move, from the playbook's own section."""
         raise NotImplementedError
 
     @property
@@ -88,7 +90,7 @@ class PacedInventory(Inventory):
         return self
 
     def _adapts_wrong(self) -> str:
-        """Why the rates could not follow the load; empty where they can."""
+        """Return why the rates could not follow the load, or an empty string if they can."""
         adapt, begins = self.pace.adapt, self.pace.throttle_bytes_s
         if adapt is None:
             return ""
@@ -110,8 +112,10 @@ class PacedInventory(Inventory):
 
 
 class ReassignInventory(PacedInventory):
-    """The inventory of the playbook kafka_reassign. A run is bound to the sets of its plan, not to the name
-    of the file."""
+    """The inventory of the playbook kafka_reassign.
+
+    A run is bound to the sets of its plan, not to the name of the file.
+    """
 
     not_binding: ClassVar[Mapping[str, Any]] = {"reassign": True}
     needed: ClassVar[Mapping[str, str]] = {
@@ -139,23 +143,23 @@ class ReassignInventory(PacedInventory):
 
     @property
     def back(self) -> Sets:
-        """The sets on which the plan rests; empty where nobody told them."""
+        """The sets that the plan expects to find; empty if ``reassign.back`` names no file."""
         return self._back
 
     @property
     def doors(self) -> dict[str, Door]:
-        """Also the servers of the section, by what it calls them."""
+        """The ZooKeeper servers of the section and of the base inventory, by name."""
         servers = (server.rpartition(":") for server in self.reassign.zookeeper)
         return super().doors | {f"{at}:{port}": Door(at, int(port)) for at, _, port in servers}
 
     @property
     def dirs(self) -> Dirs:
-        """The log directories that the plan names, for the partitions where it names some."""
+        """The log directories that the plan names, for partitions with at least one named directory."""
         return self._dirs
 
     @property
     def phases(self) -> Phases:
-        """The maps to carry out; the plan alone where it has no phases."""
+        """The maps to carry out; only the plan itself if it has no phases."""
         return self._phases or ((self._sets, self._dirs),)
 
     @property
@@ -166,7 +170,7 @@ class ReassignInventory(PacedInventory):
     @computed_field  # type: ignore[prop-decorator]
     @property
     def plan_sha256(self) -> str:
-        """What the plan's sets and directories come to, whatever the spelling of its file."""
+        """The digest of the plan's sets and directories, independent of the spelling of its file."""
         texts = (
             maps.text((name, of, dirs.get(name, ())) for name, of in sets.items())
             for sets, dirs in self.phases
@@ -174,7 +178,7 @@ class ReassignInventory(PacedInventory):
         return hashlib.sha256("".join(texts).encode()).hexdigest()
 
     def with_sets(self, sets: Sets, back: Sets, dirs: Dirs | None = None, phases: Phases = ()) -> Self:
-        """The same with these sets."""
+        """Return a copy with these sets."""
         made = self.model_copy()
         made._sets, made._back, made._dirs, made._phases = sets, back, dirs or {}, phases
         return made
@@ -191,7 +195,7 @@ class ReassignInventory(PacedInventory):
 
 
 def _not_leading_to(sets: Sets, phases: Phases) -> str:
-    """Why phases do not end at these sets; empty where they do."""
+    """Return why phases do not end at these sets, or an empty string if they do."""
     ends = {name: of for own, _ in phases for name, of in own.items()}
     odd = [name for name in {**sets, **ends} if ends.get(name) != sets.get(name)]
     named = [f"{t}-{n} ends at {ends.get((t, n))}, the plan at {sets.get((t, n))}" for t, n in odd[:3]]

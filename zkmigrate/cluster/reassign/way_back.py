@@ -1,4 +1,4 @@
-"""The way back as a map for Kafka's own tool, where neither zkmigrate nor its journal is at hand."""
+"""The way back as a map for Kafka's own tool, for use without zkmigrate and its journal."""
 
 from __future__ import annotations
 
@@ -12,13 +12,15 @@ from zkmigrate.runbook.model.step import Records, Way
 from zkmigrate.runbook.model.step_record import recorded
 
 NAME = "way-back.json"
-"""The file in the run's directory."""
+"""The name of the file in the run's directory."""
 
 
 def way_back(records: Records) -> Mapping[str, KeptFile]:
-    """The sets from before the run, the last move first, with their directories; nothing before they are
-    recorded. Kafka takes no set with a broker that is gone, and refuses a file with one as a whole. So
-    partitions with a replica on a broker that was gone are left out."""
+    """Return the file with the sets from before the run, the last move first, with their log directories.
+
+    Empty before the sets are recorded. Kafka refuses a whole file if one of its sets names a broker that is
+    gone, so partitions with a replica on such a broker are left out.
+    """
     if not (body := records.get(Originals.step)):
         return {}
     record = recorded(Originals, body, "")
