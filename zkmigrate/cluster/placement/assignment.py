@@ -1,7 +1,7 @@
 """Kafka's own assignment of replicas to brokers, as Kafka 2.8 and 3.9 compute it for a new topic.
 
-The order of brokers, a start and a shift decide it all; Kafka draws the latter two by chance. Here the caller
-gives them, so the same input gives the same sets.
+The result depends only on the order of brokers, a start and a shift. Kafka draws the last two at random. Here
+the caller gives them, so the same input gives the same sets.
 """
 
 from __future__ import annotations
@@ -16,7 +16,10 @@ Sets = dict[int, tuple[int, ...]]
 
 
 def rack_alternating(brokers: Sequence[Broker]) -> tuple[int, ...]:
-    """The ids in turns: the first of each rack, then the second of each. Racks by name, brokers by id."""
+    """Return the broker ids with racks in turns: the first broker of each rack, then the second of each.
+
+    Racks are ordered by name, brokers by id.
+    """
     ordered = sorted(brokers, key=lambda broker: (broker.rack, broker.id))
     turns: dict[str, int] = {}
     keyed = []
@@ -35,11 +38,13 @@ def assigned(
     shift: int | None = None,
     first: int = 0,
 ) -> Sets | Refused:
-    """The replica sets that Kafka assigns (``AdminUtils.assignReplicasToBrokers``).
+    """Return the replica sets that Kafka assigns (``AdminUtils.assignReplicasToBrokers``).
 
-    brokers: without racks their order counts; with racks they are taken in ``rack_alternating`` order and
-    each set spans as many racks as it can. partitions: how many sets. start: where in the order the leader of
-    partition 0 stands. shift: from the leader to the next replica; without one it is start, as in Kafka.
+    brokers: without racks they are used in the given order. With racks they are used in ``rack_alternating``
+    order, and each set spans as many racks as it can.
+    partitions: the number of sets.
+    start: the index in the order of the leader of partition 0.
+    shift: the distance from the leader to the next replica; None for start, as in Kafka.
     first: the number of the first partition.
     """
     if faults := _faults(brokers, partitions, replication):
@@ -72,10 +77,10 @@ def assigned(
 def grown(
     cluster: Cluster, topic: str, partitions: int, *, start: int | None = None, shift: int | None = None
 ) -> Sets | Refused:
-    """The sets of a topic's new partitions, where it grows to so many; the others stay as they are.
+    """Return the sets of the new partitions of a topic that grows to so many; existing sets stay.
 
-    As ``kafka-topics --alter`` places them: the length of partition 0's set, and, where none is given, a
-    start at its leader.
+    ``kafka-topics --alter`` places them the same way: with as many replicas as partition 0 has and, by
+    default, a start at its leader.
     """
     have = {one.number: one for one in cluster.partitions if one.topic == topic}
     if not have or sorted(have) != list(range(len(have))):
@@ -94,7 +99,10 @@ def grown(
 
 
 def place_of(cluster: Cluster, leader: int) -> int:
-    """Where ``kafka-topics --alter`` begins for a topic whose partition 0 this broker leads."""
+    """Return the index at which ``kafka-topics --alter`` starts to place new partitions.
+
+    leader: the broker that leads partition 0 of the topic.
+    """
     return next((place for place, broker in enumerate(cluster.brokers) if broker >= leader), 0)
 
 

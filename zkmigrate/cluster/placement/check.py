@@ -1,4 +1,7 @@
-"""Whether written maps keep the rules that no plan breaks. It shares nothing with the planners on purpose."""
+"""Check written maps against the rules that no plan breaks.
+
+It deliberately shares no code with the planners.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +15,9 @@ Set = tuple[int, ...]
 
 
 def sets_of(written: str) -> dict[Name, Set]:
-    """The replica sets of a reassignment as Kafka's tool reads it, in the order in which they stand.
+    """Return the replica sets of a reassignment as Kafka's tool reads it, in the order of the file.
 
-    ValueError: it is no such JSON, or names a partition twice.
+    Raises ValueError if it is not such JSON, or names a partition twice.
     """
     found: dict[Name, Set] = {}
     document = json.loads(written)
@@ -34,7 +37,10 @@ def sets_of(written: str) -> dict[Name, Set]:
 
 
 def log_dirs_of(written: str) -> dict[Name, tuple[str, ...]]:
-    """The log directories that a reassignment names, one for each replica. ValueError: they are no texts."""
+    """Return the log directories that a reassignment names, one for each replica.
+
+    Raises ValueError if they are not strings.
+    """
     found: dict[Name, tuple[str, ...]] = {}
     for entry in json.loads(written)["partitions"]:
         match entry.get("log_dirs", []):
@@ -48,11 +54,13 @@ def log_dirs_of(written: str) -> dict[Name, tuple[str, ...]]:
 def log_dir_faults(
     before: Cluster, maps: Sequence[Mapping[Name, Set]], named: Sequence[Mapping[Name, tuple[str, ...]]]
 ) -> tuple[str, ...]:
-    """What is wrong with the log directories in maps that are done one after the other.
+    """Return what is wrong with the log directories in maps that are carried out one after the other.
 
-    named: the directories of each map. Only brokers with several known directories count: there each new copy
-    of known bytes has a directory, and no directory is ever below 0 free bytes. The old copies go last. Names
-    of more than 215 characters have no directory: Kafka refuses it.
+    named: the directories of each map.
+
+    Only brokers with several known directories count. There each new copy of known size must have a
+    directory, and no directory may ever have less than 0 bytes free. Old copies are removed last. Names of
+    more than 215 characters must have no directory, because Kafka refuses one.
     """
     free = {
         (broker.id, one.path): one.free
@@ -106,13 +114,14 @@ def faults(
     away: Mapping[str, frozenset[int]] | None = None,
     sized: bool = True,
 ) -> tuple[str, ...]:
-    """What is wrong with maps that are done one after the other, each set by set; empty where nothing is.
+    """Return what is wrong with the sets of maps that are carried out one after the other.
 
-    replication: replicas asked for in each set that is named, 0 for as many as before. away: by topic, the
-    brokers that must not be preferred leaders. sized: a copy of unknown size is wrong; else it takes no room.
+    replication: the replicas requested for each set; 0 for as many as before.
+    away: by topic, the brokers that must not be preferred leaders.
+    sized: whether a copy of unknown size is wrong; otherwise it takes no room.
 
-    A set on its way is not shorter than asked, and not longer than asked or before. One broker more is the
-    old leader, first in a set that then ends as the rest of it.
+    An intermediate set is neither shorter than requested, nor longer than requested or before. It may have
+    one more broker, the old leader, in front of a set that then ends as the rest.
     """
     state = {partition.name: partition.replicas for partition in before.partitions}
     free = {broker.id: broker.free for broker in before.brokers.values()}
@@ -158,7 +167,7 @@ def _wrong_set(
 
 
 def _racks(before: Cluster, replicas: Set) -> int:
-    """A broker without a rack, or gone, stands alone."""
+    """Return the racks that a set spans. A broker without a rack, or gone, counts as its own rack."""
     alone = {broker for broker in replicas if broker not in before.brokers or not before.brokers[broker].rack}
     return len(alone) + len({before.brokers[broker].rack for broker in replicas if broker not in alone})
 
@@ -166,7 +175,7 @@ def _racks(before: Cluster, replicas: Set) -> int:
 def _wrong_room(
     before: Cluster, name: Name, now: Set, replicas: Set, free: dict[int, int], *, sized: bool
 ) -> Iterator[str]:
-    """New copies are taken from what is free, then the old ones given back."""
+    """Yield faults of room. New copies take free bytes first, then the old copies give theirs back."""
     size = before.by_name[name].size
     gets = sorted(set(replicas) - set(now))
     if size is None:

@@ -1,5 +1,4 @@
-"""A Kafka cluster as a placement sees it: brokers with racks and disks, partitions with replicas and
-bytes.
+"""A Kafka cluster as placement sees it: brokers with racks and disks, partitions with replicas and bytes.
 
 All sizes are bytes, all rates bytes per second. The values are ordered, so that the same cluster gives the
 same plan on every machine.
@@ -13,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 Name = tuple[str, int]
-"""A partition: its topic and number."""
+"""A partition's topic and number."""
 
 Set = tuple[int, ...]
 """A replica set; the first broker is the preferred leader."""
@@ -21,7 +20,7 @@ Set = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class LogDir:
-    """One log directory of a broker, as ``log.dirs`` names it. total: 0 when it is not known."""
+    """One log directory of a broker, as ``log.dirs`` names it. total: its bytes; 0 if unknown."""
 
     path: str
     free: int
@@ -32,9 +31,12 @@ class LogDir:
 class Broker:
     """A registered broker.
 
-    rack: empty without one. free: what all its log directories have free. dirs: the directories, where they
-    are known one by one. new: it holds no replica yet and came to take some. host: its address; brokers on
-    one address fail together. limit: new copies may take no more bytes, None for all that is free.
+    rack: its rack; empty for none.
+    free: the free bytes of all its log directories together.
+    dirs: its log directories, if they are known individually.
+    new: whether it holds no replica yet and joined to take some.
+    host: its address; brokers on one address fail together.
+    limit: the most bytes that new copies may take; None for all free bytes.
     """
 
     id: int
@@ -47,7 +49,7 @@ class Broker:
 
     @property
     def room(self) -> int:
-        """Bytes for new copies."""
+        """The bytes available for new copies."""
         return self.free if self.limit is None else min(self.free, self.limit)
 
 
@@ -55,8 +57,9 @@ class Broker:
 class Partition:
     """A partition and its replicas; the first of them is the preferred leader.
 
-    size: of one replica, the largest of them; None when it is not known. rate: what is produced to it; None
-    when it is not known. dirs: the log directory of each replica, or empty when they are not known.
+    size: the bytes of its largest replica; None if unknown.
+    rate: bytes per second that are produced to it; None if unknown.
+    dirs: the log directory of each replica; empty if unknown.
     """
 
     topic: str
@@ -68,15 +71,17 @@ class Partition:
 
     @property
     def name(self) -> Name:
-        """What identifies it, and its place in every order."""
+        """The topic and number, which identify the partition and order it."""
         return self.topic, self.number
 
 
 @dataclass(frozen=True)
 class Cluster:
-    """brokers: the registered ones by id, in the order of their ids. partitions: in the order of their names.
+    """A cluster's registered brokers and its partitions.
 
-    Partitions may name brokers that are not registered: those are gone.
+    brokers: the registered brokers by id, in the order of their ids.
+    partitions: the partitions in the order of their names. They may name brokers that are gone, which are not
+    in ``brokers``.
     """
 
     brokers: Mapping[int, Broker]
@@ -84,7 +89,7 @@ class Cluster:
 
     @classmethod
     def of(cls, brokers: Iterable[Broker], partitions: Iterable[Partition]) -> Cluster:
-        """A cluster whose values stand in their order."""
+        """Return a cluster with its brokers and partitions in order."""
         ordered = {broker.id: broker for broker in sorted(brokers, key=lambda broker: broker.id)}
         return cls(ordered, tuple(sorted(partitions, key=lambda partition: partition.name)))
 
@@ -100,29 +105,29 @@ class Cluster:
 
     @cached_property
     def in_dir(self) -> Counter[tuple[int, str]]:
-        """How many replicas each known log directory holds, by broker and path."""
+        """The number of replicas that each known log directory holds, by broker and path."""
         return Counter(
             place for one in self.partitions for place in zip(one.replicas, one.dirs, strict=bool(one.dirs))
         )
 
     def rack(self, broker: int) -> str:
-        """The rack of a broker, for comparison: one without a rack, or gone, is a rack of its own."""
+        """Return a key to compare racks by. A broker without a rack, or gone, has a rack of its own."""
         found = self.brokers.get(broker)
         return f"rack {found.rack}" if found and found.rack else f"broker {broker}"
 
     def racks(self, replicas: Iterable[int]) -> int:
-        """How many racks a replica set spans."""
+        """Return the number of racks that a replica set spans."""
         return len({self.rack(broker) for broker in replicas})
 
     @cached_property
     def rack_count(self) -> int:
-        """How many racks the registered brokers stand in."""
+        """The number of racks of the registered brokers."""
         return self.racks(self.brokers)
 
 
 @dataclass(frozen=True)
 class Assigned:
-    """What Kafka says without sizes: racks by registered broker, the sets, hosts by broker."""
+    """What Kafka reports without sizes: racks by registered broker, the replica sets, and hosts by broker."""
 
     racks: Mapping[int, str]
     sets: Mapping[Name, Set]
@@ -130,5 +135,5 @@ class Assigned:
 
     @cached_property
     def holding(self) -> set[int]:
-        """The brokers that hold a replica; any other registered one is new."""
+        """The brokers that hold a replica. Any other registered broker is new."""
         return {broker for replicas in self.sets.values() for broker in replicas}

@@ -1,4 +1,4 @@
-"""``cluster.json``: a cluster as a file, for a plan that asks no broker.
+"""``cluster.json``: a cluster as a file, for plans that query no broker.
 
 ::
 
@@ -39,16 +39,19 @@ from zkmigrate.errors import UsageError
 _MOST_ID = 2**31 - 1
 _MOST_BYTES = 2**63 - 1
 _TOLD = 10
-"""So many mistakes are told, and the number of the others."""
+"""The number of mistakes that are listed."""
 
 _SEEN_CHARS = 60
 
 _PATH = re.compile(r"(/[^/\n]+)+")
-"""A directory as a broker names it. Kafka's tool finds out about another one after it began to move."""
+"""The form of a log directory as brokers report it.
+
+Kafka's tool notices a wrong one only after it began to move partitions.
+"""
 
 
 def _whole(value: Any) -> Any:
-    """Return a number such as ``9e11`` as the whole number that it is."""
+    """Return a number such as ``9e11`` as an integer."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
@@ -76,11 +79,11 @@ _NEEDED = {
     "new": "true or false",
     "log_dirs": "of a broker: directories by path, each with free bytes; of a partition: a path per replica",
 }
-"""What is needed at a key."""
+"""What the file needs at each key."""
 
 
 class ClusterFileError(UsageError):
-    """The file is not a cluster: one line per mistake, each with its place, what was seen and needed."""
+    """An error in a cluster file: one line per mistake, with its place, what was seen and what is needed."""
 
 
 @dataclass(slots=True)
@@ -127,12 +130,12 @@ _BROKERS = TypeAdapter(dict[StrictStr, _Broker])
 
 
 def parse(content: bytes, origin: str) -> Cluster:
-    """The cluster in the content of a file. origin: names the file in errors. Raises ClusterFileError."""
+    """Return the cluster in the content of a file. origin: its name in errors. Raises ClusterFileError."""
     return of(load_json(content, origin, f"JSON, {_NEEDED['']}"), origin)
 
 
 def of(raw: Any, origin: str) -> Cluster:
-    """The cluster in values as JSON has them, otherwise as ``parse``."""
+    """Return the cluster in values parsed from JSON. origin: its name in errors. Raises ClusterFileError."""
     try:
         read = _ADAPTER.validate_python(raw)
     except ValidationError as error:
@@ -179,7 +182,7 @@ def text(cluster: Cluster) -> str:
 
 
 def brokers(raw: Any, origin: str) -> tuple[Broker, ...]:
-    """Brokers alone, by their ids. origin: names the place in errors. Raises ClusterFileError."""
+    """Return brokers alone, by their ids. origin: names the place in errors. Raises ClusterFileError."""
     try:
         read = _BROKERS.validate_python(raw)
     except ValidationError as error:
@@ -194,8 +197,10 @@ def brokers(raw: Any, origin: str) -> tuple[Broker, ...]:
 
 
 def load_json(content: bytes, origin: str, needed: str) -> Any:
-    """JSON that has one meaning: no key twice in an object, no NaN. needed: what it should hold, in words.
-    Raises ClusterFileError."""
+    """Parse JSON that has one meaning: no duplicate key in an object, no NaN.
+
+    needed: what it should contain, in words. Raises ClusterFileError.
+    """
     needed = f"needed: {needed}"
     try:
         return json_text.loads(content)
@@ -218,14 +223,14 @@ def _seen(value: object) -> str:
 
 
 def mistakes(origin: str, wrong: Iterable[str]) -> str:
-    """The first mistakes of a file, a line each."""
+    """Return the first mistakes of a file, a line each."""
     told = list(islice(wrong, _TOLD + 1))
     more = ["and more"] if len(told) > _TOLD else []
     return "\n".join(f"{origin}: {line}" for line in (*told[:_TOLD], *more))
 
 
 def _said(raw: Any, error: Any) -> str:
-    """A mistake that pydantic found, in our words. raw: what was read, to name the partition."""
+    """Return a mistake that pydantic found, in our words. raw: the input, to name the partition."""
     loc = error["loc"]
     parts = [f"[{part}]" if isinstance(part, int) else f".{part}" for part in loc]
     if len(loc) > 1 and loc[0] == "partitions" and isinstance(raw["partitions"][loc[1]], dict):
@@ -248,11 +253,11 @@ _ITEM = {
     "log_dirs": _NEEDED["log_dirs"],
     "": _NEEDED[""],
 }
-"""What is needed of an item at a key."""
+"""What the file needs of an item under each key."""
 
 
 def _faults(read: _File) -> Iterator[str]:
-    """Mistakes between values."""
+    """Yield mistakes in how values fit together."""
     for text, broker in read.brokers.items():
         yield from _broker_faults(text, broker)
     numbers: dict[str, set[int]] = defaultdict(set)

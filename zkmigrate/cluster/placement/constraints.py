@@ -1,4 +1,4 @@
-"""The rules that no plan breaks, in no map on its way. Every planner asks them; nothing lifts them."""
+"""The rules that no plan and no intermediate map breaks. Every planner applies them; no option lifts them."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from zkmigrate.cluster.placement.cluster import Cluster
 
 
 def racks_needed(cluster: Cluster, before: Sequence[int], length: int) -> int:
-    """How many racks a set of ``length`` replicas must span, so that none is lost that there was.
+    """Return how many racks a set of ``length`` replicas must span so that no rack is lost.
 
-    The rack of a broker that is gone is not known: it counts as another one, up to all that are left.
+    The rack of a broker that is gone is unknown. It counts as a different rack, up to the number of racks
+    left.
     """
     return min(cluster.racks(before), length, cluster.rack_count)

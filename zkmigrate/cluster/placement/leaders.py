@@ -1,4 +1,4 @@
-"""Who leads: the first broker of a replica set. To lead elsewhere copies no byte, only the order changes."""
+"""Choose preferred leaders: the first broker of each replica set. A new leader copies no byte."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from zkmigrate.cluster.placement.request import Rollout, matcher
 
 
 def led_by(leader: int, replicas: Set) -> Set:
-    """The same set with another preferred leader; the others keep their order."""
+    """Return the same set with another preferred leader; the others keep their order."""
     return leader, *(broker for broker in replicas if broker != leader)
 
 
 def barred(rollout: Rollout, topics: Iterable[str]) -> dict[str, frozenset[int]] | Refused:
-    """The brokers that must not lead, for each of the topics that ``leader_evac_topics`` names."""
+    """Return the brokers that must not lead, for each of the topics that ``leader_evac_topics`` names."""
     brokers, wanted = rollout.leader_evac_brokers, rollout.leader_evac_topics
     if bool(brokers) != bool(wanted):
         given, missing = ("brokers", "topics") if brokers else ("topics", "brokers")
@@ -40,7 +40,7 @@ def barred(rollout: Rollout, topics: Iterable[str]) -> dict[str, frozenset[int]]
 def evacuated(
     cluster: Cluster, sets: Mapping[Name, Set], away: Mapping[str, frozenset[int]]
 ) -> dict[Name, Set] | Refused:
-    """The same sets, led by the first of their brokers that may lead. away: what ``barred`` answers.
+    """Return the same sets, each led by its first broker that may lead. away: the result of ``barred``.
 
     A refusal names each partition whose registered brokers are all evacuated.
     """
@@ -69,14 +69,14 @@ def evacuated(
 def spread_leaders(
     cluster: Cluster, sets: Mapping[Name, Set], away: Mapping[str, frozenset[int]] | None = None
 ) -> dict[Name, Set]:
-    """The same sets in the order that lets brokers lead as many partitions each as the sets permit.
+    """Return the same sets, reordered so that brokers lead as equally many partitions as the sets permit.
 
     No other choice of leaders has a lower maximum or a higher minimum of partitions led by a broker. The
-    cluster's other partitions count with their leaders. away: what ``barred`` answers.
+    cluster's other partitions count with their leaders. away: the result of ``barred``.
 
-    From the broker that leads most a leadership is handed on, over a chain of brokers if need be, to one that
-    leads at least two less; where no chain ends at such a broker, none of those it reaches can improve
-    (Harvey, Ladner, Lovász, Tamir: semi-matchings for bipartite graphs and load balancing, 2006).
+    From the broker that leads most, a leadership is passed on, over a chain of brokers if needed, to one that
+    leads at least two fewer. If no chain ends at such a broker, none of the brokers that it reaches can
+    improve (Harvey, Ladner, Lovász, Tamir: semi-matchings for bipartite graphs and load balancing, 2006).
     """
     spread = _Spread(cluster, sets, away or {})
     spread.level()
@@ -87,7 +87,7 @@ def spread_leaders(
 
 
 def may_lead(cluster: Cluster, broker: int, away: frozenset[int]) -> bool:
-    """Whether a broker may lead a topic. away: the brokers that must not."""
+    """Return whether a broker may lead a topic. away: the brokers that must not."""
     return broker in cluster.brokers and broker not in away
 
 
@@ -99,8 +99,12 @@ def _may_lead(
 
 
 class _Spread:
-    """Leaders while they are spread. leader: of each partition that may have one. led: how many each broker
-    leads. hand: the partitions by their leader and another broker that may lead them."""
+    """The choice of leaders while it is being spread.
+
+    leader: the leader of each partition that may have one.
+    led: the number of partitions that each broker leads.
+    hand: the partitions by their leader and by another broker that may lead them.
+    """
 
     def __init__(
         self, cluster: Cluster, sets: Mapping[Name, Set], away: Mapping[str, frozenset[int]]
@@ -118,8 +122,10 @@ class _Spread:
                 self._lead(name, may[0])
 
     def level(self) -> None:
-        """Hand leaderships on until no chain makes it better. The many single steps come first: they need no
-        search."""
+        """Pass leaderships on until no chain improves the spread.
+
+        Single steps come first, because they are many and need no search.
+        """
         better = True
         while better:
             better = False
@@ -145,8 +151,11 @@ class _Spread:
                 heapq.heappush(heap, (-self.led[changed], changed))
 
     def _reach(self, start: int, settled: set[int]) -> tuple[dict[int, int], int | None]:
-        """The brokers that a leadership of start can come to, each with the one before it; and the nearest
-        that leads at least two less."""
+        """Return the brokers that a leadership can reach, and the nearest that leads at least two fewer.
+
+        Each broker comes with the one before it in the chain. The second value is None if there is no such
+        broker.
+        """
         came_from = {start: start}
         edge = [start]
         while edge:

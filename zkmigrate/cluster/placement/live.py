@@ -1,4 +1,4 @@
-"""A live cluster: sets and racks, with the log directories of its brokers."""
+"""Build the cluster of a live system from its sets and racks and the log directories of its brokers."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from zkmigrate.cluster.placement.validation import SHOWN
 class Directory:
     """A log directory of a broker.
 
-    sizes: bytes of each replica in it, by partition. free, total: bytes of its volume; None where nobody told
-    them. volume: its mount point; empty where only the broker was asked.
+    sizes: bytes of each replica in it, by partition.
+    free, total: bytes of its volume; None if unknown.
+    volume: the mount point of the volume; empty if only the broker was queried.
     """
 
     sizes: Mapping[tuple[str, int], int]
@@ -25,10 +26,10 @@ class Directory:
 
 
 def needs_host(dirs: Mapping[str, Directory]) -> bool:
-    """Whether only the broker's host can tell its free bytes.
+    """Return whether only the broker's host can report its free bytes.
 
-    Brokers before 3.3 tell none. Later ones do not tell whether two directories of one total are one volume,
-    whose bytes would count twice.
+    Brokers before 3.3 report none. Later ones do not report whether two directories of the same total are on
+    one volume, whose bytes would count twice.
     """
     totals = [one.total for one in dirs.values()]
     unknown = any(one.free is None or one.total is None for one in dirs.values())
@@ -38,10 +39,13 @@ def needs_host(dirs: Mapping[str, Directory]) -> bool:
 def cluster(
     assigned: Assigned, dirs: Mapping[int, Mapping[str, Directory]], unseen: Mapping[int, str]
 ) -> Cluster | Refused:
-    """The cluster of both. dirs: of each registered broker, by path. unseen: why a broker's are not known.
+    """Return the cluster made of replica sets and log directories.
 
-    The size of a partition is that of its largest replica; None when no broker of its set holds one. Refused
-    when something of a registered broker is not known.
+    dirs: the log directories of each registered broker, by path.
+    unseen: why the directories of a broker are unknown.
+
+    The size of a partition is that of its largest replica; None if no broker of its set holds one. Returns
+    Refused if something about a registered broker is unknown.
     """
     missing = {
         id_: why for id_ in sorted(assigned.racks) if (why := unseen.get(id_) or _missing(dirs.get(id_)))
@@ -70,13 +74,13 @@ def cluster(
 
 
 def moving_partitions(names: Sequence[tuple[str, object]]) -> str:
-    """Return how many partitions are being reassigned, and the first of them."""
+    """Describe the partitions that are being reassigned: their number, and the first of them."""
     topic, number = names[0]
     return f"{len(names)} partitions are being reassigned, the first is {topic}-{number}"
 
 
 def reassigning(seen: str) -> Refused:
-    """Return the refusal of sets or directories that change by themselves. seen: what shows that they do."""
+    """Return the refusal of sets or directories that are changing. seen: the evidence for that."""
     text = f"{seen}. Needed: replicas that stay. Next: wait; zkmigrate placement also takes --cluster"
     return Refused((Notice("placement.reassigning", text),))
 
@@ -89,7 +93,10 @@ def _missing(dirs: Mapping[str, Directory] | None) -> str:
 
 
 def _broker(id_: int, rack: str, host: str, dirs: Mapping[str, Directory], *, new: bool) -> Broker:
-    """One broker. Directories that share a volume have no free bytes of their own, so they are left out."""
+    """Return one broker.
+
+    Directories that share a volume have no free bytes of their own, so they are left out.
+    """
     volumes = {one.volume or path: one.free or 0 for path, one in sorted(dirs.items())}
     own = tuple(LogDir(path, one.free or 0, one.total or 0) for path, one in sorted(dirs.items()))
     kept = own if len(volumes) == len(own) else ()

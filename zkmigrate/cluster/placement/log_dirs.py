@@ -1,9 +1,9 @@
-"""Which log directory of a broker each copy goes to, where a broker has several.
+"""Choose the log directory of each copy on brokers that have several.
 
 Kafka puts a new replica into the directory with the fewest partitions, however full that is
-(``LogManager.nextLogDirs``, Kafka 2.8 to 3.9). A map may name the directory instead. Left to Kafka are
-brokers whose directories are not known one by one, copies that ``nameable`` excludes, and copies of no known
-bytes: the emptiest directory would get all of those.
+(``LogManager.nextLogDirs``, Kafka 2.8 to 3.9). A map may name the directory instead. Kafka chooses for
+brokers whose directories are not known individually, for copies that ``nameable`` excludes, and for copies of
+unknown size: the emptiest directory would get all of those.
 """
 
 from __future__ import annotations
@@ -19,7 +19,10 @@ from zkmigrate.cluster.placement.plan import Notice, Plan, Reassignment, Refused
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """A directory of a broker. before, after: its free bytes. copies: replicas that come into it."""
+    """A directory of a broker.
+
+    before, after: its free bytes before and after the plan. copies: the number of replicas that come into it.
+    """
 
     broker: int
     path: str
@@ -29,17 +32,17 @@ class Usage:
 
 
 Copy = tuple[Name, int]
-"""A replica: its partition and broker."""
+"""A replica: its partition and its broker."""
 
 LONGEST = 255 - len(f".{'0' * 32}-future")
-"""Characters of a topic and partition that Kafka can move between directories."""
+"""The most characters of a topic and partition that Kafka can move between directories."""
 
 LEVEL = 0.1
 """Directories of one broker are level when their free bytes differ by no more than this share of the mean."""
 
 
 def several(cluster: Cluster) -> dict[int, dict[str, int]]:
-    """Free bytes by path, of each broker with more than one known directory."""
+    """Return the free bytes by path of each broker with more than one known directory."""
     return {
         broker.id: {one.path: one.free for one in broker.dirs}
         for broker in cluster.brokers.values()
@@ -48,14 +51,14 @@ def several(cluster: Cluster) -> dict[int, dict[str, int]]:
 
 
 def without_log_dirs(cluster: Cluster) -> Cluster:
-    """The cluster whose brokers are known as a whole only."""
+    """Return the cluster without the individual log directories of its brokers."""
     return Cluster.of((replace(one, dirs=()) for one in cluster.brokers.values()), cluster.partitions)
 
 
 def nameable(name: Name) -> bool:
-    """Whether Kafka takes a log directory for a partition.
+    """Return whether Kafka accepts a named log directory for a partition.
 
-    It refuses one where ``TOPIC-NUMBER.UUID-future`` is too long for a file (``ReplicaManager``,
+    It refuses one if ``TOPIC-NUMBER.UUID-future`` is too long for a file name (``ReplicaManager``,
     ``alterReplicaLogDirs``). Its tool then ends, and names no further directory.
     """
     topic, number = name
@@ -63,17 +66,19 @@ def nameable(name: Name) -> bool:
 
 
 def held_in(cluster: Cluster, copy: Copy) -> str:
-    """The directory that holds a replica now; empty where it is not known."""
+    """Return the directory that holds a replica now; empty if unknown."""
     one = cluster.by_name[copy[0]]
     return one.dirs[one.replicas.index(copy[1])] if one.dirs and copy[1] in one.replicas else ""
 
 
 def narrowed(cluster: Cluster, names: Collection[Name]) -> Cluster:
-    """The cluster whose brokers of several directories take only what surely fits into them.
+    """Return the cluster with limits, so that brokers with several directories take only what is sure to fit.
 
     names: the partitions that may move.
-    A copy that fits into none leaves less than its size free in each. So copies of at most the largest
-    partition's size fit in any order, while they are no more than what is free beyond that in each directory.
+
+    A copy that fits into no directory means that each has less than its size free. So copies of at most the
+    largest partition's size fit in any order, as long as they total no more than what each directory has free
+    beyond that.
     """
     largest = max((one.size or 0 for one in cluster.partitions if one.name in names), default=0)
     limits = {
@@ -87,9 +92,9 @@ def narrowed(cluster: Cluster, names: Collection[Name]) -> Cluster:
 
 
 def laid(plan: Plan) -> Plan | Refused:
-    """The plan with a directory for each new copy on a broker of several directories.
+    """Return the plan with a directory for each new copy on a broker with several directories.
 
-    None gets more bytes than it has free, at any point of the order. A refusal names the broker, its
+    No directory gets more bytes than it has free, at any point of the order. A refusal names the broker, its
     directories and the largest copy.
     """
     known = several(plan.cluster)
@@ -119,7 +124,7 @@ def laid(plan: Plan) -> Plan | Refused:
 
 
 def _spread(free: Mapping[str, int], moves: Iterable[Reassignment]) -> dict[Name, str] | None:
-    """Each copy in the directory with most free bytes."""
+    """Put each copy into the directory with the most free bytes. Return None if one does not fit."""
     left, found = dict(free), {}
     for move in moves:
         path = min(left, key=lambda one: (-left[one], one))
@@ -131,7 +136,7 @@ def _spread(free: Mapping[str, int], moves: Iterable[Reassignment]) -> dict[Name
 
 
 def _packed(free: Mapping[str, int], moves: Iterable[Reassignment]) -> dict[Name, str] | None:
-    """Each copy in the fullest directory that still has room for it."""
+    """Put each copy into the fullest directory that still has room. Return None if one does not fit."""
     left, found = dict(free), {}
     for move in moves:
         if not (may := [one for one in left if left[one] >= move.size]):
@@ -143,7 +148,10 @@ def _packed(free: Mapping[str, int], moves: Iterable[Reassignment]) -> dict[Name
 
 
 def _in_turn(plan: Plan, broker: int, free: Mapping[str, int]) -> dict[Name, str] | None:
-    """Each copy in the order of the maps, with what the moves before it freed."""
+    """Put each copy in the order of the maps, using what earlier moves freed.
+
+    Return None if one does not fit.
+    """
     left, found = dict(free), {}
     for move in chain.from_iterable(plan.phases or (plan.moves,)):
         if broker in move.added and move.size and nameable(move.name):
@@ -158,9 +166,9 @@ def _in_turn(plan: Plan, broker: int, free: Mapping[str, int]) -> dict[Name, str
 
 
 def kafkas_choice(cluster: Cluster, broker: int, copies: int) -> list[str]:
-    """The directories in which Kafka begins so many new replicas, all at once: each where the fewest are.
+    """Return the directories in which Kafka starts so many new replicas at once, each where the fewest are.
 
-    Among as many partitions Kafka has no order; here it is that of the paths.
+    Between equal ones Kafka has no order; here the order of the paths decides.
     """
     counts = {one.path: cluster.in_dir[broker, one.path] for one in cluster.brokers[broker].dirs}
     found = []
@@ -174,10 +182,12 @@ def kafkas_choice(cluster: Cluster, broker: int, copies: int) -> list[str]:
 def _begun(
     plan: Plan, broker: int, moves: Sequence[Reassignment], chosen: Mapping[Copy, str]
 ) -> Iterable[Notice]:
-    """A notice for a directory that runs full where copies lie whole in Kafka's directory and in the chosen.
+    """Yield a notice for each directory that runs full while copies are in two directories.
 
-    Kafka's tool begins the reassignment and then names directories (``ReassignPartitionsCommand``, 2.6 and
-    later). A replica that is there by then began where Kafka chose, and is moved from there.
+    A copy may be whole both in the directory that Kafka chose and in the chosen one.
+
+    Kafka's tool starts the reassignment before it names directories (``ReassignPartitionsCommand``, 2.6 and
+    later). A replica that exists by then started where Kafka chose, and is moved from there.
     """
     left = {one.path: one.free for one in plan.cluster.brokers[broker].dirs}
     for move, begun in zip(moves, kafkas_choice(plan.cluster, broker, len(moves)), strict=True):
@@ -205,10 +215,12 @@ def _no_room(broker: int, free: Mapping[str, int], heaviest: Sequence[Reassignme
 
 
 def levelled(plan: Plan, names: Collection[Name], brokers: Collection[int]) -> Plan:
-    """The plan with moves between the directories of each broker, until they are level.
+    """Return the plan with moves between the directories of each broker, until their free bytes are level.
 
-    names, brokers: what may move. A replica moves once. While it is copied both directories hold it, and what
-    other moves free does not count. A notice refuses the plan where no directories are known one by one.
+    names, brokers: what may move.
+
+    A replica moves once. While it is copied both directories hold it, and what other moves free does not
+    count. A notice refuses the plan if no directories are known individually.
     """
     known = several(plan.cluster)
     if not known:
@@ -243,7 +255,10 @@ def levelled(plan: Plan, names: Collection[Name], brokers: Collection[int]) -> P
 def _steps(
     level: dict[str, int], room: Mapping[str, int], held: list[tuple[int, Name, str]]
 ) -> Iterable[tuple[int, Name, str]]:
-    """From the fullest directory to the emptiest, each time the replica nearest to half of the difference."""
+    """Yield moves from the fullest to the emptiest directory.
+
+    Each moves the replica whose size is nearest to half the difference.
+    """
     while True:
         low = min(level, key=lambda path: (level[path], path))
         high = max(level, key=lambda path: (level[path], path))
@@ -261,12 +276,12 @@ def _steps(
 
 
 def inside(plan: Plan) -> list[Copy]:
-    """The replicas that stay on their broker and go into another directory."""
+    """Return the replicas that stay on their broker and move into another directory."""
     return sorted(copy for copy in plan.dirs if copy[1] in plan.cluster.by_name[copy[0]].replicas)
 
 
 def usage(plan: Plan) -> tuple[Usage, ...]:
-    """The directories of the brokers that have several, by broker and path."""
+    """Return the usage of the directories of brokers that have several, by broker and path."""
     left = after(plan)
     coming = Counter((broker, path) for (_, broker), path in plan.dirs.items())
     return tuple(
@@ -277,7 +292,7 @@ def usage(plan: Plan) -> tuple[Usage, ...]:
 
 
 def after(plan: Plan) -> dict[tuple[int, str], int]:
-    """Free bytes by broker and directory when the plan is done."""
+    """Return the free bytes by broker and directory once the plan is complete."""
     known = several(plan.cluster)
     left = {(broker, path): free for broker, dirs in known.items() for path, free in dirs.items()}
     for (name, broker), path in plan.dirs.items():

@@ -1,7 +1,12 @@
-"""The maps of a plan as Kafka's reassignment JSON, which ``kafka-reassign-partitions`` takes:
-``{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[1,2]}]}``. Where log directories are
-chosen, a partition also has ``"log_dirs":["any","/data2"]``, one for each replica. The same plan gives the
-same bytes."""
+"""Write and read the maps of a plan as Kafka's reassignment JSON, which ``kafka-reassign-partitions`` takes.
+
+::
+
+    {"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[1,2]}]}
+
+If log directories are chosen, a partition also has ``"log_dirs":["any","/data2"]``, one for each replica. The
+same plan gives the same bytes.
+"""
 
 from __future__ import annotations
 
@@ -41,14 +46,14 @@ class _Map(BaseModel):
 
 
 ANY = "any"
-"""In place of a log directory: the one that holds the replica, or the one that Kafka chooses."""
+"""A placeholder for a log directory: the one that holds the replica, or the one that Kafka chooses."""
 
 Entry = tuple[Name, Set, tuple[str, ...]]
 """A partition, its set, and the log directory of each replica or nothing."""
 
 
 def text(entries: Iterable[Entry]) -> str:
-    """A map, one partition a line, in the order given."""
+    """Return a map as text, one partition a line, in the order given."""
     rows = []
     for (topic, number), replicas, dirs in entries:
         row = {"topic": topic, "partition": number, "replicas": list(replicas)}
@@ -60,14 +65,15 @@ def text(entries: Iterable[Entry]) -> str:
 
 
 def beside_plan(plan: PurePath, part: str) -> str:
-    """The name of a file that belongs to a plan's: ``plan-back.json`` for the part ``back``."""
+    """Return the name of a file that belongs to a plan: ``plan-back.json`` for the part ``back``."""
     return f"{plan.stem}-{part}{plan.suffix}"
 
 
 def files(plan: Plan, name: str) -> dict[str, str]:
-    """What is written for a plan: content by file name, the way back first and the plan last.
+    """Return the files of a plan: content by file name, the way back first and the plan last.
 
-    name: the file of the plan. Beside ``plan.json`` stand ``plan-back.json`` and ``plan-phase0.json``.
+    name: the file of the plan. Beside ``plan.json`` the files are ``plan-back.json`` and
+    ``plan-phase0.json``.
     """
     path = PurePath(name)
     width = len(str(max(len(plan.phases) - 1, 0)))
@@ -86,7 +92,7 @@ def files(plan: Plan, name: str) -> dict[str, str]:
 
 
 def _inside(plan: Plan) -> list[Name]:
-    """The partitions whose sets stay, while a replica goes into another directory of its broker."""
+    """Return the partitions whose sets stay, while a replica moves into another directory of its broker."""
     moved = {move.name for move in plan.moves}
     return sorted({name for name, _ in plan.dirs} - moved)
 
@@ -96,7 +102,10 @@ def _forward(plan: Plan, name: Name, replicas: Set) -> Entry:
 
 
 def _back(plan: Plan, several: Collection[int], name: Name, before: Set, after: Set) -> Entry:
-    """The directories that held what comes back. several: the brokers where Kafka has a choice."""
+    """Return an entry of the way back, with the directories that held what returns.
+
+    several: the brokers on which Kafka has a choice.
+    """
     dirs = []
     for broker in before:
         comes = broker in several and broker not in after and nameable(name)
@@ -106,13 +115,16 @@ def _back(plan: Plan, several: Collection[int], name: Name, before: Set, after: 
 
 
 def _way_back(plan: Plan) -> list[Reassignment]:
-    """The moves whose sets before can be had again, the last one first: backwards they have as much room."""
+    """Return the moves whose old sets can be restored, the last one first: in this order they have room."""
     known = plan.cluster.brokers
     return [move for move in reversed(plan.moves) if all(broker in known for broker in move.before)]
 
 
 def no_way_back(plan: Plan) -> tuple[Notice, ...]:
-    """Which moves the way back leaves out, because Kafka takes no set with a broker that is gone."""
+    """Return a notice about moves that the way back leaves out.
+
+    Kafka accepts no set with a broker that is gone.
+    """
     left_out = len(plan.moves) - len(_way_back(plan))
     if not left_out:
         return ()
@@ -125,7 +137,7 @@ def no_way_back(plan: Plan) -> tuple[Notice, ...]:
 
 
 def parse(content: bytes, origin: str) -> dict[Name, tuple[int, ...]]:
-    """The replica sets of a map, in its order. Raises ClusterFileError."""
+    """Return the replica sets of a map, in its order. Raises ClusterFileError."""
     raw: Any = load_json(content, origin, _NEEDED)
     try:
         read = TypeAdapter(_Map).validate_python(raw)
@@ -163,7 +175,7 @@ def parse(content: bytes, origin: str) -> dict[Name, tuple[int, ...]]:
 
 
 def _wrong_dirs(row: _Row) -> str:
-    """What is wrong with the directories of a partition; empty where nothing is."""
+    """Return what is wrong with the directories of a partition, or an empty string."""
     if row.log_dirs and len(row.log_dirs) != len(row.replicas):
         return f"seen {len(row.log_dirs)}; needed: one for each of {len(row.replicas)} replicas"
     odd = next((path for path in row.log_dirs if path != ANY and not path.startswith("/")), None)
@@ -171,8 +183,10 @@ def _wrong_dirs(row: _Row) -> str:
 
 
 def mapped(cluster: Cluster, sets: Mapping[Name, Set]) -> Cluster | Refused:
-    """The cluster with these sets in the place of its own; sizes and rates stay. Refused: it lacks one of
-    these partitions."""
+    """Return the cluster with these sets in place of its own; sizes and rates stay.
+
+    Returns Refused if the cluster lacks one of these partitions.
+    """
     if unknown := [Partition(*name, of, None) for name, of in sets.items() if name not in cluster.by_name]:
         text = (
             f"--map-string names {partition_names(unknown)}, which the cluster does not have; needed: "

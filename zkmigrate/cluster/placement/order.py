@@ -1,12 +1,14 @@
-"""The order of moves: no broker is ever below 0 free, while a new copy counts before the old one is freed.
+"""Order moves so that no broker ever has less than 0 bytes free.
+
+A new copy takes its room before the old one frees any.
 
 Between two moves each broker has what it had, less the copies it got, plus those it lost. A move is possible
-where the brokers that get a copy have room for it. So an order works exactly where no broker is below 0
-between any two of its moves, and the order read backwards is one of the way back.
+if the brokers that get a copy have room for it. So an order works exactly if no broker is below 0
+between any two of its moves, and the reversed order is one of the way back.
 
-A broker that has room for all it is still to get limits no order: it is *ample*. Where only ample brokers get
-a copy, a move may come first; where only ample brokers lose one, it may come last. Both leave an order
-possible if there was one. What remains is searched, group by group of moves that share a broker.
+A broker that has room for everything it is still to get limits no order: it is *ample*. If only ample brokers
+get a copy, a move may come first; if only ample brokers lose one, it may come last. Both leave an order
+possible if there was one. The remaining moves are searched, one group at a time of moves that share a broker.
 """
 
 from __future__ import annotations
@@ -19,13 +21,13 @@ from zkmigrate.cluster.placement.cluster import Cluster
 from zkmigrate.cluster.placement.plan import Notice, Reassignment, Refused
 
 LOOKS = 2_000_000
-"""How many moves the search looks at, each as often as it does, before it gives up."""
+"""How many looks at moves the search makes before it gives up; repeated looks count."""
 
 
 def in_order(cluster: Cluster, moves: Iterable[Reassignment]) -> tuple[Reassignment, ...] | Refused:
-    """The same moves, one after the other, so that no broker ever needs more bytes than it has free.
+    """Return the moves in an order in which no broker ever needs more bytes than it has free.
 
-    The order given is kept where it works. A refusal names the broker and how many bytes are short.
+    The given order is kept if it works. A refusal names the broker and how many bytes are short.
     """
     given = tuple(moves)
     free = dict(cluster.free)
@@ -47,7 +49,7 @@ def in_order(cluster: Cluster, moves: Iterable[Reassignment]) -> tuple[Reassignm
 
 
 def after(free: Mapping[int, int], moves: Iterable[Reassignment]) -> dict[int, int]:
-    """What brokers have free when the moves are done."""
+    """Return the free bytes of brokers once the moves are complete."""
     left = dict(free)
     for move in moves:
         _do(left, move)
@@ -56,7 +58,7 @@ def after(free: Mapping[int, int], moves: Iterable[Reassignment]) -> dict[int, i
 
 @dataclass(frozen=True, slots=True)
 class _Stuck:
-    """The move that comes nearest to fit where an order ends early."""
+    """The move that came nearest to fitting where an order got stuck."""
 
     short: int
     broker: int
@@ -65,7 +67,7 @@ class _Stuck:
 
 
 def _blocked(free: Mapping[int, int], move: Reassignment) -> int | None:
-    """The first broker without room for its copy; None where all have it."""
+    """Return the first broker without room for its copy, or None if all have room."""
     return next((broker for broker in move.added if free.get(broker, 0) < move.size), None)
 
 
@@ -87,7 +89,7 @@ def _works(free: Mapping[int, int], moves: Iterable[Reassignment]) -> bool:
 
 
 def _short_after(free: Mapping[int, int], moves: Sequence[Reassignment]) -> tuple[Notice, ...]:
-    """The brokers that no order helps: they hold too much when all is done."""
+    """Return notices for brokers that no order helps: they hold too much once all moves are complete."""
     getting = {broker for move in moves if move.size for broker in move.added}
     left = after(free, moves)
     return tuple(
@@ -113,8 +115,11 @@ def _no_order(stuck: _Stuck, sure: bool) -> Notice:
 
 @dataclass(frozen=True, slots=True)
 class _Eased:
-    """head: moves that may come first. rest: those whose place matters. tail: those that may come last.
-    tight: brokers that limit the rest."""
+    """Moves sorted by whether their position matters.
+
+    head: moves that may come first. rest: moves whose position matters. tail: moves that may come last.
+    tight: brokers that limit the rest.
+    """
 
     head: list[Reassignment]
     rest: list[Reassignment]
@@ -123,7 +128,10 @@ class _Eased:
 
 
 def _eased(free: dict[int, int], moves: Sequence[Reassignment]) -> _Eased:
-    """Take the moves whose place does not matter. free: changed to what is free after those of the head."""
+    """Separate the moves whose position does not matter.
+
+    free: changed in place to what is free after the moves of the head.
+    """
     wanted: dict[int, int] = {}
     by_broker: dict[int, list[int]] = {}
     for place, move in enumerate(moves):
@@ -165,7 +173,7 @@ def _eased(free: dict[int, int], moves: Sequence[Reassignment]) -> _Eased:
 
 
 def _groups(moves: Sequence[Reassignment], tight: set[int]) -> list[list[Reassignment]]:
-    """Moves that share a tight broker, directly or over others, stand in one group."""
+    """Group moves that share a tight broker, directly or through others."""
     parent: dict[int, int] = {}
 
     def root(broker: int) -> int:
@@ -186,7 +194,10 @@ def _groups(moves: Sequence[Reassignment], tight: set[int]) -> list[list[Reassig
 
 
 def _by_rule(free: Mapping[int, int], moves: Sequence[Reassignment]) -> list[Reassignment] | _Stuck:
-    """An order by a simple rule: as given, small ones first, large ones first; forwards, then backwards."""
+    """Return an order by a simple rule, or the move at which all rules got stuck.
+
+    The rules are the given order, small moves first and large moves first, each forwards and then backwards.
+    """
     rules: tuple[Callable[[Reassignment], int], ...] = (lambda _: 0, lambda m: m.size, lambda m: -m.size)
     back = [Reassignment(m.topic, m.number, m.after, m.before, m.size) for m in moves]
     forth = {move.name: move for move in moves}
@@ -206,8 +217,10 @@ def _by_rule(free: Mapping[int, int], moves: Sequence[Reassignment]) -> list[Rea
 def _greedy(
     free: Mapping[int, int], moves: Sequence[Reassignment], rule: Callable[[Reassignment], int]
 ) -> list[Reassignment] | _Stuck:
-    """Always the first move that fits, by the rule. A move that does not fit waits until its broker loses
-    a copy."""
+    """Return the order that always takes the first move that fits, by the rule, or where it gets stuck.
+
+    A move that does not fit waits until its broker loses a copy.
+    """
     left = dict(free)
     heap = [(rule(move), place) for place, move in enumerate(moves)]
     heapq.heapify(heap)
@@ -236,7 +249,10 @@ def _greedy(
 def _searched(
     free: Mapping[int, int], moves: Sequence[Reassignment]
 ) -> tuple[list[Reassignment] | None, bool]:
-    """An order by trying every move that fits, depth first; None without one, and whether that is sure."""
+    """Search an order by trying every move that fits, depth first.
+
+    Returns None if none was found, and whether that is certain.
+    """
     seen: set[tuple[frozenset[tuple[str, int]], tuple[int, ...]]] = set()
     stack: list[_Way] = [_Way(dict(free), tuple(moves), (), ())]
     looks = 0

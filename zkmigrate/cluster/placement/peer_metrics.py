@@ -1,8 +1,8 @@
 """Sizes and free bytes as ``topicmappr`` reads them from ZooKeeper, below ``/topicmappr``.
 
 ``partitionmeta`` is ``{"TOPIC": {"0": {"Size": BYTES}}}``, ``brokermetrics`` is
-``{"1001": {"StorageFree": BYTES}}``; plain, or packed by gzip. Their writers keep no time in them, so the age
-is that of the older znode.
+``{"1001": {"StorageFree": BYTES}}``; plain, or compressed by gzip. They contain no time, so their age is that
+of the older znode.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from zkmigrate.cluster.placement.cluster_file import ClusterFileError, load_json
 from zkmigrate.cluster.placement.plan import Notice, Refused
 
 PARTITION_META, BROKER_METRICS = "partitionmeta", "brokermetrics"
-"""The znodes, below the prefix of the metrics."""
+"""The names of the znodes below the prefix of the metrics."""
 
 MOST_BYTES = 256 << 20
-"""Of a znode once it is unpacked. A znode of 1 MB can unpack to a thousand times as much."""
+"""The most bytes of an uncompressed znode. A znode of 1 MB can unpack to a thousand times as much."""
 
 _GZIP = b"\x1f\x8b"
 _WITH_GZIP_HEADER = 31
@@ -31,15 +31,20 @@ _MINUTE_MS = 60_000
 
 @dataclass(frozen=True, slots=True)
 class Metrics:
-    """size: of a partition's largest replica, in bytes. free: of a broker, in bytes."""
+    """Sizes and free bytes in bytes.
+
+    size: the size of each partition's largest replica. free: the free bytes of each broker.
+    """
 
     size: Mapping[tuple[str, int], int]
     free: Mapping[int, int]
 
 
 def too_old(changed_ms: Iterable[int], now_ms: int, minutes: int) -> Refused | None:
-    """The refusal of metrics of which a znode has not changed for more than so many minutes. changed_ms: when
-    each znode was last written, in milliseconds since the epoch, as ``now_ms``."""
+    """Return the refusal of metrics if a znode has not changed for more than so many minutes.
+
+    changed_ms: when each znode was last written, in milliseconds since the epoch, as ``now_ms``.
+    """
     age_ms = now_ms - min(changed_ms)
     if age_ms <= minutes * _MINUTE_MS:
         return None
@@ -51,7 +56,7 @@ def too_old(changed_ms: Iterable[int], now_ms: int, minutes: int) -> Refused | N
 
 
 def parse(partition_meta: bytes, broker_metrics: bytes) -> Metrics:
-    """The metrics in the data of both znodes. Raises ClusterFileError."""
+    """Return the metrics in the data of both znodes. Raises ClusterFileError."""
     size: dict[tuple[str, int], int] = {}
     for topic, numbers in _object(_read(partition_meta, PARTITION_META), PARTITION_META).items():
         for number, meta in _object(numbers, f"{PARTITION_META}.{topic}").items():
@@ -65,8 +70,10 @@ def parse(partition_meta: bytes, broker_metrics: bytes) -> Metrics:
 
 
 def cluster(assigned: Assigned, metrics: Metrics) -> Cluster | Refused:
-    """The cluster of both; a partition without a size keeps none. Refused when free bytes of a registered
-    broker are missing."""
+    """Return the cluster made of assignments and metrics; a partition without a size keeps none.
+
+    Returns Refused if free bytes of a registered broker are missing.
+    """
     silent = sorted(set(assigned.racks) - set(metrics.free))
     if silent:
         text = (

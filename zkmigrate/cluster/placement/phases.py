@@ -1,4 +1,4 @@
-"""A plan cut into maps: who leads is settled first, then the chunks, then two phases of each chunk."""
+"""Cut a plan into maps: first settle the leaders, then the chunks, then two phases of each chunk."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from zkmigrate.cluster.placement.request import Rollout
 
 
 def cut(plan: Plan, rollout: Rollout, names: Collection[Name] | None = None) -> Plan | Refused:
-    """The plan with its leaders and its maps as the rollout asks, each map in an order that has room.
+    """Return the plan with the leaders and maps of the rollout, each map in an order that has room.
 
-    names: the partitions whose leaders may change, beside those of the plan's moves; None for all of the
+    names: the partitions whose leaders may change, besides those of the plan's moves; None for all of the
     cluster.
 
-    1. Evacuated brokers hand their leadership on. 2. Leaders are spread over the brokers. 3. The moves are
+    1. Evacuated brokers pass their leadership on. 2. Leaders are spread over the brokers. 3. The moves are
     cut into chunks of source brokers. 4. Each chunk becomes two maps: in the first the old leader stays
-    preferred. A map holds the sets that it changes; a reordered set and one that only grows stand in the last
-    chunk.
+    preferred. A map contains the sets that it changes; a reordered set, or one that only grows, is in the
+    last chunk.
     """
     cluster = plan.cluster
     planned = {move.name: move for move in plan.moves}
@@ -80,7 +80,7 @@ def cut(plan: Plan, rollout: Rollout, names: Collection[Name] | None = None) -> 
 def _in_order(
     cluster: Cluster, maps: Iterable[Iterable[Reassignment]]
 ) -> tuple[tuple[Reassignment, ...], ...] | Refused:
-    """Each map in an order that has room after the maps before it."""
+    """Return each map in an order that has room after the maps before it."""
     left, found = cluster, list[tuple[Reassignment, ...]]()
     maps = list(maps)
     for number, one in enumerate(maps, 1):
@@ -97,8 +97,10 @@ def _in_order(
 def _phases(
     cluster: Cluster, chunk: list[Reassignment], away: Mapping[str, frozenset[int]]
 ) -> tuple[list[Reassignment], list[Reassignment]]:
-    """First the old leader and the new set, then the new set. A leader that is gone or evacuated leaves at
-    once."""
+    """Split a chunk into two maps: the old leader in front of the new set, then the new set.
+
+    A leader that is gone or evacuated leaves at once.
+    """
     first, second = [], []
     for move in chunk:
         leader = move.before[0]
@@ -114,7 +116,7 @@ def _phases(
 def _chunks(
     cluster: Cluster, moves: list[Reassignment], step: int, away: Mapping[str, frozenset[int]]
 ) -> list[list[Reassignment]] | Refused:
-    """One list for each ``step`` of the brokers that lose a copy, the highest id first."""
+    """Return one list of moves for each ``step`` brokers that lose a copy, the highest ids first."""
     sources = sorted({broker for move in moves for broker in move.dropped}, reverse=True)
     if step <= 0 or len(sources) <= step:
         return [moves]
@@ -147,12 +149,13 @@ def _chunks(
 def _way(
     cluster: Cluster, move: Reassignment, leaving: list[frozenset[int]], away: frozenset[int]
 ) -> list[Set] | None:
-    """The set after each of its chunks. leaving: the brokers that lose their copy in each.
+    """Return the set of a move after each of its chunks. leaving: the brokers that lose their copy in each.
 
-    What leaves is replaced by as many of the new brokers as the length allows, the first choice that keeps
-    the racks and an allowed leader. No choice holds a broker twice. The racks alone always allow one: the
-    last set has enough of them, so new brokers bring as many further racks as were lost. None: with evacuated
-    brokers no choice is left.
+    Brokers that leave are replaced by as many of the new brokers as the length allows, using the first choice
+    that keeps the racks and has an allowed leader. No choice contains a broker twice. The racks alone always
+    allow a
+    choice: the last set has enough of them, so new brokers bring as many further racks as were lost. Returns
+    None if evacuated brokers leave no choice.
     """
     needed = racks_needed(cluster, move.before, len(move.after))
     longest = max(len(move.before), len(move.after))
@@ -177,7 +180,7 @@ def _way(
 
 
 def _in_places(now: Set, leaving: frozenset[int], chosen: Iterable[int]) -> Set:
-    """The new brokers in the places of those that leave, the rest of them at the end."""
+    """Return the set with new brokers in the places of those that leave, and the rest of them at the end."""
     new = iter(chosen)
     held = (next(new, None) if broker in leaving else broker for broker in now)
     return (*(broker for broker in held if broker is not None), *new)

@@ -1,5 +1,4 @@
-"""What a placement answers: the new replica sets in the order in which they are made, or why there is
-none."""
+"""The result of a placement: new replica sets in the order in which they are made, or why there are none."""
 
 from __future__ import annotations
 
@@ -11,7 +10,7 @@ from zkmigrate.cluster.placement.cluster import Cluster
 
 @dataclass(frozen=True, slots=True)
 class Reassignment:
-    """The replica set of one partition, before and after. size: of one replica in bytes."""
+    """The replica set of one partition, before and after. size: bytes of one replica."""
 
     topic: str
     number: int
@@ -30,21 +29,22 @@ class Reassignment:
 
     @property
     def dropped(self) -> tuple[int, ...]:
-        """The brokers that lose theirs, once the new copies are in sync."""
+        """The brokers that lose their copy once the new copies are in sync."""
         return tuple(broker for broker in self.before if broker not in self.after)
 
     @property
     def bytes(self) -> int:
-        """What is copied over the network."""
+        """The bytes that are copied over the network."""
         return self.size * len(self.added)
 
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """Something the planner noticed.
+    """Something that the planner noticed.
 
-    id: its name, such as ``placement.no-rack``. text: what was seen, what is needed, what to do next.
-    refuses: only ``--ignore-warnings`` lets the plan be written.
+    id: its id, such as ``placement.no-rack``.
+    text: what was seen, what is needed, and what to do next.
+    refuses: whether the plan is written only with ``--ignore-warnings``.
     """
 
     id: str
@@ -54,9 +54,17 @@ class Notice:
 
 @dataclass(frozen=True, slots=True)
 class Offload:
-    """Which brokers gave, and within which limits. sources: their ids. rule: what made a broker a source, in
-    words. mean, harmonic_mean: of free bytes. tolerance: of the chosen plan; highest, lowest: free bytes that
-    a move leaves a source at most, and a taker at least. None where no byte is spread, or nothing was tried.
+    """The brokers that gave replicas away, and the limits.
+
+    sources: their ids.
+    rule: what made a broker a source, in words.
+    mean, harmonic_mean: means of the brokers' free bytes.
+    tolerance: the tolerance of the chosen plan.
+    highest: the most free bytes with which a move leaves a source.
+    lowest: the fewest free bytes with which a move leaves a taker.
+
+    The means and the last two are None if free bytes are not balanced. The last three are None if nothing was
+    tried.
     """
 
     sources: tuple[int, ...]
@@ -70,13 +78,16 @@ class Offload:
 
 @dataclass(frozen=True)
 class Plan:
-    """cluster: before. moves: in the order in which they are made; a partition whose set stays is left
-    out.
+    """A plan for a cluster.
 
-    phases: maps to be done one after the other, the last of them ends at ``moves``; empty when one map does
-    it. limited: what kept the planner from a better plan. notices: all that a reader should know. dirs: by
-    partition and broker, the log directory of each replica that goes into a chosen one. offload: which
-    brokers gave, of ``rebalance`` and ``scale``.
+    cluster: the cluster before the plan.
+    moves: the moves in the order in which they are made; partitions whose set stays are left out.
+    phases: maps to carry out one after the other, the last of which ends at ``moves``; empty if one map
+    suffices.
+    limited: what kept the planner from a better plan.
+    notices: everything that a reader should know.
+    dirs: by partition and broker, the log directory of each replica that goes into a chosen one.
+    offload: the brokers that gave replicas away, for ``rebalance`` and ``scale``.
     """
 
     cluster: Cluster
@@ -89,14 +100,17 @@ class Plan:
 
     @property
     def bytes(self) -> int:
-        """What the whole plan copies."""
+        """The bytes that the whole plan copies."""
         return sum(move.bytes for move in self.moves)
 
 
 @dataclass(frozen=True)
 class Refused:
-    """There is no plan. reasons: each names what was seen and needed; ``--ignore-warnings`` lifts none of
-    them. options: the request contradicts itself, whatever the cluster."""
+    """The answer if there is no plan.
+
+    reasons: notices that name what was seen and needed; ``--ignore-warnings`` lifts none of them.
+    options: whether the request contradicts itself, whatever the cluster.
+    """
 
     reasons: tuple[Notice, ...]
     options: bool = False

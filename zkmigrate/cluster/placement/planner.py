@@ -1,4 +1,4 @@
-"""The whole planner: a cluster and a request become a plan, and an independent check reads its maps."""
+"""Turn a cluster and a request into a whole plan, whose maps an independent check reads."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from zkmigrate.cluster.placement.validation import chosen
 
 
 def planned(cluster: Cluster, request: Request) -> Plan | Refused:
-    """The whole plan: where replicas go, who leads, the maps on the way, and the log directories.
+    """Return the whole plan: the replica sets, the leaders, the intermediate maps, and the log directories.
 
-    Where the copies do not fit into the directories, another plan is made that surely does.
+    If the copies do not fit into the directories, it makes another plan whose copies are sure to fit.
     """
     found = chosen(cluster, request.choice)
     if isinstance(found, Refused):
@@ -43,7 +43,7 @@ def planned(cluster: Cluster, request: Request) -> Plan | Refused:
 
 
 def _laid(cluster: Cluster, seen: Cluster, request: Request, names: Collection[Name]) -> Plan | Refused:
-    """seen: the cluster as the planners see it."""
+    """Plan, cut the plan into maps, and choose log directories. seen: the cluster as the planners see it."""
     if isinstance(request, Rebuild):
         plan = rebuild(seen, request)
     else:
@@ -55,8 +55,10 @@ def _laid(cluster: Cluster, seen: Cluster, request: Request, names: Collection[N
 
 
 def broken(plan: Plan, request: Request, made: Mapping[str, str]) -> Sequence[str]:
-    """What the independent checker says of a plan's files, as ``maps.files`` makes them. The first of them is
-    the way back, which is not read."""
+    """Return what the independent check finds wrong with a plan's files, as ``maps.files`` makes them.
+
+    The first file is the way back, which is not checked.
+    """
     _, *forward = made.values()
     maps = [sets_of(content) for content in forward]
     away = barred(request.rollout, sorted({one.topic for one in plan.cluster.partitions}))
