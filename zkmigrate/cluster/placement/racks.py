@@ -1,8 +1,8 @@
 """Racks of replica sets: which sets could span more of them, and the repairs of ``--fix-racks``.
 
 A repair moves one replica out of a rack that its set uses twice into a rack that the set does not use. It
-always copies one replica, so the fewest moves are also the fewest bytes. What is left to choose is which
-replica goes and where: leaders stay, and free bytes come together.
+always copies one replica, so the fewest moves are also the fewest bytes. The search chooses which replica
+moves, and to which broker: leaders stay if possible, and the brokers' free bytes become more equal.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from zkmigrate.cluster.placement.request import FixRacks, Rebalance, Rebuild
 from zkmigrate.cluster.placement.validation import SHOWN, chosen, sizes_missing
 
 ROUNDS = 8
-"""How often each repair is chosen again, at most."""
+"""The largest number of times that each repair is chosen again."""
 
 LOOKS = 100_000
-"""How many other choices are compared, at most, where the range of free bytes would grow."""
+"""The largest number of other choices that are compared if the range of free bytes would grow."""
 
 TOGETHER = 3
-"""How many sets are repaired in another way at once, at most."""
+"""The largest number of sets whose repairs are changed at once."""
 
 
 def racks_possible(cluster: Cluster, replicas: Set, racks: Collection[str]) -> int:
@@ -40,9 +40,9 @@ def shared_racks(
     brokers: Sequence[int],
     moves: Sequence[Reassignment],
 ) -> tuple[Notice, ...]:
-    """Return a notice that refuses, if a plan leaves chosen sets in fewer racks than possible.
+    """Return a notice that refuses the plan if chosen sets stay in fewer racks than possible.
 
-    ``rebuild`` asks for ``--min-rack-ids`` racks at most, and for none with ``--use-meta=false``.
+    ``rebuild`` requires at most ``--min-rack-ids`` racks, and none with ``--use-meta=false``.
     """
     if isinstance(request, Rebuild) and not request.use_meta:
         return ()
@@ -69,8 +69,8 @@ def shared_racks(
 def fix_racks(cluster: Cluster, request: FixRacks) -> Plan | Refused:
     """Return the moves after which every chosen set spans as many racks as possible, and no other move.
 
-    Each set makes as many moves as it lacks racks. Where sizes are known, a wider range of free bytes is a
-    notice that refuses. A refusal names the set that no broker of another rack has room for.
+    Each set makes as many moves as it lacks racks. If the range of free bytes grows, a notice refuses the
+    plan. A refusal names the set that no broker of another rack has room for.
     """
     choice = chosen(cluster, request.choice)
     if isinstance(choice, Refused):
@@ -96,7 +96,7 @@ def fix_racks(cluster: Cluster, request: FixRacks) -> Plan | Refused:
 
 @dataclass(slots=True)
 class _Repair:
-    """One replica of a set that goes to a broker; slot is its place in the set."""
+    """A move of one replica to a broker. slot is the replica's index in its set."""
 
     name: Name
     size: int
@@ -106,12 +106,16 @@ class _Repair:
 
 
 _Way = tuple[int, int, int]
-"""How a repair is made: slot, home, to."""
+"""One way to make a repair: the replica's slot, its old broker and its new one."""
 
 
 class _Repairs:
-    """The sets while they are repaired. free: bytes of each broker afterwards. room: bytes for further
-    copies; what a broker gives makes no room, so every order of the moves has room."""
+    """The sets while they are repaired.
+
+    free: bytes that each broker has free after the repairs.
+    room: bytes for further copies. Replicas that a broker gives away add no room, so every order of the moves
+    has room.
+    """
 
     def __init__(self, cluster: Cluster, partitions: Sequence[Partition], brokers: Sequence[int]) -> None:
         self.brokers = brokers
@@ -168,8 +172,10 @@ class _Repairs:
         return [broker for broker in self.brokers if self.rack[broker] not in racks]
 
     def best(self, name: Name, size: int) -> _Repair | None:
-        """Return the repair that takes from the fullest broker and gives to the emptiest one with room; the
-        leader goes last."""
+        """Return the repair from the fullest broker to the emptiest one with room, or None if none has room.
+
+        The leader moves only if no other replica can.
+        """
         roomy = [broker for broker in self.takers(name) if self.room[broker] >= size]
         if not roomy:
             return None
@@ -184,7 +190,10 @@ class _Repairs:
     # All repairs
 
     def fill(self) -> Notice | None:
-        """Choose a repair for each rack that a set lacks, the largest first; or return why there is none."""
+        """Choose a repair for each rack that a set lacks, the largest set first.
+
+        Returns a notice if a rack has no repair.
+        """
         for one, short in self.short:
             for _ in range(short):
                 size = one.size or 0
@@ -204,7 +213,7 @@ class _Repairs:
         return None
 
     def made_room(self, name: Name, size: int) -> _Repair | None:
-        """Send a smaller planned copy elsewhere, so that this one fits."""
+        """Move a smaller planned copy to another broker, and return a repair that fits then, if any."""
         for full in sorted(self.takers(name), key=lambda broker: (-self.room[broker], broker)):
             for other in sorted(self.made, key=lambda one: (one.size, one.name, one.slot)):
                 if other.to != full or self.room[full] + other.size < size:
@@ -235,7 +244,7 @@ class _Repairs:
                 return
 
     def again(self, repair: _Repair) -> _Repair | None:
-        """Return the best repair in the place of one that is made."""
+        """Return the best repair that could replace an existing one."""
         self.take_back(repair)
         found = self.best(repair.name, repair.size)
         self.put(repair)
@@ -247,7 +256,7 @@ class _Repairs:
         self.put(repair)
 
     def narrow(self) -> None:
-        """Where the range of free bytes would grow, compare other choices, leaders too, until it does not."""
+        """While the range of free bytes is wider than before, try other choices, also of leaders."""
         looks = LOOKS
         better = True
         while better and self.spread()[0] > self.range:

@@ -1,7 +1,8 @@
 """``rebalance`` and ``scale``: brokers that are too full give replicas to those that are not.
 
 The sources are brokers with too few free bytes, or in ``scale`` every old broker; only they give. The takers
-are the other brokers, or in ``scale`` the new ones; only they take. With ``any_broker`` all are both.
+are the other brokers, or in ``scale`` the new ones; only they take. With ``any_broker`` every broker does
+both.
 """
 
 from __future__ import annotations
@@ -21,31 +22,36 @@ from zkmigrate.cluster.placement.statistics import lower_bound
 from zkmigrate.cluster.placement.validation import Chosen, additions_only, chosen, sizes_missing
 
 SWEEP = tuple(hundredth / 100 for hundredth in range(98, 0, -1))
-"""The tolerances that 0 stands for. The widest comes first: what another one allows, it allows too."""
+"""The tolerances to try for tolerance 0. The widest comes first, because it allows all that others allow."""
 
 LEVEL = 2 * SWEEP[-1]
-"""A range of this share of the mean is inside the narrowest tolerance: narrower costs bytes for nothing."""
+"""The share of the mean below which a range counts as level.
+
+It is inside the narrowest tolerance; a narrower range would cost bytes for nothing.
+"""
 
 CHEAP = 1.02
-"""The sweep ends at a level answer that moves at most so many times the bytes that any one needs."""
+"""The sweep ends at a level answer that moves at most this many times the lower bound of bytes."""
 
 SWEEP_STEPS = 4_000
-"""Changes that the search looks for, by one ``effort``, before it stops to try further tolerances."""
+"""The number of changes, for each ``effort``, after which the search tries no further tolerances."""
 
 FIRST_STEPS = 30_000
-"""Changes that the search looks for at most with one tolerance."""
+"""The largest number of changes that the search looks for with one tolerance."""
 
 SHARES = 10**12
-"""What all bytes and all rates together count where both are spread."""
+"""The total weight of all bytes, and of all rates, if both are balanced."""
 
 
 def rebalance(cluster: Cluster, request: Rebalance) -> Plan | Refused:
-    """The moves that bring the chosen brokers' free bytes, or load, together for few bytes.
+    """Return the moves that make the chosen brokers' free bytes, or load, more equal for few bytes.
 
-    With tolerance 0 the best of ``SWEEP`` counts: by range, then by standard deviation; where the range is
-    within ``LEVEL``, by bytes moved, and a cheap one ends the sweep. Same input, same plan. Refused: a broker
-    that is gone or left out; no new broker in ``scale``; a partition without a size, or without a rate where
-    rates count.
+    With tolerance 0 the best answer of ``SWEEP`` counts: by range, then by standard deviation. If the range
+    is within ``LEVEL``, the bytes moved decide, and a cheap answer ends the sweep. The same input gives the
+    same plan.
+
+    Returns Refused for a broker that is gone or left out, for ``scale`` without a new broker, and for a
+    partition without a size, or without a rate if rates are balanced.
     """
     choice = chosen(cluster, request.choice)
     if isinstance(choice, Refused):
@@ -101,7 +107,7 @@ def rebalance(cluster: Cluster, request: Rebalance) -> Plan | Refused:
 
 
 def _rule(request: Rebalance) -> str:
-    """What makes a broker a source, in words."""
+    """Describe what makes a broker a source."""
     if request.any_broker:
         return "every chosen broker"
     if request.scale or (not request.storage_threshold_gb and not request.storage_threshold):
@@ -114,11 +120,12 @@ def _rule(request: Rebalance) -> str:
 
 
 def offload_targets(cluster: Cluster, brokers: Sequence[int], request: Rebalance) -> tuple[int, ...]:
-    """The brokers that give replicas away.
+    """Return the brokers that give replicas away.
 
-    ``any_broker``: all. ``scale``: every old one. Else with ``storage_threshold_gb`` every old one with fewer
-    free GiB; else with a ``storage_threshold`` of 0 every old one, as topicmappr does; else those below the
-    harmonic mean of free bytes by more than ``storage_threshold``. Where rates count, those whose level is
+    With ``any_broker`` these are all. With ``scale`` they are all old ones. Otherwise, with
+    ``storage_threshold_gb``, they are the old brokers with fewer free GiB. Otherwise a ``storage_threshold``
+    of 0 selects every old broker, as in topicmappr. Any other threshold selects those whose free bytes are
+    below the harmonic mean by more than that share. If rates are balanced, it selects those whose level is
     that much below the mean.
     """
     if request.any_broker:
@@ -141,14 +148,22 @@ def offload_targets(cluster: Cluster, brokers: Sequence[int], request: Rebalance
 
 
 def harmonic_mean(free: Sequence[int]) -> float:
-    """The harmonic mean of free bytes; a full broker counts as one byte, for there is no mean with 0."""
+    """Return the harmonic mean of free bytes.
+
+    A full broker counts as one byte, because there is no mean with 0.
+    """
     return len(free) / math.fsum(1 / max(one, 1) for one in free) if free else 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class _Gauge:
-    """What is spread. level: by broker, what it can spare. weight: by partition, what a replica takes of it.
-    mean: of the levels. scale: what a tolerance or threshold is a share of."""
+    """The quantity that is balanced.
+
+    level: what each broker can spare.
+    weight: how much of it a replica of each partition takes.
+    mean: the mean of the levels.
+    scale: the value of which tolerances and thresholds are a share.
+    """
 
     level: Mapping[int, int]
     weight: Mapping[tuple[str, int], int]
@@ -157,8 +172,11 @@ class _Gauge:
 
 
 def _gauge(cluster: Cluster, brokers: Sequence[int], balance: Balance) -> _Gauge:
-    """Free bytes; or the load below the highest, where a broker's load is the bytes per second it writes, the
-    rate of each replica it holds, leader or follower; or the sum of both as shares of their totals."""
+    """Return the quantity to balance: free bytes, load, or the sum of both as shares of their totals.
+
+    A broker's load is the bytes per second that it writes: the rate of each replica that it holds, leader or
+    follower. Its level is how far its load is below the highest.
+    """
     sizes = {one.name: one.size or 0 for one in cluster.partitions}
     rates = {one.name: round(one.rate or 0) for one in cluster.partitions}
     free = {broker: cluster.brokers[broker].free for broker in brokers}
@@ -189,7 +207,7 @@ def _task(
     sources: Sequence[int],
     takers: Sequence[int],
 ) -> Task:
-    """The search's numbers, at the widest tolerance. Brokers that are only named by a set come last."""
+    """Return the input of the search, at the widest tolerance. Brokers that only a set names come last."""
     named = {broker for one in choice.partitions for broker in one.replicas}
     ids = [*choice.brokers, *sorted(named - set(choice.brokers))]
     number = {broker: place for place, broker in enumerate(ids)}
@@ -232,10 +250,11 @@ def _task(
 
 
 def _swept(task: Task, gauge: _Gauge, request: Rebalance) -> tuple[Found, float, str]:
-    """The best that the tolerances find, its tolerance, and what bounded the sweep.
+    """Return the best answer of all tolerances, its tolerance, and what ended the sweep early.
 
-    A tolerance that the one before never came near finds the same, so it is passed over. With a limit of
-    bytes topicmappr's own choice of moves is compared too: it reaches no narrower range for the same bytes.
+    A tolerance that the previous search never came near would find the same, so it is skipped. With a limit
+    of bytes, topicmappr's own choice of moves is compared too, so that the answer is no worse for the same
+    bytes.
     """
     tolerances = (request.tolerance,) if request.tolerance else SWEEP
     best: tuple[tuple[float, float, int], float, Found] | None = None
@@ -277,7 +296,10 @@ def _bounded(task: Task, gauge: _Gauge, tolerance: float) -> Task:
 
 
 def _value(task: Task, found: Found) -> tuple[int, float, int]:
-    """What makes one answer better than another: range, then deviation; a level one, bytes."""
+    """Return the value of an answer, the lower the better.
+
+    It is the range, then the deviation; for a level answer only the bytes count.
+    """
     levels = [found.level[broker] for broker in task.ranked]
     moved = sum(task.replicas.size[row] for row in found.moves)
     range_ = max(levels) - min(levels)
@@ -287,13 +309,13 @@ def _value(task: Task, found: Found) -> tuple[int, float, int]:
 
 
 def _cheapest(task: Task, value: tuple[int, float, int]) -> bool:
-    """Whether an answer is level, and no other one can be much cheaper."""
+    """Return whether an answer is level, and no other one can be much cheaper."""
     free = [task.level[broker] for broker in task.ranked]
     return value[0] <= task.enough and value[2] <= CHEAP * lower_bound(free, task.enough)
 
 
 def _moves(cluster: Cluster, choice: Chosen, task: Task, found: Found) -> tuple[Reassignment, ...]:
-    """The moves of an answer: the fullest broker is relieved first, by its largest replica."""
+    """Return the moves of an answer: the fullest broker gives first, its largest replica first."""
     after: dict[int, list[int]] = {}
     for row, to in found.moves.items():
         partition = task.replicas.partition[row]
@@ -308,7 +330,7 @@ def _moves(cluster: Cluster, choice: Chosen, task: Task, found: Found) -> tuple[
 
 
 def _limit(choice: Chosen, request: Rebalance, task: Task, found: Found) -> str:
-    """What keeps the range from being narrower."""
+    """Return what keeps the range from being narrower."""
     ranked = sorted(task.ranked, key=lambda number: (found.level[number], number))
     lowest, highest = ranked[0], ranked[-1]
     if found.level[highest] - found.level[lowest] <= task.enough:
@@ -332,7 +354,7 @@ def _limit(choice: Chosen, request: Rebalance, task: Task, found: Found) -> str:
 
 
 def worse(cluster: Cluster, brokers: Sequence[int], moves: Sequence[Reassignment]) -> tuple[Notice, ...]:
-    """A notice that refuses, where the range of free bytes grows."""
+    """Return a notice that refuses the plan if the range of free bytes grows."""
     before, after = (
         max(free[broker] for broker in brokers) - min(free[broker] for broker in brokers)
         for free in (cluster.free, free_after(cluster.free, moves))

@@ -1,7 +1,8 @@
-"""``rebuild``: each replica on a broker that is gone or left out gets a new place; with force every one does.
+"""``rebuild``: each replica on a broker that is gone or left out moves; with force every replica does.
 
-Places are chosen one by one, as ``Rebuild.placement`` says. Where the next replica fits nowhere, planned ones
-make room for it, and at last all ways are tried up to a limit. No set ends shorter than asked.
+Places are chosen one by one, as ``Rebuild.placement`` says. If the next replica fits nowhere, planned
+replicas make room for it. As a last resort all placements are tried, up to a limit. No set ends shorter than
+requested.
 """
 
 from __future__ import annotations
@@ -20,20 +21,20 @@ from zkmigrate.cluster.placement.request import By, Optimize, Rebuild
 from zkmigrate.cluster.placement.validation import Chosen, chosen, partition_names, sizes_missing
 
 Slot = tuple[Name, int]
-"""A place in the replica set of a partition, from 0."""
+"""A place in the replica set of a partition; places count from 0."""
 
 LOOKS = 200_000
-"""How many places ``effort`` 1 looks at when all ways are tried."""
+"""How many places ``effort`` 1 looks at when all placements are tried."""
 
 PAIRS = 20_000
-"""How many pairs of brokers ``effort`` 1 compares to bring free bytes together."""
+"""How many pairs of brokers ``effort`` 1 compares to make free bytes more equal."""
 
 NEAR = 3
 """How many replicas are tried on each side of the size that a swap needs."""
 
 
 def rebuild(cluster: Cluster, request: Rebuild) -> Plan | Refused:
-    """The moves that leave every chosen set on chosen brokers with the asked length.
+    """Return the moves that leave every chosen set on chosen brokers with the requested length.
 
     A set that needs no change keeps its brokers. A refusal names the partition and the limit.
     """
@@ -79,8 +80,10 @@ def rebuild(cluster: Cluster, request: Rebuild) -> Plan | Refused:
 
 
 def _capacity_unknown(partitions: Sequence[Partition]) -> tuple[Notice, ...]:
-    """Say that room on brokers is not checked. Refuse where only some sizes are known: the input lacks the
-    others."""
+    """Return a notice that room on brokers is not checked.
+
+    It refuses the plan if only some sizes are known, because the input lacks the others.
+    """
     unknown = [one for one in partitions if one.size is None]
     text = (
         f"The size of {len(unknown)} of {len(partitions)} partitions is not known: "
@@ -91,7 +94,7 @@ def _capacity_unknown(partitions: Sequence[Partition]) -> tuple[Notice, ...]:
 
 
 def _short_sets(partitions: Sequence[Partition], request: Rebuild) -> tuple[Notice, ...]:
-    """Which sets cannot span the racks that are asked for, because they have fewer replicas."""
+    """Return a notice about sets with too few replicas to span the requested racks."""
     short = [one for one in partitions if (request.replication or len(one.replicas)) < request.min_rack_ids]
     if not short:
         return ()
@@ -144,10 +147,13 @@ def _faulty_options(request: Rebuild) -> tuple[Notice, ...]:
 
 
 class _Board:
-    """The sets while they are filled. A slot that still needs a broker holds None.
+    """The sets while they are filled. A slot that still needs a broker contains None.
 
-    free: bytes that each target has left after reservations. count: replicas of the chosen sets on it.
-    goal: racks that a set must span. reserve: bytes for a replica. placed: the slots filled here, by broker.
+    free: bytes that each target has left after reservations.
+    count: replicas of the chosen sets on each target.
+    goal: racks that each set must span.
+    reserve: bytes to reserve for a replica of each set.
+    placed: the slots filled here, by broker.
     """
 
     def __init__(
@@ -175,7 +181,7 @@ class _Board:
     def of(
         cls, cluster: Cluster, choice: Chosen, request: Rebuild
     ) -> tuple[_Board, dict[int, int]] | Refused:
-        """The board before any slot is filled, and the bytes that shorter sets free later, by broker."""
+        """Return the board before any slot is filled, and the bytes that shortened sets free later."""
         targets = set(choice.brokers)
         free = {broker: cluster.brokers[broker].room for broker in choice.brokers}
         freed: dict[int, int] = {}
@@ -203,7 +209,7 @@ class _Board:
         return Refused(tuple(refused)) if refused else (board, freed)
 
     def aim(self, one: Partition, request: Rebuild, targets: Collection[int]) -> Notice | None:
-        """Set how many racks the set must span, or say why it cannot."""
+        """Set how many racks the set must span, or return why it cannot."""
         held = self.sets[one.name]
         kept = [broker for broker in held if broker is not None]
         if None not in held:
@@ -227,17 +233,17 @@ class _Board:
         return None
 
     def filled(self, name: Name) -> tuple[int, ...]:
-        """A filled set."""
+        """Return a filled set."""
         return tuple(broker for broker in self.sets[name] if broker is not None)
 
     def rank(self, broker: int) -> tuple[int, int, int]:
-        """The first in this order gets the next replica."""
+        """Return the key that orders brokers: the first one gets the next replica."""
         return self.count[broker] if self.by is By.COUNT else 0, -self.free[broker], broker
 
     # One replica
 
     def suits(self, at: Slot, broker: int) -> bool:
-        """Whether a broker keeps the rules of a set in this slot, whatever it has free."""
+        """Return whether a broker keeps the rules of a set in this slot, whatever it has free."""
         name, slot = at
         others = [one for place, one in enumerate(self.sets[name]) if place != slot]
         if broker in others:
@@ -247,11 +253,11 @@ class _Board:
         return len(racks) + others.count(None) >= self.goal[name]
 
     def fits(self, at: Slot, broker: int) -> bool:
-        """Whether a broker may take the replica of this slot."""
+        """Return whether a broker may take the replica of this slot."""
         return self.free[broker] >= self.reserve[at[0]] and self.suits(at, broker)
 
     def put(self, at: Slot, broker: int | None) -> None:
-        """Put the replica of a slot on a broker, or take it off with None."""
+        """Put the replica of a slot on a broker, or remove it with None."""
         name, slot = at
         for one, sign in ((self.sets[name][slot], -1), (broker, 1)):
             if one is None:
@@ -267,13 +273,13 @@ class _Board:
         self.sets[name][slot] = broker
 
     def fix(self, at: Slot, broker: int) -> None:
-        """Fill a slot for good."""
+        """Fill a slot permanently."""
         self.put(at, broker)
         self.open.remove(at)
         del self.placed[broker][at]
 
     def give_back(self, freed: Mapping[int, int]) -> None:
-        """Clear all filled slots, and count bytes as free that replicas give back."""
+        """Clear all filled slots, and count the bytes of replicas that are dropped as free."""
         self.clear()
         for broker, size in freed.items():
             self.free[broker] += size
@@ -286,8 +292,10 @@ class _Board:
     # All replicas
 
     def best(self, at: Slot) -> int | None:
-        """The first broker by rank that may take the replica; by count, one that has it already goes first
-        among equals."""
+        """Return the first broker by rank that may take the replica, or None.
+
+        By count, among equal brokers one that already has the replica comes first.
+        """
         found = next((broker for *_, broker in self.ranking if self.fits(at, broker)), None)
         if found is None or self.by is not By.COUNT:
             return found
@@ -297,7 +305,10 @@ class _Board:
         return found
 
     def make_room(self, at: Slot) -> bool:
-        """Fill a slot by moving one planned replica elsewhere: of a full broker, or of the same set."""
+        """Fill a slot by moving one planned replica elsewhere, of a full broker or of the same set.
+
+        Returns whether that was possible.
+        """
         name, _ = at
         for *_, full in list(self.ranking):
             if not self.suits(at, full):
@@ -314,7 +325,10 @@ class _Board:
         return False
 
     def moved_away(self, at: Slot, broker: int, other: Slot) -> bool:
-        """Give a broker this slot in exchange for another one, if that one fits elsewhere."""
+        """Give a broker this slot in exchange for another one, if that one fits elsewhere.
+
+        Returns whether it did.
+        """
         self.put(other, None)
         self.put(at, broker)
         to = self.best(other)
@@ -326,7 +340,10 @@ class _Board:
         return False
 
     def swapped_in_set(self, at: Slot, other: Slot, to: int) -> bool:
-        """Move another slot of the set to a broker, if this one can be filled then."""
+        """Move another slot of the set to a broker if this slot can then be filled.
+
+        Returns whether it can.
+        """
         before = self.sets[other[0]][other[1]]
         self.put(other, None)
         if self.fits(other, to):
@@ -338,9 +355,10 @@ class _Board:
         return False
 
     def searched(self, looks: int) -> bool | None:
-        """Try all ways to fill the open slots: whether one was found, None where the looks did not suffice.
+        """Try all ways to fill the open slots.
 
-        Slots of one set take brokers in ascending order, for their order among each other changes nothing.
+        Returns whether one was found, or None if the looks did not suffice. Slots of one set take brokers in
+        ascending order, because their order among each other changes nothing.
         """
         self.clear()
         if sum(self.reserve[name] for name, _ in self.open) > sum(self.free.values()):
@@ -376,15 +394,18 @@ class _Board:
     # Spread
 
     def even(self) -> None:
-        """Hand planned replicas on, over other brokers if need be, until counts are as even as can be."""
+        """Pass planned replicas on, over other brokers if needed, until counts are as equal as possible."""
         settled: set[int] = set()
         while len(settled) < len(self.count):
             start = min(self.count.keys() - settled, key=lambda broker: (-self.count[broker], broker))
             settled |= self.handed_on(start)
 
     def handed_on(self, start: int) -> set[int]:
-        """Take one replica from a broker to one that has at least two less. Where that cannot be: the brokers
-        that a replica of it can come to, for none of them has such a broker either."""
+        """Pass one replica on from a broker to one that has at least two fewer.
+
+        Returns an empty set if that was done. Otherwise it returns the brokers that a replica of this broker
+        can reach, because none of them can pass one on either.
+        """
         came_by: dict[int, Slot | None] = {start: None}
         edge = [start]
         while edge and min(self.count.values()) <= self.count[start] - 2:
@@ -403,7 +424,10 @@ class _Board:
         return set(came_by)
 
     def carried(self, came_by: Mapping[int, Slot | None], end: int) -> bool:
-        """Move the replicas of a chain that ends at a broker; all of them or none."""
+        """Move the replicas of a chain that ends at a broker, all of them or none.
+
+        Returns whether they moved.
+        """
         done: list[tuple[Slot, int]] = []
         to = end
         while (at := came_by[to]) is not None:
@@ -418,8 +442,10 @@ class _Board:
         return True
 
     def level(self, looks: int) -> None:
-        """Bring free bytes together, in so many looks at two brokers. A copy that is made anyway costs the
-        same anywhere, so no step costs a byte."""
+        """Make free bytes more equal, in at most this many looks at two brokers.
+
+        A copy that is made anyway costs the same anywhere, so no step costs a byte.
+        """
         while True:
             order = sorted(self.free, key=lambda broker: (self.free[broker], broker))
             pairs = [(order[0], high) for high in reversed(order)] + [(low, order[-1]) for low in order]
@@ -433,7 +459,10 @@ class _Board:
                 return
 
     def relieved(self, low: int, high: int) -> bool:
-        """Move a copy from one broker to another, or swap two, so that their free bytes come together."""
+        """Move a copy between two brokers, or swap two, so that their free bytes become more equal.
+
+        Returns whether that was possible.
+        """
         gap = self.free[high] - self.free[low]
         back = sorted((self.reserve[one[0]], one) for one in self.copies(high))
         for at in sorted(self.copies(low), key=lambda one: (abs(2 * self.reserve[one[0]] - gap), one)):
@@ -448,11 +477,14 @@ class _Board:
         return False
 
     def copies(self, broker: int) -> list[Slot]:
-        """The planned replicas that a broker does not hold yet."""
+        """Return the planned replicas that a broker does not hold yet."""
         return [at for at in self.placed[broker] if broker not in self.cluster.by_name[at[0]].replicas]
 
     def exchanged(self, at: Slot, back: Slot) -> bool:
-        """Let two planned replicas of different sets change places, if both sets stay good."""
+        """Swap two planned replicas of different sets if both sets keep their rules.
+
+        Returns whether they were swapped.
+        """
         here, there = self.sets[at[0]][at[1]], self.sets[back[0]][back[1]]
         if at[0] == back[0] or here is None or there is None:
             return False
@@ -472,9 +504,10 @@ class _Board:
 def _shortened(
     cluster: Cluster, replicas: tuple[int, ...], targets: Collection[int], length: int
 ) -> tuple[int, ...]:
-    """The replicas that a set of this length keeps: the first ones.
+    """Return the replicas that a set of this length keeps: the first ones.
 
-    One that must move anyway goes before the tail does, and the tail stays where its rack would be lost.
+    A replica that must move anyway is dropped before the last ones. One of the last ones is kept if its rack
+    would be lost.
     """
     if len(replicas) <= length:
         return replicas
@@ -491,7 +524,7 @@ def _shortened(
 
 
 def _fill(board: _Board, request: Rebuild) -> tuple[Notice, ...]:
-    """Fill the open slots; empty, or the partition that could not be placed and its limit."""
+    """Fill the open slots. Return nothing, or the partition that could not be placed and its limit."""
     for at in _turns(board, request):
         if (broker := board.best(at)) is not None:
             board.put(at, broker)
@@ -507,7 +540,7 @@ def _fill(board: _Board, request: Rebuild) -> tuple[Notice, ...]:
 
 
 def _turns(board: _Board, request: Rebuild) -> Sequence[Slot]:
-    """The open slots in the order in which they are filled: slot by slot over all sets, or set by set."""
+    """Return the open slots in the order in which to fill them: slot by slot over all sets, or set by set."""
     by_set = request.placement is By.STORAGE and request.optimize is Optimize.STORAGE
     waiting = [at for at in board.open if board.sets[at[0]][at[1]] is None]
 
@@ -520,7 +553,7 @@ def _turns(board: _Board, request: Rebuild) -> Sequence[Slot]:
 
 
 def _limit(board: _Board, at: Slot) -> str:
-    """Why no broker takes the replica of a slot."""
+    """Return why no broker takes the replica of a slot."""
     (topic, number), slot = at
     size = board.reserve[topic, number]
     suited = [broker for broker in board.free if board.suits(at, broker)]
@@ -537,7 +570,10 @@ def _limit(board: _Board, at: Slot) -> str:
 
 
 def _substitute(board: _Board, choice: Chosen) -> tuple[Notice, ...]:
-    """Fill each slot of a gone broker by the new broker that takes its place; empty, or why there is none."""
+    """Fill each slot of a gone broker with the new broker that replaces it.
+
+    Return nothing, or why none does.
+    """
     by_broker: dict[int, list[Slot]] = {broker: [] for broker in (*choice.missing, *choice.replaced)}
     for at in board.open:
         replicas = board.cluster.by_name[at[0]].replicas
@@ -576,9 +612,9 @@ def _substitute(board: _Board, choice: Chosen) -> tuple[Notice, ...]:
 
 
 def _replaces(board: _Board, old: int, new: int, slots: Sequence[Slot]) -> bool:
-    """Whether a new broker is of an old one's rack and has room for its replicas.
+    """Return whether a new broker is in an old one's rack and has room for its replicas.
 
-    The rack of a broker that is not registered is not known; one that suits all its sets will do.
+    The rack of a broker that is not registered is unknown; any broker that suits all its sets will do.
     """
     brokers = board.cluster.brokers
     if old in brokers and brokers[old].rack != brokers[new].rack:

@@ -1,4 +1,4 @@
-"""What is asked of a placement: the options of the verb as values, named as their users name them."""
+"""The request for a placement: the options of the verb as values, named as users know them."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from zkmigrate.cluster.placement.cluster import Name
 MIB, GIB = 1 << 20, 1 << 30
 
 MAPPED, REGISTERED = -1, -2
-"""``--brokers``: -1 is every broker that the chosen partitions name, -2 every registered one."""
+"""Values of ``--brokers``: -1 is every broker that the chosen partitions name, -2 every registered one."""
 
 
 _NAME = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def matcher(pattern: str) -> Callable[[str], object]:
-    """Return whether a topic is meant, as topicmappr decides it.
+    """Return a function that says whether a pattern matches a topic, by topicmappr's rules.
 
-    A text of letters, digits, ``_`` and ``-`` is a whole name, and any other is a regular expression that is
-    found anywhere in a name. Raises re.error.
+    A text of letters, digits, ``_`` and ``-`` is a whole name, and any other is a regular expression that may
+    match anywhere in a name. Raises re.error.
     """
     compiled = re.compile(pattern)
     return compiled.fullmatch if _NAME.fullmatch(pattern) else compiled.search
 
 
 class Balance(StrEnum):
-    """What is spread: free bytes, bytes produced in a second, or both."""
+    """The quantity to balance: free bytes, bytes produced per second, or both."""
 
     STORAGE = "storage"
     RATE = "rate"
@@ -37,22 +37,25 @@ class Balance(StrEnum):
 
 
 class By(StrEnum):
-    """How ``rebuild`` chooses a broker: fewest replicas, or most free bytes."""
+    """How ``rebuild`` chooses a broker: by the fewest replicas, or by the most free bytes."""
 
     COUNT = "count"
     STORAGE = "storage"
 
 
 class Optimize(StrEnum):
-    """The order of ``rebuild --placement storage``: slot by slot, or partition by partition."""
+    """The order in which ``rebuild --placement storage`` works: slot by slot, or partition by partition."""
 
     DISTRIBUTION = "distribution"
     STORAGE = "storage"
 
 
 class LogDirs(StrEnum):
-    """The log directories of a broker: the plan chooses one for each new copy, or also moves replicas between
-    them, or leaves them to Kafka."""
+    """Who chooses the log directories of a broker.
+
+    With CHOOSE the plan chooses one for each new copy. With BALANCE it also moves replicas between
+    directories. With KAFKA it leaves the choice to Kafka.
+    """
 
     CHOOSE = "choose"
     BALANCE = "balance"
@@ -61,8 +64,12 @@ class LogDirs(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What a plan is about. topics, exclude: names, or regular expressions that are found in a name;
-    brokers: ids, or MAPPED or REGISTERED. partitions: only these of the topics, empty for all."""
+    """The topics and brokers that a plan covers.
+
+    topics, exclude: names, or regular expressions that may match anywhere in a name.
+    brokers: ids, or MAPPED or REGISTERED.
+    partitions: only these partitions of the topics; empty for all.
+    """
 
     topics: tuple[str, ...] = (".*",)
     exclude: tuple[str, ...] = ()
@@ -74,9 +81,12 @@ class Choice:
 class Rollout:
     """How a plan is cut into maps.
 
-    optimize_leadership: reorder sets so that brokers lead alike. phased: two maps, the old leader stays
-    preferred in the first. leader_evac_brokers, leader_evac_topics: these brokers lead none of these topics;
-    both or none. chunk_step_size: source brokers in one map, 0 for one map. log_dirs: who chooses them.
+    optimize_leadership: whether to reorder sets so that brokers lead equally many partitions.
+    phased: whether to write two maps, with the old leader preferred in the first.
+    leader_evac_brokers, leader_evac_topics: these brokers lead none of these topics; both or neither are
+    given.
+    chunk_step_size: the number of source brokers in one map; 0 for one map.
+    log_dirs: who chooses the log directories.
     """
 
     optimize_leadership: bool = False
@@ -89,15 +99,19 @@ class Rollout:
 
 @dataclass(frozen=True, slots=True)
 class Rebalance:
-    """``rebalance``, and ``scale`` when ``scale`` is true.
+    """The request of ``rebalance``, or of ``scale`` if ``scale`` is true.
 
     storage_threshold: a broker whose free bytes are below the harmonic mean by more than this share gives
-    replicas away; with 0 every old one does. storage_threshold_gb: one below so many GiB does; it wins.
-    any_broker: instead of both thresholds, every broker gives and takes; not with ``scale``. tolerance: how
-    far one move may take a broker from the mean, as a share of it; 0 tries all. partition_limit: how many of
-    the largest partitions of a source are looked at in a pass. partition_size_threshold: MiB, no smaller
-    partition moves. locality_scoped: a replica stays in its rack. effort: how often the search may begin
-    again; 0 is the first answer. max_bytes: the most bytes that the plan copies, None for no limit.
+    replicas away; with 0 every old broker does.
+    storage_threshold_gb: a broker with fewer free GiB gives replicas away; it takes precedence over the
+    share.
+    any_broker: whether every broker gives and takes, instead of both thresholds; not with ``scale``.
+    tolerance: how far one move may take a broker from the mean, as a share of it; 0 tries all.
+    partition_limit: how many of the largest partitions of a source are considered in a pass.
+    partition_size_threshold: the size in MiB below which no partition moves.
+    locality_scoped: whether a replica stays in its rack.
+    effort: how long the search tries further tolerances; 0 takes the first answer.
+    max_bytes: the most bytes that the plan copies; None for no limit.
     """
 
     choice: Choice = Choice()
@@ -117,7 +131,10 @@ class Rebalance:
 
 @dataclass(frozen=True, slots=True)
 class FixRacks:
-    """``--fix-racks``: only the moves after which every chosen set spans as many racks as possible."""
+    """The request of ``--fix-racks``.
+
+    Only those moves are made after which every chosen set spans as many racks as possible.
+    """
 
     choice: Choice = Choice()
     rollout: Rollout = Rollout()
@@ -125,11 +142,14 @@ class FixRacks:
 
 @dataclass(frozen=True, slots=True)
 class Rebuild:
-    """``rebuild``: every replica on a broker that is not asked for moves, and with force every one.
+    """The request of ``rebuild``: every replica on a broker that is not chosen moves.
 
-    use_meta: racks and sizes count. replication: replicas of each set, 0 keeps the length. sub_affinity: each
-    gone broker is replaced by one new broker of its rack. min_rack_ids: racks of each set, 0 for all
-    different. partition_size_factor: bytes reserved for a replica, as a multiple of its size.
+    force_rebuild: whether every replica gets a new place.
+    use_meta: whether racks and sizes count.
+    replication: the number of replicas of each set; 0 keeps the length.
+    sub_affinity: whether each gone broker is replaced by one new broker of its rack.
+    min_rack_ids: the number of racks of each set; 0 for all different.
+    partition_size_factor: bytes to reserve for a replica, as a multiple of its size.
     """
 
     choice: Choice = Choice()

@@ -1,12 +1,12 @@
-"""The search for few replica moves that bring the levels of brokers close together.
+"""Search for few replica moves that make the levels of brokers nearly equal.
 
-A level is what a broker has to spare, free bytes for one. Sources give replicas and takers take them; a
-broker may do both. What it gives makes no room for what it takes: so every order of a plan has room.
+A level is what a broker has to spare, such as free bytes. Sources give replicas and takers take them; a
+broker may do both. What it gives makes no room for what it takes, so every order of a plan has room.
 
-The search narrows a corridor of levels step by step. At each step it mends the brokers outside: it moves a
-replica, takes a move back, sends one elsewhere, or lets two replicas change places. Then it makes the plan
-cheaper inside the corridor that was reached. The best answer is refined: it takes one move back at a time and
-mends what that leaves, and then narrows the corridor for no more bytes.
+The search narrows a corridor of levels step by step. At each step it brings in the brokers outside: it moves
+a replica, takes a move back, sends one elsewhere, or swaps two replicas. Then it makes the plan cheaper
+inside the corridor that was reached. The best answer is refined: the search takes one move back at a time and
+repairs the levels, and then narrows the corridor for no more bytes.
 """
 
 from __future__ import annotations
@@ -19,27 +19,30 @@ from heapq import nlargest, nsmallest
 from typing import Any, Protocol
 
 PARTNERS = 12
-"""How many brokers of a kind are tried at the other end of a move, and how many of the broker's own rack."""
+"""How many brokers are tried at the other end of a move, and how many of the broker's own rack."""
 
 NEAR = 3
-"""How many replicas are tried on each side of the size that is sought, where rules forbid the first."""
+"""How many replicas are tried on each side of the wanted size, in case rules forbid the first."""
 
 SHIFTS = 4
 """How many corridors of one width are tried."""
 
 REFINING = 3_000
-"""How many changes are looked for where an answer is refined, shared out over the brokers."""
+"""How many changes are looked for while an answer is refined, divided by the number of brokers."""
 
 FINEST = 512
-"""A corridor that cannot be narrowed by this part of it is the last."""
+"""The search ends at a corridor that cannot be narrowed by this fraction of its width: 1/512."""
 
 
 @dataclass(frozen=True, slots=True)
 class Replicas:
-    """The replicas that may move, as columns of one length; a row is a replica.
+    """The replicas that may move, as columns of equal length; a row is a replica.
 
-    partition: row in ``Task.sets``. slot: place in that set. home: the broker that holds it. weight: what it
-    takes of a level. size: bytes that a move copies.
+    partition: the row in ``Task.sets``.
+    slot: the index in that set.
+    home: the broker that holds the replica.
+    weight: how much of a level the replica takes.
+    size: the bytes that a move copies.
     """
 
     partition: Sequence[int]
@@ -51,15 +54,21 @@ class Replicas:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What is to be searched. Brokers are numbered from 0, in the order of their ids.
+    """The input of a search. Brokers are numbered from 0, in the order of their ids.
 
-    sets: the replica sets. racks: of each broker, as numbers. needed: how many racks each set must span.
-    level: of each broker. room: its free bytes. ranked: the brokers whose levels are brought together, with
-    sources and takers among them. lowest, highest: no taker's level falls below the one, no source's rises
-    above the other. local: a replica stays in its rack. window: how many of the heaviest replicas that are
-    left a source offers. enough: a corridor of this width is level. steps: how often the search may look for
-    a change that narrows the corridor; what makes the plan cheaper ends by itself. limit: the most bytes
-    that the moves may copy.
+    sets: the replica sets.
+    racks: the rack of each broker, as a number.
+    needed: how many racks each set must span.
+    level: the level of each broker.
+    room: the bytes of each broker for new copies.
+    ranked: the brokers whose levels are to become equal; sources and takers are among them.
+    lowest, highest: no taker's level falls below the first, and no source's rises above the second.
+    local: whether a replica stays in its rack.
+    window: how many of its heaviest remaining replicas a source offers.
+    enough: the width at which a corridor is level.
+    steps: how often the search may look for a change that narrows the corridor. Making the plan cheaper ends
+    by itself.
+    limit: the most bytes that the moves may copy.
     """
 
     sets: Sequence[Sequence[int]]
@@ -82,8 +91,13 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """moves: by replica, the broker it goes to. level: of each broker after. spent: changes looked for.
-    reach: how far from the mean the search looked; a limit beyond that changes nothing."""
+    """The result of a search.
+
+    moves: the new broker of each moved replica.
+    level: the level of each broker afterwards.
+    spent: how many changes were looked for.
+    reach: how far from the mean the search looked; a limit beyond that changes nothing.
+    """
 
     moves: dict[int, int]
     level: tuple[int, ...]
@@ -92,11 +106,11 @@ class Found:
 
 
 Change = tuple[tuple[int, int], ...]
-"""Replicas and where each goes; applied together."""
+"""Replicas and their new brokers, which are applied together."""
 
 
 def search(task: Task) -> Found:
-    """The moves that bring the levels together as far as this search can."""
+    """Return the moves that make the levels as equal as this search can."""
     board = _Board(task)
     board.narrow(task.enough)
     board.cheapen()
@@ -109,11 +123,11 @@ def search(task: Task) -> Found:
 
 
 def by_passes(task: Task) -> Found:
-    """The moves as topicmappr chooses them, up to the point with the narrowest range.
+    """Return the moves as topicmappr chooses them, up to the point with the narrowest range.
 
-    In each pass every source, the least level first, gives the heaviest replica that its most level taker may
-    take. The answer costs no more bytes than topicmappr's at a range that is no wider. Of equal ranges the
-    least deviation counts: the sum of the levels stays, so the sum of their squares tells it.
+    In each pass every source, the lowest level first, gives the heaviest replica that its highest taker may
+    take. The answer costs no more bytes than topicmappr's at a range that is no wider. Between equal ranges
+    the smaller deviation wins. The sum of the levels is constant, so the sum of their squares measures it.
     """
     board = _Board(task)
     level = board.level
@@ -144,7 +158,7 @@ def by_passes(task: Task) -> Found:
 
 
 def refined(task: Task, found: Found) -> Found:
-    """The same answer for fewer bytes, then a narrower one for no more. task: what was searched."""
+    """Return the same answer for fewer bytes, then a narrower one for no more. task: what was searched."""
     board = _Board(task)
     for row, to in found.moves.items():
         board.go(row, to)
@@ -155,8 +169,10 @@ def refined(task: Task, found: Found) -> Found:
 
 
 def edges(task: Task, width: int) -> range:
-    """The lower edges that a corridor of this width may have: the mean is inside, and so is every broker that
-    cannot come in."""
+    """Return the possible lower edges of a corridor of this width.
+
+    The corridor must contain the mean, and every broker that cannot be brought in.
+    """
     level, sources, takers = task.level, set(task.sources), set(task.takers)
     mean = sum(level[broker] for broker in task.ranked) // len(task.ranked)
     low = max([mean, *(level[broker] for broker in task.ranked if broker not in takers)]) - width
@@ -165,10 +181,11 @@ def edges(task: Task, width: int) -> range:
 
 
 def cheapest(task: Task, width: int, among: range) -> int:
-    """The lower edge of the corridor that the fewest bytes can reach.
+    """Return the lower edge of the corridor that the fewest bytes can reach.
 
-    Those below must give up to its lower edge and those above take down to its upper edge, so at least the
-    larger of the two sums moves. The one grows with the edge, the other falls: the best is where they meet.
+    Brokers below must give up to its lower edge, and those above take down to its upper edge, so at least the
+    larger of the two sums moves. One sum grows with the edge, the other falls: the best edge is where they
+    meet.
     """
     level = task.level
     low, high = among[0], among[-1]
@@ -184,7 +201,7 @@ def cheapest(task: Task, width: int, among: range) -> int:
 
 
 _Changes = Callable[[int, int, int, int], Iterator[tuple[int, Change]]]
-"""Changes between a giver and a taker, each with the weight that goes over, near a least and a most one."""
+"""Yields changes between a giver and a taker, each with the weight that moves, between a least and a most."""
 
 
 class _Pick(Protocol):
@@ -194,7 +211,7 @@ class _Pick(Protocol):
 
 
 class _Board:
-    """Where every replica is, while the search moves it about."""
+    """The position of every replica while the search moves it."""
 
     def __init__(self, task: Task) -> None:
         self.task = task
@@ -234,23 +251,26 @@ class _Board:
         self.barred = -1
 
     def moved(self) -> dict[int, int]:
-        """By replica, the broker that it moved to."""
+        """Return the new broker of each replica that has moved."""
         pairs = enumerate(zip(self.at, self.task.replicas.home, strict=True))
         return {row: at for row, (at, home) in pairs if at != home}
 
     def span(self) -> tuple[int, int]:
-        """The least and the most level."""
+        """Return the lowest and the highest level."""
         levels = [self.level[broker] for broker in self.task.ranked]
         return min(levels), max(levels)
 
     def width(self) -> int:
-        """The range of the levels."""
+        """Return the range of the levels."""
         low, high = self.span()
         return high - low
 
     def apart(self, row: int, order: Iterable[tuple[int, int]]) -> int | None:
-        """Return the first taker that shares no rack with the rest of the set, or, if moves are local, the
-        first in the giver's rack. order: the takers, the one to try first in front."""
+        """Return the first taker that shares no rack with the rest of the set.
+
+        If moves are local, it is the first taker in the giver's rack. order: the takers, the one to try first
+        in front.
+        """
         task, racks = self.task, self.task.racks
         replicas = self.sets[task.replicas.partition[row]]
         giver = self.at[row]
@@ -266,7 +286,7 @@ class _Board:
     # The rules
 
     def fits(self, row: int, broker: int) -> bool:
-        """Whether the set of a replica stays good when the replica goes to a broker."""
+        """Return whether the set of a replica keeps its rules when the replica moves to a broker."""
         task = self.task
         partition = task.replicas.partition[row]
         replicas = self.sets[partition]
@@ -285,7 +305,7 @@ class _Board:
         return len(others) >= task.needed[partition]
 
     def offered(self, change: Change) -> bool:
-        """Whether every replica that a source gave was among the heaviest it had left, after a change."""
+        """Return whether, after a change, each source has given only replicas among its heaviest ones."""
         homes = self.task.replicas.home
         left = {homes[row] for row, to in change if (self.at[row] == homes[row]) != (to == homes[row])}
         for home in left:
@@ -330,29 +350,32 @@ class _Board:
         self.at[row] = broker
 
     def make(self, change: Change) -> None:
-        """Make a change, and note how to take it back."""
+        """Make a change, and record how to undo it."""
         for row, broker in change:
             self.log.append((row, self.at[row]))
             self.go(row, broker)
 
     def back_to(self, mark: int) -> None:
-        """Take back the changes since the log had this length."""
+        """Undo the changes made since the log had this length."""
         while len(self.log) > mark:
             self.go(*self.log.pop())
 
     def outside(self, level: int) -> int:
-        """How far a level is outside the corridor."""
+        """Return how far a level is outside the corridor."""
         if level < self.low:
             return self.low - level
         return level - self.high if level > self.high else 0
 
     def cost(self, row: int, broker: int) -> int:
-        """How many more bytes the plan moves when a replica goes to a broker."""
+        """Return how many more bytes the plan copies if a replica moves to a broker."""
         home, size = self.task.replicas.home[row], self.task.replicas.size[row]
         return (size if broker != home else 0) - (size if self.at[row] != home else 0)
 
     def allowed(self, row: int, broker: int, other: int | None = None) -> bool:
-        """Whether a replica may go to a broker, in exchange for another one of the broker's or alone."""
+        """Return whether a replica may move to a broker, alone or in exchange for another one.
+
+        other: the replica of that broker that comes back in exchange; None for none.
+        """
         task, giver = self.task, self.at[row]
         replicas = task.replicas
         if other is not None and replicas.partition[row] == replicas.partition[other]:
@@ -374,19 +397,22 @@ class _Board:
         return self.offered(((row, broker),) if other is None else ((row, broker), (other, giver)))
 
     def taken(self, row: int | None, broker: int) -> int:
-        """The bytes of a broker's room that a replica takes there: none at home, where it was before."""
+        """Return the bytes of a broker's room that a replica takes; none on its home broker."""
         replicas = self.task.replicas
         return 0 if row is None or replicas.home[row] == broker else replicas.size[row]
 
     def holds(self, giver: int, taker: int) -> list[Sequence[tuple[int, int]]]:
-        """What one broker could give to another: of its own, then what it took; each ascending by weight."""
+        """Return the replicas that one broker could give to another, by rising weight.
+
+        The first list has its own replicas, the second those that it took.
+        """
         if not self.takes[taker]:
             return [[], [entry for entry in self.gone[taker] if self.at[entry[1]] == giver]]
         own = self.kept[giver][-self.task.window :] if self.gives[giver] else []
         return [own, self.took[giver]]
 
     def givers(self, broker: int) -> list[int]:
-        """Who could give to a broker, the least level first."""
+        """Return the brokers that could give to a broker, the lowest level first."""
         found: list[int] = []
         if self.gives[broker]:
             found += self.foremost(nsmallest, {self.at[row] for _, row in self.gone[broker]}, broker)
@@ -397,14 +423,17 @@ class _Board:
         return list(dict.fromkeys(found))
 
     def takers(self, broker: int) -> list[int]:
-        """Who could take from a broker, the most level first."""
+        """Return the brokers that could take from a broker, the highest level first."""
         takers = {taker for taker in self.task.takers if taker != broker}
         if self.takes[broker]:
             takers |= {self.task.replicas.home[row] for _, row in self.took[broker]}
         return self.foremost(nlargest, takers, broker)
 
     def foremost(self, pick: _Pick, partners: Iterable[int], broker: int) -> list[int]:
-        """The first partners, and the first of the rack: where sets span all racks, only they fit."""
+        """Return the first partners overall and the first of the broker's rack.
+
+        If sets span all racks, only those of its rack fit.
+        """
         partners = list(partners)
         racks = self.task.racks
         found = pick(PARTNERS, partners, key=self.order)
@@ -415,7 +444,7 @@ class _Board:
         return self.level[broker], broker
 
     def better(self, broker: int) -> Change | None:
-        """The change that brings a broker outside the corridor nearest to it for the fewest bytes."""
+        """Return the change that brings a broker outside the corridor nearest to it for the fewest bytes."""
         self.steps -= 1
         below = self.level[broker] < self.low
         partners = self.takers(broker) if below else self.givers(broker)
@@ -426,8 +455,10 @@ class _Board:
         return best[1] if best else None
 
     def best(self, pairs: Iterable[tuple[int, int]], changes: _Changes) -> tuple[float, Change] | None:
-        """The best change of a kind between pairs of a giver and a taker, with its value: the lower, the
-        better. A change that brings nothing nearer is none."""
+        """Return the best change of a kind between pairs of a giver and a taker, with its value, or None.
+
+        The lower the value, the better. Changes that bring no level nearer do not count.
+        """
         found: tuple[float, Change] | None = None
         for giver, taker in pairs:
             least = max(0, self.low - self.level[giver], self.level[taker] - self.high)
@@ -449,29 +480,32 @@ class _Board:
         return found
 
     def seen(self, giver: int, taker: int, net: int) -> None:
-        """Note how far from the mean a change leads."""
+        """Record how far from the mean a change leads."""
         if self.gives[giver]:
             self.reach = max(self.reach, self.level[giver] + net - self.mean)
         if self.takes[taker]:
             self.reach = max(self.reach, self.mean - self.level[taker] + net)
 
     def single(self, giver: int, taker: int, least: int, most: int) -> Iterator[tuple[int, Change]]:
-        """Moves of one replica whose weight is near what is needed."""
+        """Yield moves of one replica whose weight is near what is needed."""
         for entries in self.holds(giver, taker):
             for weight, row in self.near(entries, least, most):
                 if self.allowed(row, taker):
                     yield weight, ((row, taker),)
 
     def near(self, entries: Sequence[tuple[int, int]], least: int, most: int) -> Iterator[tuple[int, int]]:
-        """The entries whose weights are next to a wanted one: from the least that is enough upwards, and
-        from there, or from the most that is allowed, downwards."""
+        """Yield the entries with weights near a wanted one.
+
+        These are the ones from ``least`` upwards, and the ones below ``least``, or up to ``most`` if that is
+        lower.
+        """
         place = bisect_left(entries, (least, -1))
         yield from entries[place : place + NEAR]
         place = bisect_left(entries, (min(least, most + 1), -1))
         yield from entries[max(0, place - NEAR) : place]
 
     def exchange(self, giver: int, taker: int, least: int, most: int) -> Iterator[tuple[int, Change]]:
-        """Two replicas change places; the difference of their weights is near what is needed."""
+        """Yield swaps of two replicas whose difference in weight is near what is needed."""
         backs = self.holds(taker, giver)
         if not any(backs):
             return
@@ -499,10 +533,11 @@ class _Board:
                 step *= 2
 
     def confine(self, width: int) -> bool:
-        """Bring every broker into a corridor of this width; where it cannot be done, nothing has changed.
+        """Bring every broker into a corridor of this width.
 
-        The corridor that the fewest bytes could reach is the first. Where racks, space or sizes keep some
-        brokers above it, or some below, it is moved to them.
+        Returns whether that was done; if not, nothing has changed. The corridor that the fewest bytes could
+        reach is tried first. If racks, space or sizes keep some brokers above it, or some below, it is moved
+        to them.
         """
         among = edges(self.task, width)
         tried: set[int] = set()
@@ -520,7 +555,7 @@ class _Board:
         return False
 
     def mend(self, low: int, high: int) -> bool:
-        """Bring every broker into a corridor; whether it could be done."""
+        """Bring every broker into a corridor. Return whether that was done."""
         self.low, self.high = low, high
         stuck: set[int] = set()
         progress = False
@@ -546,7 +581,7 @@ class _Board:
         return False
 
     def cheapen(self) -> None:
-        """Take moves back, or put lighter replicas in their place, as long as the corridor holds."""
+        """Take moves back, or move lighter replicas instead, while the levels stay inside the corridor."""
         self.low, self.high = self.span()
         again = True
         while again:
@@ -558,7 +593,7 @@ class _Board:
                     again = True
 
     def cheaper(self, row: int) -> Change | None:
-        """The change of one move that saves most bytes and leaves all levels inside the corridor."""
+        """Return the change of one move that saves most bytes and leaves all levels inside the corridor."""
         replicas, at = self.task.replicas, self.at[row]
         home, weight = replicas.home[row], replicas.weight[row]
         if (
@@ -576,7 +611,7 @@ class _Board:
         return None
 
     def refit(self) -> None:
-        """Take moves back and mend what that leaves outside the corridor, where both save bytes."""
+        """Take moves back and bring the levels into the corridor again, if that saves bytes in all."""
         least, most = self.span()
         width = max(most - least, self.task.enough)
         among = edges(self.task, width)
@@ -601,7 +636,7 @@ class _Board:
                 self.barred = -1
 
     def tighten(self) -> None:
-        """Narrow the corridor for no more bytes, or up to the limit where it is not level yet."""
+        """Narrow the corridor for no more bytes, or up to the limit of bytes if it is not level yet."""
         least, most = self.span()
         spend = self.bytes < self.task.limit < math.inf and most - least > self.task.enough
         self.limit, self.frugal = (self.task.limit, False) if spend else (self.bytes, True)

@@ -1,5 +1,4 @@
-"""What a plan does to a cluster, in figures: the spread of free bytes, who holds and leads what, what moves,
-and how near that comes to a lower bound."""
+"""The effects of a plan in figures: spreads of bytes, leaders and replicas, bytes moved, a lower bound."""
 
 from __future__ import annotations
 
@@ -15,8 +14,10 @@ from zkmigrate.cluster.placement.plan import Reassignment
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """How far apart values of brokers are, in whole units. deviation: of the whole population, rounded
-    down."""
+    """How far apart values of brokers are, in whole units.
+
+    deviation: the standard deviation of the whole population, rounded down.
+    """
 
     lowest: int
     highest: int
@@ -28,14 +29,18 @@ class Spread:
 
     @property
     def percent(self) -> float | None:
-        """The range as a share of the lowest value; None when that is not above 0."""
+        """The range as a share of the lowest value in percent; None if that is not above 0."""
         return 100 * self.range / self.lowest if self.lowest > 0 else None
 
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What a broker holds. free: in bytes. degree: how many other brokers its sets name. rate: bytes per
-    second of all its replicas; None when one of them has none."""
+    """What a broker holds.
+
+    free: its free bytes.
+    degree: the number of other brokers in its sets.
+    rate: bytes per second of all its replicas; None if the rate of one is unknown.
+    """
 
     free: int
     leaders: int
@@ -46,8 +51,10 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class BrokerStatistics:
-    """A registered broker before and after. bytes_in: of the copies that it gets; bytes_out: of those that it
-    gives up."""
+    """A registered broker before and after a plan.
+
+    bytes_in: bytes of the copies that it gets. bytes_out: bytes of those that it gives up.
+    """
 
     broker: int
     rack: str
@@ -59,9 +66,13 @@ class BrokerStatistics:
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """before, after: free bytes of the brokers that count. rate_before, rate_after: their rates, rounded to
-    whole bytes per second; None when not all are known. leaders, degree: (before, after). moved: what is
-    copied, in bytes. lower_bound: of ``moved`` for this range.
+    """The figures of a plan.
+
+    before, after: the spread of free bytes over the brokers that count.
+    rate_before, rate_after: the spread of their rates, in whole bytes per second; None if not all are known.
+    leaders, degree: pairs of spreads, before and after.
+    moved: the bytes that are copied.
+    lower_bound: the lower bound of ``moved`` for this range.
     """
 
     before: Spread
@@ -84,10 +95,10 @@ class Statistics:
 def statistics(
     cluster: Cluster, moves: Sequence[Reassignment], brokers: Collection[int] | None = None
 ) -> Statistics:
-    """The figures of moves.
+    """Return the figures of moves.
 
-    brokers: those that count in a spread, and that the plan does not empty; None for all registered ones. The
-    others, and gone ones, must give up what the moves take from them.
+    brokers: the brokers that count in a spread, and that the plan does not empty; None for all registered
+    ones. The moves must take what they take from any other broker.
     """
     counted = [broker for broker in cluster.brokers if brokers is None or broker in brokers]
     incoming: dict[int, int] = defaultdict(int)
@@ -128,14 +139,16 @@ def statistics(
 def lower_bound(
     free: Sequence[int], reached: int, moves: Iterable[Reassignment] = (), counted: Collection[int] = ()
 ) -> int:
-    """The fewest bytes that any plan copies to bring free bytes within a range.
+    """Return the fewest bytes that any plan copies to bring free bytes within a range.
 
-    free: of the brokers that count, before. reached: the range. moves: they say which bytes must move anyway
-    and how many replicas sets get, for the brokers in ``counted``.
+    free: the free bytes before, of the brokers that count.
+    reached: the range.
+    moves: moves that show which bytes must move anyway, and how many replicas sets get.
+    counted: the brokers that count.
 
     With L the lowest free bytes afterwards, a broker above L + range must be filled down to it, and one below
-    L must give up the rest. Every byte that fills is a copy, and so is every byte given up but for those of
-    sets that get shorter. L is not known, so the least over all L counts.
+    L must give up the rest. Every byte that fills is a copy. So is every byte given up, except those of
+    sets that get shorter. L is unknown, so the minimum over all L counts.
     """
     forced = shorter = left = 0
     staying = set(counted)

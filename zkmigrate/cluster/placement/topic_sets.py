@@ -1,4 +1,4 @@
-"""The sets of a new topic, and of the partitions that a topic grows by, as Kafka's own code makes them."""
+"""The sets of a new topic, and of the partitions that a topic grows by, made as by Kafka's own code."""
 
 from __future__ import annotations
 
@@ -14,16 +14,23 @@ from zkmigrate.cluster.placement.cluster_file import TOPIC, TOPIC_NEEDED
 from zkmigrate.cluster.placement.plan import Notice, Refused
 
 INTERNAL = ("__cluster_metadata", "__consumer_offsets", "__share_group_state", "__transaction_state")
-"""Kafka's own topics: it makes them itself, and finds a group or transaction by their count of partitions."""
+"""Kafka's own topics.
+
+Kafka creates them itself, and finds a group or transaction by their number of partitions.
+"""
 
 _TRIES = 100
-"""The most pairs of start and shift that are tried for the most even growth: a bound of time."""
+"""The most pairs of start and shift that are tried for the most even growth; it limits the time."""
 
 
 @dataclass(frozen=True)
 class TopicSets:
-    """sets: by partition number; the first number is 0 for a new topic. start, shift: what gives the same
-    sets again. after: all sets of the topic with these."""
+    """The sets of a topic's new partitions.
+
+    sets: the sets by partition number; the first number is 0 for a new topic.
+    start, shift: values that give the same sets again.
+    after: all sets of the topic, including these.
+    """
 
     topic: str
     sets: Sets
@@ -36,8 +43,11 @@ class TopicSets:
 def new_topic(
     cluster: Cluster, topic: str, partitions: int, replication: int, start: int, shift: int | None = None
 ) -> TopicSets | Refused:
-    """The sets of a new topic. start: where in the order of brokers partition 0's leader stands, counted
-    round. shift: from the leader to the next replica; without one it is start."""
+    """Return the sets of a new topic.
+
+    start: the index in the order of brokers of partition 0's leader, modulo their number.
+    shift: the distance from the leader to the next replica; None for start.
+    """
     if wrong := (*_name_faults(topic), *_taken(topic, {one.topic for one in cluster.partitions})):
         return Refused(wrong)
     brokers = tuple(cluster.brokers.values())
@@ -51,9 +61,11 @@ def new_topic(
 def more_partitions(
     cluster: Cluster, topic: str, partitions: int, start: int | None = None, shift: int | None = None
 ) -> TopicSets | Refused:
-    """The sets of a topic's new partitions; the old ones stay.
+    """Return the sets of a topic's new partitions; the old ones stay.
 
-    start: without one the leaders, and without a shift the replicas, go where the topic has the fewest.
+    start: None puts the leaders where the topic has the fewest.
+    shift: None puts the replicas where the topic has the fewest.
+
     Kafka itself begins at the leader of partition 0, wherever the others are.
     """
     have = {one.number: one.replicas for one in cluster.partitions if one.topic == topic}
@@ -86,17 +98,17 @@ def more_partitions(
 
 
 def without(cluster: Cluster, brokers: Collection[int]) -> Cluster:
-    """The cluster, of which these brokers get no new replica."""
+    """Return the cluster without these brokers, so that they get no new replica."""
     return replace(cluster, brokers={id_: of for id_, of in cluster.brokers.items() if id_ not in brokers})
 
 
 def racks_ignored(cluster: Cluster) -> Cluster:
-    """The cluster, as if no broker had a rack."""
+    """Return the cluster as if no broker had a rack."""
     return replace(cluster, brokers={id_: Broker(id_, "", of.free) for id_, of in cluster.brokers.items()})
 
 
 def _evenest_starts(cluster: Cluster, have: Sets, partitions: int) -> list[int]:
-    """The places in the order of brokers from which the topic's leaders come out most evenly."""
+    """Return the indices in the order of brokers from which the topic's leaders are spread most evenly."""
     brokers = tuple(cluster.brokers.values())
     order = rack_alternating(brokers) if brokers and brokers[0].rack else tuple(cluster.brokers)
     led = Counter(replicas[0] for replicas in have.values())
@@ -126,8 +138,10 @@ def _internal(topic: str) -> Notice:
 
 
 def _taken(topic: str, names: Collection[str]) -> tuple[Notice, ...]:
-    """Kafka's metrics write "." as "_", so names that differ in nothing else collide
-    (``Topic.hasCollision``)."""
+    """Return why a topic name is taken.
+
+    Kafka's metrics write "." as "_", so names that differ in nothing else collide (``Topic.hasCollision``).
+    """
     if topic in names:
         text = f"topic {topic} exists already. Next: another name, or zkmigrate placement grow"
         return (Notice("placement.topic-exists", text),)

@@ -1,4 +1,4 @@
-"""What a plan is about: the chosen topics and brokers, and the checks that come before any plan."""
+"""The topics and brokers that a plan covers, and the checks that come before any plan."""
 
 from __future__ import annotations
 
@@ -11,16 +11,18 @@ from zkmigrate.cluster.placement.plan import Notice, Refused
 from zkmigrate.cluster.placement.request import MAPPED, REGISTERED, Choice, matcher
 
 SHOWN = 10
-"""How many names a notice lists."""
+"""The number of names that a notice lists."""
 
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """What a ``Choice`` names in a cluster. Every tuple of brokers is ascending.
+    """What a ``Choice`` selects in a cluster. Every tuple of brokers is ascending.
 
-    brokers: the registered ones that may hold replicas afterwards. missing: named by a set, not registered.
-    replaced: named by a set and registered, but left out of ``--brokers``. unregistered: given in
-    ``--brokers``, not registered. new: given, registered and in no chosen set.
+    brokers: registered brokers that may hold replicas afterwards.
+    missing: brokers in a set that are not registered.
+    replaced: brokers in a set that are registered, but left out of ``--brokers``.
+    unregistered: brokers given in ``--brokers`` that are not registered.
+    new: brokers that are given, registered and in no chosen set.
     """
 
     partitions: tuple[Partition, ...]
@@ -33,10 +35,10 @@ class Chosen:
 
 
 def chosen(cluster: Cluster, choice: Choice) -> Chosen | Refused:
-    """The partitions and brokers that a choice names, or why it names none.
+    """Return the partitions and brokers that a choice selects, or why it selects none.
 
-    A name and a regular expression that is found in a name both choose a topic; an excluded topic is never
-    chosen.
+    A topic is chosen by its name or by a regular expression that matches anywhere in it. An excluded topic is
+    never chosen.
     """
     known = [one for one in cluster.partitions if not choice.partitions or one.name in choice.partitions]
     topics = list(dict.fromkeys(partition.topic for partition in known))
@@ -97,7 +99,7 @@ def chosen(cluster: Cluster, choice: Choice) -> Chosen | Refused:
 
 
 def additions_only(found: Chosen) -> tuple[Notice, ...]:
-    """Why ``rebalance`` and ``scale`` refuse these brokers: they add brokers and never take one away."""
+    """Return why ``rebalance`` and ``scale`` refuse these brokers: they never take a broker away."""
     return tuple(
         Notice(
             id,
@@ -123,7 +125,7 @@ def additions_only(found: Chosen) -> tuple[Notice, ...]:
 
 
 def sizes_missing(partitions: Iterable[Partition]) -> Refused | None:
-    """The refusal where a plan needs the size of each partition and one is not known."""
+    """Return the refusal of a plan that needs the size of each partition while one is unknown."""
     unknown = [partition for partition in partitions if partition.size is None]
     if not unknown:
         return None
@@ -136,13 +138,13 @@ def sizes_missing(partitions: Iterable[Partition]) -> Refused | None:
 
 
 def partition_names(partitions: Sequence[Partition]) -> str:
-    """The first partitions by name, for a notice."""
+    """Return the names of the first partitions, for a notice."""
     shown = ", ".join(f"{one.topic}-{one.number}" for one in partitions[:SHOWN])
     return shown + (f" and {len(partitions) - SHOWN} more" if len(partitions) > SHOWN else "")
 
 
 def _matched(topics: Sequence[str], patterns: Sequence[str]) -> dict[str, list[str]] | Refused:
-    """The topics by the pattern that chooses them."""
+    """Return the topics that each pattern chooses."""
     found: dict[str, list[str]] = {}
     known = set(topics)
     for pattern in patterns:
@@ -187,7 +189,7 @@ def _broker_checks(
 
 
 def _failure_domains(cluster: Cluster, targets: Sequence[int]) -> tuple[Notice, ...]:
-    """Brokers without a rack, brokers on one address, and brokers that are all in one rack."""
+    """Return notices about brokers without a rack, brokers on one address, and brokers all in one rack."""
     notices = []
     without = [broker for broker in targets if not cluster.brokers[broker].rack]
     if without:

@@ -1,4 +1,4 @@
-"""What-ifs: plans that are tried on many clusters, and the figures that each of them gives.
+"""What-ifs: plans that are tried on many clusters, with the figures of each.
 
 ::
 
@@ -78,13 +78,17 @@ class _Rebuild(_Any):
 
 _ADAPTER = TypeAdapter(list[Annotated[_Rebalance | _Scale | _Rebuild, Field(discriminator="verb")]])
 _OWN = ("name", "verb", "clusters", "add", "remove", "topics", "topics_exclude")
-"""Keys that are no field of a request."""
+"""The keys that are no field of a request."""
 
 
 @dataclass(frozen=True, slots=True)
 class WhatIf:
-    """A plan to try. clusters: their names; empty for all. add: brokers that join, as new ones. remove: ids
-    of registered brokers that ``rebuild`` empties."""
+    """A plan to try.
+
+    clusters: the names of the clusters; empty for all.
+    add: brokers that join, as new ones.
+    remove: ids of registered brokers that ``rebuild`` empties.
+    """
 
     name: str
     request: Rebalance | Rebuild
@@ -94,7 +98,7 @@ class WhatIf:
 
     @property
     def verb(self) -> str:
-        """As the command line calls it."""
+        """The verb as the command line calls it."""
         if isinstance(self.request, Rebuild):
             return "rebuild"
         return "scale" if self.request.scale else "rebalance"
@@ -102,9 +106,13 @@ class WhatIf:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a what-if gives on a cluster, in bytes. error: the cluster is not as needed, or the plan broke a
-    rule. refused: why there is no plan; figures are None with both. refusing: notices that only
-    ``--ignore-warnings`` lifts; notices: the others, each with its id."""
+    """The result of a what-if on a cluster. Sizes are bytes.
+
+    error: why the cluster is unusable, or which rule the plan broke.
+    refused: why there is no plan. Figures are None with an error or a refusal.
+    refusing: notices that only ``--ignore-warnings`` lifts.
+    notices: the other notices, each with its id.
+    """
 
     cluster: str
     what_if: str
@@ -125,7 +133,7 @@ class Outcome:
 
 
 def parse(content: bytes, origin: str) -> tuple[WhatIf, ...]:
-    """The what-ifs in the content of a file. origin: names it in errors. Raises ClusterFileError."""
+    """Return the what-ifs in the content of a file. origin: its name in errors. Raises ClusterFileError."""
     # Refuses what pydantic reads in one of several ways.
     load_json(content, origin, "JSON, a list of what-ifs")
     try:
@@ -140,7 +148,7 @@ def parse(content: bytes, origin: str) -> tuple[WhatIf, ...]:
 
 
 def _said(error: Mapping[str, Any]) -> str:
-    """A mistake that pydantic found, in our words. Its place holds the verb, which is left out."""
+    """Return a mistake that pydantic found, in our words. The verb is left out of its place."""
     loc = [part for at, part in enumerate(error["loc"]) if at != 1 or part not in _VERBS]
     place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in loc) or "the file"
     if error["type"] == "extra_forbidden":
@@ -178,10 +186,12 @@ def _what_if(read: Mapping[str, Any], place: str) -> WhatIf:
 
 
 def tried(name: str, partitions: Iterable[str], brokers: Iterable[str], what_if: WhatIf) -> Outcome:
-    """The outcome on a cluster that is given as lines of JSON, in any order.
+    """Return the outcome on a cluster that is given as lines of JSON, in any order.
 
-    partitions: as in ``cluster.json``. brokers: the same, with the id as ``broker``. A key ``cluster`` in
-    them does not count.
+    partitions: partitions in the format of ``cluster.json``.
+    brokers: brokers in the same format, with the id as ``broker``.
+
+    A key ``cluster`` in them is ignored.
     """
     try:
         cluster = _cluster(name, partitions, brokers)
@@ -191,7 +201,7 @@ def tried(name: str, partitions: Iterable[str], brokers: Iterable[str], what_if:
 
 
 def outcome(name: str, cluster: Cluster, request: Rebalance | Rebuild, what_if: WhatIf) -> Outcome:
-    """The outcome of a request on a cluster. what_if: names it."""
+    """Return the outcome of a request on a cluster. what_if: its name and verb are in the outcome."""
     size = len(cluster.brokers), len(cluster.partitions)
     known = Outcome(name, what_if.name, what_if.verb, *size)
     plan = planned(cluster, request)
@@ -222,8 +232,10 @@ def _told(notices: Iterable[Notice]) -> tuple[str, ...]:
 
 
 def _cluster(name: str, partitions: Iterable[str], brokers: Iterable[str]) -> Cluster:
-    """Raises ClusterFileError. The order of lines is no one's choice, so they are sorted: errors name the
-    same place each time."""
+    """Return the cluster of these lines. Raises ClusterFileError.
+
+    The lines are sorted, so that errors name the same place whatever their order.
+    """
     rows = [_row(line, name) for line in sorted(partitions)]
     by_id: dict[str, Any] = {}
     for line in sorted(brokers):
@@ -245,7 +257,10 @@ def _row(line: str, origin: str) -> dict[str, Any]:
 
 
 def _applied(name: str, cluster: Cluster, what_if: WhatIf) -> tuple[Cluster, Rebalance | Rebuild]:
-    """The cluster with the brokers that join, and the request without those that leave. Raises UsageError."""
+    """Return the cluster with the brokers that join, and the request without those that leave.
+
+    Raises UsageError.
+    """
     if known := [broker.id for broker in what_if.add if broker.id in cluster.brokers]:
         raise UsageError(f"{name}: add: seen broker {known[0]}, which is registered; needed: new ids")
     if absent := [id_ for id_ in what_if.remove if id_ not in cluster.brokers]:
@@ -260,4 +275,4 @@ def _applied(name: str, cluster: Cluster, what_if: WhatIf) -> tuple[Cluster, Reb
 
 
 BY_DEFAULT = (WhatIf("rebalance", Rebalance()),)
-"""Without a file of what-ifs."""
+"""The what-ifs that are tried if no file is given."""
