@@ -1,4 +1,4 @@
-"""What is wrong with the replicas and leaders of a cluster, from what its brokers tell."""
+"""Find what is wrong with the replicas and leaders of a cluster, from what its brokers report."""
 
 from __future__ import annotations
 
@@ -11,12 +11,15 @@ from zkmigrate.kafka.questions import InFlight, KafkaView, PartitionState
 from zkmigrate.runbook.model.fact import Absent, Reading, Seen
 
 STILL = InFlight((), (), ())
-"""The reassignment of a partition that has none."""
+"""The value for a partition without a reassignment."""
 
 
 @dataclass(frozen=True)
 class Wrong:
-    """One partition and what is wrong with it. text: for people. More facts, by name, are in ``facts``."""
+    """One partition and what is wrong with it.
+
+    text: the problem in words. facts: further facts by name.
+    """
 
     partition: PartitionState
     text: str
@@ -25,8 +28,12 @@ class Wrong:
 
 @dataclass(frozen=True)
 class BrokerShare:
-    """What one broker has. leaders: partitions that it leads. preferred: those that it would lead if each
-    preferred replica led. replicas: how many it is to hold."""
+    """One broker's share of the cluster.
+
+    leaders: the number of partitions that it leads.
+    preferred: the number that it would lead if each preferred replica led.
+    replicas: the number of replicas assigned to it.
+    """
 
     broker: int
     rack: str
@@ -40,9 +47,11 @@ class BrokerShare:
 class Check:
     """The state of a cluster.
 
-    down: brokers of the inventory, or of a replica set, that are not registered. silent: registered brokers
-    of the inventory that do not answer. moves: the reassignments in flight, of anybody; None where the
-    brokers did not tell. leaders: by topic, how many partitions each registered broker leads.
+    down: brokers of the inventory, or of a replica set, that are not registered.
+    silent: registered brokers of the inventory that do not answer.
+    moves: all reassignments in flight; None if the brokers did not report them.
+    unknown: why ``moves`` is None.
+    leaders: by topic, how many partitions each registered broker leads.
     """
 
     brokers: tuple[BrokerShare, ...]
@@ -58,7 +67,7 @@ class Check:
 
     @property
     def wrong(self) -> bool:
-        """Whether anything was found that should not stay so."""
+        """Whether the check found a problem or a reassignment in flight."""
         kinds = (
             self.down,
             self.silent,
@@ -71,12 +80,15 @@ class Check:
 
 
 def check(view: KafkaView, reading: Reading[Mapping[Name, InFlight]], expected: Mapping[int, str]) -> Check:
-    """Judge a cluster. reading: its reassignments in flight. expected: the brokers that should be registered,
-    beside those of the sets, and answer: their ids and ``host:port``.
+    """Check a cluster.
 
-    Replicas that a reassignment adds are not behind, they are on their way; racks are those of the set that
-    it leads to. A set can span as many racks as it has replicas, and as the registered brokers stand in. A
-    broker that is down may stand in a rack of its own.
+    reading: its reassignments in flight.
+    expected: the brokers, besides those of the sets, that should be registered and answer: ids and
+    ``host:port``.
+
+    Replicas that a reassignment adds do not count as behind. The racks are those of the set that it leads to.
+    A set can span as many racks as it has replicas, up to the number of racks of the registered brokers. A
+    broker that is down counts as a rack of its own.
     """
     moves, unknown = _moves(view, reading)
     in_flight = moves or {}
@@ -111,7 +123,7 @@ def check(view: KafkaView, reading: Reading[Mapping[Name, InFlight]], expected: 
 def _moves(
     view: KafkaView, reading: Reading[Mapping[Name, InFlight]]
 ) -> tuple[Mapping[Name, InFlight] | None, str]:
-    """The reassignments in flight; or None and why they are not known."""
+    """Return the reassignments in flight, or None and why they are unknown."""
     if isinstance(reading, Seen):
         return dict(sorted(reading.value.items())), ""
     if not isinstance(reading, Absent):

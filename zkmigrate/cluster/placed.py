@@ -1,4 +1,4 @@
-"""The cluster as a placement sees it: what its brokers show, with the volumes of their hosts."""
+"""Read the cluster for a placement from its brokers, and from the volumes of their hosts."""
 
 from __future__ import annotations
 
@@ -20,16 +20,21 @@ T = TypeVar("T")
 Pause: TypeAlias = Callable[[float], None]
 
 _WITNESSES = 3
-"""Each holds all partitions in its answer; all brokers of a large cluster would need gigabytes here."""
+"""The number of brokers that report partitions.
+
+Each answer has all partitions; answers of all brokers of a large cluster would need gigabytes here.
+"""
 LEAVING_S = 20
-"""Seconds for which brokers may still name one that died: until its session ends, by default 18 s with
-ZooKeeper and 9 s without."""
+"""Seconds for which brokers may still list one that died.
+
+That lasts until its session ends, by default 18 s with ZooKeeper and 9 s without.
+"""
 _AT_ONCE = 20
-"""Brokers whose log directories are asked for between two lines of progress."""
+"""The number of brokers whose log directories are read between two lines of progress."""
 
 
 class Sight(Protocol):
-    """The part of the site's look that is used."""
+    """The part of the site's look that this module uses."""
 
     def ask(self, request: Request[T]) -> T: ...
     def volumes(self, host: str, paths: Sequence[str]) -> Reading[Mapping[str, Volume]]: ...
@@ -39,22 +44,27 @@ class Sight(Protocol):
 def read(
     inventory: Inventory, look: Sight, tell: Callable[[str], None], pause: Pause | None = None
 ) -> Cluster | Refused:
-    """The cluster of the inventory. tell: takes lines of progress. pause: as for :func:`settled`. Raises
-    HostError when no broker answers."""
+    """Return the cluster of the inventory.
+
+    tell: receives lines of progress. pause: as for :func:`settled`. Raises HostError if no broker answers.
+    """
     return measured(inventory, look, seen_by_brokers(look, tell, pause), tell)
 
 
 def seen_by_brokers(look: Sight, tell: Callable[[str], None], pause: Pause | None = None) -> KafkaView:
-    """Partitions and racks. pause: as for :func:`settled`. Raises HostError when no broker answers."""
+    """Return the partitions and racks.
+
+    pause: as for :func:`settled`. Raises HostError if no broker answers.
+    """
     tell("the brokers are asked for partitions and racks")
     return _seen(settled(lambda: look.ask(DescribeCluster(_WITNESSES)), tell, pause))
 
 
 def settled(ask: Callable[[], Reading[T]], tell: Callable[[str], None], pause: Pause | None) -> Reading[T]:
-    """Ask brokers, and again while they answer and the question fails, up to ``LEAVING_S`` times.
+    """Query brokers, and again while they answer but the query fails, up to ``LEAVING_S`` times.
 
-    A broker that died is named for a while, and questions go to it. pause: waits so many seconds; None from
-    callers that come again by themselves.
+    A broker that died is listed for a while, and queries are sent to it. pause: waits for a number of
+    seconds; None from callers that repeat the call themselves.
     """
     reading = ask()
     for _ in range(LEAVING_S if pause is not None else 0):
@@ -74,8 +84,10 @@ def measured(
     tell: Callable[[str], None],
     only: Collection[Name] = (),
 ) -> Cluster | Refused:
-    """The cluster of a view, with sizes and free bytes. only: these partitions; empty for all. Raises
-    HostError when no broker answers."""
+    """Return the cluster of a view, with sizes and free bytes.
+
+    only: the partitions to include; empty for all. Raises HostError if no broker answers.
+    """
     if other := other_cluster(view, inventory):
         return other
     ids = sorted(view.brokers)
@@ -98,7 +110,7 @@ def measured(
 
 
 def other_cluster(view: KafkaView, inventory: Inventory) -> Refused | None:
-    """The refusal of brokers that are not of the inventory's cluster."""
+    """Return the refusal of brokers that belong to another cluster than the inventory's, else None."""
     if view.cluster_id == inventory.kafka.cluster_id:
         return None
     text = f"the brokers are of cluster {view.cluster_id}; needed: {inventory.kafka.cluster_id}"
@@ -106,7 +118,7 @@ def other_cluster(view: KafkaView, inventory: Inventory) -> Refused | None:
 
 
 def by_topic(names: Iterable[Name]) -> dict[str, list[int]]:
-    """Numbers of partitions by topic, as a look at log directories takes them."""
+    """Return the numbers of partitions by topic, as a query for log directories takes them."""
     numbers: dict[str, list[int]] = {}
     for topic, number in names:
         numbers.setdefault(topic, []).append(number)
@@ -126,7 +138,7 @@ def _why(reading: Reading[object]) -> str:
 
 
 def _moving(view: KafkaView, copying: Sequence[str]) -> Refused | None:
-    """The refusal of sets and directories that change by themselves."""
+    """Return the refusal of sets and directories that are changing, else None."""
     if view.reassigning is None:
         seen = "these brokers are older than 2.4 and do not tell whether a reassignment runs"
     elif view.reassigning:
@@ -141,7 +153,7 @@ def _moving(view: KafkaView, copying: Sequence[str]) -> Refused | None:
 def _directories(
     told: Mapping[int, LogDirs],
 ) -> tuple[dict[int, dict[str, live.Directory]], dict[int, str], list[str]]:
-    """What the brokers tell; why a broker does not; replicas that change their directory."""
+    """Return the reported directories, why a broker has none, and replicas that change their directory."""
     dirs: dict[int, dict[str, live.Directory]] = {}
     unseen: dict[int, str] = {}
     copying: list[str] = []
@@ -161,8 +173,10 @@ def _directories(
 
 
 def _directory(told: LogDir) -> live.Directory:
-    """Return a log directory as placement sees it. A cordoned one has no room, because it accepts no
-    replica that is assigned to it by name."""
+    """Return a log directory as placement sees it.
+
+    A cordoned one has no room, because it accepts no replica that is assigned to it by name.
+    """
     sizes = {(one.topic, one.partition): one.size for one in told.replicas}
     return live.Directory(sizes, 0 if told.cordoned else told.usable, told.total)
 
@@ -174,7 +188,7 @@ def _measure(
     unseen: dict[int, str],
     tell: Callable[[str], None],
 ) -> None:
-    """Let hosts tell of their volumes, where their brokers do not."""
+    """Query hosts for their volumes if their brokers do not report them. Updates ``dirs`` and ``unseen``."""
     names = {broker.id: broker.name for broker in inventory.kafka.brokers}
     asked = {id_: held for id_, held in dirs.items() if id_ not in unseen and live.needs_host(held)}
     unseen |= {id_: "its free bytes: the inventory has no such broker" for id_ in asked if id_ not in names}

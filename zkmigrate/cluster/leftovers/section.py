@@ -1,4 +1,4 @@
-"""``leftovers`` in the inventory: what a run removes, and where Kafka keeps its znodes."""
+"""The section ``leftovers`` of the inventory: what a run removes, and where Kafka keeps its znodes."""
 
 from __future__ import annotations
 
@@ -22,16 +22,17 @@ Connect = Annotated[
 Entry = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._/:@%+*?-]+$", max_length=4096)]
 
 NEVER = (CONTROLLER, "/controller_epoch", "/cluster/id", "/brokers/ids/0")
-"""Znodes of a live cluster; a name that covers one of them covers too much."""
+"""Znodes of a live cluster; an entry that matches one of them matches too much."""
 
 
 class Leftovers(BaseModel):
     """What the playbook kafka_clean_leftovers removes.
 
-    zookeeper: the brokers' ``zookeeper.connect``; left out with KRaft. remove: names as preflight lists them,
-    or patterns in which ``*`` stands for any characters and ``?`` for one; nothing named, nothing removed.
-    An entry taken out in the middle of a run is left alone; one added waits for another run.
-    older_than_s: younger znodes and directories are left alone, in seconds.
+    zookeeper: the brokers' ``zookeeper.connect``; left out with KRaft.
+    remove: names as preflight lists them, or patterns in which ``*`` stands for any characters and ``?`` for
+    one. Only what is named is removed. An entry that is deleted during a run is left alone; an added one
+    waits for another run.
+    older_than_s: the age in seconds below which znodes and directories are left alone.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
@@ -50,19 +51,19 @@ class Leftovers(BaseModel):
 
     @property
     def chroot(self) -> str:
-        """The subtree of ZooKeeper in which Kafka is; empty at its root."""
+        """The subtree of ZooKeeper that contains Kafka; empty at the root."""
         _, slash, path = (self.zookeeper or "").partition("/")
         return slash + path
 
     @property
     def doors(self) -> dict[str, Door]:
-        """Where each ZooKeeper server answers clients, by ``ADDRESS:PORT``."""
+        """The client address of each ZooKeeper server, by ``ADDRESS:PORT``."""
         servers = (self.zookeeper or "").partition("/")[0]
         ends = [(server, *server.rpartition(":")[::2]) for server in servers.split(",") if server]
         return {server: Door(address.strip("[]"), int(port)) for server, address, port in ends}
 
     def names(self, name: str) -> bool:
-        """Whether ``remove`` names this leftover."""
+        """Return whether ``remove`` names this leftover."""
         return any(fnmatchcase(name, entry) for entry in self.remove)
 
 
@@ -83,8 +84,10 @@ class LeftoversInventory(Inventory):
 
     @property
     def hosts(self) -> dict[str, tuple[str, ...]]:
-        """The brokers on whose disks something is to be removed: these alone are changed, and keep the
-        lock."""
+        """The brokers on whose disks something is to be removed.
+
+        Only these are changed, and keep the lock.
+        """
         named = tuple(
             name
             for name in self.broker_names
@@ -96,5 +99,5 @@ class LeftoversInventory(Inventory):
 
 
 def named_hosts(inventory: Inventory) -> tuple[str, ...]:
-    """The brokers on whose disks something is to be removed."""
+    """Return the brokers on whose disks something is to be removed."""
     return inventory.hosts.get("brokers", ())

@@ -1,4 +1,4 @@
-"""The verb ``placement check``: what the brokers tell, as lines or JSON, and the exit code."""
+"""The verb ``placement check``: what the brokers report, as lines or JSON, and the exit code."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from zkmigrate.runbook.model.report import counted
 T = TypeVar("T")
 
 FOUND, NOT_KNOWN = 10, 11
-"""Exit codes: something is wrong; nothing is, but not all of it is known."""
+"""Exit codes: something is wrong; nothing is wrong, but not everything is known."""
 
 WITNESSES = 3
-"""Brokers that tell of the partitions; a replica is in sync where each of them says so."""
+"""The number of brokers that report the partitions. A replica is in sync if each of them says so."""
 
 
 def run(
@@ -39,8 +39,12 @@ def run(
     *,
     as_json: bool,
 ) -> int:
-    """Ask the brokers, print what they tell, and return the exit code. tell: takes lines of progress. Raises
-    HostError when no broker answers, NoPlanError when they are of another cluster."""
+    """Query the brokers, print what they report, and return the exit code.
+
+    tell: receives lines of progress.
+
+    Raises HostError if no broker answers, and NoPlanError if the brokers belong to another cluster.
+    """
     view = _seen(settled(lambda: look.ask(DescribeCluster(WITNESSES)), tell, time.sleep))
     if other := other_cluster(view, inventory):
         raise NoPlanError("; ".join(f"{one.id}: {one.text}" for one in other.reasons))
@@ -64,7 +68,7 @@ def _seen(reading: Reading[T]) -> T:
 
 
 def _kinds(found: Check) -> tuple[tuple[str, str, Sequence[Wrong]], ...]:
-    """(key in JSON, what it means, partitions) of each kind."""
+    """Return the key in JSON, the meaning and the partitions of each kind of problem."""
     return (
         ("offline", "without a leader", found.offline),
         ("below_min_isr", "with fewer replicas in sync than min.insync.replicas", found.below_min_isr),
@@ -74,7 +78,7 @@ def _kinds(found: Check) -> tuple[tuple[str, str, Sequence[Wrong]], ...]:
 
 
 def lines(found: Check) -> list[str]:
-    """The report for a terminal; of each list the first ones."""
+    """Return the report for a terminal, with only the first items of each list."""
     shares = [
         (str(one.broker), one.rack or "-", str(one.leaders), str(one.preferred), str(one.replicas))
         for one in found.brokers
@@ -108,7 +112,7 @@ def lines(found: Check) -> list[str]:
 
 
 def _uneven(leaders: Mapping[str, Mapping[int, int]]) -> list[tuple[str, str, str, str]]:
-    """A row for each topic, the least even first."""
+    """Return a row for each topic, the least even first."""
     spread = {topic: (min(of.values()), max(of.values())) for topic, of in leaders.items() if of}
     order = sorted(spread, key=lambda topic: (spread[topic][0] - spread[topic][1], topic))
     return [
@@ -134,7 +138,7 @@ def _move(name: Name, move: InFlight) -> str:
 
 
 def body(found: Check) -> dict[str, Any]:
-    """The report as JSON, with all partitions."""
+    """Return the report as JSON, with all partitions."""
     wrong = {key: [_partition(one) for one in of_kind] for key, _, of_kind in _kinds(found)}
     moving = None
     if found.moves is not None:

@@ -1,4 +1,4 @@
-"""The cluster as ZooKeeper shows it, with the peer's metrics: reads only."""
+"""Read the cluster as ZooKeeper shows it, with topicmappr's metrics. It changes nothing."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NAME = "ZooKeeper"
 
 
 class Client(Protocol):
-    """What of kazoo's client is used. An answer's ``get(timeout=)`` waits for it."""
+    """The part of kazoo's client that is used. ``get(timeout=)`` of an answer waits for it."""
 
     def get_async(self, path: str) -> Any: ...
     def get_children_async(self, path: str) -> Any: ...
@@ -33,9 +33,15 @@ Found: TypeAlias = tuple[Cluster, tuple[Notice, ...]]
 def read(
     address: str, prefix: str, metrics_prefix: str, minutes: int, now_ms: int, *, sized: bool
 ) -> Found | Refused:
-    """The cluster below ``HOST:PORT,…/CHROOT``. prefix: of Kafka's znodes; metrics_prefix: of the metrics',
-    beside it. minutes: how old metrics may be. sized: without good metrics there is no cluster. Raises
-    UsageError, HostError."""
+    """Return the cluster below ``HOST:PORT,…/CHROOT``.
+
+    prefix: the prefix of Kafka's znodes. metrics_prefix: the prefix of the metrics' znodes, beside it.
+    minutes: the highest age of the metrics.
+    now_ms: the current time in milliseconds since the epoch.
+    sized: whether the call fails without good metrics.
+
+    Raises UsageError and HostError.
+    """
     servers, chroot = parse_servers(address)
     below = chroot.rstrip("/")
     with connected(_NAME, servers) as client, named(_NAME, "reading brokers and topics"):
@@ -46,7 +52,10 @@ def read(
 def cluster(
     client: Client, kafka: str, metrics: str, minutes: int, now_ms: int, *, sized: bool
 ) -> Found | Refused:
-    """The same with an open session. kafka, metrics: paths without a ``/`` at the end."""
+    """Return the cluster through an open session; the other parameters are those of :func:`read`.
+
+    kafka, metrics: paths without a ``/`` at the end.
+    """
     try:
         measured = _metrics(client, metrics, minutes, now_ms)
     except UsageError as error:
@@ -92,8 +101,10 @@ _DELETIONS, _REASSIGNMENT = "/admin/delete_topics", "/admin/reassign_partitions"
 
 
 def _topics(client: Client, kafka: str) -> dict[str, dict[str, Any]]:
-    """Return the znode of each topic, in the order of the names, without topics that are being deleted or
-    vanish meanwhile."""
+    """Return the znode of each topic, in the order of the names.
+
+    Topics that are being deleted, or that disappear meanwhile, are left out.
+    """
     names = sorted(_children(client, f"{kafka}/brokers/topics"))
     paths = [f"{kafka}/brokers/topics/{name}" for name in names]
     found = dict(zip(names, _found(client, paths), strict=True))
@@ -109,10 +120,9 @@ def _topics(client: Client, kafka: str) -> dict[str, dict[str, Any]]:
 
 
 def _moving(client: Client, kafka: str, topics: Mapping[str, Mapping[str, Any]]) -> Refused | None:
-    """Return the refusal of a running reassignment, because a moving partition names its old and new brokers
-    together.
+    """Return the refusal of a running reassignment: a moving partition names old and new brokers together.
 
-    Kafka 2.4 and later keep the moving brokers in the topic's znode. Before that, and where a reassignment
+    Kafka 2.4 and later keep the moving brokers in the topic's znode. Before that, and for a reassignment that
     was submitted through ZooKeeper, the znode of reassignments exists while one runs.
     """
     moving = {
@@ -166,7 +176,7 @@ def _missing(path: str) -> UsageError:
 
 
 def _got(client: Client, paths: Sequence[str]) -> Iterator[tuple[bytes, Any]]:
-    """Data and stat of each znode. Raises UsageError for a missing one."""
+    """Yield data and stat of each znode. Raises UsageError for a missing one."""
     for path, read in zip(paths, _found(client, paths), strict=True):
         if read is None:
             raise _missing(path)
@@ -174,7 +184,7 @@ def _got(client: Client, paths: Sequence[str]) -> Iterator[tuple[bytes, Any]]:
 
 
 def _found(client: Client, paths: Sequence[str]) -> Iterator[tuple[bytes, Any] | None]:
-    """Data and stat of each znode, None for a missing one; ``_IN_FLIGHT`` reads run at once."""
+    """Yield data and stat of each znode, or None for a missing one. ``_IN_FLIGHT`` reads run at once."""
     for at in range(0, len(paths), _IN_FLIGHT):
         for answer in [client.get_async(path) for path in paths[at : at + _IN_FLIGHT]]:
             try:

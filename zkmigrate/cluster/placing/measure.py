@@ -22,7 +22,7 @@ from zkmigrate.runbook.model.report import counted
 
 @dataclass(frozen=True)
 class Clock:
-    """The clock of a measurement. now: seconds; pause: waits so many of them."""
+    """The clock of a measurement. now: returns seconds. pause: waits for a number of seconds."""
 
     now: Callable[[], float] = time.monotonic
     pause: Callable[[float], None] = time.sleep
@@ -30,7 +30,10 @@ class Clock:
 
 @dataclass(frozen=True)
 class Measured:
-    """cluster: as the second look saw it, with rates. seconds: between both looks."""
+    """A measured cluster.
+
+    cluster: the cluster as the second look saw it, with rates. seconds: the time between both looks.
+    """
 
     cluster: Cluster
     seconds: float
@@ -74,7 +77,7 @@ def _rate(before: Partition | None, now: Partition, seconds: float) -> float | N
 
 
 def refuse_bad_out(out: Path, *, force: bool) -> None:
-    """Raise UsageError if the file cannot be written, before any broker is asked."""
+    """Raise UsageError if the file cannot be written, before any broker is queried."""
     if out == Path("-"):
         raise UsageError("--out -: needed: the name of a file. The report goes to standard output")
     refuse_taken(out, force=force)

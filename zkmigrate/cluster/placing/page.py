@@ -1,4 +1,4 @@
-"""The report of a plan as one HTML page that fetches nothing."""
+"""The report of a plan as one HTML page that loads nothing else."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NAME_CHARS = 22
 
 
 def page(title: str, plan: Plan, told: Statistics, notices: Sequence[Notice]) -> str:
-    """The whole page as text."""
+    """Return the whole page as text."""
     free = [(str(one.broker), one.before.free, one.after.free) for one in told.brokers]
     racks: dict[str, tuple[int, int]] = {}
     for one in told.brokers:
@@ -52,7 +52,7 @@ def page(title: str, plan: Plan, told: Statistics, notices: Sequence[Notice]) ->
 
 
 def bars(title: str, of: Iterable[tuple[str, int, int]]) -> str:
-    """Two bars for each name: bytes before and after. A negative number is drawn as nothing."""
+    """Draw two bars for each name: bytes before and after. A negative number is drawn as an empty bar."""
     of = list(of)
     most = max((max(before, after) for _, before, after in of), default=0) or 1
     rows = []

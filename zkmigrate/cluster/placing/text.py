@@ -12,16 +12,16 @@ from zkmigrate.cluster.placement.statistics import Spread, Statistics
 from zkmigrate.runbook.model.report import counted, size
 
 SHOWN = 20
-"""So many moves are shown; files, page and JSON have all."""
+"""The number of moves that are shown; the files, the page and the JSON have all of them."""
 
 
 def replicas(ids: Sequence[int]) -> str:
-    """A replica set as Kafka's tools show it."""
+    """Format a replica set as Kafka's tools show it."""
     return f"[{','.join(map(str, ids))}]"
 
 
 def summary(plan: Plan, told: Statistics) -> str:
-    """What the plan does, in one line."""
+    """Describe in one line what the plan does."""
     sizes = [plan.cluster.by_name[name].size or 0 for name, _ in inside(plan)]
     copied = f"{counted(len(sizes), 'replica')}, {size(sum(sizes))}"
     within = f"Between log directories of a broker: {copied}."
@@ -35,12 +35,12 @@ def summary(plan: Plan, told: Statistics) -> str:
 
 
 def _measured(told: Statistics) -> bool:
-    """Whether any free bytes or sizes are known. Only a plan by count is made without them."""
+    """Return whether any free bytes or sizes are known. Only a plan by count is made without them."""
     return any(one.before.free or one.after.free or one.bytes_in for one in told.brokers)
 
 
 def figures(told: Statistics) -> list[tuple[str, ...]]:
-    """(what, before, after) of everything that is spread and known."""
+    """Return rows of name, before and after for everything that is balanced and known."""
     rows: list[tuple[str, ...]] = []
     if _measured(told):
         rows += _storage(told)
@@ -68,7 +68,7 @@ BROKER_HEAD = (
 
 
 def broker_rows(told: Statistics) -> list[tuple[str, ...]]:
-    """A row for every registered broker, under ``BROKER_HEAD``."""
+    """Return a row for every registered broker, under ``BROKER_HEAD``."""
     shown: Callable[[int], str] = size if _measured(told) else lambda _: "-"
     return [
         (
@@ -85,7 +85,7 @@ DIR_HEAD = ("broker", "log directory", "free before", "free after", "copies in")
 
 
 def dir_rows(plan: Plan) -> list[tuple[str, ...]]:
-    """A row for every log directory whose free bytes change, the fullest first, under ``DIR_HEAD``."""
+    """Return a row for every log directory whose free bytes change, the fullest first, under ``DIR_HEAD``."""
     changed = [one for one in usage(plan) if one.copies or one.before != one.after]
     return [
         (str(one.broker), one.path, size(one.before), size(one.after), str(one.copies))
@@ -97,7 +97,7 @@ MOVE_HEAD = ("partition", "before", "after", "copied")
 
 
 def move_rows(plan: Plan) -> list[tuple[str, ...]]:
-    """A row for every move in its order, under ``MOVE_HEAD``."""
+    """Return a row for every move in its order, under ``MOVE_HEAD``."""
     return [
         (f"{move.topic}-{move.number}", replicas(move.before), replicas(move.after), _copied(plan, [move]))
         for move in plan.moves
@@ -105,7 +105,7 @@ def move_rows(plan: Plan) -> list[tuple[str, ...]]:
 
 
 def _bytes(plan: Plan, move: Reassignment) -> int | None:
-    """What a move copies; None where the size of its partition is not known."""
+    """Return the bytes that a move copies, or None if the size of its partition is unknown."""
     unknown = move.added and plan.cluster.by_name[move.name].size is None
     return None if unknown else move.bytes
 
@@ -120,12 +120,12 @@ PHASE_HEAD = ("phase", "partitions", "copied")
 
 
 def phase_rows(plan: Plan) -> list[tuple[str, str, str]]:
-    """A row for every phase, under ``PHASE_HEAD``."""
+    """Return a row for every phase, under ``PHASE_HEAD``."""
     return [(str(number), str(len(phase)), _copied(plan, phase)) for number, phase in enumerate(plan.phases)]
 
 
 def remarks(plan: Plan, told: Statistics) -> list[str]:
-    """How good the plan is, and what limited it."""
+    """Return lines about how good the plan is, and what limited it."""
     lines = [] if plan.offload is None else _offload(plan.offload)
     if told.eta is not None:
         lines.append(
@@ -138,7 +138,7 @@ def remarks(plan: Plan, told: Statistics) -> list[str]:
 
 
 def _offload(of: Offload) -> list[str]:
-    """Which brokers give, and the means and limits that topicmappr prints too."""
+    """Return lines about the brokers that give, with the means and limits that topicmappr prints too."""
     lines = [f"Sources ({of.rule}): {', '.join(map(str, of.sources)) or 'none'}."]
     if of.mean is not None and of.harmonic_mean is not None:
         lines.append(f"Free bytes: mean {size(of.mean)}, harmonic mean {size(of.harmonic_mean)}.")
@@ -151,12 +151,12 @@ def _offload(of: Offload) -> list[str]:
 
 
 def notice_lines(notices: Iterable[Notice]) -> list[str]:
-    """Each notice with its id."""
+    """Return a line for each notice, with its id."""
     return [f"{'refuses' if one.refuses else 'notice'} {one.id}: {one.text}" for one in notices]
 
 
 def lines(plan: Plan, told: Statistics, notices: Sequence[Notice]) -> list[str]:
-    """The whole report, but for the files."""
+    """Return the whole report, except for the list of files."""
     out = [summary(plan, told), *remarks(plan, told), ""]
     out += table([("", "before", "after"), *figures(told)])
     out += ["", *table([BROKER_HEAD, *broker_rows(told)])]
@@ -179,7 +179,7 @@ def lines(plan: Plan, told: Statistics, notices: Sequence[Notice]) -> list[str]:
 
 
 def body(plan: Plan, told: Statistics, notices: Sequence[Notice]) -> dict[str, Any]:
-    """The report as JSON. Sizes are bytes."""
+    """Return the report as JSON. Sizes are bytes."""
     return {
         "offload": None if plan.offload is None else asdict(plan.offload),
         "moves": [_move(plan, move) for move in plan.moves],
@@ -206,7 +206,7 @@ def _move(plan: Plan, move: Reassignment) -> dict[str, Any]:
 
 
 def table(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Lines with columns of equal width, the heads first."""
+    """Return lines with columns of equal width, the headings first."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return ["  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in rows]
 

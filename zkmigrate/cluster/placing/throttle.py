@@ -1,4 +1,4 @@
-"""``throttle set``, ``show`` and ``clear``: rates that an operator sets for a run, from a second terminal."""
+"""The verbs ``throttle set``, ``show`` and ``clear``: rates that an operator sets for a run."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from zkmigrate.runbook.runs.verb_context import VerbContext, load, print_result
 
 
 def set_rate(context: VerbContext, run_id: str, rate: str, brokers: Collection[int]) -> int:
-    """Set the rate of these brokers, or of all without any; the run changes it no more.
+    """Set the rate of these brokers, or of all if none are given; the run then no longer changes it.
 
-    A run that has not begun begins with it. UsageError for an absurd rate, a broker that the inventory lacks,
-    a complete run and a playbook without a throttle.
+    A run that has not begun starts with this rate. Raises UsageError for an absurd rate, a broker that the
+    inventory lacks, a complete run and a playbook without a throttle.
     """
     wanted = parse_rate(rate)
     inventory, playbook, run_dir = _run(context, run_id)
@@ -46,7 +46,7 @@ def set_rate(context: VerbContext, run_id: str, rate: str, brokers: Collection[i
 
 
 def clear(context: VerbContext, run_id: str, brokers: Collection[int]) -> int:
-    """Remove the overrides of these brokers, or all of them without any. Done already is done."""
+    """Remove the overrides of these brokers, or of all if none are given. Repeating this is no error."""
     run_dir = _known_run(context, run_id)
 
     def edit(before: Overrides) -> Overrides:
@@ -59,7 +59,7 @@ def clear(context: VerbContext, run_id: str, brokers: Collection[int]) -> int:
 
 
 def show(context: VerbContext, run_id: str) -> int:
-    """Print the overrides; 8 where their file does not read."""
+    """Print the overrides. Return 8 if their file cannot be read, else 0."""
     run_dir = _known_run(context, run_id)
     now = ThrottleFile(run_dir).read()
     print_result(context, {"run": run_dir.name, "overrides": _body(now)}, _lines(run_dir.name, now))
@@ -79,7 +79,10 @@ def _run(context: VerbContext, run_id: str) -> tuple[Inventory, Playbook, Path]:
 
 
 def _known_run(context: VerbContext, run_id: str) -> Path:
-    """The directory of a run that has begun, or that a rate was set for. UsageError for another."""
+    """Return the directory of a run that has begun, or for which a rate was set.
+
+    Raises UsageError for any other.
+    """
     _, _, run_dir = _run(context, run_id)
     if not runs.has_begun(run_dir) and not (run_dir / NAME).exists():
         raise UsageError(

@@ -1,4 +1,4 @@
-"""The verbs ``placement new-topic`` and ``grow``: from a cluster to the sets of new partitions in a file."""
+"""The verbs ``placement new-topic`` and ``grow``: they write the sets of new partitions to a file."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from zkmigrate.runbook.model.report import counted
 
 @dataclass(frozen=True)
 class Output:
-    """Where the answer goes. out: the file of the sets, None for the report alone."""
+    """Where the answer is written. out: the file of the sets; None for the report alone."""
 
     out: Path | None
     force: bool
@@ -38,8 +38,11 @@ class Output:
 def from_brokers(
     inventory: Inventory, look: Look, topic: str, tell: Callable[[str], None]
 ) -> tuple[Cluster, tuple[Notice, ...]] | Refused:
-    """The registered brokers that may get replicas, all sets, and what was noticed. Refused: another cluster,
-    or the topic is being reassigned. Raises HostError when no broker answers."""
+    """Return the registered brokers that may get replicas, with all sets, and notices.
+
+    Returns Refused if the brokers belong to another cluster, or the topic is being reassigned. Raises
+    HostError if no broker answers.
+    """
     view = placed.seen_by_brokers(look, tell, time.sleep)
     if other := placed.other_cluster(view, inventory):
         return other
@@ -61,7 +64,7 @@ def from_brokers(
 
 
 def _cordoned(look: Look, ids: list[int], topic: str) -> tuple[list[int], list[int]]:
-    """The brokers whose log directories are all cordoned, and those that do not tell."""
+    """Return the brokers whose log directories are all cordoned, and those that do not report it."""
     reading = look.ask(DescribeLogDirs(KAFKA, ids, {topic: [0]}))
     if not isinstance(reading, Seen):
         return [], ids
@@ -75,7 +78,10 @@ def _cordoned(look: Look, ids: list[int], topic: str) -> tuple[list[int], list[i
 
 
 def answer(found: TopicSets, notices: tuple[Notice, ...], output: Output, echo: Callable[[str], None]) -> int:
-    """Write the sets and print the report; the exit code. Raises UsageError when the file is in the way."""
+    """Write the sets, print the report, and return the exit code.
+
+    Raises UsageError if the file exists already.
+    """
     if output.out is not None and found.sets:
         write_all({output.out: _text(found)}, force=output.force)
     files = [str(output.out)] if output.out is not None and found.sets else []
@@ -98,7 +104,7 @@ def answer(found: TopicSets, notices: tuple[Notice, ...], output: Output, echo: 
 
 
 def refuse_bad_out(output: Output) -> None:
-    """UsageError where the file cannot be written, before any broker is asked."""
+    """Raise UsageError if the file cannot be written, before any broker is queried."""
     if output.out == Path("-"):
         raise UsageError("--out -: needed: the name of a file. The report goes to standard output")
     if output.out is not None:
@@ -128,7 +134,7 @@ def _lines(found: TopicSets, notices: tuple[Notice, ...]) -> list[str]:
 
 
 def _command(found: TopicSets) -> str:
-    """The command of Kafka's own tool; it takes the sets of all partitions, the old ones too."""
+    """Return the command of Kafka's own tool. It needs the sets of all partitions, old ones too."""
     new = len(found.sets) == len(found.after)
     act = (
         f"--create --topic {found.topic}"

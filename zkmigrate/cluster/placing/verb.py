@@ -1,4 +1,4 @@
-"""The verb ``placement``: from a cluster and a request to files, a page and a report."""
+"""The verb ``placement``: it turns a cluster and a request into files, a page and a report."""
 
 from __future__ import annotations
 
@@ -26,20 +26,25 @@ Planner: TypeAlias = Callable[[Cluster, Request], Plan | Refused]
 
 
 class NoPlanError(ZkmigrateError):
-    """There is no plan: each line is a reason by its id."""
+    """There is no plan; each line of the message is a reason with its id."""
 
     exit_code = 3
 
 
 class BrokenPlanError(ZkmigrateError):
-    """The finished maps break a rule: the planner is wrong."""
+    """The finished maps break a rule, so the planner has a defect."""
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What the call asks for. out: of the plan, None for the report alone. page: as HTML, None for none.
-    read: the files that the request comes from. ignore_warnings: write the plan in spite of notices that
-    refuse. notices: of the cluster's source."""
+    """The arguments of one call.
+
+    out: the file of the plan; None for the report alone.
+    page: the file of the HTML page; None for none.
+    read: the files that the request comes from.
+    ignore_warnings: whether to write the plan in spite of notices that refuse it.
+    notices: notices about the source of the cluster.
+    """
 
     cluster: Cluster
     request: Request
@@ -53,13 +58,16 @@ class Asked:
 
 
 def refusal(found: Refused) -> UsageError | NoPlanError:
-    """The error that ends the verb."""
+    """Return the error with which the verb ends."""
     return (UsageError if found.options else NoPlanError)(_why(found.reasons))
 
 
 def place(asked: Asked, echo: Callable[[str], None], planner: Planner = planned) -> int:
-    """Plan, write, and print the report; the exit code. Raises UsageError for options that contradict each
-    other and when a file is in the way, NoPlanError, and BrokenPlanError."""
+    """Plan, write the files, print the report, and return the exit code.
+
+    Raises UsageError if options contradict each other or a file exists already, NoPlanError if there is no
+    plan, and BrokenPlanError if the plan breaks a rule.
+    """
     _refuse_one_file_for_two(asked)
     stale = _earlier(asked.out)
     refuse_all_taken(filter(None, (asked.out, asked.page)), stale, force=asked.force)
@@ -101,7 +109,7 @@ def place(asked: Asked, echo: Callable[[str], None], planner: Planner = planned)
 
 
 def _refuse_one_file_for_two(asked: Asked) -> None:
-    """UsageError where two files of this call would be one, by whatever name."""
+    """Raise UsageError if two files of this call are the same file, under any name."""
     for option, path in (("--out", asked.out), ("--page", asked.page)):
         if path == Path("-"):
             raise UsageError(f"{option} -: needed: the name of a file. The report goes to standard output")
@@ -116,7 +124,7 @@ def _refuse_one_file_for_two(asked: Asked) -> None:
 
 
 def _of_plan(out: Path, path: Path) -> bool:
-    """Whether a file is one of a plan's, by its own name or by another."""
+    """Return whether a file is one of a plan's files, by its own name or through a link."""
     folder, own = out.parent.resolve(), (out.name, beside_plan(out, "back"))
     return path.resolve() == out.resolve() or any(
         found.parent == folder and (found.name in own or _is_phase(out, found))
@@ -129,7 +137,7 @@ def _is_phase(out: Path, path: Path) -> bool:
 
 
 def _earlier(out: Path | None) -> list[Path]:
-    """Phases beside ``out``, of whatever plan."""
+    """Return the files of phases beside ``out``, of any plan."""
     if out is None or not out.parent.is_dir():
         return []
     return sorted(path for path in out.parent.iterdir() if _is_phase(out, path))

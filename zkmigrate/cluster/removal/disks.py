@@ -1,4 +1,4 @@
-"""What the disks of brokers to be removed hold, by the brokers' word and by their hosts'."""
+"""What the disks of brokers to be removed contain, as the brokers and their hosts report it."""
 
 from __future__ import annotations
 
@@ -24,19 +24,25 @@ OnDisks: TypeAlias = Mapping[str, Reading[tuple[Directory, ...]]]
 """The directories of partitions, by host."""
 
 _KINDS = {"": "without a mark", "stray": "stray", "future": "future", "delete": "being deleted"}
-"""What a directory is, by its mark. Kafka removes those being deleted, at its start at the latest."""
+"""The kind of a directory, by its mark.
+
+Kafka removes those being deleted, at its next start at the latest.
+"""
 
 
 @dataclass(frozen=True)
 class Held:
-    """What the log directories of the brokers tell. replicas: in words. silent: why a broker told nothing."""
+    """The brokers' reports about their log directories.
+
+    replicas: the replicas in words. silent: why a broker reported nothing.
+    """
 
     replicas: tuple[str, ...] = ()
     silent: tuple[str, ...] = ()
 
 
 def held(look: Look, brokers: Collection[int], but: Collection[PartitionState] = ()) -> Held:
-    """What the disks hold. but: partitions that are known to be there."""
+    """Return what the brokers report about their disks. but: partitions to leave out."""
     known = {(p.topic, p.partition) for p in but}
     told = look.ask(DescribeLogDirs(KAFKA, tuple(brokers))) if brokers else Seen({})
     if not isinstance(told, Seen):
@@ -57,7 +63,7 @@ def held(look: Look, brokers: Collection[int], but: Collection[PartitionState] =
 
 
 def on_disks(inventory: Inventory, look: Look) -> OnDisks:
-    """The directories on the removed brokers, of those whose hosts the inventory tells how to reach."""
+    """Return the directories on the removed brokers whose hosts can be reached over ssh."""
     gone = removed(inventory) if inventory.has("ssh") else ()
 
     def one(host: str) -> Reading[tuple[Directory, ...]]:
@@ -76,7 +82,7 @@ def on_disks(inventory: Inventory, look: Look) -> OnDisks:
 
 
 def identified(inventory: Inventory, look: Look, hosts: Iterable[str]) -> Mapping[str, Reading[Identity]]:
-    """Whether these brokers would start as themselves."""
+    """Return whether these brokers would start with their own id and cluster."""
     kafka = inventory.kafka
 
     def one(host: str) -> Reading[Identity]:
@@ -99,7 +105,10 @@ def _places(kafka: Kafka, look: Look, host: str, given: Mapping[str, str]) -> Re
 
 
 def directories_left(told: OnDisks) -> tuple[Finding, ...]:
-    """What a broker's own word leaves out: it knows current and future replicas alone."""
+    """Return a finding about all directories on the hosts.
+
+    Brokers themselves report only current and future replicas.
+    """
     seen, odd, silent = [], False, False
     for host, reading in told.items():
         if not isinstance(reading, Seen):
@@ -126,7 +135,10 @@ def directories_left(told: OnDisks) -> tuple[Finding, ...]:
 
 
 def starts_as_itself(host: str, told: Reading[Identity]) -> Finding:
-    """Whether a broker finds its own id and cluster in its log directories; else Kafka does not start."""
+    """Return whether a broker finds its own id and cluster in its log directories.
+
+    Otherwise Kafka does not start.
+    """
     same = told.value if isinstance(told, Seen) else None
     wrong = same.wrong if same is not None else ()
     dark = same.unread if same is not None else told

@@ -1,4 +1,4 @@
-"""Findings before a removal, and how new replicas are kept off the brokers."""
+"""Findings before a removal, and the choice of how to keep new replicas off the brokers."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ from zkmigrate.runbook.model.step import Context
 CORDONED, CORDON_ALL = "cordoned.log.dirs", "*"
 POLICY = "create.topic.policy.class.name"
 OWN_POLICY = "zkmigrate.ExcludedBrokersPolicy"
-"""The class in setup/policy, which reads a file that the run writes."""
+"""The class in setup/policy. It reads a file that the run writes."""
 
 UNREGISTER = 64
 """The API key of UnregisterBroker, which brokers with ZooKeeper do not offer."""
 ANSWER_S = 3.0
-"""Seconds for the answer of a broker that tells what requests it takes."""
+"""Seconds to wait for a broker's answer about the requests that it supports."""
 NOT_LOADED = "no CreateTopicPolicy is loaded; ours costs a jar and a restart of each broker"
 
 Settings = Mapping[int, Reading[TopicSetting]]
-"""One config of brokers, by id."""
+"""The readings of one broker setting, by broker id."""
 
 
 def before(c: Context, f: Survey) -> tuple[Finding, ...]:
-    """The findings before the first change."""
+    """Return the findings before the first change."""
     if isinstance(f.in_flight, Absent):
         return (too_old(),)
     if not isinstance(f.in_flight, Seen):
@@ -53,7 +53,10 @@ def before(c: Context, f: Survey) -> tuple[Finding, ...]:
 
 
 def _known(c: Context, f: Survey) -> Finding:
-    """A broker that the inventory lists, and the cluster knows no more, is removed already."""
+    """Check that the cluster or the inventory knows every broker to be removed.
+
+    A broker that only the inventory lists was removed already.
+    """
     holding = {id for p in f.view.partitions for id in p.replicas}
     here = set(f.view.brokers) | holding
     listed = {broker.id for broker in c.inventory.brokers}
@@ -71,7 +74,10 @@ def _known(c: Context, f: Survey) -> Finding:
 
 
 def _dead(f: Survey) -> Finding:
-    """A set that names another dead broker would be moved off it too, and nobody asked for that."""
+    """Check that every other broker with replicas is registered.
+
+    Otherwise the plan would also move replicas off a dead broker that is not to be removed.
+    """
     dead = sorted(
         {id for p in f.view.partitions for id in p.replicas} - set(f.view.brokers) - set(f.wanted.brokers)
     )
@@ -86,7 +92,7 @@ def _dead(f: Survey) -> Finding:
 
 
 def _stoppable(c: Context, f: Survey) -> Finding:
-    """A broker that the inventory gives no host, or no way to it, cannot be stopped."""
+    """Check that the brokers to stop have a host in the inventory, and that ssh is configured."""
     hosts = {c.inventory.broker(name).id for name in stoppable(c.inventory)}
     without = [id for id in f.leaving if f.wanted.shutdown and id not in hosts]
     return claim(
@@ -120,7 +126,10 @@ def _placed(f: Survey) -> Finding:
 
 
 def _enough_in_sync(f: Survey) -> Finding:
-    """A partition below its min ISR takes no writes, and a move would copy what may not be all of it."""
+    """Check that no partition to be moved is below its min ISR.
+
+    Such a partition takes no writes, and a move might copy incomplete data.
+    """
     low = [
         f"{p.topic}-{p.partition} has {len(p.isr)} of {f.view.min_isr[p.topic]}"
         for p in f.naming
@@ -143,7 +152,7 @@ def _remarks(c: Context, f: Survey) -> tuple[Finding, ...]:
 
 
 def words(c: Context, f: Survey) -> str:
-    """What the plan does, in one line."""
+    """Describe in one line what the plan does."""
     if not isinstance(f.plan, Plan):
         return f"no plan: {_why(f.plan)}"
     told = statistics(f.plan.cluster, f.plan.moves, f.staying)
@@ -156,8 +165,12 @@ def words(c: Context, f: Survey) -> str:
 
 @dataclass(frozen=True)
 class Choice:
-    """way: how new replicas are kept away. why: what was seen. possible: whether the wanted way is. own: it
-    is our policy, told by a file."""
+    """How new replicas are kept off the brokers.
+
+    way: the method. why: what was seen.
+    possible: whether the requested method works here.
+    own: whether our policy is used, which reads a file.
+    """
 
     way: Exclusion
     why: str
@@ -166,7 +179,10 @@ class Choice:
 
 
 def chosen(asked: Removal, cordons: Settings, policies: Settings) -> Choice:
-    """The way that is taken. cordons: of the brokers to be removed. policies: of all brokers."""
+    """Return the method to use.
+
+    cordons: the setting of the brokers to be removed. policies: the setting of all brokers.
+    """
     wanted, own = asked.exclusion, asked.policy_file is not None
     silent = [id for id, own in cordons.items() if not isinstance(own, Seen) or own.value.value is None]
     knows = bool(cordons) and not silent
@@ -184,7 +200,7 @@ def chosen(asked: Removal, cordons: Settings, policies: Settings) -> Choice:
 
 
 def exclusion(choice: Choice) -> Finding:
-    """How new replicas are kept away, and what still gets through."""
+    """Return the finding about how new replicas are kept off the brokers, and what is still possible."""
     through = {
         Exclusion.CORDON: "explicit assignments still pass, and are found and moved",
         Exclusion.POLICY: "explicit assignments to them are refused, and every automatic one while a broker "
@@ -204,8 +220,11 @@ def exclusion(choice: Choice) -> Finding:
 
 
 def policy_file(c: Context, policies: Settings, *, zookeeper: bool) -> tuple[Finding, ...]:
-    """Whether our policy can be told what to refuse, where the inventory says so. policies: of all brokers.
-    zookeeper: the cluster has one, so that brokers run the policy."""
+    """Return whether our policy can be given a file on every broker, if the inventory names one.
+
+    policies: the setting of all brokers. zookeeper: whether the cluster has ZooKeeper, so that brokers run
+    the policy.
+    """
     if removal(c.inventory).policy_file is None:
         return ()
     hosts = {c.inventory.broker(name).id for name in policed(c.inventory)}

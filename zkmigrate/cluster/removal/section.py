@@ -1,4 +1,4 @@
-"""``removal`` in the inventory: which brokers go, and how."""
+"""The section ``removal`` of the inventory: which brokers are removed, and how."""
 
 from __future__ import annotations
 
@@ -13,23 +13,28 @@ from zkmigrate.inventory.inventory import Inventory, RemotePath
 
 
 class Exclusion(StrEnum):
-    """How new replicas are kept off the brokers. AUTO: CORDON where Kafka knows it, else WATCH."""
+    """How new replicas are kept off the brokers. AUTO means CORDON if Kafka supports it, else WATCH."""
 
     AUTO = "auto"
     CORDON = "cordon"
-    """Kafka's own setting cordoned.log.dirs, from 4.3 on; explicit assignments still pass."""
+    """Kafka's own setting cordoned.log.dirs, from 4.3 on. Explicit assignments still pass."""
     POLICY = "policy"
-    """A CreateTopicPolicy that the brokers have loaded: ours with policy_file, else what it refuses is the
-    operator's word."""
+    """A CreateTopicPolicy that the brokers have loaded.
+
+    With policy_file it is ours. Otherwise the operator is responsible for what it refuses.
+    """
     WATCH = "watch"
-    """Nothing: what lands on the brokers is found and moved, until they stop."""
+    """Nothing is kept off. What lands on the brokers is found and moved, until they stop."""
 
 
 class Removal(Pace):
     """What the playbook kafka_remove_brokers removes, and how fast.
 
-    brokers: their ids. shutdown: stop them once they are empty. exclusion: how new replicas are kept away.
-    policy_file: where our policy on each broker's host reads what is excluded; None for another policy.
+    brokers: the ids of the brokers.
+    shutdown: whether to stop them once they are empty.
+    exclusion: how new replicas are kept off them.
+    policy_file: the file on each broker's host from which our policy reads what is excluded; None for another
+    policy.
     margin: the share of each other broker's free bytes that stays free.
     """
 
@@ -48,12 +53,12 @@ class Removal(Pace):
     @field_validator("brokers")
     @classmethod
     def _in_order(cls, ids: tuple[int, ...]) -> tuple[int, ...]:
-        """The same brokers in another order, or named twice, are the same request."""
+        """Return the ids sorted and without duplicates, so that equal requests compare equal."""
         return tuple(sorted(set(ids)))
 
 
 class RemovalInventory(PacedInventory):
-    """The inventory of the playbook kafka_remove_brokers. Its pace may change under way."""
+    """The inventory of the playbook kafka_remove_brokers. Its pace may change during a run."""
 
     not_binding: ClassVar[Mapping[str, Any]] = {"removal": set(Pace.model_fields)}
     needed: ClassVar[Mapping[str, str]] = {
@@ -69,18 +74,18 @@ class RemovalInventory(PacedInventory):
 
     @property
     def stoppable(self) -> tuple[str, ...]:
-        """The hosts of the brokers to be removed that may be stopped: those that the inventory names."""
+        """The hosts of the brokers to be removed that may be stopped, as far as the inventory names them."""
         gone = self.removal.brokers if self.removal.shutdown and self.has("ssh") else ()
         return tuple(broker.name for broker in self.brokers if broker.id in gone)
 
     @property
     def policed(self) -> tuple[str, ...]:
-        """The hosts on which a file tells our policy what is excluded: all brokers', or none."""
+        """The hosts on which our policy reads a file: those of all brokers, or none."""
         return self.broker_names if self.removal.policy_file is not None and self.has("ssh") else ()
 
     @property
     def hosts(self) -> dict[str, tuple[str, ...]]:
-        """A run may change the hosts of removed brokers, and those of all brokers to tell our policy."""
+        """The hosts by part. A run changes those of removed brokers, or all if our policy reads a file."""
         every, gone = super().hosts, self.stoppable
         stay = tuple(name for name in self.broker_names if name not in gone)
         part = "policed" if self.policed else "brokers"
@@ -93,32 +98,32 @@ class RemovalInventory(PacedInventory):
 
 
 def stoppable(inventory: Inventory) -> tuple[str, ...]:
-    """The hosts of the brokers to be removed that may be stopped."""
+    """Return the hosts of the brokers to be removed that may be stopped."""
     return inventory.stoppable if isinstance(inventory, RemovalInventory) else ()
 
 
 def policed(inventory: Inventory) -> tuple[str, ...]:
-    """The hosts on which a file tells our policy what is excluded."""
+    """Return the hosts on which our policy reads a file."""
     return inventory.policed if isinstance(inventory, RemovalInventory) else ()
 
 
 def stoppable_alone(inventory: Inventory) -> tuple[str, ...]:
-    """The hosts of brokers that are to stop, where no file needs zkm-host on all of them earlier."""
+    """Return the hosts of brokers to stop, if no policy file needs zkm-host on all hosts earlier."""
     return () if policed(inventory) else stoppable(inventory)
 
 
 def removed(inventory: Inventory) -> tuple[int, ...]:
-    """The ids of the brokers to be removed."""
+    """Return the ids of the brokers to be removed."""
     return removal(inventory).brokers
 
 
 def goes_on(inventory: Inventory) -> str:
-    """The key that lets the brokers go on running, once they are empty; else empty."""
+    """Return the key that keeps the brokers running once they are empty, or an empty string."""
     return "" if removal(inventory).shutdown else "removal.shutdown: false"
 
 
 def removal(inventory: Inventory) -> Removal:
-    """What is removed. TypeError where the playbook removes nothing."""
+    """Return the section ``removal``. Raises TypeError if the playbook removes no brokers."""
     if not isinstance(inventory, RemovalInventory):
         raise TypeError("the inventory of this playbook has a section removal")
     return inventory.removal

@@ -1,4 +1,4 @@
-"""The cluster before a plan: partitions, sizes, free bytes, what is in flight, and the plan that follows."""
+"""The cluster before a removal: partitions, sizes, free bytes, reassignments, and the resulting plan."""
 
 from __future__ import annotations
 
@@ -25,9 +25,14 @@ NO_SIZE = "placement.size-missing"
 
 @dataclass(frozen=True)
 class Survey:
-    """wanted: what is removed. in_flight: before the rest was looked at, or after it. cluster: with sizes and
-    free bytes. only: the partitions that are placed; empty for all that name a broker to be removed. at:
-    seconds since the epoch."""
+    """A look at the cluster before a removal.
+
+    wanted: what is to be removed.
+    in_flight: the reassignments in flight before or after the rest of the look.
+    cluster: the cluster with sizes and free bytes.
+    only: the partitions to place; empty for all that name a broker to be removed.
+    at: the time of the look, in seconds since the epoch.
+    """
 
     wanted: Removal
     in_flight: Reading[Flights]
@@ -53,9 +58,10 @@ class Survey:
 
     @cached_property
     def plan(self) -> Plan | Refused:
-        """Only what must move moves. Its bytes go where most is free, and the margin stays free.
+        """The plan, which moves only what must move.
 
-        What moves goes to as many racks as there are, or as before where that has no room.
+        New replicas go where most bytes are free, and the margin stays free. Sets span as many racks as
+        possible, or as many as before if there is no room for that.
         """
         if isinstance(self.cluster, Refused):
             return self.cluster
@@ -80,7 +86,7 @@ class Survey:
 
     @cached_property
     def moves(self) -> tuple[Move, ...]:
-        """The moves of the plan; none without one."""
+        """The moves of the plan; empty without a plan."""
         if isinstance(self.plan, Refused):
             return ()
         leaders = {(p.topic, p.partition): p.leader for p in self.view.partitions}
@@ -91,24 +97,24 @@ class Survey:
 
     @property
     def free_moves(self) -> tuple[Move, ...]:
-        """The moves of partitions that nobody else is moving."""
+        """The moves of partitions that no other reassignment is moving."""
         flights = self.in_flight.value if isinstance(self.in_flight, Seen) else {}
         return tuple(move for move in self.moves if move.name not in flights)
 
     @property
     def unsized(self) -> bool:
-        """Whether a size is missing, as of a partition that was just created."""
+        """Whether a size is missing, for instance of a partition that was just created."""
         return isinstance(self.plan, Refused) and any(one.id == NO_SIZE for one in self.plan.reasons)
 
 
 def naming(partitions: Collection[PartitionState], brokers: Collection[int]) -> tuple[PartitionState, ...]:
-    """Those with a replica on one of these brokers."""
+    """Return the partitions with a replica on one of these brokers."""
     gone = frozenset(brokers)
     return tuple(one for one in partitions if not gone.isdisjoint(one.replicas))
 
 
 def survey(c: Context, look: Look, only: Collection[Name] = ()) -> Survey:
-    """Look at what is in flight, then at the cluster. HostError where no broker answers."""
+    """List the reassignments in flight, then look at the cluster. Raises HostError if no broker answers."""
     in_flight = look.ask(ListReassignments(KAFKA))
 
     def tell(line: str) -> None:
