@@ -1,1 +1,1 @@
-"""What deleted topics and past operations left in a Kafka cluster: found, and removed by name."""
+"""Leftovers of deleted topics and past operations in a Kafka cluster: find them, and remove named ones."""

@@ -1,4 +1,4 @@
-"""Facts about what a cluster holds beside its topics: znodes, throttles, directories on brokers' disks."""
+"""Facts about a cluster besides its topics: znodes, throttles, directories on brokers' disks."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ from zkmigrate.runbook.model.step import Context
 from zkmigrate.zookeeper.questions import ReadAcls, ReadZnode, Rights, Znode
 
 WITNESSES = 3
-"""Brokers that each look at partitions asks."""
+"""The number of brokers that answer each query about partitions."""
 
 
 @dataclass(frozen=True)
 class Kept:
-    """A znode with its ACL. path: below the chroot."""
+    """A znode with its ACL. path: its path below the chroot."""
 
     path: str
     znode: Znode
@@ -49,16 +49,20 @@ class Kept:
 
     @property
     def mark(self) -> str:
-        """Another one after each change of it."""
+        """A text that differs after every change of the znode."""
         return f"{self.znode.czxid:x} {self.znode.mzxid:x} {self.znode.version}"
 
 
 @dataclass(frozen=True)
 class Tree:
-    """Kafka's znodes, as far as they may be leftovers. cluster_id: of ``/cluster/id``. steady: one broker was
-    controller, in one epoch, before and after the look. assigned: the topics with an assignment, of those
-    that no broker names. deleting: the topics under deletion. found: what may be a leftover, by its path;
-    below it what stands under it, children first."""
+    """Kafka's znodes that may be leftovers.
+
+    cluster_id: the id in ``/cluster/id``.
+    steady: whether the same broker was controller, in the same epoch, before and after the look.
+    assigned: the topics that no broker names but that have an assignment.
+    deleting: the topics under deletion.
+    found: possible leftovers by path; each with the znodes below it, children first.
+    """
 
     cluster_id: str
     steady: bool
@@ -69,9 +73,14 @@ class Tree:
 
 @dataclass(frozen=True)
 class Disks:
-    """The directories of one broker. runs: whether it runs, or answers. looked: over ssh, so that something
-    can be done about them. mounts: where file systems are mounted on its host. identity: whether it could
-    start again as itself; None where its config was not read."""
+    """The directories of one broker.
+
+    runs: whether the broker runs, or answers.
+    looked: whether they were read over ssh, so that a run can change them.
+    mounts: the mount points of the broker's host.
+    identity: whether the broker could start again with its own id and cluster; None if its config was not
+    read.
+    """
 
     broker: Broker
     runs: bool
@@ -83,9 +92,14 @@ class Disks:
 
 @dataclass(frozen=True)
 class Scan:
-    """All that is looked at. tree: Absent where the inventory names no ZooKeeper. partitions: of every topic
-    that a broker or a directory names. throttles: settings that are set. unread: what could not be read, in
-    words, that stops nothing. wall_s: seconds since the epoch."""
+    """Everything that one look for leftovers has read.
+
+    tree: Absent if the inventory names no ZooKeeper.
+    partitions: the partitions of every topic that a broker, a znode or a directory names.
+    throttles: the throttle settings that are set.
+    unread: what could not be read, in words, and does not stop the run.
+    wall_s: the time of the look, in seconds since the epoch.
+    """
 
     cluster: Reading[ClusterTopics]
     in_flight: Reading[Flights]
@@ -98,7 +112,7 @@ class Scan:
 
     @property
     def unheard(self) -> Unknown | None:
-        """The first answer that is missing."""
+        """The first missing answer; None if there is none."""
         told: tuple[Reading[object], ...] = (
             self.cluster, self.in_flight, self.tree, self.partitions, self.throttles,
         )  # fmt: skip
@@ -106,7 +120,7 @@ class Scan:
 
     @property
     def live(self) -> frozenset[str]:
-        """The topics that live by the word of one broker, or of ZooKeeper."""
+        """The topics that exist according to a broker or ZooKeeper."""
         named = self.cluster.value.names if isinstance(self.cluster, Seen) else ()
         told = self.partitions.value.topics if isinstance(self.partitions, Seen) else {}
         known = [topic for topic, one in told.items() if not isinstance(one, Absent)]
@@ -114,7 +128,7 @@ class Scan:
         return frozenset((*named, *known, *assigned))
 
     def told(self, topic: str) -> Reading[tuple[PartitionState, ...]]:
-        """The partitions of a topic; Absent only where nobody knows it."""
+        """Return the partitions of a topic; Absent only if neither a broker nor ZooKeeper knows it."""
         told = self.partitions.value.topics if isinstance(self.partitions, Seen) else {}
         one = told.get(topic, Unknown("failed", f"nobody was asked about topic {topic}"))
         if isinstance(one, Absent) and topic in self.live:
@@ -123,14 +137,17 @@ class Scan:
 
 
 def section(c: Context) -> Leftovers:
-    """What the run removes. TypeError where the inventory has no such section."""
+    """Return the section ``leftovers`` of the inventory. Raises TypeError if there is none."""
     if not isinstance(c.inventory, LeftoversInventory):
         raise TypeError("the inventory of this playbook has a section leftovers")
     return c.inventory.leftovers
 
 
 def scan(c: Context, look: Look) -> Scan:
-    """Look at the cluster; at its topics last, so that a topic created meanwhile is not a leftover."""
+    """Look for leftovers in the cluster.
+
+    The topics are read last, so that a topic created meanwhile does not count as a leftover.
+    """
     wanted = section(c)
     wall_s = look.wall()
     in_flight = look.ask(ListReassignments(KAFKA))
@@ -163,7 +180,7 @@ def _throttles(look: Look, partitions: Reading[TopicPartitions]) -> Reading[Valu
 
 
 def _tree(wanted: Leftovers, look: Look, topics: Reading[ClusterTopics]) -> Reading[Tree]:
-    """Through the first server that answers."""
+    """Read the znodes through the first server that answers."""
     if not isinstance(topics, Seen):
         return Unknown("failed", "no broker names its topics")
     told: Reading[Tree] = Unknown("failed", "no ZooKeeper server")
@@ -187,7 +204,7 @@ class _Reader:
     chroot: str
 
     def node(self, path: str) -> Znode | None:
-        """None where it does not exist."""
+        """Return a znode, or None if it does not exist."""
         told = self.look.ask(ReadZnode(self.door, self.chroot + path))
         if isinstance(told, Unknown):
             raise _UnreadError(told)
@@ -198,7 +215,7 @@ class _Reader:
         return node.children if node is not None else ()
 
     def below(self, path: str) -> Iterator[tuple[str, Znode]]:
-        """The znode, behind all that stand below it."""
+        """Yield all znodes below a path, then the znode itself."""
         node = self.node(path)
         if node is None:
             return
@@ -256,7 +273,7 @@ def _tree_at(reader: _Reader, named: frozenset[str]) -> Reading[Tree]:
 
 
 def _is_assigned(node: Znode | None) -> bool:
-    """Whether ``/brokers/topics/TOPIC`` names a partition; what is no JSON names none."""
+    """Return whether ``/brokers/topics/TOPIC`` names a partition. Invalid JSON names none."""
     try:
         told = json_text.loads(node.data) if node is not None else None
     except ValueError:
@@ -271,7 +288,7 @@ _Seens: TypeAlias = tuple[tuple[Disks, ...], tuple[str, ...]]
 
 
 def _disks(c: Context, look: Look) -> _Seens:
-    """Over ssh where the inventory has that section, else by the brokers' own word."""
+    """Read the directories over ssh if the inventory has that section, else as the brokers report them."""
     brokers = c.inventory.kafka.brokers
     if c.inventory.has("ssh"):
         by_name = {broker.name: broker for broker in brokers}
@@ -324,7 +341,7 @@ def _disk_over_ssh(c: Context, look: Look, broker: Broker) -> Reading[Disks]:
 
 
 def _with_sizes(look: Look, disks: Disks, partitions: Reading[TopicPartitions]) -> Disks:
-    """The same with the sizes of stray directories, which ssh does not tell at once."""
+    """Return the disks with the sizes of stray directories, which take another query over ssh."""
     if not disks.looked or not isinstance(partitions, Seen):
         return disks
     topics = partitions.value.topics

@@ -39,8 +39,10 @@ from zkmigrate.runbook.model.step_record import Recorded, known
 
 @dataclass(frozen=True)
 class Named(Recorded):
-    """names: of the leftovers that this run removes, in order, by what the journal calls them. It adds none
-    later."""
+    """The leftovers that a run removes; it adds none later.
+
+    names: their names, in order, by their names in the journal.
+    """
 
     step: ClassVar[str] = "leftovers"
 
@@ -49,7 +51,10 @@ class Named(Recorded):
 
 @dataclass(frozen=True)
 class RemoveFacts:
-    """found: the leftovers now, by what the journal calls them. scan: what they were seen in."""
+    """The leftovers now.
+
+    found: the leftovers by their names in the journal. scan: the look that found them.
+    """
 
     found: Mapping[str, Leftover]
     scan: Scan
@@ -76,7 +81,10 @@ class RemoveStep(Step[RemoveFacts]):
         return self._back(c, f) if c.way is Way.BACK else self._forward(c, f)
 
     def _names(self, c: Context, f: RemoveFacts) -> Mapping[str, str]:
-        """Fixed by the first removal: a pattern takes nothing that appears later."""
+        """Return the leftovers to remove by target.
+
+        The first removal fixes them, so a pattern matches nothing that appears later.
+        """
         record = known(Named, c) if c.begun else None
         if record is not None:
             return record.names
@@ -134,12 +142,15 @@ class RemoveStep(Step[RemoveFacts]):
         return Forecast(f, tuple(target for target in self._names(c, f) if target in f.found))
 
     def basis(self, c: Context, f: RemoveFacts) -> Mapping[str, str]:
-        """Which leftovers go: what they hold may change, and is recorded when they do."""
+        """Return which leftovers are removed.
+
+        Their content may change, and is recorded when they are removed.
+        """
         return dict.fromkeys(self._names(c, f), "a leftover")
 
 
 def _stays(name: str, f: RemoveFacts) -> str:
-    """Why a removed leftover is not put back; empty where it is."""
+    """Return why a removed leftover is not put back, or an empty string if it is."""
     kind = kind_of(name)
     if kind in ACTS:
         return "Kafka would act on it"

@@ -1,4 +1,4 @@
-"""What of a cluster's state is a leftover, whether it may go now, and the findings about it."""
+"""Decide what in a cluster is a leftover and whether it may be removed now, with the findings about it."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from zkmigrate.runbook.model.step import Context
 from zkmigrate.zookeeper.changes import ZNODES, DeleteZnode
 
 READ_BY_BROKERS_S = 900
-"""How long Kafka itself keeps a notice about a changed config (``changeExpirationMs``)."""
+"""Seconds for which Kafka itself keeps a notice about a changed config (``changeExpirationMs``)."""
 
 
 class Kind(StrEnum):
-    """What a leftover is; its value stands in messages."""
+    """The kind of a leftover; its value appears in messages."""
 
     DELETION = "mark of a topic's deletion"
     TOPIC = "znode of a topic without partitions"
@@ -53,10 +53,10 @@ COSTS = {
 }
 
 ACTS = (Kind.DELETION, Kind.REASSIGNMENT, Kind.ELECTION)
-"""What Kafka acts on as soon as it is made: never put back."""
+"""The kinds that Kafka acts on as soon as they exist, so they are never put back."""
 
 MANY = (Kind.ISR, Kind.LOG_DIR, Kind.CHANGE)
-"""What comes by the thousand, with numbers for names."""
+"""The kinds that occur by the thousand and have numbers as names."""
 
 _FOLDERS = {
     znodes.DELETIONS: Kind.DELETION,
@@ -70,8 +70,15 @@ _FOLDERS = {
 
 @dataclass(frozen=True)
 class Leftover:
-    """One leftover. name: as the inventory names it. size: bytes. age_s: since its last change, None where
-    unknown. changes: what removes it. holds: why it cannot go now, empty where it can."""
+    """One leftover.
+
+    name: its name in the inventory.
+    size: its bytes.
+    age_s: seconds since its last change; None if unknown.
+    why: why it is a leftover.
+    changes: the changes that remove it.
+    holds: why it cannot be removed now; empty if it can.
+    """
 
     kind: Kind
     name: str
@@ -83,8 +90,11 @@ class Leftover:
 
     @property
     def target(self) -> str:
-        """What the journal calls it. zkm-host takes operation ids of letters, digits and ``. _ -`` alone, so
-        a directory goes by its last name and a digest of its place."""
+        """The name of the leftover in the journal.
+
+        zkm-host accepts only operation ids of letters, digits and ``. _ -``. So a directory is named by its
+        last component and a digest of its path.
+        """
         if self.kind is not Kind.DIRECTORY:
             return self.name
         broker, _, path = self.name.partition(":")
@@ -92,7 +102,7 @@ class Leftover:
 
 
 def kind_of(name: str) -> Kind:
-    """The kind of a leftover by its name."""
+    """Return the kind of a leftover by its name."""
     if name.startswith(("topic/", "broker/")):
         return Kind.THROTTLE
     if name in (znodes.REASSIGNMENT, znodes.ELECTION):
@@ -102,7 +112,7 @@ def kind_of(name: str) -> Kind:
 
 
 def leftovers(c: Context, found: Scan) -> tuple[Leftover, ...]:
-    """Every leftover of what was seen, by kind and name; nothing that belongs to a live topic."""
+    """Return every leftover of a scan, by kind and name. Nothing that belongs to a live topic is one."""
     wanted = section(c)
     every = (*_znodes(wanted, found), *_throttles(found), *_directories(c, wanted, found))
     return tuple(sorted(every, key=lambda one: (list(Kind).index(one.kind), one.name)))
@@ -142,7 +152,7 @@ def _why(kind: Kind, topic: str) -> str:
 
 
 def _throttles(found: Scan) -> Iterator[Leftover]:
-    """Settings that limit nothing, since nothing is in flight."""
+    """Yield settings as leftovers; they limit nothing while no reassignment is in flight."""
     for target, settings in found.throttles.value.items() if isinstance(found.throttles, Seen) else ():
         what, _, name = target.partition("-")
         for key, own in settings.items():
@@ -183,13 +193,15 @@ def _holds(disks: Disks, folder: str) -> str:
 
 
 def named(c: Context, every: Iterable[Leftover]) -> tuple[Leftover, ...]:
-    """Those that the inventory names."""
+    """Return the leftovers that the inventory names."""
     return tuple(one for one in every if section(c).names(one.name))
 
 
 def quiet(c: Context, found: Scan) -> tuple[Finding, ...]:
-    """The findings that must hold before each removal: the right cluster, a controller that stays, and
-    nothing in flight."""
+    """Return the findings that must hold before each removal.
+
+    They require the right cluster, a steady controller, and no reassignment in flight.
+    """
     unheard = found.unheard
     answers = claim(
         "leftovers.answer",
@@ -239,7 +251,7 @@ def quiet(c: Context, found: Scan) -> tuple[Finding, ...]:
 
 
 def report(c: Context, found: Scan) -> tuple[Finding, ...]:
-    """One finding for each leftover, and one for each kind that comes by the thousand."""
+    """Return one finding for each leftover, and one for each kind that occurs by the thousand."""
     every = leftovers(c, found)
     told = [_told(c, [one]) for one in every if one.kind not in MANY]
     told += [_told(c, some) for kind in MANY if (some := [one for one in every if one.kind is kind])]
@@ -283,7 +295,7 @@ def report(c: Context, found: Scan) -> tuple[Finding, ...]:
 
 
 def _identities(c: Context, found: Scan) -> Iterator[Finding]:
-    """A broker that is to be stopped must be able to start again as itself."""
+    """Yield findings that say whether each broker can start again with its own id and cluster."""
     for disks in found.disks:
         same, name = disks.identity, disks.broker.name
         if same is None:
@@ -302,7 +314,7 @@ def _identities(c: Context, found: Scan) -> Iterator[Finding]:
 
 
 def section_names(entry: str, name: str) -> bool:
-    """Whether one entry of the inventory names a leftover."""
+    """Return whether one entry of the inventory names a leftover."""
     return Leftovers(remove=(entry,)).names(name)
 
 

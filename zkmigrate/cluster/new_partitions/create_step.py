@@ -47,7 +47,7 @@ from zkmigrate.runbook.model.step_record import Recorded, known
 
 @dataclass(frozen=True)
 class Created(Recorded):
-    """id: the topic id of what was created; empty where brokers tell none."""
+    """The topic that this run created. id: its topic id; empty if brokers report none."""
 
     step: ClassVar[str] = "create-topic"
 
@@ -56,7 +56,10 @@ class Created(Recorded):
 
 @dataclass(frozen=True)
 class CreateFacts:
-    """records: going back, how many records the topic has held; None where nobody asked."""
+    """The topic, if it exists.
+
+    records: on the way back, how many records the topic has taken; None if not queried.
+    """
 
     topic: TopicReading
     records: Reading[int] | None = None
@@ -124,7 +127,7 @@ class CreateStep(Step[CreateFacts]):
 
 
 def _records(c: Context, found: Topic, look: Look) -> Reading[int]:
-    """How many records the logs of the topic have taken: the sum of where they end at the leaders."""
+    """Return how many records the topic has taken: the sum of its log ends at the leaders."""
     name = wanted(c.inventory).topic
     asked: dict[int, dict[str, list[int]]] = {}
     for number, leader in enumerate(found.leaders):

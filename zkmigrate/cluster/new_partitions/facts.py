@@ -1,4 +1,4 @@
-"""Facts of a run that creates a topic or lets one grow: the topic as brokers tell it."""
+"""Facts of a run that creates a topic or adds partitions to one: the topic as brokers report it."""
 
 from __future__ import annotations
 
@@ -14,17 +14,24 @@ from zkmigrate.runbook.model.look import Look
 from zkmigrate.runbook.model.step import Context, Waiting
 
 WITNESSES = 3
-"""Brokers that each look at the topic asks."""
+"""The number of brokers that answer each query about the topic."""
 
 LOOKS = 30
-"""How often, a second apart, brokers are asked again that do not show a confirmed change yet: with KRaft each
-broker learns of it by itself."""
+"""How often, a second apart, to query brokers that do not show a confirmed change yet.
+
+With KRaft each broker learns of a change independently.
+"""
 
 
 @dataclass(frozen=True)
 class Topic:
-    """A topic that is there. sets: of its partitions, from 0 on; one in flight has the union of both sets.
-    led: whether each partition has a leader. id: empty where brokers tell none."""
+    """An existing topic.
+
+    sets: the replica sets of its partitions, from 0 on. During a reassignment a set has old and new replicas.
+    led: whether each partition has a leader.
+    leaders: the leader of each partition; below 0 for none.
+    id: the topic id; empty if brokers report none.
+    """
 
     sets: Sets
     led: bool
@@ -36,12 +43,12 @@ TopicReading: TypeAlias = Reading[Topic]
 
 
 def seen_by_brokers(c: Context, look: Look) -> Reading[TopicPartitions]:
-    """What the brokers tell of the plan's topic."""
+    """Return what the brokers report about the plan's topic."""
     return look.ask(DescribePartitions(KAFKA, (wanted(c.inventory).topic,), WITNESSES))
 
 
 def topic(c: Context, told: Reading[TopicPartitions]) -> TopicReading:
-    """The topic of the plan."""
+    """Return the topic of the plan, or why it is not known."""
     if not isinstance(told, Seen):
         return told if isinstance(told, Unknown) else Unknown("failed", "no cluster")
     name = wanted(c.inventory).topic
@@ -55,7 +62,7 @@ def topic(c: Context, told: Reading[TopicPartitions]) -> TopicReading:
 
 
 def change(inventory: Inventory, found: TopicReading) -> CreateTopic | GrowTopic:
-    """The change that the plan asks for."""
+    """Return the change that carries out the plan: a new topic or more partitions."""
     plan = wanted(inventory)
     if not plan.first:
         return CreateTopic(KAFKA, plan.topic, plan.sets)
@@ -64,13 +71,13 @@ def change(inventory: Inventory, found: TopicReading) -> CreateTopic | GrowTopic
 
 
 def silent(c: Context, found: Unknown) -> Waiting:
-    """Wait for an answer."""
+    """Return a wait for the brokers' answer."""
     limit = c.inventory.policy.step_deadline_s
     return Waiting("an answer of Kafka about the topic", str(found), limit, poll_s=1.0, keep=c.kept)
 
 
 def late(c: Context) -> Waiting | None:
-    """Wait for brokers to show a confirmed change; None once they had the time for it."""
+    """Return a wait until brokers show a confirmed change, or None after ``LOOKS`` looks."""
     looks = c.kept.get("looks", 0) + 1
     if looks > LOOKS:
         return None
@@ -81,7 +88,7 @@ def late(c: Context) -> Waiting | None:
 
 
 def described(found: TopicReading) -> str:
-    """What of the topic is there, for messages."""
+    """Describe the current topic for messages."""
     if isinstance(found, Seen):
         sets = ", ".join(str(list(of)) for of in found.value.sets[:3])
         return f"{len(found.value.sets):,} partitions, the first on {sets}"

@@ -25,8 +25,12 @@ from zkmigrate.runbook.model.step import Context, Done, Reads, Verdict
 
 @dataclass(frozen=True)
 class FirstLook:
-    """cluster_id: empty where nobody tells it. brokers: the registered ones. refused: why Kafka would refuse
-    the change, empty where it would not."""
+    """A look at the cluster before the change.
+
+    cluster_id: the id that brokers report; empty if none does.
+    brokers: the registered brokers.
+    refused: why Kafka would refuse the change; empty if it would accept it.
+    """
 
     cluster_id: str
     brokers: frozenset[int]

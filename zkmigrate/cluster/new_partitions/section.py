@@ -1,4 +1,4 @@
-"""``new_partitions`` in the inventory: the sets of a new topic, or of the partitions that one grows by."""
+"""The section ``new_partitions`` of the inventory: the sets of a new topic or of new partitions."""
 
 from __future__ import annotations
 
@@ -14,12 +14,14 @@ from zkmigrate.errors import InventoryError, UsageError
 from zkmigrate.inventory.inventory import Inventory, LocalPath, local_path
 
 Sets = tuple[tuple[int, ...], ...]
-"""Replica sets of partitions whose numbers follow each other."""
+"""Replica sets of partitions with consecutive numbers."""
 
 
 class NewPartitions(BaseModel):
-    """What the playbook kafka_new_partitions makes. plan: the file that ``zkmigrate placement new-topic`` or
-    ``grow`` wrote."""
+    """What the playbook kafka_new_partitions creates.
+
+    plan: the file that ``zkmigrate placement new-topic`` or ``grow`` wrote.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
@@ -27,8 +29,10 @@ class NewPartitions(BaseModel):
 
 
 class NewPartitionsInventory(Inventory):
-    """The inventory of the playbook kafka_new_partitions. A run is bound to the sets of its plan, not to the
-    name of the file."""
+    """The inventory of the playbook kafka_new_partitions.
+
+    A run is bound to the sets of its plan, not to the name of the file.
+    """
 
     not_binding: ClassVar[Mapping[str, Any]] = {"new_partitions": True}
     needed: ClassVar[Mapping[str, str]] = {
@@ -67,7 +71,7 @@ class NewPartitionsInventory(Inventory):
         return f"{self._topic} from {self._first}: {[list(of) for of in self._sets]}"
 
     def with_sets(self, topic: str, first: int, sets: Sets) -> Self:
-        """The same with the sets of a plan."""
+        """Return a copy with the sets of a plan."""
         made = self.model_copy()
         made._topic, made._first, made._sets = topic, first, sets
         return made
@@ -96,7 +100,7 @@ def _wrong(path: Path, why: str) -> InventoryError:
 
 
 def wanted(inventory: Inventory) -> NewPartitionsInventory:
-    """The inventory with its plan. TypeError where it is of another playbook."""
+    """Return the inventory with its plan. Raises TypeError if it belongs to another playbook."""
     if not isinstance(inventory, NewPartitionsInventory):
         raise TypeError("the inventory of this playbook has a section new_partitions")
     return inventory

@@ -1,1 +1,1 @@
-"""Which broker holds which replica: plans that move few bytes, as pure functions."""
+"""Plans for which broker holds which replica, made as pure functions that move few bytes."""

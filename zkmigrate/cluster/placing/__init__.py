@@ -1,1 +1,1 @@
-"""The verbs ``placement``, which writes a plan's files, page and report, and ``throttle``."""
+"""The verb ``placement``, which writes a plan's files, page and report, and the verb ``throttle``."""

@@ -1,1 +1,1 @@
-"""Removing brokers: what leaves them, how new replicas are kept away, and when they may stop."""
+"""Removing brokers: which replicas leave them, how new replicas are kept off, and when they may stop."""

@@ -35,7 +35,10 @@ _BROKER = "unregister-"
 
 @dataclass(frozen=True)
 class Uncordoned(Recorded):
-    """brokers: those whose cordon the controller unsets, before Kafka forgets them."""
+    """The cordons that the controller unsets.
+
+    brokers: the brokers whose cordon is unset before Kafka forgets them.
+    """
 
     step: ClassVar[str] = "forget"
 
@@ -44,9 +47,13 @@ class Uncordoned(Recorded):
 
 @dataclass(frozen=True)
 class CleanFacts:
-    """view: the cluster. pulses: what requests its brokers take. None each where nothing is asked. aside: the
-    directories on the disks of the removed brokers. refused: for brokers that this run has cordoned, why the
-    controller would not unset that; empty where it would."""
+    """The brokers that have stopped, and what is left of them.
+
+    view: the cluster. pulses: which requests its brokers support. Both are None if nothing is queried.
+    aside: the directories on the disks of the removed brokers.
+    refused: for brokers that this run has cordoned, why the controller refuses to unset that; empty if it
+    accepts.
+    """
 
     view: Reading[KafkaView] | None = None
     pulses: Mapping[str, Pulse] | None = None
@@ -121,13 +128,13 @@ def _cordon(id: int) -> AlterAtController:
 
 
 def _cordoned(c: Context) -> list[int]:
-    """The brokers that were not cordoned before this run, and are by it."""
+    """Return the brokers that this run has cordoned and that were not cordoned before."""
     record = known(Excluded, c)
     return [id for id, found in record.found.items() if found is None] if record is not None else []
 
 
 def _uncordoned(cordons: list[int], left: Mapping[int, Reading[str]]) -> tuple[Finding, ...]:
-    """Whether the cordons of the run are gone with their brokers. left: why some are not."""
+    """Return whether the run's cordons are unset. left: why some are not."""
     if not cordons:
         return ()
     why = {id: told.value if isinstance(told, Seen) else str(told) for id, told in left.items()}

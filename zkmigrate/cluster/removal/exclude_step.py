@@ -31,7 +31,10 @@ _BROKER = "broker-"
 
 @dataclass(frozen=True)
 class Excluded(Recorded):
-    """way: how new replicas are kept away. found: what the setting was before, by broker id; None: unset."""
+    """How new replicas are kept off the brokers, and the settings before.
+
+    way: the method. found: the setting before the run, by broker id; None for unset.
+    """
 
     step: ClassVar[str] = "exclude"
 
@@ -41,7 +44,11 @@ class Excluded(Recorded):
 
 @dataclass(frozen=True)
 class ExcludeFacts:
-    """first: what decides on the way; None once that is recorded. cordons: of the brokers to be removed."""
+    """The settings that keep new replicas off the brokers.
+
+    first: the look that decides on the method; None once the method is recorded.
+    cordons: the setting of the brokers to be removed.
+    """
 
     first: ValidateFacts | None
     cordons: Settings
@@ -93,7 +100,10 @@ class ExcludeStep(Step[ExcludeFacts]):
         return Done((*findings, held), record.encode())
 
     def _wanted(self, c: Context, f: ExcludeFacts, record: Excluded, id: int) -> tuple[str | None] | None:
-        """The value that a broker is to get; None where it has it, or another hand's on the way back."""
+        """Return the value to set on a broker, as a tuple of one, or None if nothing is to be set.
+
+        Nothing is set if the broker has the value, or on the way back if another tool has changed it.
+        """
         reading = f.cordons[id]
         own = reading.value.own if isinstance(reading, Seen) else None
         if c.way is Way.FORWARD:

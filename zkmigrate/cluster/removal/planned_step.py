@@ -27,7 +27,10 @@ from zkmigrate.runbook.model.step import Blocked, Context, Done, Forecast, Hazar
 
 @dataclass(frozen=True)
 class PlannedFacts:
-    """survey: the cluster; None on the way back. back: what that restores."""
+    """The cluster to plan for, or the moves to undo.
+
+    survey: the cluster; None on the way back. back: the state that the way back restores.
+    """
 
     survey: Survey | None
     back: OriginalsFacts

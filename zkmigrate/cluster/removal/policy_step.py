@@ -27,12 +27,15 @@ from zkmigrate.runbook.model.step_record import Recorded, known
 Word: TypeAlias = Literal["refuse", "close", "open"]
 
 CLOSED_S = 300
-"""For how many seconds the policy lets nothing be created. Then it opens by itself, should nobody open it."""
+"""Seconds for which the policy lets nothing be created; then creation opens by itself, even without a run."""
 
 
 @dataclass(frozen=True)
 class Closed(Recorded):
-    """at: when the creation of topics was closed, in seconds since the epoch."""
+    """The start of the time in which no topic can be created.
+
+    at: when creation was closed, in seconds since the epoch.
+    """
 
     step: ClassVar[str] = "close"
 
@@ -41,15 +44,22 @@ class Closed(Recorded):
 
 @dataclass(frozen=True)
 class PolicyFacts:
-    """files: what the hosts' files hold. now: seconds since the epoch."""
+    """The files from which our policy reads what it refuses.
+
+    files: the content by host. now: the time of the look, in seconds since the epoch.
+    """
 
     files: Mapping[str, Reading[bytes]]
     now: float
 
 
 class PolicyStep(Step[PolicyFacts]):
-    """refuse: explicit assignments to the brokers to be removed. close: automatic ones as well, for
-    ``CLOSED_S``. open: nothing any more, for the brokers are down."""
+    """A step that writes what our policy refuses to the file on each host.
+
+    With ``refuse`` these are explicit assignments to the brokers to be removed. With ``close`` they are
+    automatic ones as well, for ``CLOSED_S``. With ``open`` nothing is refused any more, because the brokers
+    are down.
+    """
 
     hazard = Hazard.REVERSIBLE
 
@@ -75,7 +85,7 @@ class PolicyStep(Step[PolicyFacts]):
         return Done((self._told(c, len(f.files)), *self._in_time(c, f)))
 
     def _since(self, c: Context, f: PolicyFacts) -> Mapping[str, Any]:
-        """The record of the first file that closes: its seconds are over first."""
+        """Return the record of when the first file closed creation, because its time is over first."""
         if self._word != "close":
             return {}
         before = known(Closed, c) if c.begun else None
@@ -101,7 +111,7 @@ class PolicyStep(Step[PolicyFacts]):
         )
 
     def _in_time(self, c: Context, f: PolicyFacts) -> tuple[Finding, ...]:
-        """Whether the creation was closed until the last broker had stopped."""
+        """Return whether creation stayed closed until the last broker had stopped."""
         closed = known(Closed, c) if self._word == "open" else None
         if closed is None:
             return ()

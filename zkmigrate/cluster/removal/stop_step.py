@@ -30,11 +30,14 @@ from zkmigrate.runbook.model.look import Look
 from zkmigrate.runbook.model.step import Blocked, Context, Done, Hazard, Ready, Verdict, Waiting, Way
 
 _STOP = ".stop"
-"""After a host's name, in targets: no partition's name ends so. An operation's id on a host has no colon."""
+"""The suffix of a host's name in targets; no partition name ends so.
+
+It has no colon, because an operation id on a host has none.
+"""
 STOPS_S = 600.0
-"""Seconds for a stop, or for a start until the cluster names the broker."""
+"""Seconds to wait for a stop, or for a start until the broker is registered."""
 TRIES = 3
-"""How often a broker is told to stop."""
+"""How many times a broker is stopped before the step gives up."""
 
 
 class StopStep(SweepStep):
@@ -66,7 +69,10 @@ class StopStep(SweepStep):
         return super().check(c, f)
 
     def _start(self, c: Context, f: SweepFacts) -> Verdict | None:
-        """Start what this run has stopped, and wait for it; None once all of it is there."""
+        """Start the brokers that this run has stopped, and wait for them.
+
+        Return None once all are registered.
+        """
         stopped = [host for host in self._stopped(c) if host in f.services]
         same = tuple(starts_as_itself(host, told) for host, told in f.identities.items())
         if blocking(same):
@@ -91,7 +97,7 @@ class StopStep(SweepStep):
         return LateStragglers(made.moves, made.found, made.planned_at, stopped)
 
     def _empty(self, c: Context, f: SweepFacts) -> Verdict:
-        """Stop the next broker, and look for what names the brokers again."""
+        """Stop the next broker, and look again for partitions on the brokers to be removed."""
         assert f.every is not None
         again = {**c.kept, "empty": None}
         gone, up = removal(c.inventory).brokers, [h for h, told in f.services.items() if runs(told)]
@@ -140,8 +146,11 @@ class StopStep(SweepStep):
         ]
 
     def _next(self, c: Context, f: SweepFacts, view: KafkaView, up: list[str]) -> Verdict:
-        """No partition names the broker, so none loses a replica that is in sync; where topics come all the
-        time, the fewest."""
+        """Stop the broker that the fewest partitions name, the active controller last.
+
+        Usually no partition names it, so none loses a replica that is in sync. While topics are being
+        created, few do.
+        """
 
         def last(host: str) -> tuple[bool, int, int]:
             id = c.inventory.broker(host).id
@@ -167,7 +176,7 @@ class StopStep(SweepStep):
 
 
 def _host(c: Context, target: str) -> str:
-    """The host whose broker is to stop or start; "" where a partition or a topic is the target."""
+    """Return the host whose broker is to stop or start, or "" if the target is a partition or a topic."""
     host = target.removesuffix(_STOP)
     return host if host != target and host in stoppable(c.inventory) else ""
 

@@ -79,17 +79,23 @@ ROUNDS = 3
 """How many rounds of new replicas to move before concluding that topics are created continuously."""
 
 _LIST = "list:"
-"""Before a topic's name, in targets: no topic's name has a colon."""
+"""The prefix of a topic's name in targets that set a list; no topic name has a colon."""
 
 
 @dataclass(frozen=True)
 class SweepFacts:
-    """moves: those that this step has added, where they stand. every: all partitions; None while its own
-    moves go on. survey: what a plan for the new ones needs; None where there are none. lists: throttle lists
-    of the topics that are about to move. limits: the throttle with the new moves; None where the run has
-    none. held, aside: on the disks, by the word of the brokers and of their hosts. now: seconds. services,
-    identities, view: of the step that stops brokers: their services by host, whether those to be started are
-    themselves, and the cluster once more, where it is asked for."""
+    """What one look for new replicas on the brokers found.
+
+    moves: the state of the moves that this step has added.
+    every: all partitions; None while the step's own moves are in flight.
+    survey: the cluster, to plan new moves; None if there are none.
+    lists: the throttle lists of topics that are about to move.
+    limits: the throttle with the new moves; None if the run has none.
+    held, aside: what is on the disks, as the brokers and as their hosts report it.
+    now: the time of the look on the monotonic clock, in seconds.
+    services, identities, view: used by the step that stops brokers: their services by host, whether brokers
+    to be started have their own id and cluster, and another view of the cluster.
+    """
 
     moves: MovesFacts
     every: Cluster | None = None
@@ -105,24 +111,27 @@ class SweepFacts:
 
     @cached_property
     def own(self) -> tuple[Move, ...]:
-        """The moves of this step, with the new ones. A partition that came a second time has a new move."""
+        """The moves of this step, with the new ones.
+
+        A partition that must move again has only its new move.
+        """
         new = {move.name: move for move in self.survey.free_moves} if self.survey is not None else {}
         old = self.moves.plan.moves if self.moves.plan is not None else ()
         return (*(move for move in old if move.name not in new), *new.values())
 
     @cached_property
     def by_target(self) -> Mapping[str, Move]:
-        """The same by what the journal calls them."""
+        """The moves of this step by their names in the journal."""
         return Originals(self.own).by_target
 
     @cached_property
     def listed(self) -> Values:
-        """The throttle lists, where they were told."""
+        """The throttle lists that were read."""
         return values(self.lists.value) if isinstance(self.lists, Seen) else {}
 
     @cached_property
     def differ(self) -> Mapping[str, Changes]:
-        """The topics whose throttle lists lack something, as targets, with what gives them that."""
+        """The changes for topics whose throttle lists are not as wanted, by target."""
         if self.limits is None:
             return {}
         to = self.limits.on if self.limits.way is Way.FORWARD else self.limits.off
@@ -148,7 +157,7 @@ class SweepStep(Step[SweepFacts]):
         self._moving = MovesStep(self._own, sets_rates=False, replans=True)
 
     def _added(self, c: Context) -> Stragglers:
-        """What this step has recorded; an empty record at first."""
+        """Return the record of this step; empty at first."""
         record, now = known(self.record, c), planned(c)
         at = now.at if now is not None else 0.0
         return record if record is not None and record.planned_at == at else self.record(planned_at=at)
@@ -184,7 +193,7 @@ class SweepStep(Step[SweepFacts]):
         return self._throttled(c, look, f, {topic for topic, _ in new})
 
     def _throttled(self, c: Context, look: Look, f: SweepFacts, topics: Collection[str]) -> SweepFacts:
-        """The facts with the throttle lists of these topics, and what they are to be."""
+        """Return the facts with the throttle lists of these topics, and their wanted values."""
         lists, record, every = read(look, (), sorted(topics)), throttles(c), originals(c)
         if record is None:
             return replace(f, lists=lists)
@@ -218,19 +227,22 @@ class SweepStep(Step[SweepFacts]):
         return self._empty(c, f)
 
     def _left(self, c: Context, f: SweepFacts) -> tuple[PartitionState, ...]:
-        """What names the brokers."""
+        """Return the partitions that name a broker to be removed."""
         assert f.every is not None
         return naming(tuple(f.every.partitions.values()), removal(c.inventory).brokers)
 
     def _outrun(self, c: Context, f: SweepFacts) -> bool:
-        """Whether topics come faster than they are moved, and nothing else is on brokers that are to stop."""
+        """Return whether topics are created faster than they are moved.
+
+        It is True only if the brokers are to stop and nothing older than these topics is on them.
+        """
         assert f.every is not None
         left = self._left(c, f)
         alone = all(born_late(c, p) and (p.topic, p.partition) not in f.every.flights for p in left)
         return removal(c.inventory).shutdown and alone and not f.held.replicas and not f.held.silent
 
     def _empty(self, c: Context, f: SweepFacts) -> Verdict:
-        """What follows once the brokers are empty."""
+        """Return the verdict once the brokers are empty."""
         assert f.every is not None
         wanted = removal(c.inventory)
         told = empty(wanted.brokers, f.every, f.own, self._left(c, f))
@@ -241,8 +253,11 @@ class SweepStep(Step[SweepFacts]):
         return Done((told, *directories_left(f.aside)), self._record(c, f).encode())
 
     def _go_on(self, c: Context, f: SweepFacts, verdict: Verdict) -> Verdict:
-        """What the moves ask for. Forward the throttle names their topics first, back it lets go of them
-        last."""
+        """Return the verdict of the moves, with the throttle lists set around them.
+
+        Going forward the lists name the topics before they move; on the way back the entries are removed
+        last.
+        """
         if isinstance(verdict, Waiting):
             return replace(verdict, keep={**c.kept, **verdict.keep, "empty": None})
         if isinstance(verdict, Blocked) or (isinstance(verdict, Done) is (c.way is Way.FORWARD)):
@@ -257,19 +272,22 @@ class SweepStep(Step[SweepFacts]):
         return Ready(tuple(todo), keep=keep) if todo else verdict
 
     def _unread(self, c: Context, f: SweepFacts) -> Waiting | None:
-        """The wait for lists that nobody told."""
+        """Return a wait if the throttle lists could not be read."""
         if isinstance(f.lists, Seen) and not unread(f.lists.value):
             return None
         what, limit = "an answer of Kafka about throttles", c.inventory.policy.step_deadline_s
         return Waiting(what, str(f.lists), limit, poll_s=1.0, keep=c.kept)
 
     def _unsent(self, c: Context, differ: Mapping[str, Changes]) -> dict[str, Changes]:
-        """The lists to be set, with what is sent: each once, for brokers may tell a change late."""
+        """Return the lists to set, each with its change.
+
+        Each is sent once, because brokers may report a change late.
+        """
         sent: Mapping[str, Changes] = c.kept.get("listed", {})
         return {t: made for t, made in differ.items() if sent.get(t) != made or t in c.unconfirmed}
 
     def _let_go(self, c: Context, differ: Collection[str], verdict: Verdict) -> Verdict:
-        """The lists as they were, once the moves are back."""
+        """Restore the throttle lists, once the moves are undone."""
         looks = c.kept.get("let go", 0)
         if not differ or looks >= LOOKS:  # what differs still is another hand's
             return verdict
@@ -280,7 +298,7 @@ class SweepStep(Step[SweepFacts]):
         return Waiting(what, few(differ), limit, 1.0, keep)
 
     def _add(self, c: Context, f: SweepFacts, s: Survey) -> Verdict:
-        """Record what is new, before anything of it is sent."""
+        """Record the new moves before any of them is sent."""
         partitions = {(p.topic, p.partition): p for p in s.view.partitions}
         findings = (came(s), only_there(s), *in_sync(s.free_moves, partitions))
         if any(finding.blocks for finding in findings):
@@ -313,7 +331,7 @@ class SweepStep(Step[SweepFacts]):
         )
 
     def _record(self, c: Context, f: SweepFacts) -> Stragglers:
-        """The record with the new moves, and the lists of their topics as they were found."""
+        """Return the record with the new moves, and the throttle lists of their topics as they were found."""
         old = self._added(c)
         now = f.listed if f.survey is not None else {}
         throttled = throttles(c)
@@ -337,7 +355,7 @@ class SweepStep(Step[SweepFacts]):
 
 
 def _busy(f: MovesFacts) -> bool:
-    """Whether moves of the step have not come to an end."""
+    """Return whether moves of the step are not complete."""
     assert f.found is not None
     stands = f.stands(Way.FORWARD)
     foreign = [move for move in stands.at(Stand.FOREIGN) if move.name in f.found.flights]
@@ -346,7 +364,10 @@ def _busy(f: MovesFacts) -> bool:
 
 
 def born_late(c: Context, p: PartitionState) -> bool:
-    """Whether a partition was not there when moves were added last, after as many times as are tried."""
+    """Return whether a partition was created after the last round in which moves were added.
+
+    It is False until ``ROUNDS`` rounds have been made.
+    """
     return c.kept.get("rounds", 0) >= ROUNDS and (p.topic, p.partition) not in c.kept["known"]
 
 
@@ -355,7 +376,7 @@ def _in_flight(p: PartitionState) -> str:
 
 
 def came(s: Survey) -> Finding:
-    """Whether what has landed on the brokers meanwhile can be placed."""
+    """Return whether the partitions that have landed on the brokers meanwhile can be placed."""
     reasons = s.plan.reasons if isinstance(s.plan, Refused) else ()
     named = [f"{p.topic}-{p.partition}" for p in s.naming if (p.topic, p.partition) in s.only]
     return claim(
@@ -369,7 +390,7 @@ def came(s: Survey) -> Finding:
 
 
 def only_there(s: Survey) -> Finding:
-    """Whether each of them has a replica that is up: data that is only on stopped brokers stays there."""
+    """Return whether each partition has a leader; data that is only on stopped brokers stays there."""
     dark = [f"{p.topic}-{p.partition} on brokers {list(p.replicas)}" for p in s.naming if p.leader < 0]
     return claim(
         "remove.only-there",

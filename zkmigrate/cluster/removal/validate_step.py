@@ -44,9 +44,13 @@ from zkmigrate.runbook.model.step import Context, Done, Reads, Verdict, Waiting
 
 @dataclass(frozen=True)
 class ValidateFacts:
-    """survey: the cluster. cordons, policies: the settings that tell how new replicas can be kept away.
-    limits: the rates of all brokers; empty where they are not asked for. zookeeper: the cluster has one;
-    asked where our policy is told what to refuse."""
+    """The cluster before a removal.
+
+    survey: the cluster.
+    cordons, policies: the settings that decide how new replicas can be kept off.
+    limits: the throttle rates of all brokers; empty if they are not queried.
+    zookeeper: whether the cluster has ZooKeeper; queried only if the inventory names a policy file.
+    """
 
     survey: Survey
     cordons: Settings
@@ -57,13 +61,13 @@ class ValidateFacts:
 
 @dataclass(frozen=True)
 class FirstRates(FirstLimits):
-    """The same, of the step that checks a removal: the rates of all brokers."""
+    """The rates of all brokers that the step saw that checks a removal."""
 
     step: ClassVar[str] = "validate"
 
 
 def settings(look: Look, key: str, brokers: Collection[int]) -> Settings:
-    """One config of these brokers; each is the whole answer where none told."""
+    """Return one setting of these brokers. If there is no answer, each broker has the failed reading."""
     if not brokers:
         return {}
     told = look.ask(ReadBrokerSettings(KAFKA, key, tuple(brokers)))
@@ -71,7 +75,7 @@ def settings(look: Look, key: str, brokers: Collection[int]) -> Settings:
 
 
 def validated(c: Context, look: Look) -> ValidateFacts:
-    """Look at the cluster and at how new replicas can be kept away."""
+    """Look at the cluster, and at how new replicas can be kept off the brokers."""
     found = survey(c, look)
     pulses = look.ask(PingBrokers(ANSWER_S)).values() if removal(c.inventory).policy_file is not None else ()
     return ValidateFacts(
@@ -83,8 +87,10 @@ def validated(c: Context, look: Look) -> ValidateFacts:
 
 
 def unsized(c: Context, f: Survey) -> Waiting | None:
-    """Wait for the size of a partition that was just created. Return None if no size is missing, or if one
-    stays missing."""
+    """Wait for the size of a partition that was just created.
+
+    Returns None if no size is missing, or if one stays missing.
+    """
     looks = c.kept.get("unsized", 0)
     if not f.unsized or looks >= LOOKS:
         return None
@@ -117,19 +123,19 @@ class ValidateStep(Reads[ValidateFacts]):
 
 
 def planned_moves(c: Context, look: Look) -> tuple[Move, ...]:
-    """The moves as they would be planned now."""
+    """Return the moves as they would be planned now."""
     return survey(c, look).moves
 
 
 def measured_writes(c: Context, look: Look) -> tuple[str, ...] | Waiting:
-    """What ``plan`` says about the throttle and what clients write to the moving partitions."""
+    """Return what ``plan`` prints about the throttle and what clients write to the moving partitions."""
     f = survey(c, look)
     partitions = {(one.topic, one.partition): one for one in f.view.partitions}
     return measured(c, f.moves, partitions, f.at)
 
 
 def foreseen(c: Context, look: Look) -> tuple[str, ...]:
-    """What ``plan`` says of the whole run."""
+    """Return what ``plan`` prints about the whole run."""
     f = validated(c, look)
     choice = chosen(removal(c.inventory), f.cordons, f.policies)
     brokers = tuple(

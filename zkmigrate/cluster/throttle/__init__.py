@@ -1,1 +1,1 @@
-"""The replication throttle that follows the load: rules without effects. Rates are bytes per second."""
+"""Rules for the replication throttle that follows the load, without effects. Rates are bytes per second."""
