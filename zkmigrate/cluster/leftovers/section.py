@@ -84,9 +84,9 @@ class LeftoversInventory(Inventory):
 
     @property
     def hosts(self) -> dict[str, tuple[str, ...]]:
-        """The brokers on whose disks something is to be removed.
+        """The brokers with a directory that ``remove`` names.
 
-        Only these are changed, and keep the lock.
+        Only their hosts are changed, and keep the lock.
         """
         named = tuple(
             name
@@ -99,5 +99,5 @@ class LeftoversInventory(Inventory):
 
 
 def named_hosts(inventory: Inventory) -> tuple[str, ...]:
-    """Return the brokers on whose disks something is to be removed."""
+    """Return the brokers with a directory that ``remove`` names."""
     return inventory.hosts.get("brokers", ())

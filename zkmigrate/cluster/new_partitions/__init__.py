@@ -1,1 +1,1 @@
-"""Create a topic, or let one grow, with the replica sets of a plan: section, facts, steps."""
+"""Create a topic, or add partitions to one, with the replica sets of a plan: section, facts, steps."""

@@ -213,7 +213,7 @@ def load_json(content: bytes, origin: str, needed: str) -> Any:
     except json.JSONDecodeError as error:
         where = f"line {error.lineno}, column {error.colno}"
         raise ClusterFileError(f"{origin}: {where}: {error.msg}; {needed}") from None
-    except ValueError:  # Python refuses numbers of thousands of digits
+    except ValueError:  # Python refuses to parse numbers of thousands of digits
         raise ClusterFileError(f"{origin}: seen a number of more than 4300 digits; {needed}") from None
 
 

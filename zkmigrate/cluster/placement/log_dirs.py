@@ -38,7 +38,7 @@ LONGEST = 255 - len(f".{'0' * 32}-future")
 """The most characters of a topic and partition that Kafka can move between directories."""
 
 LEVEL = 0.1
-"""Directories of one broker are level when their free bytes differ by no more than this share of the mean."""
+"""The share of the mean by which free bytes of a broker's directories may differ and still count as level."""
 
 
 def several(cluster: Cluster) -> dict[int, dict[str, int]]:

@@ -49,7 +49,7 @@ ANY = "any"
 """A placeholder for a log directory: the one that holds the replica, or the one that Kafka chooses."""
 
 Entry = tuple[Name, Set, tuple[str, ...]]
-"""A partition, its set, and the log directory of each replica or nothing."""
+"""A partition, its replica set, and the log directory of each replica, or none."""
 
 
 def text(entries: Iterable[Entry]) -> str:

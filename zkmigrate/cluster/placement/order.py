@@ -281,7 +281,7 @@ def _searched(
 
 @dataclass(frozen=True, slots=True)
 class _Way:
-    """A beginning and an end of an order, and the moves still to be placed between them."""
+    """The start and the end of an order, and the moves that are still to be placed between them."""
 
     free: dict[int, int]
     left: tuple[Reassignment, ...]

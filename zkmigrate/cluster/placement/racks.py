@@ -29,7 +29,7 @@ TOGETHER = 3
 
 
 def racks_possible(cluster: Cluster, replicas: Set, racks: Collection[str]) -> int:
-    """Return how many racks a set could span. racks: of the chosen brokers."""
+    """Return how many racks a set could span. racks: the racks of the chosen brokers."""
     return min(len(replicas), len({cluster.rack(broker) for broker in replicas}.union(racks)))
 
 
@@ -162,7 +162,7 @@ class _Repairs:
             self.free[repair.home] += size
 
     def slots(self, name: Name) -> list[int]:
-        """Return the places whose rack the set uses twice."""
+        """Return the slots whose rack the set uses twice."""
         racks = [self.rack[broker] for broker in self.sets[name]]
         return [slot for slot, rack in enumerate(racks) if racks.count(rack) > 1]
 
@@ -227,7 +227,7 @@ class _Repairs:
         return None
 
     def settle(self) -> None:
-        """Choose each repair again beside all the others, until none changes."""
+        """Choose each repair again, given all the others, until none changes."""
         for _ in range(ROUNDS):
             changed = False
             for repair in self.made:
@@ -293,7 +293,7 @@ class _Repairs:
                         yield [(repair, way) for (repair, _), way in zip(some, chosen_ways, strict=True)]
 
     def ways(self, repair: _Repair) -> list[_Way]:
-        """Return all ways in which a repair can be made, whatever the brokers have free."""
+        """Return all ways to make a repair, whatever the brokers have free."""
         self.take_back(repair)
         held = self.sets[repair.name]
         found = [

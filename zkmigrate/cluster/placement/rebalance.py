@@ -47,11 +47,11 @@ def rebalance(cluster: Cluster, request: Rebalance) -> Plan | Refused:
     """Return the moves that make the chosen brokers' free bytes, or load, more equal for few bytes.
 
     With tolerance 0 the best answer of ``SWEEP`` counts: by range, then by standard deviation. If the range
-    is within ``LEVEL``, the bytes moved decide, and a cheap answer ends the sweep. The same input gives the
-    same plan.
+    is within ``LEVEL``, the bytes moved decide, and a cheap answer ends the sweep. The result depends on the
+    input alone.
 
-    Returns Refused for a broker that is gone or left out, for ``scale`` without a new broker, and for a
-    partition without a size, or without a rate if rates are balanced.
+    Returns Refused if a broker is gone or left out, or ``scale`` has no new broker. It also does so if a
+    partition has no size, or no rate although rates are balanced.
     """
     choice = chosen(cluster, request.choice)
     if isinstance(choice, Refused):

@@ -233,7 +233,7 @@ class _Board:
         return None
 
     def filled(self, name: Name) -> tuple[int, ...]:
-        """Return a filled set."""
+        """Return a set without its open slots."""
         return tuple(broker for broker in self.sets[name] if broker is not None)
 
     def rank(self, broker: int) -> tuple[int, int, int]:
@@ -444,7 +444,7 @@ class _Board:
     def level(self, looks: int) -> None:
         """Make free bytes more equal, in at most this many looks at two brokers.
 
-        A copy that is made anyway costs the same anywhere, so no step costs a byte.
+        A copy that is made anyway costs as much on any broker, so no step costs a byte.
         """
         while True:
             order = sorted(self.free, key=lambda broker: (self.free[broker], broker))

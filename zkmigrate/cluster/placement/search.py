@@ -226,7 +226,7 @@ class _Board:
         self.takes = [False] * len(self.level)
         for broker in task.takers:
             self.takes[broker] = True
-        # By broker, ascending by weight: what a source still holds and what it gave, what a taker took.
+        # By broker, by rising weight: what a source still holds, what it gave, and what a taker took.
         self.kept: list[list[tuple[int, int]]] = [[] for _ in self.level]
         self.gone: list[list[tuple[int, int]]] = [[] for _ in self.level]
         self.took: list[list[tuple[int, int]]] = [[] for _ in self.level]
@@ -238,13 +238,13 @@ class _Board:
             for place, (_, row) in enumerate(reversed(held)):
                 self.rank[row] = place
         total = sum(task.replicas.size)
-        # What a byte counts beside a level: one each where levels are bytes.
+        # The weight of one byte compared with a level; it is 1 if levels are bytes.
         self.price = sum(task.replicas.weight) / total if total else 0.0
         self.mean = sum(task.level[broker] for broker in task.ranked) / len(task.ranked)
         self.reach = 0.0
         self.low = self.high = 0
         self.log: list[tuple[int, int]] = []
-        # What the plan moves, what it may move, whether it must save bytes, and a replica that does not move.
+        # The bytes moved, their limit, whether changes must save bytes, and a replica that must not move.
         self.bytes = 0
         self.limit = task.limit
         self.frugal = False
@@ -293,7 +293,7 @@ class _Board:
         if broker in replicas:
             return False
         if broker in task.sets[partition] and broker != task.replicas.home[row]:
-            return False  # the replica that was there could stay, for fewer bytes
+            return False  # leaving the replica that was there would cost fewer bytes
         rack = task.racks[broker]
         if rack == task.racks[self.at[row]]:
             return True
@@ -314,7 +314,7 @@ class _Board:
             gone = self.gone[home]
             lightest = next((self.rank[row] for _, row in gone if row not in back), -1)
             lightest = max([lightest, *(self.rank[row] for row in out)])
-            # Of the replicas heavier than the lightest that left, so many are left.
+            # The number of remaining replicas that are heavier than the lightest one given.
             if lightest - (len(gone) + len(out) - len(back) - 1) >= self.task.window:
                 return False
         return True
@@ -513,7 +513,7 @@ class _Board:
             for weight, row in entries:
                 for ours, back in enumerate(backs):
                     if not (theirs or ours) and self.frugal:
-                        continue  # two replicas leave home, and that costs bytes
+                        continue  # both replicas would leave their home, which costs bytes
                     place = bisect_left(back, (weight - least + 1, -1))
                     for other_weight, other in back[max(0, place - 2) : place + 1]:
                         net = weight - other_weight

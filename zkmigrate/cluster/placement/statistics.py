@@ -88,7 +88,7 @@ class Statistics:
 
     @property
     def eta(self) -> float | None:
-        """The lower bound as a share of the bytes moved: 1 is optimal. None when nothing is moved."""
+        """The lower bound as a share of the bytes moved, where 1 is optimal; None if nothing is moved."""
         return self.lower_bound / self.moved if self.moved else None
 
 
@@ -164,7 +164,7 @@ def lower_bound(
     def given(low: int) -> int:
         return sum(max(low - one, 0) for one in free) + left - shorter
 
-    # One falls with L and the other rises: the least of their maximum is where they cross.
+    # One falls with L and the other rises, so their maximum is least where they cross.
     low, high = min(free, default=0) - reached - 1, max(free, default=0) + 1
     while low < high:
         middle = (low + high) // 2

@@ -134,7 +134,7 @@ class Outcome:
 
 def parse(content: bytes, origin: str) -> tuple[WhatIf, ...]:
     """Return the what-ifs in the content of a file. origin: its name in errors. Raises ClusterFileError."""
-    # Refuses what pydantic reads in one of several ways.
+    # Refuse JSON that pydantic would accept although it is ambiguous.
     load_json(content, origin, "JSON, a list of what-ifs")
     try:
         found = _ADAPTER.validate_json(content.removeprefix(b"\xef\xbb\xbf"))

@@ -47,10 +47,10 @@ class Measured:
 def measure(
     inventory: Inventory, look: placed.Sight, apart_s: float, tell: Callable[[str], None], clock: Clock
 ) -> Measured | Refused:
-    """Look twice, ``apart_s`` seconds apart.
+    """Measure the cluster by two looks, ``apart_s`` seconds apart.
 
     A partition's rate is the growth of its largest replica. It is unknown if the partition shrank, or was not
-    there in the first look. Raises HostError when no broker answers.
+    there in the first look. Raises HostError if no broker answers.
     """
     began = clock.now()
     first = placed.read(inventory, look, tell, clock.pause)
@@ -84,7 +84,7 @@ def refuse_bad_out(out: Path, *, force: bool) -> None:
 
 
 def answer(found: Measured, out: Path, echo: Callable[[str], None], *, force: bool, as_json: bool) -> int:
-    """Write the cluster file and print the report. Return the exit code."""
+    """Write the cluster file, print the report, and return the exit code."""
     write_all({out: cluster_file.text(found.cluster)}, force=force)
     partitions, unknown = found.cluster.partitions, found.without_rate
     size, rate = (sum(getattr(one, name) or 0 for one in partitions) for name in ("size", "rate"))

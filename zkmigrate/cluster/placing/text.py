@@ -1,4 +1,4 @@
-"""The report of a plan as lines for a terminal, and as one JSON object."""
+"""Format the report of a plan as lines for a terminal, and as one JSON object."""
 
 from __future__ import annotations
 

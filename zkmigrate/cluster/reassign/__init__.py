@@ -1,1 +1,1 @@
-"""Moving partitions by a plan, under a throttle: steps, facts and rules."""
+"""Move partitions as a plan says, under a throttle: steps, facts and rules."""

@@ -1,4 +1,4 @@
-"""``reassign.adapt`` in the inventory: a throttle whose rates follow the load."""
+"""The section ``reassign.adapt`` of the inventory: a throttle whose rates follow the load."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _URL = r"^http://([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?(/[A-Za-z0-9.
 
 
 class BrokerCap(BaseModel):
-    """What one broker can send and receive."""
+    """The bytes per second that one broker can send, and that it can receive."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
@@ -90,7 +90,7 @@ class Adapt(BaseModel):
         return self.busy_limit is not None or self.await_limit_ms is not None
 
     def source_wrong(self) -> str:
-        """Say why the load cannot be read as the keys say, or return an empty string."""
+        """Return why the load cannot be read with these keys, or an empty string."""
         if self.source == "proc":
             extra = [key for key in ("exporters", "disks") if getattr(self, key)]
             return f"{extra[0]} needs source: prometheus (needed: it, or no {extra[0]})" if extra else ""

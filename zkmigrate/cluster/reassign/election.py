@@ -1,4 +1,4 @@
-"""Choose the partitions that get their preferred leader by an election."""
+"""Elections of preferred leaders: which partitions need one, and the changes that hold them."""
 
 from __future__ import annotations
 

@@ -327,7 +327,7 @@ def goal(move: Move, way: Way) -> tuple[int, ...]:
 
 
 class Stand(Enum):
-    """The state of one move relative to the replica set that it is to reach."""
+    """The state of one move relative to the replica set that it should reach."""
 
     DONE = "done"
     """The partition has the set in order, and all of its replicas are in sync."""
@@ -478,7 +478,7 @@ class FirstLook:
     def moves(self, sets: Sets, dirs: Dirs) -> tuple[Move, ...]:
         """Return the moves of a plan that are not complete yet.
 
-        dirs: the log directories that the plan names.
+        sets, dirs: the replica sets and the log directories that the plan names.
         """
         partitions = self.cluster.partitions
         made = (
@@ -588,7 +588,7 @@ class Disks:
         }
 
     def stand(self, broker: int, name: Name, path: str) -> Stand:
-        """Return the state of one replica relative to the directory that it is to be in."""
+        """Return the state of one replica. path: the log directory that it should be in."""
         if (broker, name) in self.futures:
             return Stand.INSIDE if self.futures[broker, name][0] == path else Stand.MISPLACED
         if (broker, name) not in self.places:

@@ -62,7 +62,7 @@ def endless(
     rates: Mapping[int, Rate],
     way: Way,
 ) -> tuple[str, ...]:
-    """Return a clause for each rate that can never finish these moves, if they copy at the same time."""
+    """Describe each rate at which these moves never finish, if they copy at the same time."""
     some = _moving(moves, partitions, produced, way)
     return tuple(one.words() for one in never_finishing(some, rates, _END_WITHIN_S))
 
@@ -93,9 +93,9 @@ def _written(moves: Iterable[Moving]) -> float:
 
 
 def first_reading(c: Context, moves: Iterable[Move], at: float) -> Waiting | None:
-    """Return the wait between two readings of the sizes; None once there were two, or none is needed.
+    """Return the wait between two readings of the sizes, or None if there were two or none is needed.
 
-    None with ``adapt`` too: it measures what clients write at each tick.
+    With ``adapt`` none is needed, because it measures what clients write at each tick.
     """
     sizes = {move.name: move.size for move in moves if move.copies}
     before: Inflow | None = c.kept.get("inflow")
@@ -111,7 +111,7 @@ def first_reading(c: Context, moves: Iterable[Move], at: float) -> Waiting | Non
 def enough(
     c: Context, moves: Collection[Move], partitions: Mapping[Name, PartitionState], at: float
 ) -> tuple[Finding, ...]:
-    """Say before a run whether the throttle is above what clients write to the moving partitions."""
+    """Return the finding that says whether the throttle exceeds what clients write to moving partitions."""
     before: Inflow | None = c.kept.get("inflow")
     if before is None:
         return ()
@@ -143,7 +143,7 @@ def enough(
 def measured(
     c: Context, moves: Collection[Move], partitions: Mapping[Name, PartitionState], at: float
 ) -> tuple[str, ...] | Waiting:
-    """Return what ``plan`` says about the throttle and what clients write; Waiting between two readings."""
+    """Return what ``plan`` prints about the throttle and clients' writes, or a wait between two readings."""
     waiting = first_reading(c, moves, at)
     if waiting is not None:
         return waiting

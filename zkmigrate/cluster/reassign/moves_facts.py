@@ -111,7 +111,7 @@ class Queue:
 
     @property
     def asked(self) -> tuple[list[int], list[Name]]:
-        """The brokers whose log directories are to be read, and the partitions to read there."""
+        """The brokers whose log directories the look reads, and the partitions to read there."""
         adding = {broker for move in self.copying for broker in self.flights[move.name].adding}
         senders = {ends(move, self.way)[0] for move in self.copying}
         return sorted(adding | senders | self.tight), [move.name for move in (*self.copying, *self.short[:1])]
@@ -151,7 +151,7 @@ class Queue:
         return next_moves(wanted, self.flying, fit, self.way)
 
     def looked(self, starting: Collection[Move], cramped: Collection[Move]) -> tuple[Move, ...]:
-        """Return the moves whose partitions are to be described, each once."""
+        """Return the moves whose partitions the look describes, each once."""
         some = (*self.sent, *self.flying, *starting, *cramped)
         return self.moves if self.whole else tuple({move.name: move for move in some}.values())
 

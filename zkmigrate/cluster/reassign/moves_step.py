@@ -151,7 +151,7 @@ class MovesStep(Step[MovesFacts]):
             return new
         todo, flies = _todo(c, stands), bool(stands.at(*_FLYING))
         if c.over and (todo or f.taken) and not flies:
-            return Ready(tuple(move.target for move in f.plan.moves[:1]))  # in place of which the run ends
+            return Ready(tuple(move.target for move in f.plan.moves[:1]))  # the run ends before sending it
         shut = _closed(c, f) if todo else None
         if not shut and (chosen := _starting(c, f, stands, todo)):
             return Ready(tuple(move.target for move in chosen))
@@ -160,7 +160,7 @@ class MovesStep(Step[MovesFacts]):
         return self._at_rest(c, f, stands, todo)
 
     def _at_rest(self, c: Context, f: MovesFacts, stands: Stands, todo: Collection[Move]) -> Verdict:
-        """Return the verdict when nothing is to be sent now."""
+        """Return the verdict if nothing can be sent now."""
         looks, waits = c.kept.get("looks", 0), {move.name for move in todo}
         odd = [move for move in stands.at(Stand.TO_SUBMIT, Stand.FOREIGN) if move.name not in waits]
         if odd and looks >= LOOKS and c.way is Way.FORWARD:
@@ -292,7 +292,7 @@ def _wait(c: Context, f: MovesFacts, stands: Stands, looks: int, *, at_end: bool
 def _finished(c: Context, f: MovesFacts, stands: Stands, looks: int) -> frozenset[Name]:
     """Return the moves that were seen complete; at the last look, only those of that look."""
     over = {move.name for move in stands.at(Stand.DONE, Stand.LEFT)}
-    if looks > LOOKS:  # deleted, or of other hands on the way back
+    if looks > LOOKS:  # deleted, or on the way back changed by other tools
         over |= {move.name for move in stands.at(Stand.GONE, Stand.TO_SUBMIT, Stand.FOREIGN)}
     return frozenset(over) if f.whole else c.kept.get("finished", frozenset()) | over
 

@@ -86,7 +86,7 @@ class OriginalsStep(Step[OriginalsFacts]):
             record = Originals(ordered, tuple(sorted(gone)), others, tight=tight(moves, room))
             return Done(findings, record.encode())
         if f.record is None or f.now is None:
-            return Done()  # killed before the record: nothing was sent
+            return Done()  # the process ended before the record, so nothing was sent
         if f.now.missing is not None:
             limit = c.inventory.policy.step_deadline_s
             return Waiting("an answer of Kafka about partitions", str(f.now.missing), limit, poll_s=1.0)

@@ -125,7 +125,7 @@ def before(c: Context, f: FirstLook) -> tuple[Finding, ...]:
         moves=("check which cluster has the addresses under kafka.brokers",),
     )
     mode, names = wanted(c.inventory).reassign.others, wanted(c.inventory).sets
-    flown = f.awaited(mode, names)  # what is in flight now is checked again once it has ended
+    flown = f.awaited(mode, names)  # reassignments in flight are checked once they have ended
     steps = tuple(move for move in unmade(c, f) if move.name not in flown)
     moves = joined(steps)
     return (
@@ -321,7 +321,7 @@ def _log_dirs(moves: Sequence[Move], disks: Disks) -> tuple[Finding, ...]:
 
 
 def _cordoned(moves: Sequence[Move], disks: Disks) -> tuple[Finding, ...]:
-    """Warn about replicas that the way back cannot return to the log directory that they came from."""
+    """Warn about replicas that the way back cannot return to their original log directory."""
     shut = [
         f"{move.target} on {broker}: {path}"
         for move in moves

@@ -138,7 +138,7 @@ class ReassignInventory(PacedInventory):
 
     @property
     def sets(self) -> Sets:
-        """The sets of the plan."""
+        """The replica sets of the plan, by topic and partition."""
         return self._sets
 
     @property

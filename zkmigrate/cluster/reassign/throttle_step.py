@@ -93,7 +93,7 @@ class ThrottleFacts:
 
     @cached_property
     def now(self) -> Values:
-        """The values of ``seen``."""
+        """The current settings by target and key; empty if they could not be read."""
         return values(self.seen.value) if isinstance(self.seen, Seen) else {}
 
 
@@ -195,7 +195,7 @@ class ThrottleStep(Step[ThrottleFacts]):
         if must_hold or ((differ or silent) and looks < LOOKS):
             what, keep = "brokers to tell the throttle that Kafka has confirmed", {"looks": looks + 1}
             late = few((*differ, *silent))
-            longest = math.inf if left else limit + LOOKS  # the looks bound it, and then it names the brokers
+            longest = math.inf if left else limit + LOOKS  # the number of looks limits it
             return Waiting(what, late, longest, poll_s=1.0, keep=keep)
         if differ and c.way is Way.FORWARD:
             return Ready(differ[:WAVE])

@@ -1,1 +1,1 @@
-"""Removing brokers: which replicas leave them, how new replicas are kept off, and when they may stop."""
+"""Remove brokers: which replicas leave them, how new replicas are kept off, and when they may stop."""

@@ -85,7 +85,7 @@ class CleanStep(Step[CleanFacts]):
         if not isinstance(f.view, Seen) or not offers:
             return Waiting("an answer of Kafka", str(f.view), limit, poll_s=1.0, keep=c.kept)
         heard = {c.inventory.broker(name).id for name, pulse in f.pulses.items() if not pulse.why}
-        here = heard | set(f.view.value.brokers)  # who tells the view may have missed a broker that lives
+        here = heard | set(f.view.value.brokers)  # the broker that answered may not know a live one
         gone = [id for id in removal(c.inventory).brokers if id not in here]
         asked: frozenset[str] = c.kept.get("asked", frozenset()) - c.unconfirmed
         able = all(UNREGISTER in apis for apis in offers)
@@ -111,7 +111,7 @@ class CleanStep(Step[CleanFacts]):
         return ()
 
     def forecast(self, c: Context, look: Look) -> Forecast[CleanFacts] | None:
-        return None  # who is down then is known then
+        return None  # which brokers are down is known only then
 
 
 def _forgotten(gone: list[int], able: bool) -> Finding:

@@ -79,7 +79,7 @@ class ExcludeStep(Step[ExcludeFacts]):
             found = {id: own.value.own for id, own in f.cordons.items() if isinstance(own, Seen)}
             record = Excluded(choice.way, found if choice.way is Exclusion.CORDON else {})
         if record is None:
-            return Done()  # killed before the first change
+            return Done()  # the process ended before the first change
         limit = c.inventory.policy.step_deadline_s
         silent = [id for id in record.found if not isinstance(f.cordons.get(id), Seen)]
         if silent:
@@ -100,9 +100,9 @@ class ExcludeStep(Step[ExcludeFacts]):
         return Done((*findings, held), record.encode())
 
     def _wanted(self, c: Context, f: ExcludeFacts, record: Excluded, id: int) -> tuple[str | None] | None:
-        """Return the value to set on a broker, as a tuple of one, or None if nothing is to be set.
+        """Return the value to set on a broker, as a tuple of one, or None for no change.
 
-        Nothing is set if the broker has the value, or on the way back if another tool has changed it.
+        Nothing changes if the broker has the value, or on the way back if another tool has changed it.
         """
         reading = f.cordons[id]
         own = reading.value.own if isinstance(reading, Seen) else None
@@ -116,7 +116,7 @@ class ExcludeStep(Step[ExcludeFacts]):
     def undo(self, c: Context, f: ExcludeFacts, target: str, applied: tuple[Applied, ...]) -> Changes:
         id = int(target.removeprefix(_BROKER))
         own = f.cordons[id]
-        if f.record is None and isinstance(own, Seen):  # a forecast: what is there now comes back
+        if f.record is None and isinstance(own, Seen):  # a forecast, which restores the current value
             return (AlterBrokerConfig(KAFKA, id, CORDONED, own.value.own, CORDON_ALL),)
         assert f.record is not None
         return self._changes(f, target, f.record.found[id])

@@ -161,7 +161,7 @@ class StopStep(SweepStep):
             return Blocked((_runs_on(host),))
         record = self._with(c, f, tuple(dict.fromkeys((*self._stopped(c), host))))
         told = {**told, host: told.get(host, 0) + 1}
-        keep = {**c.kept, "empty": None, "rounds": 0, "told": told}  # what names it moves first
+        keep = {**c.kept, "empty": None, "rounds": 0, "told": told}  # partitions that name it move first
         return Ready((f"{host}{_STOP}",), record=record.encode(), keep=keep)
 
     def plan(self, c: Context, f: SweepFacts, target: str) -> Changes:

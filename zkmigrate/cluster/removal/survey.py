@@ -27,7 +27,7 @@ NO_SIZE = "placement.size-missing"
 class Survey:
     """A look at the cluster before a removal.
 
-    wanted: what is to be removed.
+    wanted: the request for the removal.
     in_flight: the reassignments in flight before or after the rest of the look.
     cluster: the cluster with sizes and free bytes.
     only: the partitions to place; empty for all that name a broker to be removed.
@@ -121,7 +121,7 @@ def survey(c: Context, look: Look, only: Collection[Name] = ()) -> Survey:
         c.tell("the state of the cluster", line)
 
     view = placed.seen_by_brokers(look, tell)
-    if isinstance(in_flight, Seen):  # ours, told apart from others by the steps
+    if isinstance(in_flight, Seen):  # the steps distinguish the run's own from others
         view = replace(view, reassigning=())
     cluster = placed.measured(c.inventory, look, view, tell, only)
     again = look.ask(ListReassignments(KAFKA))

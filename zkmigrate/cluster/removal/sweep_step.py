@@ -93,8 +93,11 @@ class SweepFacts:
     limits: the throttle with the new moves; None if the run has none.
     held, aside: what is on the disks, as the brokers and as their hosts report it.
     now: the time of the look on the monotonic clock, in seconds.
-    services, identities, view: used by the step that stops brokers: their services by host, whether brokers
-    to be started have their own id and cluster, and another view of the cluster.
+
+    Only the step that stops brokers uses the others.
+    services: the brokers' services, by host.
+    identities: whether brokers to be started have their own id and cluster, by host.
+    view: the cluster, if it was looked at once more.
     """
 
     moves: MovesFacts
@@ -187,7 +190,7 @@ class SweepStep(Step[SweepFacts]):
         if every.missing is not None:
             return SweepFacts(moves, every, now=now)
         there = held(look, [id for id in gone if id in every.alive], found)
-        second = c.kept.get("empty") is not None and self.record is Stragglers  # told once in the run
+        second = c.kept.get("empty") is not None and self.record is Stragglers  # reported once in the run
         aside = on_disks(c.inventory, look) if second else {}
         f = SweepFacts(moves, every, survey(c, look, new) if new else None, held=there, aside=aside, now=now)
         return self._throttled(c, look, f, {topic for topic, _ in new})
@@ -211,7 +214,7 @@ class SweepStep(Step[SweepFacts]):
             return Waiting(what, str(f.every.missing), limit, poll_s=1.0, keep=c.kept)
         if f.survey is not None:
             if self._outrun(c, f):
-                return self._empty(c, replace(f, survey=None))  # what came last is not added here
+                return self._empty(c, replace(f, survey=None))  # the newest partitions are not added here
             return unsized(c, f.survey) or self._add(c, f, f.survey)
         left = self._left(c, f)
         if left or f.held.replicas or f.held.silent:
@@ -289,7 +292,7 @@ class SweepStep(Step[SweepFacts]):
     def _let_go(self, c: Context, differ: Collection[str], verdict: Verdict) -> Verdict:
         """Restore the throttle lists, once the moves are undone."""
         looks = c.kept.get("let go", 0)
-        if not differ or looks >= LOOKS:  # what differs still is another hand's
+        if not differ or looks >= LOOKS:  # another tool has set what still differs
             return verdict
         if todo := tuple(target for target in differ if target in c.unrestored):
             return Ready(todo)
@@ -306,7 +309,7 @@ class SweepStep(Step[SweepFacts]):
         if unheard := self._unread(c, f):
             return unheard
         names = {move.name for move in s.free_moves}
-        if not names:  # deleted, or taken along by another hand
+        if not names:  # deleted, or being moved by another tool
             limit = c.inventory.policy.step_deadline_s
             return Waiting("the brokers to be empty", "what named them has changed", limit, 0.2, c.kept)
         assert f.every is not None
@@ -351,7 +354,7 @@ class SweepStep(Step[SweepFacts]):
         return self._moving.undo(c, f.moves, target, applied)
 
     def forecast(self, c: Context, look: Look) -> Forecast[SweepFacts] | None:
-        return None  # what lands there is known then
+        return None  # what lands on the brokers is known only then
 
 
 def _busy(f: MovesFacts) -> bool:
@@ -408,7 +411,10 @@ def only_there(s: Survey) -> Finding:
 def empty(
     brokers: Collection[int], every: Cluster, moved: Collection[Move], left: Collection[PartitionState]
 ) -> Finding:
-    """The evidence that the brokers are empty. left: the replicas created since they were last emptied."""
+    """Return the finding that the brokers are empty, with its evidence.
+
+    left: partitions that were created since the brokers were last emptied.
+    """
     down = [id for id in brokers if id not in every.alive]
     seen = f"{counted(len(every.partitions), 'partition')} at two looks; "
     seen += f"{len(moved):,} had landed on them meanwhile"

@@ -65,7 +65,7 @@ def decide(
 def never_finishing(
     moving: Sequence[Moving], rates: Mapping[int, Rate], end_within_s: float
 ) -> tuple[Endless, ...]:
-    """Return those of these fixed rates, by broker id, that can never finish."""
+    """Return those of these rates, by broker id, at which copies can never finish."""
     found = (
         _endless(broker, role, rate.of(role), _need(moving, broker, role, end_within_s))
         for broker, rate in rates.items()
@@ -190,7 +190,7 @@ class _Tick:
         return target, why
 
     def _free(self, broker: int, role: Role, sample: Sample, before: int | None) -> tuple[float, str]:
-        """Return the share of the cap that other traffic leaves, and the reason in words."""
+        """Return the share of the cap that other traffic leaves, and a reason in words."""
         cap = self.settings.caps.get(broker, self.settings.cap).of(role)
         used = sample.traffic(role)
         own = (before or 0) if sample.copied is None else sample.copied.of(role)
