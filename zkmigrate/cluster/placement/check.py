@@ -121,7 +121,8 @@ def faults(
     sized: whether a copy of unknown size is wrong; otherwise it takes no room.
 
     An intermediate set is neither shorter than requested, nor longer than requested or before. It may have
-    one more broker, the old leader, in front of a set that then ends as the rest.
+    one more
+    replica: the old leader in front, if the rest is the next set.
     """
     state = {partition.name: partition.replicas for partition in before.partitions}
     free = {broker.id: broker.free for broker in before.brokers.values()}

@@ -201,7 +201,7 @@ def cheapest(task: Task, width: int, among: range) -> int:
 
 
 _Changes = Callable[[int, int, int, int], Iterator[tuple[int, Change]]]
-"""Yields changes between a giver and a taker, each with the weight that moves, between a least and a most."""
+"""A function that yields changes between a giver and a taker, each with the weight that it moves."""
 
 
 class _Pick(Protocol):
@@ -305,7 +305,7 @@ class _Board:
         return len(others) >= task.needed[partition]
 
     def offered(self, change: Change) -> bool:
-        """Return whether, after a change, each source has given only replicas among its heaviest ones."""
+        """Return whether, after a change, each source has given only some of its heaviest replicas."""
         homes = self.task.replicas.home
         left = {homes[row] for row, to in change if (self.at[row] == homes[row]) != (to == homes[row])}
         for home in left:

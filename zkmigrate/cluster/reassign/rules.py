@@ -206,7 +206,7 @@ def _others(flights: Mapping[Name, InFlight], mode: str) -> Finding:
 
 
 def in_sync(moves: Sequence[Move], partitions: Mapping[Name, PartitionState]) -> tuple[Finding, ...]:
-    """Return whether the moving partitions have a leader, and whether the replicas that stay are in sync.
+    """Check that the moving partitions have a leader, and that the replicas that stay are in sync.
 
     A replica that the plan drops need not be in sync: that may be why the plan drops it.
     """

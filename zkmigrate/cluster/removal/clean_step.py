@@ -134,7 +134,7 @@ def _cordoned(c: Context) -> list[int]:
 
 
 def _uncordoned(cordons: list[int], left: Mapping[int, Reading[str]]) -> tuple[Finding, ...]:
-    """Return whether the run's cordons are unset. left: why some are not."""
+    """Check that the run's cordons are unset. left: why some are not."""
     if not cordons:
         return ()
     why = {id: told.value if isinstance(told, Seen) else str(told) for id, told in left.items()}

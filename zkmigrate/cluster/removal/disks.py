@@ -82,7 +82,7 @@ def on_disks(inventory: Inventory, look: Look) -> OnDisks:
 
 
 def identified(inventory: Inventory, look: Look, hosts: Iterable[str]) -> Mapping[str, Reading[Identity]]:
-    """Return whether these brokers would start with their own id and cluster."""
+    """Return what would keep the brokers on these hosts from starting with their own id and cluster."""
     kafka = inventory.kafka
 
     def one(host: str) -> Reading[Identity]:
@@ -135,7 +135,7 @@ def directories_left(told: OnDisks) -> tuple[Finding, ...]:
 
 
 def starts_as_itself(host: str, told: Reading[Identity]) -> Finding:
-    """Return whether a broker finds its own id and cluster in its log directories.
+    """Check that a broker finds its own id and cluster in its log directories.
 
     Otherwise Kafka does not start.
     """

@@ -111,7 +111,7 @@ class PolicyStep(Step[PolicyFacts]):
         )
 
     def _in_time(self, c: Context, f: PolicyFacts) -> tuple[Finding, ...]:
-        """Return whether creation stayed closed until the last broker had stopped."""
+        """Check that creation stayed closed until the last broker had stopped."""
         closed = known(Closed, c) if self._word == "open" else None
         if closed is None:
             return ()

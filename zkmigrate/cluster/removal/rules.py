@@ -220,10 +220,10 @@ def exclusion(choice: Choice) -> Finding:
 
 
 def policy_file(c: Context, policies: Settings, *, zookeeper: bool) -> tuple[Finding, ...]:
-    """Return whether our policy can be given a file on every broker, if the inventory names one.
+    """Check that our policy can be given a file on every broker, if the inventory names one.
 
-    policies: the setting of all brokers. zookeeper: whether the cluster has ZooKeeper, so that brokers run
-    the policy.
+    policies: the setting of all brokers.
+    zookeeper: whether the cluster has ZooKeeper, so that brokers run the policy.
     """
     if removal(c.inventory).policy_file is None:
         return ()

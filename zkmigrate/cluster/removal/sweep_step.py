@@ -379,7 +379,7 @@ def _in_flight(p: PartitionState) -> str:
 
 
 def came(s: Survey) -> Finding:
-    """Return whether the partitions that have landed on the brokers meanwhile can be placed."""
+    """Check that the partitions that have landed on the brokers meanwhile can be placed."""
     reasons = s.plan.reasons if isinstance(s.plan, Refused) else ()
     named = [f"{p.topic}-{p.partition}" for p in s.naming if (p.topic, p.partition) in s.only]
     return claim(
@@ -393,7 +393,7 @@ def came(s: Survey) -> Finding:
 
 
 def only_there(s: Survey) -> Finding:
-    """Return whether each partition has a leader; data that is only on stopped brokers stays there."""
+    """Check that each partition has a leader. Data that is only on stopped brokers stays there."""
     dark = [f"{p.topic}-{p.partition} on brokers {list(p.replicas)}" for p in s.naming if p.leader < 0]
     return claim(
         "remove.only-there",
