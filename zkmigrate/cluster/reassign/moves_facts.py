@@ -33,6 +33,8 @@ class MovesFacts:
     wall: the time of the look, in seconds since the epoch.
     phase: the phase of these moves, from 0 to ``last_phase``.
     ends: the log ends of replicas that are not in sync, and of their leaders.
+    given_up: brokers that are down and that the run does not wait for.
+    sizes: current bytes of the partitions in flight, as their senders report them.
     """
 
     plan: Originals | None = None
