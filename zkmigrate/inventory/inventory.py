@@ -59,8 +59,10 @@ def _in_the_moves_file(schema: dict[str, Any], model: type[_Partial]) -> None:
 
 
 class _Partial(_Frozen):
-    """A mapping with optional keys. Reading one that the file lacks raises InventoryError, so that its type
-    is never None."""
+    """A mapping with optional keys.
+
+    Reading a key that the file lacks raises InventoryError, so that its type is never None.
+    """
 
     model_config = ConfigDict(json_schema_extra=_in_the_moves_file)
 
