@@ -17,6 +17,9 @@ from tests import namespaces
 # A run in the background of a script inherits an ignored SIGINT and hands it on: no Ctrl-C would arrive.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# Processes of tests buffer their output, as an operator's do.
+os.environ.pop("PYTHONUNBUFFERED", None)
+
 # The same code gets the same examples, and none is timed: a run says something of the code, not of its luck
 # or its neighbours. `make explore` looks for new examples; tests/examples.py makes each test draw more then.
 settings.register_profile("same", derandomize=True, deadline=None)

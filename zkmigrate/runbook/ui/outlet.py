@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 from collections.abc import Callable
 from typing import Any, TextIO, cast
 
@@ -45,5 +47,13 @@ class _Outlet:
             self._fail()
 
     def _fail(self) -> None:
+        """Send what is buffered, and all that follows, to nothing.
+
+        At its exit Python flushes the stream once more, and ends with 120 if that fails.
+        """
         lost, self._lost = self._lost, lambda: None
+        with contextlib.suppress(OSError, ValueError):  # a stream without a descriptor
+            nothing = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nothing, self._out.fileno())
+            os.close(nothing)
         lost()
