@@ -1,4 +1,4 @@
-"""``python -m zkmigrate.lab.load KIND --config load.json --out DIR``: one load process."""
+"""Run one load process: ``python -m zkmigrate.lab.load KIND --config load.json --out DIR``."""
 
 from __future__ import annotations
 

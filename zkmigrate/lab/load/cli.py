@@ -1,4 +1,4 @@
-"""``zkmigrate lab load``: the recorded load from the command line, and the judgement of its records."""
+"""Start, stop, show and judge the recorded load from the command line: ``zkmigrate lab load``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The configuration of a load run: one JSON file, shared by all kinds."""
+"""Read and write the configuration of a load run: one JSON file that all kinds share."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ KINDS = (*MOVE_KINDS, "samples")
 
 
 class LoadConfigError(LabError):
-    """``load.json`` holds something a load run cannot use."""
+    """A load configuration that cannot be read or that has a wrong value."""
 
 
 def parse_address(text: str) -> tuple[str, int]:
-    """``host:port`` → (host, port). Raises ValueError."""
+    """Return the host and the port of ``host:port``. Raises ValueError for any other text."""
     host, colon, port = text.rpartition(":")
     if not colon or not host or not port.isdigit() or not 0 < int(port) < 65536:
         raise ValueError(f"address: seen {text!r}, needed host:port")
@@ -44,24 +44,29 @@ def _address(text: str) -> str:
 Address = Annotated[str, AfterValidator(_address)]
 _Finite = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Step = tuple[_Finite, _Finite]
-"""Seconds, and the rate that holds for them."""
+"""Duration in seconds, and rate per second during it."""
 
 
 @dataclass(frozen=True)
 class LoadConfig:
-    """Where the load goes and how much of it there is. Rates are per second over the whole kind.
+    """The addresses that the load connects to, and how much load it makes.
 
-    bootstrap: Kafka's ``host:port,…`` list; raw_hosts: each dest host's client address ``host:port``;
-    tenant_servers: source's client addresses. produce_plan: steps of the producer's rate, in place of
-    ``produce_rate``; after the last one that one holds, or with ``produce_repeat`` the first follows.
-    metadata_sets: replica sets that every second created topic names, in turn. cluster_zookeeper: connect
-    string, with chroot, of the ensemble that is sampled beside the brokers; "" for none.
+    Rates are per second over all clients of a kind, except ``raw_rate``, which is per dest host.
 
-    Raw creates are sent ``raw_burst`` at a time, so that several are in flight whenever a connection dies,
-    and never more than ``raw_in_flight``. Every ``metadata_create_every``th metadata change creates a topic,
-    the others change a setting of one of the newest; up to ``metadata_in_flight`` are under way at once, each
-    for another topic. notices: the znode of
-    Kafka's notices of changed settings, where one more client deletes old ones; "" for none.
+    bootstrap: Kafka's ``host:port,…`` list. raw_hosts: each dest host's client address, ``host:port``.
+    tenant_servers: source's client addresses. cluster_zookeeper: the connect string, with chroot, of the
+    ensemble that ``samples`` reads in addition to the brokers; "" reads the brokers only.
+
+    produce_plan: steps that replace ``produce_rate``. After the last step its rate stays. With
+    ``produce_repeat`` the plan begins again instead.
+
+    raw_burst: creates that are sent together, so that several are in flight when a connection breaks.
+    raw_in_flight: the most unanswered creates per host. notices: the znode under which Kafka writes notices
+    of changed settings. One more client deletes old notices there; "" deletes none.
+
+    metadata_create_every: each change whose number is a multiple of this creates a topic. Other changes alter
+    a setting of a recent topic. metadata_in_flight: the most changes at once, each for a different topic.
+    metadata_sets: replica sets (broker ids) to which every second new topic is assigned, in turn.
     """
 
     __pydantic_config__ = ConfigDict(extra="forbid", strict=True)
@@ -103,7 +108,10 @@ class LoadConfig:
 
 
 def parse_plan(text: str) -> tuple[Step, ...]:
-    """``60:100,30:200``, seconds and rate of each step → the steps. Raises LoadConfigError."""
+    """Return the steps of a plan such as ``60:100,30:200``: seconds and rate of each step.
+
+    Raises LoadConfigError.
+    """
     try:
         steps = [tuple(float(word) for word in step.split(":")) for step in text.split(",")]
         return TypeAdapter(tuple[Step, ...]).validate_python(steps)
@@ -115,9 +123,10 @@ def parse_plan(text: str) -> tuple[Step, ...]:
 
 
 def parse_config(text: str, origin: str) -> LoadConfig:
-    """Read a load configuration; ``origin`` names the file in errors.
+    """Return the load configuration in a JSON text.
 
-    Raises LoadConfigError for unknown keys and wrong types: a mistyped rate must not become the default.
+    origin: the file's name for error messages. Raises LoadConfigError for unknown keys and wrong types, so
+    that a misspelled rate does not silently become the default.
     """
     try:
         return TypeAdapter(LoadConfig).validate_json(text)
@@ -129,7 +138,7 @@ def parse_config(text: str, origin: str) -> LoadConfig:
 
 
 def load_config(path: Path) -> LoadConfig:
-    """Read ``load.json``; raises LoadConfigError when it cannot be read or understood."""
+    """Read ``load.json``. Raises LoadConfigError when it cannot be read or is not valid."""
     try:
         text = path.read_text()
     except OSError as error:

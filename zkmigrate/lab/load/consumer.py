@@ -1,4 +1,4 @@
-"""A group consumer over all load topics that records every record it reads."""
+"""Read all load topics in one consumer group and record every record that it receives."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _WATERMARK_LIMIT_S = 10.0
 
 
 class _Reading:
-    """The positions read so far, by partition."""
+    """A Kafka consumer with the position that it has reached in each partition."""
 
     def __init__(self, config: LoadConfig, record: Recorder) -> None:
         self.config = config
@@ -67,7 +67,10 @@ class _Reading:
         self.position[key] = max(self.position.get(key, 0), (message.offset() or 0) + 1)
 
     def high_watermarks(self, deadline: float) -> dict[str, int] | None:
-        """The high watermark of every partition, asked of its leader; None when one did not answer."""
+        """Return each partition's high watermark, or None when a partition gave none before ``deadline``.
+
+        deadline: CLOCK_MONOTONIC seconds.
+        """
         high: dict[str, int] = {}
         for topic in self.config.topics:
             for number in range(self.config.partitions):
@@ -91,9 +94,10 @@ class _Reading:
 
 
 def run(config: LoadConfig, record: Recorder, orders: Orders) -> dict[str, Any]:
-    """Read until the order to stop; on the drain order read to the high watermarks and end.
+    """Consume until SIGTERM arrives; on SIGUSR1 read to the high watermarks and end.
 
-    The drain comes once the producer is closed and all brokers are up: then "never consumed" means lost.
+    Send SIGUSR1 once the producer has closed and all brokers are up. A record that is then still not consumed
+    is lost. Return the counters of the closing line.
     """
     create_topics(config)
     reading = _Reading(config, record)

@@ -1,4 +1,4 @@
-"""Append-only JSON lines with both clocks on each line: writing them and reading them back."""
+"""Write and read append-only files of JSON lines; each line has the monotonic and the wall clock."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ FORMAT = 1
 
 
 class Recorder:
-    """Writes one event per line to ``DIR/KIND.jsonl``.
+    """A file ``DIR/KIND.jsonl`` to which events are appended, one per line.
 
-    Each line is a single unbuffered write: a killed process loses no written line, and tears at most the one
-    that a full disk cut short. Threads may share it (client libraries call back on their own).
+    Each line is one unbuffered write. A killed process loses no written line; only a full disk can leave an
+    incomplete last line. Threads may share a recorder, since client libraries call back on their own threads.
     """
 
     def __init__(self, out: Path, kind: str, config: dict[str, Any]) -> None:
@@ -29,7 +29,11 @@ class Recorder:
         self.write("opened", kind=kind, pid=os.getpid(), format=FORMAT, config=config)
 
     def write(self, event: str, *, mono_ns: int | None = None, **fields: Any) -> None:
-        """Append one line; ``mono_ns`` for an event before now."""
+        """Append one event.
+
+        mono_ns: when the event happened, by CLOCK_MONOTONIC; now by default. Raises ValueError after the
+        closing line.
+        """
         now = time.monotonic_ns()
         epoch_ns = time.time_ns()
         at = now if mono_ns is None else mono_ns
@@ -42,7 +46,7 @@ class Recorder:
             _write_all(self._fd, data)
 
     def close(self, reason: str, **counters: Any) -> None:
-        """Write the closing line and make the file durable."""
+        """Write the closing line and flush the file to disk."""
         self.write("closed", reason=reason, **counters)
         os.fsync(self._fd)
         os.close(self._fd)
@@ -53,7 +57,7 @@ class Recorder:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Write the exception that ends a load into the closing line."""
+        """Write the closing line with the exception, if one ended the load."""
         if error is not None and not self._closed:
             self.close(f"error: {type(error).__name__}: {error}")
 
@@ -68,7 +72,11 @@ Event = dict[str, Any]
 
 @dataclass(frozen=True)
 class Recording:
-    """One recorded file. ``problem`` says why it may not be whole; empty when it is."""
+    """The events of one file.
+
+    torn: 1 when the last line was incomplete, else 0. problem: why the file may not be complete; "" when it
+    is.
+    """
 
     name: str
     events: Sequence[Event] = ()
@@ -80,16 +88,16 @@ class Recording:
 
     @property
     def closing(self) -> Event | None:
-        """The closing line, when the load ended in order."""
+        """The closing line; None when the file has none."""
         last = self.events[-1] if self.events else None
         return last if last is not None and last["event"] == "closed" else None
 
 
 def read_recording(name: str, data: bytes | None) -> Recording:
-    """Parse the bytes of one file (None: there is no file).
+    """Parse the bytes of one recording; None means that the file does not exist.
 
-    A killed process or a full disk leaves a last line without its newline: it is dropped and counted as torn.
-    Any other line that does not parse means that the file is damaged.
+    A last line without a newline is dropped and counted as torn. Any other line that does not parse means
+    that the file is damaged.
     """
     if data is None:
         return Recording(name, problem="missing")
@@ -123,10 +131,10 @@ def _parse(line: bytes) -> Event | None:
 
 
 class Follower:
-    """Reads a recording while it is being written, each line once.
+    """A reader of a recording that is still being written; it returns each line once.
 
-    newest: begin at most ``TAIL`` bytes before the present end, for a caller that needs only new lines; a
-    long file takes seconds to read.
+    newest: begin at most ``TAIL`` bytes before the current end. Use it when only new lines matter, because
+    reading a long file takes seconds.
     """
 
     TAIL = 1 << 16
@@ -140,7 +148,10 @@ class Follower:
                 self._offset = size - self.TAIL + len(file.readline())
 
     def more(self) -> list[Event]:
-        """The whole lines written since the last call; none while there is no file yet."""
+        """Return the events of the complete lines written since the last call.
+
+        The list is empty while the file does not exist. Lines that are not events are skipped.
+        """
         try:
             with open(self._path, "rb") as file:
                 file.seek(self._offset)
@@ -153,7 +164,7 @@ class Follower:
 
 
 def load_recording(directory: Path, kind: str) -> Recording:
-    """Read ``DIR/KIND.jsonl``; a file that cannot be read is a problem, not an error."""
+    """Read ``DIR/KIND.jsonl``. If it cannot be read, the recording's ``problem`` says why."""
     try:
         data = (directory / f"{kind}.jsonl").read_bytes()
     except FileNotFoundError:

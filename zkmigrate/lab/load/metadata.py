@@ -1,4 +1,4 @@
-"""Kafka metadata changes through the brokers: topic creations and topic config changes."""
+"""Change Kafka metadata through the brokers: create topics and alter topic settings."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _UNKNOWN = {
 
 @dataclass
 class _Request:
-    """A request without an answer yet."""
+    """A request that has no answer yet."""
 
     op: str
     topic: str
@@ -80,8 +80,11 @@ class _Changes:
         return len(self.waiting) < self.config.metadata_in_flight
 
     def step(self) -> None:
-        """Send one change: now and then a new topic, else a setting of one of the newest without a
-        request."""
+        """Send one change: create a topic, or alter a setting of a recent topic that has no open request.
+
+        It creates a topic at every ``metadata_create_every``th change, and whenever there is no topic to
+        alter or there are fewer than ``metadata_in_flight``.
+        """
         self.sent += 1
         newest = self.made[-self.config.metadata_in_flight :]
         free = [topic for topic in newest if topic not in self.waiting]
@@ -104,9 +107,9 @@ class _Changes:
         self._wait_for("create_topic", topic, 1, started, self.admin.create_topics([new], **limit)[topic])
 
     def _living(self) -> list[tuple[int, ...]]:
-        """The sets to be named whose brokers are all in the cluster now: nobody assigns to one that has left.
+        """Return the configured replica sets whose brokers are all in the cluster now.
 
-        None where the brokers do not answer.
+        A set with a broker that has left is not used. The list is empty when the brokers do not answer.
         """
         if not self.config.metadata_sets:
             return []
@@ -133,7 +136,10 @@ class _Changes:
         answer.add_done_callback(answered)
 
     def collect(self, wait_s: float) -> None:
-        """Wait for an answer, at most ``wait_s``; record the answers, give up what is long overdue."""
+        """Wait at most ``wait_s`` for an answer and record all answers that have arrived.
+
+        A request that is still unanswered 5 seconds after its own time limit is recorded as unknown.
+        """
         self._an_answer.wait(wait_s)
         self._an_answer.clear()
         while self._answered:
@@ -169,7 +175,10 @@ class _Changes:
     # --- reading back ---------------------------------------------------------------------------------------
 
     def verify(self) -> dict[str, Any]:
-        """Read every acknowledged change back from the brokers."""
+        """Read every acknowledged change back from the brokers.
+
+        Return the fields of the ``verified`` line.
+        """
         try:
             listed = set(self.admin.list_topics(timeout=_VERIFY_LIMIT_S).topics)
             missing = [topic for topic in self.made if topic not in listed]
@@ -194,7 +203,10 @@ class _Changes:
 
 
 def run(config: LoadConfig, record: Recorder, orders: Orders) -> dict[str, Any]:
-    """Change metadata at the configured rate until told to stop; then read back."""
+    """Change metadata at the configured rate until the stop signal, then read the changes back.
+
+    Return the counters of the closing line.
+    """
     changes = _Changes(config, record)
     pace = Pace(config.metadata_rate, time.monotonic_ns())
     while not orders.stopping:

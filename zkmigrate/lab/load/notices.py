@@ -1,7 +1,7 @@
-"""Deletes Kafka's notices of changed settings once brokers have had time to read them.
+"""Delete Kafka's notices of changed settings once brokers have had time to read them.
 
-Kafka writes one for each change and keeps it for 15 minutes; at every change each broker reads all of them.
-With tens of changes a second brokers would soon do nothing else.
+Kafka writes a notice for each change and keeps it for 15 minutes, and at every change each broker reads all
+of them. At tens of changes per second the brokers would soon do nothing else.
 """
 
 from __future__ import annotations
@@ -18,10 +18,13 @@ _LOOKS_PER_S = 2.0
 
 @dataclass
 class Notices:
-    """One more client of ``servers``, driven by ``zkloop.turn`` and not recorded.
+    """A client of ``servers`` that deletes old notices; ``zkloop.turn`` drives it, and it records nothing.
 
-    It deletes a notice at the second look that finds it: brokers have at least half a second. A broker that
-    was away for longer keeps an old setting in memory, which nothing judges.
+    It deletes a notice when a second listing, half a second later, still has it. A broker that was
+    disconnected for longer keeps the old setting in memory; no claim depends on that.
+
+    servers: addresses of ZooKeeper. timeout_ms: session timeout. directory: the znode that holds the notices.
+    start_ns: when the first listing is due (CLOCK_MONOTONIC).
     """
 
     servers: Sequence[tuple[str, int]]
@@ -36,7 +39,7 @@ class Notices:
         self._pace = Pace(_LOOKS_PER_S, self.start_ns)
 
     def work(self, now: int) -> None:
-        """Look when a look is due; called once per turn."""
+        """List the notices if a listing is due. Call it once per turn."""
         if self.client.connected and not self.client.in_flight and self._pace.take(now):
             request = messages.read_request(self.directory)
             self.client.submit(messages.GET_CHILDREN, request, self._listed)

@@ -1,4 +1,4 @@
-"""When the next operation is due, at a rate that may change by plan and does not catch up after a stall."""
+"""Compute when the next operation is due, at a rate that may change by plan."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 @dataclass
 class Pace:
-    """Yields due times at ``rate`` per second.
+    """A schedule of operations at ``rate`` per second.
 
-    After a stall the lost operations are not sent in a burst: that would be unwanted load at the worst
-    moment.
+    After a stall it makes up for one missed operation and skips the others. A burst would be unwanted load at
+    the worst moment. next_ns: when the next operation is due (CLOCK_MONOTONIC).
     """
 
     rate: float
@@ -22,23 +22,23 @@ class Pace:
         return int(1e9 / self.rate)
 
     def take(self, now_ns: int) -> bool:
-        """True when one operation is due at ``now_ns``; counts it as taken."""
+        """Return whether an operation is due at ``now_ns``, and if so schedule the next one."""
         if now_ns < self.next_ns:
             return False
         self.next_ns = max(self.next_ns, now_ns - self._interval_ns) + self._interval_ns
         return True
 
     def change(self, rate: float, now_ns: int) -> None:
-        """Go on at another rate. An operation that the old one made due late is due by the new one."""
+        """Change the rate. The next operation is due at most one new interval after ``now_ns``."""
         self.rate = rate
         self.next_ns = min(self.next_ns, now_ns + self._interval_ns)
 
 
 def planned_step(steps: Sequence[tuple[float, float]], elapsed_s: float, *, repeat: bool) -> int:
-    """Which step of a plan holds so long after its beginning, counted from 0.
+    """Return the number of the plan's step at ``elapsed_s`` after its beginning, counted from 0.
 
-    steps: (seconds, rate per second), at least one. After the last one: that one holds, or with ``repeat``
-    the first one follows.
+    steps: (seconds, rate per second), at least one. After the last step the last one applies. With ``repeat``
+    the plan begins again.
     """
     whole_s = sum(seconds for seconds, _ in steps)
     left_s = elapsed_s % whole_s if repeat else elapsed_s

@@ -1,4 +1,4 @@
-"""The orders to a load process: to stop, or to drain."""
+"""Receive the signals that stop or drain a load process."""
 
 from __future__ import annotations
 
@@ -8,14 +8,17 @@ from types import FrameType
 
 
 class Orders:
-    """SIGTERM (or SIGINT) orders the end, SIGUSR1 the drain; the load polls both."""
+    """The signals that a load process has received: SIGTERM and SIGINT stop it, SIGUSR1 drains it.
+
+    The load polls ``stopping`` and ``draining``.
+    """
 
     def __init__(self) -> None:
         self._stop = threading.Event()
         self._drain = threading.Event()
 
     def listen(self) -> Orders:
-        """Install the signal handlers (main thread only)."""
+        """Install the signal handlers. Call it on the main thread."""
 
         def stop(_number: int, _frame: FrameType | None) -> None:
             self._stop.set()
@@ -32,7 +35,7 @@ class Orders:
         self._stop.set()
 
     def wait(self, seconds: float) -> None:
-        """Wait so long, or until the order to stop."""
+        """Wait for ``seconds``, or until a stop signal arrives."""
         self._stop.wait(seconds)
 
     @property

@@ -1,4 +1,4 @@
-"""An idempotent acks=all producer that records every acknowledgement."""
+"""Produce with an idempotent ``acks=all`` producer that records every acknowledgement."""
 
 from __future__ import annotations
 
@@ -26,20 +26,21 @@ _NOT_SENT = frozenset(
 
 
 def run(config: LoadConfig, record: Recorder, orders: Orders) -> dict[str, Any]:
-    """Create the topics, produce at the configured rate, or by the plan, until the order to stop, then flush.
+    """Create the topics, produce at the configured rate until the stop signal, then flush.
 
-    Records go to all partitions in turn, so that a partition without a leader shows as a gap of that
-    partition. The client keeps a record up to the flush deadline: an interruption shows as late
-    acknowledgements, not as failures.
+    With a ``produce_plan`` the rate follows the plan. Records go to all partitions in turn, so that a
+    partition without a leader shows as a gap of that partition. The client keeps a record until the flush
+    deadline: an interruption shows as late acknowledgements, not as failures.
 
-    No id is given to the client twice. A record that the client gives back as not sent may still be in the
-    log: the client forgets an earlier try without an answer. So the next record, with a new id, takes its
-    place.
+    No id is sent twice. A record that the client returns as not sent may still be in the log, because the
+    client forgets an earlier attempt that had no answer. So the next record has a new id.
 
-    The first record of each partition goes alone. Where a producer has written nothing yet, brokers before
-    Kafka 4.5 take any sequence number (KAFKA-15591). Of two records that were under way while the partition
-    got its leader, the first was refused and the second written; then the client acknowledged both, the first
+    The first record of each partition is sent alone. Where a producer has written nothing yet, brokers before
+    Kafka 4.5 accept any sequence number (KAFKA-15591). We saw it with two records in flight while a partition
+    got its leader: the first was refused and the second written. The client then acknowledged both, the first
     without an offset.
+
+    Return the counters of the closing line.
     """
     create_topics(config)
     counts = {"sent": 0, "acked": 0, "failed": 0, "unsent": 0}
@@ -65,7 +66,7 @@ def run(config: LoadConfig, record: Recorder, orders: Orders) -> dict[str, Any]:
     step = -1
 
     def follow_plan(now_ns: int) -> None:
-        """Go on at the rate that the plan has now, and record when it changes."""
+        """Apply the rate of the plan's current step, and record when the step changes."""
         nonlocal step
         elapsed_s = (now_ns - began_ns) / 1e9
         now_step = planned_step(config.produce_plan, elapsed_s, repeat=config.produce_repeat)
@@ -94,7 +95,7 @@ def run(config: LoadConfig, record: Recorder, orders: Orders) -> dict[str, Any]:
         )  # fmt: skip
 
     def send(record_id: str, topic: str, partition: int) -> bool:
-        """Hand a record to the client; False when it takes none now."""
+        """Pass a record to the client. Return False when the client cannot accept it now."""
         value = record_id.encode().ljust(config.record_bytes)
         answer = partial(delivered, record_id, time.monotonic_ns())
         try:
@@ -130,16 +131,17 @@ def run(config: LoadConfig, record: Recorder, orders: Orders) -> dict[str, Any]:
 
 
 def record_client_error(record: Recorder, error: KafkaError) -> None:
-    """Client-level errors (a broker is down, all are down, the producer is fenced)."""
+    """Record an error of the client as a whole, such as a broker that is down or a fenced producer."""
     record.write("kafka", error=error.str(), fatal=error.fatal())
 
 
 def metadata_problem(bootstrap: str, needed: int) -> str | None:
-    """Condition: every broker's metadata names a controller and ``needed`` brokers.
+    """Return which broker's metadata lacks a controller or ``needed`` brokers; None when no broker's does.
 
-    A broker that has just started names no controller, and the client would wait for one without asking
-    again. A broker registers before the controller knows it, and the controller decides whether there are
-    enough brokers for a topic. Each broker gets its own client, which knows no other broker yet.
+    A broker that has just started names no controller, and the client would wait for one without requesting
+    the metadata again. A broker also registers before the controller knows it, and the controller decides
+    whether there are enough brokers for a topic. Each broker is queried by a new client, which knows no other
+    broker.
     """
     for address in bootstrap.split(","):
         try:
@@ -152,8 +154,11 @@ def metadata_problem(bootstrap: str, needed: int) -> str | None:
 
 
 def wait_for_metadata(bootstrap: str, needed: int, deadline_s: float) -> None:
-    """Wait until there is no `metadata_problem`, before a client asks a controller: one that knows none asks
-    again only after minutes. Raises NotReady."""
+    """Wait until every broker's metadata names a controller and ``needed`` brokers.
+
+    Do this before a client sends a request to the controller: a client that knows no controller refreshes its
+    metadata only after minutes. Raises NotReady.
+    """
     wait_until(
         "a controller and enough brokers in every broker's metadata",
         lambda: metadata_problem(bootstrap, needed),

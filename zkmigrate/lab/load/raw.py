@@ -1,7 +1,7 @@
-"""Raw writers: one pipelined ZooKeeper client per dest host, each on that host only.
+"""Write to dest with one pipelined ZooKeeper client per host, each connected to that host only.
 
-They make sequential creates with several in flight: a transaction that is lost anywhere between FENCE and
-OPEN shows as an acknowledged path that dest lacks.
+The clients create sequential znodes with several requests in flight. A transaction that is lost between FENCE
+and OPEN then shows as an acknowledged path that dest lacks.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _TICK_NS = 50_000_000
 
 @dataclass
 class _Writer:
-    """The client of one host: creates its parents, then at its pace while connected."""
+    """The client of one host: it creates its parent znodes, then sequential znodes at its rate."""
 
     host: str
     address: tuple[str, int]
@@ -51,7 +51,7 @@ class _Writer:
         return self._ready and self.client.connected and self.client.in_flight < self.config.raw_in_flight
 
     def work(self, now: int) -> None:
-        """Send what is due now; called once per turn."""
+        """Send the creates that are due at ``now``. Call it once per turn."""
         self.record_unknown()
         if not self.client.connected:
             return
@@ -105,9 +105,9 @@ class _Writer:
 
 
 def run(config: LoadConfig, record: Recorder, orders: Orders) -> dict[str, Any]:
-    """Write until the order to stop; returns the closing counters.
+    """Create znodes until the stop signal. Return the counters of the closing line.
 
-    The writers may start before dest has joined: they try a host until it serves.
+    The writers may start before dest serves: they reconnect until it does.
     """
     start = time.monotonic_ns()
     writers = [

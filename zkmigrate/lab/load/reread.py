@@ -1,5 +1,4 @@
-"""Read every load topic again from its beginning, once every client has stopped: what its log holds in the
-end."""
+"""Read every load topic from its beginning, once all clients have stopped, to record its final content."""
 
 from __future__ import annotations
 
@@ -19,7 +18,10 @@ _ANSWER_S = 10.0
 
 
 def read_again(config: LoadConfig) -> dict[str, Any]:
-    """The content of ``log.json``; ``complete`` only when each partition was read to its high watermark."""
+    """Read all partitions to their high watermarks and return the content of ``log.json``.
+
+    ``complete`` is False when a partition could not be read to its high watermark; ``error`` says why.
+    """
     consumer = Consumer(
         {
             "bootstrap.servers": config.bootstrap,
@@ -67,7 +69,7 @@ def _read(
 
 
 def write_log(out: Path, config: LoadConfig) -> bool:
-    """Write ``log.json`` into ``out``; whether everything was read."""
+    """Write ``log.json`` into ``out``. Return whether every partition was read to its end."""
     found = read_again(config)
     (out / NAME).write_text(json.dumps(found, separators=(",", ":")) + "\n")
     return bool(found["complete"])
