@@ -1,12 +1,12 @@
-"""Load on the lab, real and recorded: what each process writes down, and how it is started and stopped.
+"""Put recorded load on a lab: how its processes start and stop, and the format of their recordings.
 
 Each *kind* of load is one process, started as::
 
     python -m zkmigrate.lab.load KIND --config load.json --out DIR
 
 and writes ``DIR/KIND.jsonl``: one JSON object per line, appended with one write each and never rewritten.
-SIGTERM ends every kind in order: flush what is in flight, verify what can be verified, write the closing
-line. ``zkmigrate.lab.judge`` reads these files and decides; nothing here judges.
+On SIGTERM every kind flushes what is in flight, verifies what it can, and writes the closing line.
+``zkmigrate.lab.judge`` reads these files and judges them; nothing here does.
 
 From a program: ``runner_for(lab, directory)`` (``load.target``) or ``LoadRunner(directory, config)``
 (``load.runner``), then ``start``, ``wait_flowing``, ``finish``; on the command line ``zkmigrate lab load``.
@@ -17,26 +17,26 @@ Every line
     Durations are in seconds and end in ``_s``; znode zxids and session ids are hex strings (``"0x1f"``).
 
 First and last lines of every kind
-    ``opened``  ``kind``, ``pid``, ``format`` (1), ``config`` (what the process was given)
-    ``stopping`` (not the consumer's) the order to end came: nothing new is sent from here on
-    ``closed``  ``reason`` and counters of the kind. A file without it was cut short.
+    ``opened``  ``kind``, ``pid``, ``format`` (1), ``config`` (the process's configuration)
+    ``stopping`` the stop signal arrived: nothing new is sent after it (the consumer does not write it)
+    ``closed``  ``reason`` and counters of the kind. A file without it is incomplete.
 
 producer (idempotent, acks=all; record value = its id, ``"p-17"``)
     ``ack``      ``topic``, ``partition``, ``offset``, ``id``, ``sent_mono_ns``; the line's own time is the
                  acknowledgement's
-    ``failed``   ``topic``, ``partition``, ``id``, ``error``: the client gave the record up
+    ``failed``   ``topic``, ``partition``, ``id``, ``error``: the client gave up on the record
                  (it may be in the log)
-    ``unsent``   ``id``, ``error``: the client gave it back as not sent (it may be in the log)
-    ``rate``     ``rate``, ``step``: from here on the plan asks for so many records per second
+    ``unsent``   ``id``, ``error``: the client returned it as not sent (it may be in the log)
+    ``rate``     ``rate``, ``step``: the plan's rate from now on, in records per second
     ``kafka``    ``error``, ``fatal``: client-level errors, such as a broker going away
-    ``closed``   ``sent``, ``acked``, ``failed``, ``unsent``, ``unflushed`` (no answer when the
-                 flush deadline passed)
+    ``closed``   ``sent``, ``acked``, ``failed``, ``unsent``, ``unflushed`` (without an answer
+                 when the flush deadline passed)
 
 consumer (one group over all topics, from the earliest offset)
     ``consumed`` ``topic``, ``partition``, ``offset``, ``id``
     ``assigned`` / ``revoked`` / ``lost``  ``partitions`` (``[["load-a", 0], …]``)
     ``kafka``    ``error``, ``fatal``
-    ``drain``    SIGUSR1 came: ``high`` (``{"load-a/0": n}``) are the high watermarks to read up to
+    ``drain``    SIGUSR1 arrived: ``high`` (``{"load-a/0": n}``) are the high watermarks to read up to
     ``drained``  ``complete``, ``position`` and ``high`` per partition
     ``closed``   ``consumed``, ``drained``
 
@@ -50,7 +50,7 @@ metadata (admin requests through the brokers)
 raw (one pipelined client per dest host, connected to that host only; sequential creates under
 ``<chroot>/zkmigrate-raw/<host>/n-``)
     ``ack``      ``host``, ``path``, ``zxid`` (of the reply: the create's czxid), ``sent_mono_ns``
-    ``unknown``  ``host``, ``count``: creates sent whose answer the lost connection swallowed
+    ``unknown``  ``host``, ``count``: creates that got no answer because the connection broke
     ``error``    ``host``, ``error``, ``zxid``: the server refused a create
     session events, below
     ``closed``   ``acked``, ``unknown``, ``errors`` per host
@@ -60,24 +60,24 @@ tenant (another chroot, on source)
                  ``sent_mono_ns``, and ``value`` for sets
     ``unknown``  ``op``, ``count``; ``error``  ``op``, ``path``, ``error``
     session events
-    ``verified`` ``complete``, ``ephemerals``, ``counters``, ``creates`` (how many of each were promised),
+    ``verified`` ``complete``, ``ephemerals``, ``counters``, ``creates`` (numbers of acknowledged ones),
                  ``ephemerals_lost``, ``counters_wrong``, ``creates_missing`` (lists), ``error``
     ``closed``   ``acked``, ``unknown``, ``errors``
 
-samples (what moves and what is under-replicated, each second, from ``brokers`` and from ``zookeeper``)
-    ``sample``   ``source``, ``took_s``, ``partitions``, ``in_flight``, ``under_replicated``, ``offline``,
-                 ``held`` (replicas by broker), ``rates``: see ``load.samples.Sample``
+samples (moving and under-replicated partitions, each second, from ``brokers`` and from ``zookeeper``)
+    ``sample``   ``source``, ``took_s``, ``partitions``, ``in_flight``, ``under_replicated``, ``lack_two``,
+                 ``offline``, ``held`` (replicas by broker), ``rates``: see ``load.samples.Sample``
     ``settings`` ``source``, ``moment`` (``first`` | ``last``), ``throttles``: all throttle settings
-    ``unseen``   ``source``, ``error``: this one did not answer
-    ``closed``   samples by source
+    ``unseen``   ``source``, ``error``: this source did not answer
+    ``closed``   number of samples by source
 
 Session events (raw with ``host``; tenant with the server's address in ``host``)
     ``connected``       ``session``, ``timeout_ms``, ``renewed`` (the same session on a new connection)
     ``disconnected``    ``session``, ``reason``
     ``connect_failed``  ``session``, ``reason``, ``attempts`` (how many in a row had this reason)
-    ``expired``         ``session``: the server says the session is gone; a new one follows
+    ``expired``         ``session``: the server answers that the session has expired; a new one follows
 
-``DIR/log.json`` (``python -m zkmigrate.lab.load again``), what the topics hold once all clients have stopped
+``DIR/log.json`` (``python -m zkmigrate.lab.load again``), what the topics contain after all clients stopped
     ``{"complete", "error", "high": {"load-a/0": n}, "records": {"load-a/0": [[offset, id], …]}}``
 
 ``DIR/tree-HOST.json`` (``python -m zkmigrate.lab.load tree``), the listing that raw acks are compared with

@@ -118,7 +118,7 @@ def _drain(reading: _Reading, orders: Orders) -> bool:
 
     while high is not None and behind() and not orders.stopping and time.monotonic() < deadline:
         reading.poll()
-    # Further than the high watermark: the log was cut back behind what was read.
+    # Read beyond the high watermark: the log was truncated after the read.
     beyond = any(end > (high or {}).get(key, 0) for key, end in reading.position.items())
     complete = not behind() and not beyond
     reading.record.write("drained", complete=complete, position=reading.position, high=high)

@@ -66,8 +66,8 @@ class _Changes:
             {
                 "bootstrap.servers": self.config.bootstrap,
                 "reconnect.backoff.max.ms": 1000,
-                # With sparse connections (librdkafka's own choice) a request for a broker that restarts
-                # connects to it anew without any backoff, thousands of times a second.
+                # With sparse connections (librdkafka's default) a request for a restarting broker
+                # reconnects to it without any backoff, thousands of times per second.
                 "enable.sparse.connections": False,
             }
         )
@@ -196,7 +196,7 @@ class _Changes:
         for resource, answer in answers.items():
             seen = int(answer.result(_VERIFY_LIMIT_S)[_SETTING].value)
             topic = resource.name
-            # values only rise; one whose answer was lost may have been applied after the acknowledged one
+            # values only rise; a change without an answer may have been applied after the acknowledged one
             if not self.settings[topic] <= seen <= self.tried[topic]:
                 wrong.append(f"{topic}: {_SETTING} seen {seen}, acknowledged {self.settings[topic]}")
         return wrong

@@ -20,7 +20,7 @@ _LOOKS_PER_S = 2.0
 class Notices:
     """A client of ``servers`` that deletes old notices; ``zkloop.turn`` drives it, and it records nothing.
 
-    It deletes a notice when a second listing, half a second later, still has it. A broker that was
+    It deletes a notice when the next listing, at least half a second later, still has it. A broker that was
     disconnected for longer keeps the old setting in memory; no claim depends on that.
 
     servers: addresses of ZooKeeper. timeout_ms: session timeout. directory: the znode that holds the notices.
@@ -50,6 +50,6 @@ class Notices:
         found = frozenset(messages.children_of(reply.body))
         for name in sorted(found & self._known):
             request = messages.delete_request(f"{self.directory}/{name}")
-            # Whatever the answer: the next look finds what is still there.
+            # The answer does not matter: the next listing finds what still exists.
             self.client.submit(messages.DELETE, request, lambda _reply: None)
         self._known = found

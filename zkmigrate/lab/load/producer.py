@@ -18,8 +18,8 @@ from zkmigrate.lab.wait import wait_until
 _CREATE_LIMIT_S = 60.0
 _METADATA_S = 5.0
 _TICK_S = 0.05
-# A broker that has just started knows no topic, and one that has just become a leader not the partition.
-# Then this client gives the record back; other clients keep it and ask again.
+# A broker that has just started knows no topic, and a new leader may not know the partition yet.
+# Then this client returns the record as failed; other clients keep it and try again.
 _NOT_SENT = frozenset(
     {KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION, KafkaError.UNKNOWN_TOPIC_OR_PART}
 )
@@ -52,9 +52,10 @@ def run(config: LoadConfig, record: Recorder, orders: Orders) -> dict[str, Any]:
             "linger.ms": 5,
             "delivery.timeout.ms": int(config.flush_deadline_s * 1000),
             "reconnect.backoff.max.ms": 1000,
-            # For that long a topic that was seen is not taken for deleted because a broker says so. With the
-            # default of 30 s it is; when it comes back under the same id it stays refused for 30 s more, and
-            # as the client has stopped asking meanwhile, until its next refresh, minutes later.
+            # For this long the client does not believe a broker that reports a known topic as deleted. After
+            # the default of 30 s it does. When the topic returns with the same id, the client refuses it for
+            # 30 s more. It has stopped requesting metadata by then, so this lasts until its next refresh,
+            # minutes later.
             "topic.metadata.propagation.max.ms": 3_600_000,
             "error_cb": partial(record_client_error, record),
         }
@@ -101,7 +102,7 @@ def run(config: LoadConfig, record: Recorder, orders: Orders) -> dict[str, Any]:
         try:
             producer.produce(topic, value=value, partition=partition, on_delivery=answer)
         except BufferError:
-            return False  # the client holds all it can: wait for acknowledgements, send later
+            return False  # the client's buffer is full: wait for acknowledgements, send later
         except KafkaException as error:
             if error.args[0].code() in _NOT_SENT:
                 return False
@@ -136,12 +137,12 @@ def record_client_error(record: Recorder, error: KafkaError) -> None:
 
 
 def metadata_problem(bootstrap: str, needed: int) -> str | None:
-    """Return which broker's metadata lacks a controller or ``needed`` brokers; None when no broker's does.
+    """Return which broker does not answer, names no controller or names too few brokers; None when none.
 
-    A broker that has just started names no controller, and the client would wait for one without requesting
-    the metadata again. A broker also registers before the controller knows it, and the controller decides
-    whether there are enough brokers for a topic. Each broker is queried by a new client, which knows no other
-    broker.
+    needed: how many brokers the metadata must name. A broker that has just started names no controller, and
+    the client would wait for one without requesting the metadata again. A broker also registers before the
+    controller knows it, and the controller decides whether there are enough brokers for a topic. Each broker
+    is queried by a new client, which knows no other broker.
     """
     for address in bootstrap.split(","):
         try:
@@ -167,7 +168,7 @@ def wait_for_metadata(bootstrap: str, needed: int, deadline_s: float) -> None:
 
 
 def create_topics(config: LoadConfig) -> None:
-    """Create the load topics that do not exist yet. Raises KafkaException."""
+    """Create the load topics that do not exist yet. Raises KafkaException or NotReady."""
     wait_for_metadata(config.bootstrap, config.replication_factor, _CREATE_LIMIT_S)
     admin = AdminClient({"bootstrap.servers": config.bootstrap})
     settings = {"min.insync.replicas": str(config.min_insync)} if config.min_insync > 1 else {}

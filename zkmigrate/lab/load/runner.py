@@ -19,7 +19,7 @@ from zkmigrate.lab.processes import ProcessId
 from zkmigrate.lab.wait import wait_until
 
 Command = Callable[[Sequence[str]], Sequence[str]]
-"""Turns a command into one that runs it where the clients live (a network namespace)."""
+"""Turns a command into one that runs where the clients are, such as in a network namespace."""
 
 _START_LIMIT_S = 30.0
 _GRACE_S = 30.0
@@ -27,7 +27,11 @@ _GRACE_S = 30.0
 
 @dataclass(frozen=True)
 class KindStatus:
-    """The state of one kind: ``running`` by the process table, the rest by its file."""
+    """The state of one kind: ``running`` is taken from the process table, the rest from its file.
+
+    events: number of recorded lines. last_event: name of the last one. problem: why the file is not complete;
+    "" when it is, or when the kind still runs.
+    """
 
     kind: str
     pid: int
@@ -38,11 +42,11 @@ class KindStatus:
 
 
 class LoadRunner:
-    """The load of one run directory.
+    """The load processes of one directory.
 
     ``DIR/load.json`` is the configuration, ``DIR/processes.json`` the processes (pid and start time),
-    ``DIR/KIND.jsonl`` their records, ``DIR/KIND.stderr`` their errors. A later runner over the same directory
-    finds the same processes, so start and stop may be two commands.
+    ``DIR/KIND.jsonl`` their recordings, ``DIR/KIND.stderr`` their error output. A later runner in the same
+    directory finds the same processes, so start and stop may be two commands.
     """
 
     def __init__(self, directory: Path, config: LoadConfig, command: Command = tuple) -> None:
@@ -53,10 +57,10 @@ class LoadRunner:
     # --- starting -------------------------------------------------------------------------------------------
 
     def start(self, kinds: Iterable[str]) -> None:
-        """Start these kinds and wait until each has opened its file.
+        """Start these kinds and wait until each has written its opening line.
 
-        Raises LabError when the directory already holds a recording of a kind (nothing is started then), or
-        when a process ends at once.
+        Raises LabError when a process ends at once, or when the directory already has a recording of one of
+        these kinds; then nothing is started. Raises NotReady when an opening line does not arrive in time.
         """
         wanted = list(kinds)
         for kind in wanted:
@@ -66,7 +70,7 @@ class LoadRunner:
         self.config.write(self.directory / "load.json")
         for kind in wanted:
             child = self._spawn(kind, self.directory / f"{kind}.stderr")
-            # Popen would warn about this running child, which has to outlive it.
+            # Popen would warn about this child, which must keep running after this process ends.
             child.returncode = 0
             self._remember(kind, child.pid)
             self._wait_opened(kind)
@@ -94,13 +98,13 @@ class LoadRunner:
             return "its opening line"
 
         wait_until(f"start of load {kind}", opened, _START_LIMIT_S, poll_s=0.05)
-        # a wrapper that did not exec is not the process to signal: the load records its own pid
+        # signals must reach the load itself, not a wrapper that started it: the load records its own pid
         self._remember(kind, int(load_recording(self.directory, kind).events[0]["pid"]))
 
     # --- watching -------------------------------------------------------------------------------------------
 
     def status(self) -> list[KindStatus]:
-        """The state of each started kind."""
+        """Return the state of each kind that was started."""
         found = []
         for kind, process in self._processes().items():
             recording = load_recording(self.directory, kind)
@@ -112,16 +116,16 @@ class LoadRunner:
         return found
 
     def wait_flowing(self, kinds: Iterable[str], deadline_s: float, since_ns: int = 0) -> None:
-        """Wait until each of these kinds recorded a success at or after ``since_ns`` (monotonic).
+        """Wait until each of these kinds has recorded a success at or after ``since_ns``.
 
-        For raw: one acknowledged create on every host. Raises NotReady at the deadline, LabError when a
-        process has ended.
+        since_ns: CLOCK_MONOTONIC. The kind ``raw`` needs one acknowledged create on every host. Raises
+        NotReady at the deadline and LabError when a process has ended.
         """
         for kind in kinds:
             wait_until(f"load {kind} flowing", self._flow(kind, since_ns), deadline_s, poll_s=0.1)
 
     def _flow(self, kind: str, since_ns: int) -> Callable[[], str | None]:
-        """Condition: ``kind`` has recorded its successes."""
+        """Return a condition that holds once ``kind`` has recorded its successes."""
         follower = Follower(self.directory, kind, newest=since_ns > 0)
         raw = kind == "raw"
         needed = set(self.config.raw_hosts) if raw else {""}
@@ -150,17 +154,17 @@ class LoadRunner:
     # --- stopping -------------------------------------------------------------------------------------------
 
     def stop(self, kinds: Iterable[str] = KINDS, deadline_s: float | None = None) -> list[str]:
-        """Order these kinds to end, wait for them, kill those that do not; returns the killed ones.
+        """Stop these kinds and wait for them. Kill those that do not end, and return their names.
 
-        A killed kind has no closing line: judging its file gives unknown. Default deadline: the producer's
-        flush deadline and a grace.
+        A killed kind has no closing line, so that claims about its file are unknown. The default deadline is
+        the producer's flush deadline plus 30 seconds.
         """
         limit_s = self.config.flush_deadline_s + _GRACE_S if deadline_s is None else deadline_s
         signalled = self._signal(kinds, signal.SIGTERM)
         return self._wait_ended(signalled, limit_s)
 
     def drain(self) -> bool:
-        """Let the consumer read to the high watermarks and end; False when it did not in time.
+        """Let the consumer read to the high watermarks and end. Return whether it did in time.
 
         Call it after the producer has ended and while all brokers are up.
         """
@@ -170,13 +174,13 @@ class LoadRunner:
         return closing is not None and closing.get("drained") is True
 
     def kill(self) -> None:
-        """End every process of this run at once; what they have recorded stays."""
+        """Kill every process of this directory. What they have recorded stays."""
         self._wait_ended(self._signal(KINDS, signal.SIGKILL), _GRACE_S)
 
     def finish(self) -> list[str]:
-        """End in order: stop writers, drain the consumer, read the log again, list trees.
+        """Stop the writers, drain the consumer, read the log again and list the raw clients' znodes.
 
-        Returns what went wrong, in words; the judge finds the same in the files.
+        Return one sentence for each part that failed. The judge finds the same problems in the files.
         """
         writers = [kind for kind in KINDS if kind != "consumer"]
         wrong = [f"{kind} had to be killed" for kind in self.stop(writers)]
@@ -189,11 +193,11 @@ class LoadRunner:
         return wrong
 
     def list_trees(self) -> bool:
-        """Write ``tree-HOST.json`` of every raw host; False when one is incomplete."""
+        """Write ``tree-HOST.json`` for every raw host. Return whether all listings are complete."""
         return self._done("tree", self.config.drain_deadline_s)
 
     def read_again(self) -> bool:
-        """Write ``log.json`` after every client has ended; False when it is incomplete."""
+        """Write ``log.json``. Return whether it is complete. Call it after every client has ended."""
         return self._done("again", self.config.drain_deadline_s + _GRACE_S)
 
     def _done(self, work: str, limit_s: float) -> bool:
@@ -247,5 +251,4 @@ class LoadRunner:
 
 
 def _success(event: Event) -> bool:
-    """Whether this line records a success."""
     return event["event"] in ("ack", "consumed", "sample") or event.get("outcome") == "ok"

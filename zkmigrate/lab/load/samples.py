@@ -1,7 +1,7 @@
-"""A sample of a Kafka cluster each second, from its brokers and, where it has one, from its ZooKeeper.
+"""Sample a Kafka cluster each second from its brokers and, if it has one, from its ZooKeeper.
 
-Both answer the same questions by clients of their own: what moves, what is under-replicated, what each broker
-holds, which rates throttle it.
+Both samples are taken by separate clients and contain the same: the partitions that move or are
+under-replicated, the replicas of each broker, and the rates that throttle it.
 """
 
 from __future__ import annotations
@@ -33,22 +33,29 @@ from zkmigrate.lab.load.pace import Pace
 from zkmigrate.lab.load.process import Orders
 
 BROKERS, ZOOKEEPER = "brokers", "zookeeper"
-"""Who is asked."""
+"""Names of the two sources."""
 _ANSWER_S = 5.0
 _RATES_EVERY = 5
-"""Only a broker itself tells its rates, and with them hundreds of other settings: not each second."""
+"""One sample in this many contains the rates.
+
+Only the broker itself reports its rates, together with hundreds of other settings.
+"""
 _THROTTLES = ("throttled", "replica.alter.log.dirs.io.max")
-"""One of them is in the name of each throttle setting."""
+"""The name of each throttle setting contains one of these."""
 _OWN = {ConfigSource.DYNAMIC_BROKER_CONFIG.value, ConfigSource.DYNAMIC_TOPIC_CONFIG.value}
 _ERRORS = (KafkaException, KafkaError, KazooException, KazooTimeoutError, OSError, ValueError, KeyError)
 
 Settings = dict[str, dict[str, str]]
-"""Throttle settings that are set, by ``broker-1`` or ``topic-a``, and key."""
+"""Throttle settings: values by key, by target (``broker-1`` or ``topic-a``)."""
 
 
 @dataclass(frozen=True)
 class Partition:
-    """One partition as it is told. replicas: with those that are being added. leader: -1 for none."""
+    """The state of one partition, as a source reports it.
+
+    replicas: broker ids, including replicas that are being added. isr: broker ids in sync. leader: -1 for
+    none.
+    """
 
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
@@ -57,9 +64,12 @@ class Partition:
 
 @dataclass(frozen=True)
 class Sample:
-    """One look. partitions: how many there are. in_flight, under_replicated, offline: names, ``a-0``.
-    lack_two: of those under-replicated, where more than one replica is missed. held: replicas by broker id.
-    rates: throttles of brokers; None where this look did not ask."""
+    """The state of the cluster at one moment.
+
+    partitions: number of partitions. in_flight, under_replicated, offline: names such as ``a-0``. lack_two:
+    the under-replicated partitions that lack more than one replica. held: number of replicas by broker id.
+    rates: throttles of brokers; None when this sample did not read them.
+    """
 
     partitions: int
     in_flight: list[str]
@@ -76,8 +86,11 @@ def sample(
     adding: Mapping[str, Collection[int]],
     rates: Settings | None,
 ) -> Sample:
-    """The sample of what was told. adding: replicas that are, or were a moment ago, being added: as in
-    Kafka's own count they are not missed in the ISR."""
+    """Return the sample of the given partitions.
+
+    in_flight: names of the partitions that move. adding: replicas by partition that are being added, or were
+    a moment ago. Like Kafka's own count, the sample does not count these as missing from the ISR.
+    """
     held = Counter(broker for partition in partitions.values() for broker in partition.replicas)
     lack = {
         name: len(set(one.replicas) - set(adding.get(name, ()))) - len(one.isr)
@@ -95,18 +108,18 @@ def sample(
 
 
 class Source(Protocol):
-    """Who tells of the cluster."""
+    """A way to read the state of the cluster."""
 
     name: str
 
     def look(self) -> Sample:
-        """One sample."""
+        """Take one sample."""
 
     def settings(self) -> Settings:
-        """Every throttle setting of brokers and topics."""
+        """Return every throttle setting of brokers and topics."""
 
     def close(self) -> None:
-        """End its connections."""
+        """Close the connections."""
 
 
 def _throttles(key: str) -> bool:
@@ -115,21 +128,21 @@ def _throttles(key: str) -> bool:
 
 @dataclass
 class Brokers:
-    """The cluster as its brokers tell it."""
+    """The cluster as its brokers report it."""
 
     bootstrap: str
     name: str = BROKERS
     _looks: int = 0
     _adding: dict[str, tuple[int, ...]] = field(default_factory=dict)
     _whole: dict[str, tuple[int, ...]] = field(default_factory=dict)
-    """Each set when all of it was in sync last; what it has besides is being added."""
+    """Each partition's replicas when all were last in sync. Any replica beyond these is being added."""
     _listing: KafkaAdminClient | None = None
 
     def __post_init__(self) -> None:
         self._admin = AdminClient({"bootstrap.servers": self.bootstrap, "reconnect.backoff.max.ms": 1000})
 
     def partitions(self) -> dict[str, Partition]:
-        """Every partition, by name."""
+        """Return every partition by name."""
         topics = self._admin.list_topics(timeout=_ANSWER_S).topics.values()
         return {
             f"{topic.topic}-{number}": Partition(tuple(one.replicas), tuple(one.isrs), one.leader)
@@ -138,7 +151,7 @@ class Brokers:
         }
 
     def in_flight(self) -> dict[str, tuple[int, ...]]:
-        """The replicas that each reassignment in flight adds, by partition."""
+        """Return, by partition, the replicas that its current reassignment adds."""
         if self._listing is None:
             self._listing = KafkaAdminClient(
                 bootstrap_servers=self.bootstrap.split(","), request_timeout_ms=int(_ANSWER_S * 1000)
@@ -147,8 +160,10 @@ class Brokers:
         return {f"{at.topic}-{at.partition}": tuple(move["adding_replicas"]) for at, move in listed.items()}
 
     def look(self) -> Sample:
-        """One sample. What seems under-replicated is looked at once more: a short move may be in no list, and
-        a broker may tell it when it has ended."""
+        """Take one sample. Read partitions that look under-replicated a second time before reporting them.
+
+        A short move may be in neither list of reassignments, and a broker may report it after it has ended.
+        """
         seen = self._look()
         if not seen.under_replicated:
             return seen
@@ -166,7 +181,7 @@ class Brokers:
             partitions = self.partitions()
             after = self.in_flight()
         except (KafkaError, OSError):
-            self.close()  # the next look begins with the brokers that answer then
+            self.close()  # the next sample connects to the brokers that answer then
             raise
         adding = {
             name: {*before.get(name, ()), *after.get(name, ()), *self._adding.get(name, ())}
@@ -187,7 +202,7 @@ class Brokers:
         return [str(id) for id in self._admin.list_topics(timeout=_ANSWER_S).brokers]
 
     def _told(self, kind: ResourceType, names: Iterable[str]) -> Settings:
-        """The throttle settings of those that answer."""
+        """Return the throttle settings of those targets that answer."""
         found: Settings = {}
         asked = [ConfigResource(kind, name) for name in names]
         alone = kind is ResourceType.BROKER  # a request about two brokers fails as a whole
@@ -212,7 +227,7 @@ class Brokers:
 
 @dataclass
 class ZooKeeper:
-    """The cluster as its ZooKeeper holds it. servers: a connect string with the chroot."""
+    """The cluster as its ZooKeeper stores it. servers: a connect string with the chroot."""
 
     servers: str
     name: str = ZOOKEEPER
@@ -267,7 +282,10 @@ class ZooKeeper:
             return []
 
     def _contents(self, paths: Mapping[str, str]) -> dict[str, dict[str, Any]]:
-        """The JSON of these znodes, all asked at once; one that is not there is left out."""
+        """Return the JSON content of these znodes, without those that do not exist.
+
+        All znodes are requested at once.
+        """
         asked = {name: self._client.get_async(path) for name, path in paths.items()}
         found = {}
         for name, answer in asked.items():
@@ -281,7 +299,10 @@ class ZooKeeper:
 
 
 def run(config: LoadConfig, record: Recorder, orders: Orders) -> dict[str, Any]:
-    """Sample until told to stop. Throttle settings are read whole at the beginning and at the end."""
+    """Sample once per second until the stop signal. Return the number of samples by source.
+
+    All throttle settings are read once at the beginning and once at the end.
+    """
     sources: list[Source] = [Brokers(config.bootstrap)]
     if config.cluster_zookeeper:
         sources.append(ZooKeeper(config.cluster_zookeeper))

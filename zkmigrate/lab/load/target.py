@@ -1,4 +1,4 @@
-"""The load of a lab: where its clients connect, and a runner in its client host's network."""
+"""Configure the load for a lab and run it in the network of the lab's client host."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from zkmigrate.lab.spec import CLIENT_PORT, KAFKA_PORT, LabSpec, Role, hosts_of,
 
 
 def config_for(spec: LabSpec, **changes: Any) -> LoadConfig:
-    """The load configuration of a lab: its addresses, chroot and session timeout; ``changes`` override."""
+    """Return the load configuration for a lab: its addresses, chroot and session timeout.
+
+    changes: values that replace those of the lab.
+    """
 
     def addresses(role: Role, port: int) -> dict[str, str]:
         return {host.name: f"{host.address}:{port}" for host in hosts_of(spec) if host.role is role}
@@ -30,8 +33,10 @@ def config_for(spec: LabSpec, **changes: Any) -> LoadConfig:
 
 
 def of_cluster(spec: LabSpec, cluster: str) -> dict[str, Any]:
-    """What `config_for` has to change for the Kafka cluster of this name: its brokers and what fits them, and
-    its ensemble."""
+    """Return the changes to `config_for` for one of several Kafka clusters: its brokers and its ensemble.
+
+    The replication factor is at most the number of brokers, and ``min_insync`` is one less, but at least 1.
+    """
     own = next(one for one in shape_of(spec).clusters if one.name == cluster)
     servers = [host.address for host in members(hosts_of(spec), own.ensemble)] if own.ensemble else []
     brokers = [host for host in members(hosts_of(spec), cluster) if host.role is Role.BROKER]
@@ -46,5 +51,5 @@ def of_cluster(spec: LabSpec, cluster: str) -> dict[str, Any]:
 
 
 def runner_for(lab: Lab, directory: Path, **changes: Any) -> LoadRunner:
-    """A runner whose clients live on the lab's client host and record into ``directory``."""
+    """Return a runner whose clients run on the lab's client host and record into ``directory``."""
     return LoadRunner(directory, config_for(lab.spec, **changes), lab.client_command)

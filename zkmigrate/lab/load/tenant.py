@@ -1,8 +1,8 @@
-"""The other tenant: an application on source, in its own chroot, that must not notice the migration.
+"""Run the other tenant: an application in its own chroot on source, which the migration must not affect.
 
-One session writes counters, sequential znodes, ephemerals that come and go, and a large znode. At the end it
-reads back lasting ephemerals (same owner and czxid), counters (at the last acknowledged value) and sequential
-znodes (with the czxid of their acknowledgement).
+One session writes counters, sequential znodes, short-lived ephemerals and a large znode. At the end it reads
+back the lasting ephemerals (same owner and czxid), the counters (last acknowledged value) and the sequential
+znodes (czxid of their acknowledgement).
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class _Tenant:
             self._error("create", path, reply)
 
     def _created_lasting(self, path: str, last: bool, reply: messages.Reply) -> None:
-        """A lasting ephemeral exists; only its first creation counts as its czxid."""
+        """Record that a lasting ephemeral exists. Only its first creation sets the expected czxid."""
         if reply.error == messages.OK:
             self.lasting.setdefault(path, (self.client.session, reply.zxid))
             self._ack("ephemeral", path, reply, {})
@@ -132,7 +132,7 @@ class _Tenant:
         self.client.submit(messages.CREATE, request, partial(self._done, op, prefix, {}, keep))
 
     def _turn_passing(self) -> None:
-        """Delete the last passing ephemeral and create the next."""
+        """Delete the previous short-lived ephemeral and create the next one."""
         if self._passing:
             path, self._passing = self._passing, ""
             request = messages.delete_request(path)
@@ -185,14 +185,17 @@ class _Tenant:
     def _session_event(self, event: str, fields: dict[str, Any]) -> None:
         self.record.write(event, host=self.client.server, **fields)
         if event == "expired":
-            # its ephemerals are gone with it: the loss shows in ``lasting``; the new session starts anew
+            # its ephemerals ended with it: the loss shows in ``lasting``; the new session creates its own
             self._ready = False
             self._passing = ""
 
     # --- reading back ---------------------------------------------------------------------------------------
 
     def verify(self) -> dict[str, Any]:
-        """Read everything promised; ``complete`` is False when a read got no answer."""
+        """Read everything back that was acknowledged. Return the fields of the ``verified`` line.
+
+        ``complete`` is False when a read got no answer or an unexpected error.
+        """
         failed: list[str] = []
         lost: list[str] = []
         wrong: list[str] = []
@@ -212,7 +215,7 @@ class _Tenant:
                 failed.append(messages.error_name(reply.error))
                 return
             seen = messages.data_of(reply.body).decode() if reply.error == messages.OK else "no znode"
-            # a set whose answer was lost may or may not have been applied after the acknowledged one
+            # a set without an answer may or may not have been applied after the acknowledged one
             if not seen.isdigit() or not self.counters[path] <= int(seen) <= self.tried[path]:
                 wrong.append(f"{path}: seen {seen}, acknowledged {self.counters[path]}")
 
@@ -241,7 +244,7 @@ class _Tenant:
 
 
 def run(config: LoadConfig, record: Recorder, orders: Orders) -> dict[str, Any]:
-    """Work until the order to stop, then verify; returns the closing counters."""
+    """Write until the stop signal, then read back. Return the counters of the closing line."""
     tenant = _Tenant(config, record, time.monotonic_ns())
     while not orders.stopping:
         now = time.monotonic_ns()

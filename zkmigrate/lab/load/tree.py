@@ -1,4 +1,4 @@
-"""List a subtree through one host: path → czxid, to compare with the raw clients' acknowledgements."""
+"""List a subtree through one host, to compare its czxids with the raw clients' acknowledgements."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ _LIMIT_S = 120.0
 
 
 def list_tree(host: str, address: tuple[str, int], root: str, timeout_ms: int) -> dict[str, Any]:
-    """The listing of ``root`` as ``tree-HOST.json`` holds it; ``complete`` only when every read was answered.
+    """Return the listing of ``root`` as ``tree-HOST.json`` contains it.
 
-    Level by level: first the czxids of a level's znodes, then their children. It leaves out a znode that
-    vanishes between the two reads; nothing deletes what raw clients create.
+    ``complete`` is True only when every read was answered. The listing goes level by level: first the czxids
+    of a level's znodes, then their children. A znode that disappears between the two reads is left out;
+    nothing deletes what raw clients create. timeout_ms: session timeout.
     """
     client = Client([address], timeout_ms, lambda _event, _fields: None)
     nodes: dict[str, str] = {}
@@ -62,7 +63,7 @@ def list_tree(host: str, address: tuple[str, int], root: str, timeout_ms: int) -
 
 
 def write_tree(out: Path, host: str, address: tuple[str, int], root: str, timeout_ms: int) -> bool:
-    """Write ``tree-HOST.json`` into ``out``; returns whether the listing is complete."""
+    """Write ``tree-HOST.json`` into ``out``. Return whether the listing is complete."""
     listing = list_tree(host, address, root, timeout_ms)
     (out / f"tree-{host}.json").write_text(json.dumps(listing) + "\n")
     return bool(listing["complete"])

@@ -1,8 +1,8 @@
-"""A small pipelined ZooKeeper client for the recorded load.
+"""Connect to ZooKeeper with a small pipelined client for the recorded load.
 
-Unlike kazoo it gives the zxid in each reply header (the czxid of an acknowledged create), tells exactly which
-requests were in flight when a connection died, and stays on its servers. Nothing here blocks: one thread
-drives any number of clients with ``zkloop.turn``.
+Unlike kazoo, this client returns the zxid of each reply header (for a create: the czxid). It also reports
+exactly which requests were in flight when a connection broke, and connects to no other server than its own.
+Nothing here blocks: one thread drives any number of clients with ``zkloop.turn``.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ class _Pending:
 
 @dataclass
 class Client:
-    """One session on one of ``servers``, pipelined, driven by ``turn``.
+    """A pipelined ZooKeeper client with one session on one of ``servers``; ``zkloop.turn`` drives it.
 
-    ``sink(event, fields)`` gets connected, disconnected, connect_failed and expired, with the fields that the
-    package's docstring lists. Requests are answered in the order of sending. When the connection dies, every
-    unanswered request gets CONNECTION_LOSS, and the client offers the session to the next server until one
-    says that it has expired.
+    It calls ``sink(event, fields)`` for connected, disconnected, connect_failed and expired; the package's
+    docstring lists the fields. Requests are answered in the order of sending. When the connection breaks,
+    every unanswered request gets CONNECTION_LOSS. The client then offers the session to the next server,
+    until one answers that the session has expired.
     """
 
     servers: Sequence[tuple[str, int]]
@@ -80,7 +80,10 @@ class Client:
         return f"{host}:{port}"
 
     def submit(self, op: int, body: bytes, answer: Callable[[Reply], None]) -> None:
-        """Send one request; ``answer`` is called once. Only while ``connected``."""
+        """Send one request; ``answer`` is called once with the reply.
+
+        Raises ConnectionError unless connected.
+        """
         if not self.connected:
             raise ConnectionError(f"no session with {self.server} to send a request on")
         self._xid += 1
@@ -89,12 +92,12 @@ class Client:
         self._send(struct.pack(">ii", self._xid, op) + body, now)
 
     def close_session(self, answer: Callable[[Reply], None]) -> None:
-        """Ask the server to end the session; no reconnect follows its answer."""
+        """Send the request that ends the session. The client does not reconnect after it."""
         self.submit(CLOSE_SESSION, b"", answer)
         self._state = "closing"
 
     def shut(self) -> None:
-        """Drop the socket for good; what is in flight gets CONNECTION_LOSS."""
+        """Close the socket permanently. Requests in flight get CONNECTION_LOSS."""
         self._tell_failures()
         self._state = "shut"
         self._drop_socket()
@@ -119,7 +122,7 @@ class Client:
         return None
 
     def advance(self, now: int) -> None:
-        """Do what is due: connect, ping, give up on a silent server."""
+        """Connect or ping if it is due, and disconnect from a server that is silent for too long."""
         if self._state == "idle" and now >= self._retry_ns:
             self._connect(now)
         elif self._state in ("connecting", "handshake") and now >= self._deadline_ns:
@@ -180,8 +183,11 @@ class Client:
 
     @property
     def _silent_ns(self) -> int:
-        """When the server counts as silent. A client that stood still has sent nothing meanwhile: it first
-        asks, and then waits for as long as between two pings."""
+        """When the server counts as silent, CLOCK_MONOTONIC.
+
+        After a pause of this process, in which it has sent nothing, the client first sends a request. It then
+        waits for one ping interval.
+        """
         if self._asked_ns is None:
             return self._sent_ns + _NEVER_NS
         return max(self._heard_ns + 2 * self._ping_ns, self._asked_ns + self._ping_ns)

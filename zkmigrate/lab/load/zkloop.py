@@ -1,4 +1,4 @@
-"""The event loop that drives ``zkclient.Client`` objects, and reads of many znodes."""
+"""Drive ``zkclient.Client`` objects with one event loop, and read many znodes with them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _READS_IN_FLIGHT = 256
 
 
 def turn(clients: Sequence[Client], wake_ns: int) -> None:
-    """One round of the event loop, until ``wake_ns`` (monotonic) at the latest.
+    """Run one round of the event loop, until ``wake_ns`` (CLOCK_MONOTONIC) at the latest.
 
     Sockets come before timers, so that a server that has answered never counts as silent.
     """
@@ -37,7 +37,7 @@ def turn(clients: Sequence[Client], wake_ns: int) -> None:
 
 
 def settle(clients: Sequence[Client], done: Callable[[], bool], limit_s: float) -> bool:
-    """Turn until ``done()``; False when ``limit_s`` passed first."""
+    """Run the event loop until ``done()``. Return False when ``limit_s`` passes first."""
     deadline = time.monotonic_ns() + int(limit_s * 1e9)
     while not done():
         now = time.monotonic_ns()
@@ -48,7 +48,10 @@ def settle(clients: Sequence[Client], done: Callable[[], bool], limit_s: float) 
 
 
 def end_sessions(clients: Sequence[Client]) -> None:
-    """Wait for what is in flight, then close the sessions that can be closed."""
+    """Wait for the requests in flight, end the sessions of connected clients, then close all sockets.
+
+    Each of the two waits takes at most 5 seconds.
+    """
     settle(clients, lambda: not any(client.in_flight for client in clients), _CLOSE_LIMIT_S)
     closing = [client for client in clients if client.connected]
     for client in closing:
@@ -64,9 +67,11 @@ def read_all(
     reads: Sequence[tuple[int, str, Callable[[messages.Reply], None]]],
     limit_s: float,
 ) -> int:
-    """Send ``reads`` pipelined after a sync of ``root``; returns how many got no answer in ``limit_s``.
+    """Send a sync of ``root`` and then all ``reads``, pipelined, and return how many got no answer.
 
-    After the sync the answers are as new as the leader's, on any server.
+    After the sync, any server's answers are as new as the leader's. reads: operation, path and callback for
+    the reply. limit_s: time for the whole; the wait for the connection and the wait for the sync may each
+    take this long.
     """
     left = len(reads)
     queue = list(reversed(reads))

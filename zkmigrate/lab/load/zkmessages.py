@@ -1,7 +1,7 @@
-"""ZooKeeper's client messages, as far as the load needs them.
+"""Encode and decode those of ZooKeeper's client messages that the load needs.
 
-After ZooKeeper's ``zookeeper.jute`` (RequestHeader, ReplyHeader, CreateRequest, SetDataRequest, Stat …):
-big-endian, each message framed by a 4-byte length.
+The source of the formats is ``zookeeper.jute`` (RequestHeader, ReplyHeader, CreateRequest, SetDataRequest,
+Stat, …). Numbers are big-endian, and each message follows its 4-byte length.
 """
 
 from __future__ import annotations
@@ -24,7 +24,10 @@ _STAT = struct.Struct(">qqqqiiiqiiq")
 
 
 class Reply(NamedTuple):
-    """The answer to one request; ``error`` is CONNECTION_LOSS when none came."""
+    """The answer to one request; ``error`` is CONNECTION_LOSS when no answer came.
+
+    sent_ns, at_ns: when the request was sent and the answer received, CLOCK_MONOTONIC.
+    """
 
     error: int
     zxid: int
@@ -38,39 +41,39 @@ def error_name(code: int) -> str:
 
 
 def hex_id(value: int) -> str:
-    """A zxid or session id (signed on the wire) as ZooKeeper prints it."""
+    """Return a zxid or session id (signed in messages) in the form in which ZooKeeper prints it."""
     return hex(value & 0xFFFFFFFFFFFFFFFF)
 
 
 def with_parents(path: str) -> list[str]:
-    """All znodes above this one, from the top, and this one."""
+    """Return the paths of all znodes above this one, from the top, and its own."""
     parts = path.strip("/").split("/")
     return ["/" + "/".join(parts[:end]) for end in range(1, len(parts) + 1)]
 
 
 def buffer(data: bytes) -> bytes:
-    """A jute buffer or string: 4-byte length, then the bytes."""
+    """Return a jute buffer or string: 4-byte length, then the bytes."""
     return struct.pack(">i", len(data)) + data
 
 
 def create_request(path: str, data: bytes, flags: int) -> bytes:
-    """CreateRequest with the open ACL (world:anyone, all permissions)."""
+    """Return a CreateRequest with the open ACL (world:anyone, all permissions)."""
     acl = struct.pack(">ii", 1, 31) + buffer(b"world") + buffer(b"anyone")
     return buffer(path.encode()) + buffer(data) + acl + struct.pack(">i", flags)
 
 
 def set_request(path: str, data: bytes) -> bytes:
-    """SetDataRequest for any version."""
+    """Return a SetDataRequest for any version."""
     return buffer(path.encode()) + buffer(data) + struct.pack(">i", -1)
 
 
 def delete_request(path: str) -> bytes:
-    """DeleteRequest for any version."""
+    """Return a DeleteRequest for any version."""
     return buffer(path.encode()) + struct.pack(">i", -1)
 
 
 def read_request(path: str) -> bytes:
-    """ExistsRequest, GetDataRequest, GetChildrenRequest: the path and no watch."""
+    """Return an ExistsRequest, GetDataRequest or GetChildrenRequest (they are the same) without a watch."""
     return buffer(path.encode()) + b"\0"
 
 
@@ -79,22 +82,22 @@ def sync_request(path: str) -> bytes:
 
 
 def path_of(body: bytes) -> str:
-    """The path in a CreateResponse."""
+    """Return the path in a CreateResponse."""
     return take(body, 0)[0].decode()
 
 
 def stat_of(body: bytes) -> Stat:
-    """The Stat at the start of an ExistsResponse or SetDataResponse."""
+    """Return the Stat at the start of an ExistsResponse or SetDataResponse."""
     return Stat(*_STAT.unpack_from(body))
 
 
 def data_of(body: bytes) -> bytes:
-    """The data in a GetDataResponse."""
+    """Return the data in a GetDataResponse."""
     return take(body, 0)[0]
 
 
 def children_of(body: bytes) -> list[str]:
-    """The names in a GetChildrenResponse."""
+    """Return the names in a GetChildrenResponse."""
     (count,) = struct.unpack_from(">i", body)
     names, at = [], 4
     for _ in range(count):
@@ -104,7 +107,10 @@ def children_of(body: bytes) -> list[str]:
 
 
 def take(body: bytes, at: int) -> tuple[bytes, int]:
-    """The buffer at ``at`` and the offset behind it; a null buffer (length -1) reads as empty."""
+    """Return the buffer at offset ``at`` and the offset after it.
+
+    A null buffer (length -1) is returned as empty.
+    """
     (length,) = struct.unpack_from(">i", body, at)
     start = at + 4
     end = start + max(length, 0)
