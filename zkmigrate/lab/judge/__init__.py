@@ -1,9 +1,10 @@
-"""Judges a run by its saved files. Pure.
+"""Judge a run by its saved files.
 
-``judge(load_history(directory))`` gives a Verdict of claims. A claim is *yes* only when its files are whole
-and say so, *no* when they prove the contrary, and *unknown* otherwise: with a missing file, a file without
-its closing line, or a consumer that did not read to the high watermarks. A torn last line is counted; its
-file lacks the closing line and so stays unknown.
+``judge(load_history(directory))`` returns a Verdict of claims. A claim is *yes* only when its files are
+complete and support it, *no* when they refute it, and *unknown* otherwise. It is unknown, for example, when a
+file is missing or has no closing line, or when the consumer did not read to the high watermarks. An
+incomplete last line is counted; its file has no closing line, so that claims about it are unknown. Only
+``load_history`` does input or output.
 """
 
 from __future__ import annotations
@@ -24,10 +25,12 @@ __all__ = ["Claim", "Policy", "RunHistory", "Verdict", "by_second", "judge", "lo
 
 @dataclass(frozen=True)
 class Policy:
-    """The limits of a run.
+    """The limits and step names by which a run is judged.
 
-    A broker's stop moves its leaders within a second or two; a much longer gap means an election without
-    ZooKeeper. fence_step, open_step: the steps in ``run.json`` that begin and end the window.
+    ack_gap_limit_s: the longest allowed time without an acknowledgement of the producer. A broker's stop
+    moves its leaders within a second or two; a much longer gap means an election without ZooKeeper.
+    tenant_gap_limit_s: the same limit for the other tenant. fence_step, open_step: the steps in ``run.json``
+    that begin and end the window.
     """
 
     ack_gap_limit_s: float = 10.0
@@ -37,7 +40,7 @@ class Policy:
 
 
 def judge(history: RunHistory, policy: Policy = Policy()) -> Verdict:
-    """All claims about the records of clients and servers."""
+    """Return the verdict on a run: all claims about the recordings of clients and the logs of servers."""
     claims = [
         *kafka_claims(history, policy.ack_gap_limit_s),
         *raw_claims(history, policy.fence_step),
@@ -51,7 +54,7 @@ def judge(history: RunHistory, policy: Policy = Policy()) -> Verdict:
 
 
 def _gap_claim(history: RunHistory) -> Claim:
-    """gaps_s: the longest gap of every client, over the run and by step."""
+    """Return the claim ``gaps_s``: each client's longest gap, over the run and by step."""
     found = gaps_of(history)
     value = {
         client: {"run": longest_s(gaps), **longest_by_step(gaps, history.steps)}

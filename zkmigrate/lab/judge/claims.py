@@ -1,4 +1,4 @@
-"""The claims of a verdict, each with its value, whether it held and its files."""
+"""Define the claims of a verdict; each has its value, whether it held, and its files."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from zkmigrate.runbook.model.finding import Held
 
 @dataclass(frozen=True)
 class Claim:
-    """One line of the verdict.
+    """One statement of the verdict.
 
-    value: a JSON value, None when it could not be computed. needed: what it had to be, in words. source: its
-    files. detail: why it did not hold, or what helps to read it.
+    value: a JSON value; None when it could not be computed. needed: the required value, in words. source: the
+    files that it is computed from. detail: why it did not hold, or what helps to understand it.
     """
 
     id: str
@@ -31,18 +31,18 @@ class Verdict:
 
     claims: tuple[Claim, ...]
     torn: Mapping[str, int] = field(default_factory=dict)
-    """Torn last lines per file that had one."""
+    """Incomplete last lines per file that has one."""
 
     @property
     def held(self) -> bool:
-        """True only when every claim held: unknown is not yes."""
+        """Whether every claim held; an unknown claim did not."""
         return all(claim.held is Held.YES for claim in self.claims)
 
     def __getitem__(self, id: str) -> Claim:
         return next(claim for claim in self.claims if claim.id == id)
 
     def result(self) -> dict[str, Any]:
-        """The verdict for ``result.json``: the values on top, their grounds under ``claims``."""
+        """Return the verdict for ``result.json``: values at the top level, other fields under ``claims``."""
         grounds = {
             claim.id: {
                 "held": claim.held.value, "needed": claim.needed, "source": claim.source,
@@ -55,9 +55,10 @@ class Verdict:
 
 
 def truth(good: bool, problems: Iterable[str], *, bad_is_certain: bool = False) -> Held:
-    """YES only for ``good`` without ``problems`` of files, else UNKNOWN.
+    """Return NO if ``bad_is_certain``, else UNKNOWN if there are ``problems``, else YES or NO by ``good``.
 
-    bad_is_certain: NO, whatever the files lack.
+    bad_is_certain: the files prove the contrary, even if they are incomplete. problems: why files are
+    incomplete; empty strings do not count.
     """
     if bad_is_certain:
         return Held.NO
@@ -67,5 +68,5 @@ def truth(good: bool, problems: Iterable[str], *, bad_is_certain: bool = False) 
 
 
 def explain(*parts: str) -> str:
-    """The non-empty parts in one line."""
+    """Return the non-empty parts, joined by semicolons."""
     return "; ".join(part for part in parts if part)

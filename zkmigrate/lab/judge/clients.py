@@ -1,5 +1,7 @@
-"""What became of the records of a client matrix: per client, by its own recordings and the log in the end.
-Pure."""
+"""Judge each client of a client matrix by its recordings and the final log.
+
+All functions are pure.
+"""
 
 from __future__ import annotations
 
@@ -17,15 +19,18 @@ from zkmigrate.runbook.model.finding import Held
 
 _SHOWN = 3
 FLAWS = ("lost", "moved", "twice", "unseen", "gone")
-"""What the log tells against a client; see Figures."""
+"""Figures that are counted from the log and must be 0; see Figures."""
 Place: TypeAlias = tuple[str, int, int]
 """Topic, partition and offset."""
 
 
 @dataclass(frozen=True)
 class Played:
-    """One client. prefix: what the ids of its producer begin with. said: what is known besides of each of the
-    two, ``producer`` and ``consumer``; empty where nothing is."""
+    """The recordings of one client.
+
+    prefix: the text with which the ids of its producer begin. said: the output of its two programs, by
+    ``producer`` and ``consumer``; it is shown when the client failed. Empty when unknown.
+    """
 
     client: str
     prefix: str
@@ -36,18 +41,19 @@ class Played:
 
 @dataclass(frozen=True)
 class Figures:
-    """What one client's records came to.
+    """The figures of one client, counted from its recordings and from the log.
 
-    library: the release that it told. acked: acknowledged records. failed: records that the library gave up
-    or never answered. consumed: deliveries to its group. again: deliveries of an offset beyond the first.
-    produce_gap_s, consume_gap_s: the longest time without an acknowledgement and without a delivery, in
-    seconds, until its producer stopped, and until all producers had; None with less than two of them.
-    errors: how often its library told of an error, whatever became of it.
+    library: name and release that the client reported. acked: acknowledged records. failed: records that the
+    library gave up on or never answered. consumed: deliveries to its group. again: repeated deliveries of an
+    offset. produce_gap_s: the longest time without an acknowledgement until its producer stopped, in seconds.
+    consume_gap_s: the longest time without a delivery until all producers had stopped. A gap is None when
+    there is nothing to measure. errors: how often its library reported an error, whatever followed.
 
-    The others are None where the log was not read to its end. Of its producer's records: lost, acknowledged
-    and nowhere in the log; moved, acknowledged and not at their offset; twice, offsets beyond the first
-    with one id. Of its group: unseen, records of any client in the log that it never got; gone, offsets
-    where it read what the log does not have there.
+    The other figures are None when the log was not read to its end. Of its producer's records: lost,
+    acknowledged and nowhere in the log; moved, acknowledged and in the log, but not at the acknowledged
+    offset; twice, further offsets with the same id. Of its group: unseen, records of any client in the log
+    that the group never received; gone, records that it received at an offset where the log has no such
+    record.
     """
 
     library: str
@@ -67,9 +73,12 @@ class Figures:
 
 @dataclass(frozen=True)
 class Row:
-    """The verdict on one client. held: YES when its programs ended in order, did something, and none of its
-    records failed, was lost, moved, twice, unseen or gone. Deliveries again, gaps and errors are told, not
-    judged. why: what is wrong, and what its programs said besides; "" when it held."""
+    """The verdict on one client.
+
+    held: YES when its programs ended in order, did something, and none of its records failed, was lost,
+    moved, twice, unseen or gone. Repeated deliveries, gaps and errors are reported, not judged. why: what is
+    wrong, and what its programs printed; "" when it held.
+    """
 
     client: str
     figures: Figures
@@ -78,8 +87,10 @@ class Row:
 
 
 def judge_clients(played: Sequence[Played], log: Log) -> list[Row]:
-    """A row for each client. log: all that the topic holds in the end; records of others in it do not
-    count."""
+    """Return the verdict on each client.
+
+    log: all that the topic contains at the end. Records that are not of these clients are ignored.
+    """
     ours = _Ours.of(log, [one.prefix for one in played])
     stopped_ns = max((end_of_asking(one.producer) for one in played), default=0)
     return [_row(one, log, ours, stopped_ns) for one in played]
@@ -87,7 +98,10 @@ def judge_clients(played: Sequence[Played], log: Log) -> list[Row]:
 
 @dataclass(frozen=True)
 class _Ours:
-    """The records of this run in the log: id → where it is, and all of them."""
+    """The records of this run in the log.
+
+    places: where each id is. all: each record with its place.
+    """
 
     prefixes: tuple[str, ...]
     places: Mapping[str, Sequence[Place]]
@@ -141,7 +155,7 @@ def _row(one: Played, log: Log, ours: _Ours, stopped_ns: int) -> Row:
 
 
 def _flaws(prefix: str, acks: list[Event], reads: list[Event], log: Log, ours: _Ours) -> dict[str, list[str]]:
-    """Each of FLAWS → what has it, in words."""
+    """Return, for each of FLAWS, the records that have it, in words."""
     absent = missing_acks(acks, read_in(log))
     got = {(place_of(event), event["id"]) for event in reads if event["id"].startswith(ours.prefixes)}
     return {

@@ -1,4 +1,4 @@
-"""Gaps: the longest time without an acknowledgement of a client."""
+"""Compute the times during which a client got no acknowledgement."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ Gap = tuple[int, int]
 
 
 def ack_gaps(acks: Iterable[Event], end_ns: int) -> list[Gap]:
-    """The times between acknowledgements, in order, and from the last one to ``end_ns``.
+    """Return the times between acknowledgements, in order, and from the last one to ``end_ns``.
 
-    end_ns: when the client stopped asking; a service that died for good must show a gap.
+    Each gap is its start and end, CLOCK_MONOTONIC ns. end_ns: when the client stopped sending; including it
+    shows a service that never came back.
     """
     times = sorted(event["mono_ns"] for event in acks)
     if times and end_ns > times[-1]:
@@ -23,14 +24,16 @@ def ack_gaps(acks: Iterable[Event], end_ns: int) -> list[Gap]:
 
 
 def longest_s(gaps: Iterable[Gap]) -> float | None:
-    """The longest gap in seconds; None when there is none to measure."""
+    """Return the longest gap in seconds, or None without any gap."""
     lengths = [end - start for start, end in gaps]
     return round(max(lengths) / 1e9, 3) if lengths else None
 
 
 def longest_by_step(gaps: Sequence[Gap], steps: Sequence[Span]) -> dict[str, float | None]:
-    """For each step the longest gap that overlaps it, at its full length. A step that ran twice has one
-    entry."""
+    """Return, for each step, the full length in seconds of the longest gap that overlaps it.
+
+    A step that ran twice has one entry. The value is None when no gap overlaps the step.
+    """
     found: dict[str, float | None] = {}
     for step in steps:
         inside = longest_s(gap for gap in gaps if gap[0] < step.end_ns and gap[1] > step.start_ns)
@@ -40,7 +43,10 @@ def longest_by_step(gaps: Sequence[Gap], steps: Sequence[Span]) -> dict[str, flo
 
 
 def end_of_asking(recording: Recording) -> int:
-    """When this client stopped asking: its ``stopping`` line, else the last thing it wrote."""
+    """Return when the client stopped sending: its ``stopping`` line, else its last line, else 0.
+
+    The unit is CLOCK_MONOTONIC ns.
+    """
     stopping = recording.of("stopping")
     if stopping:
         return int(stopping[0]["mono_ns"])
@@ -48,7 +54,7 @@ def end_of_asking(recording: Recording) -> int:
 
 
 def gaps_of(history: RunHistory) -> dict[str, list[Gap]]:
-    """All gaps by client: ``producer``, ``tenant`` and ``raw-HOST``."""
+    """Return all gaps by client: ``producer``, ``tenant`` and ``raw-HOST``."""
     found = {}
     for kind in ("producer", "tenant"):
         recording = history.recording(kind)

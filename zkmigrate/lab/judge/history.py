@@ -1,17 +1,17 @@
-"""The saved history of one run, read from its directory.
+"""Read the saved history of one run from its directory.
 
-Besides the load's files (``zkmigrate.lab.load``) a run directory holds what the demo or drill saves:
+Besides the load's files (``zkmigrate.lab.load``) a run directory contains what the demo or drill saves:
 
 ``run.json``
     ``{"brokers": ["b1", …], "steps": [{"name": "cutover.fence", "start_mono_ns": …, "end_mono_ns": …}, …]}``
 ``baseline-before.json``, ``baseline-open.json``, ``baseline-after.json``
-    sessions that dest serves right before the cut-over stage (after the roll, some seconds before FENCE),
-    right after OPEN, and after twice the smallest session timeout:
+    the sessions that dest serves at three times: right before the cut-over stage (after the roll, some
+    seconds before FENCE), right after OPEN, and then after twice the smallest session timeout:
     ``{"sessions": {"0x…": {"timeout_ms": …}}, "ephemerals": {path: {"owner": "0x…", "czxid": "0x…"}},
     "controller_epoch": n}``. The load must run until the last of them is taken: a client that ends closes
     its session.
 ``log.json``
-    what the topics hold once all clients have stopped (``zkmigrate.lab.load``)
+    the content of the topics once all clients have stopped (``zkmigrate.lab.load``)
 ``broker-NAME.log``
     the whole server log of each broker in ``run.json``
 """
@@ -32,7 +32,7 @@ BASELINES = ("before", "open", "after")
 
 @dataclass(frozen=True)
 class Span:
-    """A named part of the run, CLOCK_MONOTONIC nanoseconds."""
+    """A named part of the run. The times are CLOCK_MONOTONIC nanoseconds."""
 
     name: str
     start_ns: int
@@ -41,7 +41,10 @@ class Span:
 
 @dataclass(frozen=True)
 class Tree:
-    """The listing of the raw clients' znodes through one host: path → czxid."""
+    """The raw clients' znodes as listed through one host.
+
+    nodes: path → czxid. problem: why the listing cannot be used; "" when it can.
+    """
 
     nodes: Mapping[str, int] = field(default_factory=dict)
     problem: str = ""
@@ -49,7 +52,11 @@ class Tree:
 
 @dataclass(frozen=True)
 class Log:
-    """The topics in the end: (topic, partition) → offset → id, and the high watermarks."""
+    """The content of the topics once all clients have stopped.
+
+    records: (topic, partition) → offset → id. high: (topic, partition) → high watermark. problem: why the log
+    cannot be used; "" when it can.
+    """
 
     records: Mapping[tuple[str, int], Mapping[int, str]] = field(default_factory=dict)
     high: Mapping[tuple[str, int], int] = field(default_factory=dict)
@@ -58,7 +65,11 @@ class Log:
 
 @dataclass(frozen=True)
 class Baseline:
-    """One moment: sessions (id → timeout in ms), ephemerals (path → owner, czxid), the controller epoch."""
+    """The state of the sessions at one moment.
+
+    sessions: id → timeout in ms. ephemerals: path → owner and czxid. problem: why the baseline cannot be
+    used; "" when it can.
+    """
 
     sessions: Mapping[int, int] = field(default_factory=dict)
     ephemerals: Mapping[str, tuple[int, int]] = field(default_factory=dict)
@@ -68,13 +79,17 @@ class Baseline:
 
 @dataclass(frozen=True)
 class RunHistory:
-    """Everything that a run saved, parsed; a missing or broken file has its ``problem``."""
+    """Everything that a run saved, parsed.
+
+    The ``problem`` of each part says why its file is missing or broken. run_problem: the same for
+    ``run.json``.
+    """
 
     recordings: Mapping[str, Recording]
     trees: Mapping[str, Tree] = field(default_factory=dict)
     baselines: Mapping[str, Baseline] = field(default_factory=dict)
     broker_logs: Mapping[str, str | None] = field(default_factory=dict)
-    """Server log by broker; None where ``run.json`` names a broker without a log."""
+    """Server log by broker; None for a broker in ``run.json`` that has no log file."""
     steps: tuple[Span, ...] = ()
     run_problem: str = ""
     log: Log = Log(problem="missing")
@@ -87,7 +102,7 @@ class RunHistory:
 
 
 def load_history(directory: Path) -> RunHistory:
-    """Read a run directory. Files that are missing or broken become problems, never errors."""
+    """Read a run directory. Missing or broken files become problems; they raise nothing."""
 
     def saved(name: str) -> str | None:
         return _text(directory / name)
@@ -106,7 +121,7 @@ def load_history(directory: Path) -> RunHistory:
 
 
 def raw_hosts(raw: Recording) -> tuple[str, ...]:
-    """The hosts of the raw clients."""
+    """Return the hosts of the raw clients, as the recording's opening line names them."""
     config = raw.events[0].get("config") if raw.events else None
     hosts = config.get("raw_hosts") if isinstance(config, dict) else None
     return tuple(hosts) if isinstance(hosts, dict) else ()
@@ -123,7 +138,7 @@ T = TypeVar("T", Tree, Log, Baseline)
 
 
 def _parsed(kind: type[T], text: str | None, build: Callable[[dict[str, Any]], T], what: str) -> T:
-    """The value that is built of a JSON object; an empty one with the problem where that fails."""
+    """Return what ``build`` makes of a JSON object, or an empty value with the problem if that fails."""
     document, problem = _document(text) if kind is Baseline else _complete(text)
     if problem:
         return kind(problem=problem)
@@ -134,7 +149,7 @@ def _parsed(kind: type[T], text: str | None, build: Callable[[dict[str, Any]], T
 
 
 def parse_tree(text: str | None) -> Tree:
-    """Parse ``tree-HOST.json``."""
+    """Parse ``tree-HOST.json``; None means that the file is missing."""
 
     def build(document: dict[str, Any]) -> Tree:
         return Tree({path: int(czxid, 16) for path, czxid in document["nodes"].items()})
@@ -143,7 +158,7 @@ def parse_tree(text: str | None) -> Tree:
 
 
 def parse_log(text: str | None) -> Log:
-    """Parse ``log.json``."""
+    """Parse ``log.json``; None means that the file is missing."""
 
     def build(document: dict[str, Any]) -> Log:
         records = {
@@ -155,13 +170,13 @@ def parse_log(text: str | None) -> Log:
 
 
 def part_of(key: str) -> tuple[str, int]:
-    """Topic and partition of ``load-a/0``."""
+    """Return topic and partition of a key such as ``load-a/0``."""
     topic, _, number = key.rpartition("/")
     return topic, int(number)
 
 
 def parse_baseline(text: str | None) -> Baseline:
-    """Parse ``baseline-NAME.json``."""
+    """Parse ``baseline-NAME.json``; None means that the file is missing."""
 
     def build(document: dict[str, Any]) -> Baseline:
         epoch = document["controller_epoch"]
@@ -180,7 +195,7 @@ def parse_baseline(text: str | None) -> Baseline:
 
 
 def parse_run(text: str | None) -> tuple[tuple[str, ...], tuple[Span, ...], str]:
-    """Parse ``run.json``: brokers, steps and what is wrong with it."""
+    """Parse ``run.json`` and return brokers, steps and the problem; "" when there is none."""
     document, problem = _document(text)
     if problem:
         return (), (), problem
@@ -206,7 +221,7 @@ def _document(text: str | None) -> tuple[dict[str, Any], str]:
 
 
 def _complete(text: str | None) -> tuple[dict[str, Any], str]:
-    """As ``_document``, of what was read to its end."""
+    """Parse a JSON object like ``_document``, and require that its ``complete`` is true."""
     document, problem = _document(text)
     if not problem and document.get("complete") is not True:
         problem = f"incomplete: {document.get('error', '')}"

@@ -1,4 +1,4 @@
-"""Claims about Kafka's clients: records lost, records duplicated, gaps."""
+"""Judge the records of Kafka's clients: lost, duplicated, failed, and gaps."""
 
 from __future__ import annotations
 
@@ -18,7 +18,11 @@ Read: TypeAlias = Mapping[tuple[str, int, int], Set[str]]
 
 
 def kafka_claims(history: RunHistory, ack_gap_limit_s: float) -> Iterator[Claim]:
-    """acked, consumed, lost, duplicated, cut_back, produce_failed, the gaps and the metadata changes."""
+    """Yield the claims about the producer, the consumer and the metadata changes.
+
+    They are acked, consumed, lost, duplicated, cut_back, produce_failed, longest_ack_gap_s,
+    longest_partition_ack_gap_s and metadata_changes.
+    """
     producer, consumer = history.recording("producer"), history.recording("consumer")
     acks, reads = producer.of("ack"), consumer.of("consumed")
     unread = consumer.problem or _undrained(consumer)
@@ -46,23 +50,26 @@ def _counted(id: str, count: int, recording: Recording, problem: str, what: str)
 
 
 def place_of(event: Event) -> tuple[str, int, int]:
-    """Topic, partition and offset of a line."""
+    """Return topic, partition and offset of an event."""
     return event["topic"], event["partition"], event["offset"]
 
 
 def _placed(acks: list[Event]) -> list[Event]:
-    """The acknowledgements with an offset. A broker whose first answer was lost acknowledges the repeated
-    record without one (DUPLICATE_SEQUENCE_NUMBER)."""
+    """Return the acknowledgements that have an offset.
+
+    A broker whose first answer was lost acknowledges the repeated record without an offset
+    (DUPLICATE_SEQUENCE_NUMBER).
+    """
     return [event for event in acks if event["offset"] is not None]
 
 
 def _lost(acks: list[Event], reads: list[Event], log: Log, unsure: Sequence[str]) -> Claim:
-    """Lost: an acknowledged record that was not read, alone, at its acknowledged offset: by the group while
-    the load ran, and again once all clients had stopped.
+    """Return the claim ``lost``: acknowledged records not read, alone, at their acknowledged offset.
 
-    An id at another offset does not count, nor an offset that was read with two ids: after an unclean
-    election an acknowledged offset may hold another record, which is a loss. A record that was acknowledged
-    without an offset must be read somewhere in its partition.
+    Both reads must have the record: by the group while the load ran, and from the beginning once all clients
+    had stopped. An id at another offset does not count, nor does an offset that was read with two ids. After
+    an unclean election an acknowledged offset may contain another record, which is a loss. A record that was
+    acknowledged without an offset must be read somewhere in its partition.
     """
     live: dict[tuple[str, int, int], set[str]] = defaultdict(set)
     for event in reads:
@@ -76,8 +83,10 @@ def _lost(acks: list[Event], reads: list[Event], log: Log, unsure: Sequence[str]
 
 
 def missing_acks(acks: list[Event], read: Read) -> list[Event]:
-    """The acknowledgements of records that were not read, alone, at their offset. One without an offset is
-    missing where its id was not read, alone, somewhere in its partition."""
+    """Return the acknowledgements of records that were not read, alone, at their offset.
+
+    An acknowledgement without an offset is missing if its id was not read, alone, somewhere in its partition.
+    """
     there = {
         (topic, partition, id) for (topic, partition, _), ids in read.items() if len(ids) == 1 for id in ids
     }
@@ -90,7 +99,7 @@ def missing_acks(acks: list[Event], read: Read) -> list[Event]:
 
 
 def read_in(log: Log) -> Read:
-    """A log as what was read of it."""
+    """Return the records of a log in the form of `Read`."""
     return {
         (topic, partition, offset): {id}
         for (topic, partition), records in log.records.items()
@@ -99,7 +108,10 @@ def read_in(log: Log) -> Read:
 
 
 def _duplicated(acks: list[Event], reads: list[Event], log: Log, unsure: Sequence[str]) -> Claim:
-    """Duplicated: offsets beyond the first with the same id; one offset read twice is no duplicate."""
+    """Return the claim ``duplicated``: further offsets with an id that another offset has.
+
+    An offset that was read twice is no duplicate.
+    """
     places: dict[str, set[tuple[str, int, int]]] = defaultdict(set)
     for event in [*_placed(acks), *reads]:
         places[event["id"]].add(place_of(event))
@@ -114,8 +126,11 @@ def _duplicated(acks: list[Event], reads: list[Event], log: Log, unsure: Sequenc
 
 
 def _cut_back(consumer: Recording, reads: list[Event], log: Log) -> Claim:
-    """Cut back: records that the group had read, acknowledged or not, and that the log lacks in the end; and
-    those at or beyond a high watermark, which cannot be behind a read."""
+    """Return the claim ``cut_back``: records that the group had read and that the log lost.
+
+    These are records, acknowledged or not, that are not in the final log. Records at or beyond a high
+    watermark count too, be it the one at the drain or the final one: no consumer reads that far.
+    """
     drained = next(iter(consumer.of("drained")), {})
     then = {part_of(key): end for key, end in (drained.get("high") or {}).items()}
     now = read_in(log)
@@ -162,7 +177,10 @@ def _gaps(history: RunHistory, producer: Recording, acks: list[Event], limit_s: 
 
 
 def _metadata(metadata: Recording) -> Claim:
-    """Metadata changes: every acknowledged one is there at the end; the others are counted."""
+    """Return the claim ``metadata_changes``: every acknowledged change is in effect at the end.
+
+    The value counts the changes by outcome.
+    """
     operations = metadata.of("op")
     value = {
         outcome: sum(event["outcome"] == outcome for event in operations)

@@ -1,4 +1,4 @@
-"""How long acknowledgements took, second by second."""
+"""Compute how long acknowledgements took, second by second."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ _SECOND_NS = 1_000_000_000
 class Second:
     """The acknowledged records that were sent in one second.
 
-    at_s: the second, of CLOCK_MONOTONIC. planned: the rate that the plan asked for at its end; None without
-    a plan. acked: how many. p50_ms, p99_ms, max_ms: milliseconds from sending to the acknowledgement.
+    at_s: the second, CLOCK_MONOTONIC. planned: the plan's rate at the end of the second, in records per
+    second; None without a plan. acked: number of records. p50_ms, p99_ms, max_ms: milliseconds from sending
+    to the acknowledgement.
     """
 
     at_s: int
@@ -29,9 +30,11 @@ class Second:
 
 
 def by_second(producer: Recording) -> tuple[Second, ...]:
-    """The seconds in which records were sent that were acknowledged, in order. A record counts where it was
-    sent, so that an outage shows in its own seconds. One without an answer is not in here: the claim
-    ``produce_failed`` has it."""
+    """Return, in order, the seconds in which acknowledged records were sent.
+
+    A record counts in the second in which it was sent, so that an outage shows at its own time. Records
+    without an acknowledgement are not included; the claim ``produce_failed`` counts them.
+    """
     took: dict[int, list[float]] = defaultdict(list)
     for ack in producer.of("ack"):
         sent_ns = int(ack["sent_mono_ns"])
@@ -48,6 +51,6 @@ def _second(at_s: int, took: list[float], rates: Iterable[tuple[int, float]]) ->
 
 
 def p99_ms(acks: Iterable[Event]) -> float | None:
-    """The p99 of all these acknowledgements, milliseconds; None without any."""
+    """Return the p99 of the acknowledgements' latency in milliseconds, or None without any."""
     found = quantile(sorted((ack["mono_ns"] - ack["sent_mono_ns"]) / 1e6 for ack in acks), 0.99)
     return None if found is None else round(found, 3)

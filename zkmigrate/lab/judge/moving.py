@@ -1,4 +1,4 @@
-"""Claims about a cluster whose partitions move, by the samples that were taken of it each second."""
+"""Judge a cluster whose partitions move by the samples that were taken of it each second."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ _SHOWN = 5
 def moving_claims(
     samples: Recording, sources: Collection[str], cap: int, late: Collection[str] = ()
 ) -> Iterator[Claim]:
-    """samples, the partitions that were under-replicated or offline, the most moves at once, throttles.
+    """Yield the claims about samples, replication, moves at once and throttle settings.
 
-    sources: who has to have told, ``brokers`` and ``zookeeper``. cap: the most moves that may be in flight.
-    late: partitions that :func:`late_claim` judges.
+    sources: the sources that must have samples, ``brokers`` and ``zookeeper``. cap: the most moves that may
+    be in flight. late: partitions that are left out of under_replicated_partitions because :func:`late_claim`
+    judges them.
     """
     seen = samples.of("sample")
     by_source = {source: [e for e in seen if e["source"] == source] for source in sources}
@@ -43,7 +44,10 @@ def _taken(by_source: dict[str, list[Event]], problems: list[str]) -> Claim:
 
 
 def _none_of(what: str, seen: list[Event], problems: list[str], but: Collection[str] = ()) -> Claim:
-    """How many partitions were so in a sample."""
+    """Return the claim that no partition was, for example, ``offline`` in any sample.
+
+    what: the field of the sample. but: partitions that do not count.
+    """
     found = {
         name: f"{name} by {event['source']}" for event in seen for name in event[what] if name not in but
     }
@@ -55,7 +59,7 @@ def _none_of(what: str, seen: list[Event], problems: list[str], but: Collection[
 
 
 def _throttled(seen: list[Event], problems: list[str]) -> Claim:
-    """The rates, in bytes per second, that each broker was seen to have."""
+    """Return the claim ``rates``: the rates, in bytes per second, that each broker was seen to have."""
     rates: dict[str, set[int]] = defaultdict(set)
     for event in seen:
         for broker, own in (event["rates"] or {}).items():
@@ -65,7 +69,7 @@ def _throttled(seen: list[Event], problems: list[str]) -> Claim:
 
 
 def _as_found(samples: Recording, sources: Collection[str], problems: list[str]) -> Claim:
-    """Every throttle setting of brokers and topics before the first sample and after the last one."""
+    """Return the claim that every throttle setting is the same after the last sample as before the first."""
     told = {(event["source"], event["moment"]): event["throttles"] for event in samples.of("settings")}
     problems = problems + [
         f"{source} did not tell the settings {moment}"
@@ -86,7 +90,10 @@ def _as_found(samples: Recording, sources: Collection[str], problems: list[str])
 
 
 def empty_claim(samples: Recording, sources: Collection[str], removed: Collection[int]) -> Claim:
-    """removed_hold: how many replicas the removed brokers hold, in the last sample of each source."""
+    """Return the claim ``removed_hold``: the removed brokers hold no replicas in each source's last sample.
+
+    Its value is the number of replicas that they hold, by source.
+    """
     last = {event["source"]: event for event in samples.of("sample")}
     value = {
         source: sum(event["held"].get(str(broker), 0) for broker in removed) for source, event in last.items()
@@ -97,10 +104,11 @@ def empty_claim(samples: Recording, sources: Collection[str], removed: Collectio
 
 
 def late_claim(samples: Recording, sources: Collection[str], late: Collection[str]) -> Claim:
-    """born_at_stops: how many of the partitions that were created while brokers stopped lacked a replica in
-    a sample, and for how many seconds at most. Each must be whole in the last sample.
+    """Return the claim ``born_at_stops``: each partition in ``late`` has all replicas in the last sample.
 
-    Nothing keeps a topic off a broker that is about to stop; the playbook moves it right after.
+    late: partitions that were created while brokers stopped. The value has, by source, how many of them
+    lacked a replica in a sample, and for how many seconds at most. Nothing keeps a topic off a broker that is
+    about to stop; the playbook moves it right after.
     """
     value: dict[str, dict[str, float]] = {}
     problems, ill = [samples.problem], []

@@ -1,7 +1,7 @@
-"""Claims about sessions, ephemerals and the controller epoch, by comparing saved baselines.
+"""Judge sessions, ephemerals and the controller epoch by comparing saved baselines.
 
-Three moments: *before* (right before the cut-over stage), *open* (right after OPEN) and *after* (twice the
-smallest session timeout later, when a silently lost session has expired).
+There are three baselines: *before* (right before the cut-over stage), *open* (right after OPEN) and *after*
+(twice the smallest session timeout later, when a session that was lost unnoticed has expired).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _SOURCE = "baseline-before.json, baseline-open.json, baseline-after.json"
 
 
 def session_claims(history: RunHistory) -> Iterator[Claim]:
-    """sessions_before, sessions_preserved, the ephemerals, the controller epoch, no expiry in broker logs."""
+    """Yield the claims about sessions, ephemerals, the controller epoch and expiries in broker logs."""
     before = history.baseline("before")
     later = {name: history.baseline(name) for name in BASELINES[1:]}
     problems = [
@@ -49,7 +49,7 @@ def session_claims(history: RunHistory) -> Iterator[Claim]:
 
 
 def _in_all(before: Baseline, later: list[Baseline]) -> set[int]:
-    """The sessions of ``before`` that every readable later baseline still has."""
+    """Return the sessions of ``before`` that every readable later baseline still has."""
     kept = set(before.sessions)
     for baseline in later:
         if not baseline.problem:
@@ -94,10 +94,10 @@ def _controller_epoch(before: Baseline, later: dict[str, Baseline], problems: li
 
 @dataclass(frozen=True)
 class BrokerSessions:
-    """One broker's ZooKeeper sessions by its server log.
+    """What one broker's server log says about its ZooKeeper sessions.
 
-    started: the log shows a session start, so that it would show an expiry too. expired: the lines that
-    report one.
+    started: the log has a session start; it would then also have an expiry. expired: the lines that report an
+    expiry.
     """
 
     started: bool
@@ -113,14 +113,14 @@ _STARTED = re.compile(r"\[ZooKeeperClient[^\]]*\] Initializing a new session to 
 
 
 def scan_broker_log(text: str) -> BrokerSessions:
-    """Look for session expiry in a broker's server log, whatever its line layout."""
+    """Find session starts and expiries in a broker's server log, whatever its line layout."""
     lines = text.splitlines()
     expired = tuple(line for line in lines if _EXPIRED.search(line))
     return BrokerSessions(any(_STARTED.search(line) for line in lines), expired)
 
 
 def broker_log_claim(history: RunHistory) -> Claim:
-    """broker_sessions_expired: no broker's log reports an expired session."""
+    """Return the claim ``broker_sessions_expired``: no broker's log reports an expired session."""
     problems = [] if history.broker_logs else [explain("no broker is named in run.json", history.run_problem)]
     expired = []
     for broker, text in history.broker_logs.items():

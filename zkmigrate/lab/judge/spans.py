@@ -1,4 +1,4 @@
-"""Whether the load ran: a window without load proves nothing."""
+"""Judge whether the load ran during the window; a window without load proves nothing."""
 
 from __future__ import annotations
 
@@ -7,17 +7,18 @@ from collections.abc import Iterable
 from zkmigrate.lab.judge.claims import Claim, explain, truth
 from zkmigrate.lab.judge.history import RunHistory
 
-# Inside the window a raw client is refused, loses its connection and comes again.
+# Inside the window a raw client loses its connection, is refused and reconnects.
 _RAW_EVENTS = ("ack", "unknown", "connected", "connect_failed", "disconnected")
 _PARTS = ("before", "inside", "after")
 
 
 def load_claim(history: RunHistory, fence_step: str, open_step: str) -> Claim:
-    """load_spans_window: producer, consumer and every raw client did something before, inside and after.
+    """Return the claim ``load_spans_window``: all clients worked before, inside and after the window.
 
-    The window is from the beginning of the last ``fence_step`` to the end of the last ``open_step``. Producer
-    and consumer count acknowledged and consumed records; inside the window raw clients also count their
-    tries.
+    The clients are the producer, the consumer and every raw client. The window is from the beginning of the
+    last ``fence_step`` to the end of the last ``open_step``. The producer counts acknowledged records, the
+    consumer consumed records and a raw client acknowledged creates. Inside the window a raw client's attempts
+    count too.
     """
     fences = [step.start_ns for step in history.steps if step.name == fence_step]
     opens = [step.end_ns for step in history.steps if step.name == open_step]

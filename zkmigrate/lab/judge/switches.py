@@ -1,4 +1,7 @@
-"""Claims about clients that were switched between clusters: what became of their records. Pure."""
+"""Judge the records of clients that were switched between clusters.
+
+All functions are pure.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +20,10 @@ _SOURCE = "NAME-producer.jsonl, NAME-consumer.jsonl, log.json"
 
 
 def flaws(rows: Sequence[Row], but: Collection[str] = ()) -> dict[str, dict[str, int | None]]:
-    """The figures of NEVER that are not 0, by client; None where one is not known. but: figures that do not
-    count."""
+    """Return, by client, the figures of NEVER that are not 0; None for a figure that is unknown.
+
+    but: figures that do not count. Clients without such figures are left out.
+    """
     judged = [name for name in NEVER if name not in but]
     found = {row.client: {name: getattr(row.figures, name) for name in judged} for row in rows}
     wrong = {client: {k: v for k, v in of.items() if v != 0} for client, of in found.items()}
@@ -26,7 +31,7 @@ def flaws(rows: Sequence[Row], but: Collection[str] = ()) -> dict[str, dict[str,
 
 
 def client_claims(rows: Sequence[Row]) -> Iterator[Claim]:
-    """acked, clients_in_order, one claim for each of NEVER, and the longest gaps, which are figures."""
+    """Yield acked, one claim for each of NEVER, clients_in_order and the two longest gaps."""
     acked = {row.client: row.figures.acked for row in rows}
     yield Claim("acked", sum(acked.values()), truth(all(acked.values()), []), "some of each", _SOURCE)
     for name in NEVER:
@@ -53,10 +58,11 @@ def client_claims(rows: Sequence[Row]) -> Iterator[Claim]:
 def parts_claim(
     recordings: Mapping[str, Recording], event: Mapping[str, str], switches: Sequence[tuple[int, int]]
 ) -> Claim:
-    """at_work: before the first switch, between two, and after the last one each program did something.
+    """Return the claim ``at_work``: each program did something before, between and after the switches.
 
-    recordings: by program, NAME-ROLE. event: by role, what shows that it did something. switches: when each
-    began and ended, CLOCK_MONOTONIC ns.
+    recordings: by program, NAME-ROLE. event: by role, the event that shows that it did something. switches:
+    when each began and ended, CLOCK_MONOTONIC ns. The value is, for each part, the smallest number of events
+    of any program.
     """
     edges = [edge for switch in switches for edge in switch]
     counts: dict[str, list[int]] = {}

@@ -1,4 +1,4 @@
-"""Claims about the ZooKeeper clients: raw writers on dest and the other tenant on source."""
+"""Judge the ZooKeeper clients: raw writers on dest and the other tenant on source."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SHOWN = 5
 
 
 def raw_claims(history: RunHistory, fence_step: str) -> Iterator[Claim]:
-    """raw_acked, acked_creates_missing, raw_order_violations, raw_sessions_lost and window_s."""
+    """Yield raw_acked, acked_creates_missing, raw_order_violations, raw_sessions_lost and window_s."""
     raw = history.recording("raw")
     acks = raw.of("ack")
     counts = {host: sum(event["host"] == host for event in acks) for host in history.trees}
@@ -37,10 +37,10 @@ def raw_claims(history: RunHistory, fence_step: str) -> Iterator[Claim]:
 
 
 def _missing(history: RunHistory, raw: Recording, acks: list[Event]) -> Claim:
-    """Acknowledged creates that one of the dest hosts lacks under the acknowledged zxid.
+    """Return the claim ``acked_creates_missing``: creates that a dest host lacks under the acknowledged zxid.
 
-    The path alone would not do: a parent that lost its last creates gives the same sequence numbers again, so
-    the path may exist with another czxid.
+    Comparing the path alone is not enough: a parent that lost its last creates assigns the same sequence
+    numbers again, so the path may exist with another czxid.
     """
     problems = [raw.problem and f"raw: {raw.problem}"]
     problems += [f"tree of {host}: {tree.problem}" for host, tree in history.trees.items() if tree.problem]
@@ -61,7 +61,7 @@ def _missing(history: RunHistory, raw: Recording, acks: list[Event]) -> Claim:
 
 
 def _disorder(acks: list[Event]) -> list[str]:
-    """Acknowledgements out of order: per host both zxids and sequence numbers must rise."""
+    """Return the acknowledgements out of order: per host, zxids and sequence numbers must both rise."""
     last: dict[str, tuple[int, int]] = {}
     found = []
     for event in acks:
@@ -74,9 +74,10 @@ def _disorder(acks: list[Event]) -> list[str]:
 
 
 def _window(history: RunHistory, raw: Recording, acks: list[Event], fence_step: str) -> Claim:
-    """FENCE → the first write that dest serves: the first raw acknowledgement in a later epoch.
+    """Return the claim ``window_s``: seconds from the last FENCE to the first write that dest serves.
 
-    The epoch tells it from a write that source acknowledged while the fence was closing.
+    That write is the first raw acknowledgement in a later epoch. The epoch distinguishes it from a write that
+    source acknowledged while the fence was being closed.
     """
     fences = [step for step in history.steps if step.name == fence_step]
     problem, value = raw.problem, None
@@ -99,7 +100,11 @@ def _window(history: RunHistory, raw: Recording, acks: list[Event], fence_step: 
 
 
 def tenant_claim(history: RunHistory, gap_limit_s: float) -> Claim:
-    """other_tenant_unharmed: no session or connection lost, nothing refused or missing, no long gap."""
+    """Return the claim ``other_tenant_unharmed``: the migration did not disturb the other tenant.
+
+    It lost no session or connection, no request was refused or unanswered, all that was acknowledged was read
+    back, and no gap is longer than ``gap_limit_s``.
+    """
     tenant = history.recording("tenant")
     verified = next(iter(tenant.of("verified")), None)
     gap = longest_s(gaps_of(history)["tenant"])
@@ -124,6 +129,6 @@ def tenant_claim(history: RunHistory, gap_limit_s: float) -> Claim:
 def _unverified(verified: Event | None) -> list[str]:
     if verified is None or verified.get("complete") is not True:
         return [f"not read back: {(verified or {}).get('error', '')}"]
-    # nothing promised would be nothing verified
+    # where nothing was acknowledged, nothing was verified
     promised = ("ephemerals", "counters", "creates")
     return [f"no {name} to verify" for name in promised if not verified.get(name)]
