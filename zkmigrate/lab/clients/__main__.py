@@ -1,11 +1,10 @@
-"""The client matrix: clients of several families and releases at work, while something happens to their
-cluster.
+"""Run the client matrix: clients of several families and releases work while their cluster changes.
 
-``python -m zkmigrate.lab.clients --bootstrap HOST:PORT --hook 'COMMAND'`` starts a producer and a group of
-each client against addresses that are up already. It runs the command in the middle, stops them, and judges
-what each of them recorded. It builds no lab.
+``python -m zkmigrate.lab.clients --bootstrap HOST:PORT --hook 'COMMAND'`` starts a producer and a consumer
+group of each client against a cluster that already runs. It runs the command halfway, stops the clients, and
+judges what each of them recorded. It builds no lab.
 
-A case is one client, and holds as ``judge.clients.Row`` says. Its ``figures`` are in ``result.json``.
+A case is one client; ``judge.clients.Row`` defines when it holds. ``result.json`` contains its ``figures``.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ NAME = "client_matrix"
 EXPECTED = "nothing failed, was lost, moved, twice, unseen or gone"
 HOOK_S = 600.0
 COLUMNS = [one.name for one in fields(Figures)][1:]
-"""The figures that the table shows, in their order."""
+"""The figures that the table shows, in order."""
 
 
 def case_of(row: Row, seconds: float) -> dict[str, Any]:
@@ -52,7 +51,7 @@ def case_of(row: Row, seconds: float) -> dict[str, Any]:
 
 
 def table(rows: Sequence[Row]) -> str:
-    """The figures of each client; "-" where one is not known."""
+    """Return a table of each client's figures; "-" for an unknown one."""
     head = ["client", "library", *COLUMNS, "held"]
     lines = [head]
     for row in rows:
@@ -70,7 +69,7 @@ def table(rows: Sequence[Row]) -> str:
 
 
 def carried_out(command: str) -> str:
-    """Run the hook's command by the shell; what it said last. Raises LabError when it fails."""
+    """Run the hook's command in a shell and return the end of its output. Raises LabError when it fails."""
     try:
         done = subprocess.run(
             command, shell=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
@@ -103,7 +102,7 @@ def case_of_hook(command: str, progress: Progress) -> dict[str, Any]:
 def work(
     matrix: Matrix, clients: Sequence[str], hook: str, directory: Path, progress: Progress
 ) -> list[dict[str, Any]]:
-    """Let the clients work, run the hook in the middle, print a table and return the cases."""
+    """Run the clients, run the hook halfway, print a table and return the cases."""
     cases: list[dict[str, Any]] = []
     programs = {name: FAMILIES[name](progress) for name in clients}
     began = time.monotonic()

@@ -1,4 +1,4 @@
-"""aiokafka."""
+"""Produce or consume with aiokafka, as one process of the client matrix."""
 
 from __future__ import annotations
 

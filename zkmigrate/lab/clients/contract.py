@@ -1,4 +1,4 @@
-"""What the Python programs of the client matrix share: their arguments, their pace and their records."""
+"""Provide what the matrix's Python programs share: their arguments, their pace and their recordings."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from zkmigrate.lab.load.pace import Pace
 from zkmigrate.lab.load.process import Orders
 
 PLAIN = "ZKMIGRATE_PLAIN"
-"""The variable with which a producer is not idempotent."""
+"""If this environment variable is set, the producer is not idempotent."""
 VALUE_BYTES = 100
 COMMIT_MS = 1000
 LINGER_MS = 5
@@ -24,8 +24,11 @@ TICK_S = 0.2
 
 @dataclass(frozen=True)
 class Task:
-    """What one process is asked for. name: the prefix of a producer's ids, or a consumer's group. rate:
-    records per second; 0 for a consumer. idempotent: of a producer."""
+    """The arguments of one process.
+
+    role: ``produce`` or ``consume``. name: the prefix of a producer's ids, or a consumer's group. file: the
+    recording. rate: records per second; 0 for a consumer. idempotent: whether a producer is.
+    """
 
     role: str
     bootstrap: str
@@ -37,11 +40,15 @@ class Task:
 
 
 Part = Callable[[Task, Recorder, Orders], dict[str, Any]]
-"""Works until the order to stop; returns the counters for the closing line."""
+"""Works until the stop signal and returns the counters for the closing line."""
 
 
 def run(library: str, produce: Part, consume: Part) -> int:
-    """Do what the command line asks for; the exit code. An error ends the file and is raised."""
+    """Run the producer or the consumer that the command line names, and return the exit code.
+
+    library: name and release of the client library. An error is written into the closing line and then
+    raised.
+    """
     role, bootstrap, topic, name, file, *rate = sys.argv[1:]
     task = Task(
         role, bootstrap, topic, name, Path(file), float(rate[0]) if rate else 0.0, PLAIN not in os.environ
@@ -54,7 +61,7 @@ def run(library: str, produce: Part, consume: Part) -> int:
 
 
 class Sending:
-    """The ids of a producer when they are due, and what became of them."""
+    """The ids that a producer has to send at its rate, and counters of their outcomes."""
 
     def __init__(self, task: Task, record: Recorder) -> None:
         self._task = task
@@ -63,7 +70,7 @@ class Sending:
         self.counts = {"sent": 0, "acked": 0, "failed": 0}
 
     def due(self) -> str | None:
-        """The next id, each once; None while none is due."""
+        """Return the next id, each once, or None while none is due."""
         if not self._pace.take(time.monotonic_ns()):
             return None
         self.counts["sent"] += 1
@@ -75,7 +82,7 @@ class Sending:
         return min(TICK_S, max(0.0, (self._pace.next_ns - time.monotonic_ns()) / 1e9))
 
     def acked(self, id: str, sent_ns: int, partition: int, offset: int | None) -> None:
-        """offset: None or negative where the broker told none."""
+        """Record an acknowledgement. offset: None or negative if the broker reported none."""
         self.counts["acked"] += 1
         known = offset if offset is not None and offset >= 0 else None
         self._record.write(
@@ -88,7 +95,7 @@ class Sending:
 
 
 class Reading:
-    """What a consumer got."""
+    """Records what a consumer receives."""
 
     def __init__(self, record: Recorder) -> None:
         self._record = record
@@ -100,10 +107,10 @@ class Reading:
         self._record.write("consumed", topic=topic, partition=partition, offset=offset, id=id)
 
     def changed(self, event: str, partitions: list[tuple[str, int]]) -> None:
-        """event: ``assigned``, ``revoked`` or ``lost``."""
+        """Record a change of the assigned partitions. event: ``assigned``, ``revoked`` or ``lost``."""
         self._record.write(event, partitions=[list(one) for one in sorted(partitions)])
 
 
 def value_of(id: str) -> bytes:
-    """The value of the record with this id."""
+    """Return the value of the record with this id: the id, padded with spaces."""
     return id.encode().ljust(VALUE_BYTES)

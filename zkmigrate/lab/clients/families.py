@@ -1,6 +1,6 @@
-"""The clients of the matrix by name, each fetched or built when it is first asked for.
+"""List the clients of the matrix by name; each is downloaded or built when it is first used.
 
-Nothing here is part of the set-up: only who plays the matrix fetches it.
+The lab's set-up does not include them: only a run of the matrix downloads them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from zkmigrate.lab.provision import ProvisionError
 from zkmigrate.lab.wait import Progress
 
 SOURCES = provision.POM.parent / "clients"
-"""The programs in other languages, and the locks of the wheels."""
+"""The Java and Go programs, and the files that pin the wheels."""
 
 _JAVA = ("java", "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 # Kafka 2 and 3 log through log4j 1.2 or reload4j, which have one format, and Kafka 4 through log4j 2.
@@ -40,15 +40,17 @@ _SECONDS = 600.0
 
 @dataclass(frozen=True)
 class Program:
-    """How a client is started, without the arguments of the contract. environment: what it needs besides this
-    process's."""
+    """The command that starts a client, without the arguments of the contract.
+
+    environment: variables that it needs in addition to those of this process.
+    """
 
     argv: tuple[str, ...]
     environment: Mapping[str, str] = field(default_factory=dict)
 
 
 def java(version: str, progress: Progress) -> Program:
-    """Our Java program with the kafka-clients of this release."""
+    """Return our Java program with the kafka-clients of this release. Raises ProvisionError."""
     jar = provision.built_jar(SOURCES / "java", "the Java client's jar", progress)
     jars = provision.kafka_classpath(version, progress)
 
@@ -66,8 +68,11 @@ def java(version: str, progress: Progress) -> Program:
 
 
 def python(module: str, lock: str, progress: Progress) -> Program:
-    """One of our Python programs. lock: the file that pins the wheels which it finds first; "" for those that
-    are installed."""
+    """Return one of our Python programs. Raises ProvisionError.
+
+    module: the program's module in this package. lock: the file that pins the wheels that the program
+    imports; "" for the packages that are installed.
+    """
     checkout = Path(zkmigrate.__file__).parents[1]
     found = [str(checkout)]
     if lock:
@@ -77,7 +82,10 @@ def python(module: str, lock: str, progress: Progress) -> Program:
 
 
 def _wheels(lock: Path, progress: Progress) -> Path:
-    """A folder with the wheels that a lock pins. Two releases of one package need two folders."""
+    """Return a folder with the wheels that a lock file pins.
+
+    Two releases of one package need two folders.
+    """
     target = provision.cache_dir() / "clients" / f"{lock.stem}-{provision.digest(lock.read_text())}"
 
     def build(part: Path) -> None:
@@ -91,7 +99,10 @@ def _wheels(lock: Path, progress: Progress) -> Path:
 
 
 def go(progress: Progress) -> Program:
-    """Our Go program. Debian 12's Go is too old for its library, so the set-up does not install one."""
+    """Return our Go program. Raises ProvisionError, also when Go is not installed.
+
+    The set-up does not install Go: Debian 12's is too old for franz-go.
+    """
     if shutil.which("go") is None:
         raise ProvisionError(
             "Go is not installed, and franz-go needs it. Install Go 1.26 or newer, or name the other clients"
@@ -117,8 +128,8 @@ FAMILIES: Mapping[str, Callable[[Progress], Program]] = {
     "aiokafka": partial(python, "aio_kafka", "aiokafka.txt"),
     "franz-go": go,
 }
-"""Name → what fetches the client and tells how it is started. Each raises ProvisionError.
+"""Name → function that downloads or builds the client and returns its program. Each raises ProvisionError.
 
 ``librdkafka-oldest`` is the first wheel for Python 3.11; ``librdkafka-newest`` and ``kafka-python`` are the
-releases that this project itself is locked to.
+releases that this project's own lock file names.
 """

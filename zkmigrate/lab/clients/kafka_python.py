@@ -1,4 +1,4 @@
-"""kafka-python."""
+"""Produce or consume with kafka-python, as one process of the client matrix."""
 
 from __future__ import annotations
 
@@ -77,8 +77,8 @@ def consume(task: Task, record: Recorder, orders: Orders) -> dict[str, Any]:
             try:
                 polled = consumer.poll(int(TICK_S * 1000))
             except RetriableError as error:
-                # It raises what other libraries get over by themselves, such as a connection that was cut.
-                # An application has to ask again.
+                # This library raises errors that others handle themselves, such as a broken connection.
+                # An application has to poll again.
                 record.write("kafka", error=f"{type(error).__name__}: {error}", fatal=False)
                 orders.wait(TICK_S)
                 continue

@@ -1,4 +1,7 @@
-"""librdkafka, by whichever wheel of confluent-kafka the process finds first."""
+"""Produce or consume with librdkafka, as one process of the client matrix.
+
+The process uses the first wheel of confluent-kafka in its module path.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +37,7 @@ def produce(task: Task, record: Recorder, orders: Orders) -> dict[str, Any]:
             sending.acked(id, sent_ns, message.partition() or 0, message.offset())
 
     def send(id: str) -> bool:
-        """Hand a record over; False while the client's buffer is full."""
+        """Pass a record to the client. Return False while the client's buffer is full."""
         answer = partial(delivered, id, time.monotonic_ns())
         try:
             producer.produce(task.topic, value_of(id), id.encode(), on_delivery=answer)

@@ -1,4 +1,4 @@
-"""Play the client matrix: start each client, let something happen in the middle, stop all and judge."""
+"""Run the client matrix: start each client, run a callback halfway, stop all clients and judge them."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ _SAID = 400
 
 @dataclass(frozen=True)
 class Matrix:
-    """What is played, and where.
+    """The parameters of a client matrix.
 
-    bootstrap: the addresses ``host:port,…`` that each client is told, and nothing else. topic: made when it
-    is not there, with partitions and replication_factor; what it held before does not count. groups: what
-    the name of each client's group begins with. rate: records per second and producer. seconds: how long
-    they work after each has done something, or flow_s have passed. log_at: where the log is read in the
-    end, or what tells that then; "" means the bootstrap. patience_s: how long a client may flush, and a group
-    may read on; past it, it is killed.
+    bootstrap: the only addresses that the clients get, ``host:port,…``. topic: created with partitions and
+    replication_factor if it does not exist; its earlier records do not count. groups: the prefix of each
+    client's group name. rate: records per second and producer. seconds: how long the clients work. The time
+    starts when each has done something or flow_s has passed. log_at: the addresses at which the log is read
+    at the end, or a function that returns them then; "" means bootstrap. patience_s: how long a client may
+    take to flush, and a group to read the rest, in seconds. A client that takes longer is killed.
     """
 
     bootstrap: str
@@ -58,7 +58,7 @@ class Matrix:
     patience_s: float = 150.0
 
     def load(self, bootstrap: str) -> LoadConfig:
-        """The topic for the modules of the load."""
+        """Return the configuration with which the load's modules create and read the topic."""
         return LoadConfig(
             bootstrap=bootstrap, topics=(self.topic,), partitions=self.partitions,
             replication_factor=self.replication_factor, min_insync=1, group=f"{self.groups}-judge",
@@ -73,11 +73,11 @@ def play(
     progress: Progress,
     during: Callable[[], None] = lambda: None,
 ) -> list[Row]:
-    """Play the matrix and judge it: a row for each of the programs.
+    """Run the matrix and return the verdict on each client.
 
-    directory: gets ``NAME-producer.jsonl``, ``NAME-consumer.jsonl``, their output as ``.log``, and
-    ``log.json``. during: called once, in the middle, while all clients work. What it raises ends the
-    matrix. Raises LabError without a topic.
+    directory: receives ``NAME-producer.jsonl``, ``NAME-consumer.jsonl``, the programs' output as ``.log``,
+    and ``log.json``. during: called once, halfway, while all clients work; an exception from it ends the
+    matrix. Raises LabError when the topic cannot be created.
     """
     began = secrets.token_hex(3)
     prefixes = {name: f"{name}/{began}/" for name in programs}
@@ -114,7 +114,7 @@ def play(
 
 
 def _topic(matrix: Matrix) -> None:
-    """Make the topic, and wait until each partition has a leader. Raises LabError."""
+    """Create the topic and wait until each partition has a leader. Raises LabError."""
 
     def leaderless() -> str | None:
         seen = AdminClient({"bootstrap.servers": matrix.bootstrap}).list_topics(matrix.topic, _METADATA_S)
@@ -137,7 +137,7 @@ def _topic(matrix: Matrix) -> None:
 def _started(
     matrix: Matrix, program: Program, name: str, prefix: str, directory: Path
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """One program at work; its output goes to ``NAME.log``. name: the client and its role."""
+    """Run one program; its output goes to ``NAME.log``. name: the client and its role."""
     file = str(directory / f"{name}.jsonl")
     client, _, role = name.rpartition("-")
     if role == "producer":
@@ -156,7 +156,7 @@ AtWork = Mapping[tuple[str, str], subprocess.Popen[bytes]]
 
 
 def _idle(at_work: AtWork, directory: Path) -> Callable[[], str | None]:
-    """Condition: each program that still runs has recorded that it did something."""
+    """Return a condition that holds once each program that still runs has recorded a success."""
     followers = {key: Follower(directory, "-".join(key)) for key in at_work}
     left = set(at_work)
 
@@ -173,7 +173,7 @@ def _idle(at_work: AtWork, directory: Path) -> Callable[[], str | None]:
 def _unread(
     at_work: AtWork, directory: Path, log: Log, prefixes: tuple[str, ...]
 ) -> Callable[[], str | None]:
-    """Condition: the consumers that still run have recorded each record of this run."""
+    """Return a condition that holds once the running consumers have recorded each record of this run."""
     needed = {
         (partition, offset)
         for (_, partition), records in log.records.items()
@@ -198,7 +198,10 @@ def _unread(
 
 
 def _try(what: str, condition: Callable[[], str | None], limit_s: float, progress: Progress) -> None:
-    """Wait, and go on all the same: the judge finds what is missing in the files."""
+    """Wait for the condition, and continue if it does not hold in time.
+
+    The judge finds in the files what is missing.
+    """
     try:
         wait_until(what, condition, limit_s)
     except NotReady as late:
@@ -206,7 +209,7 @@ def _try(what: str, condition: Callable[[], str | None], limit_s: float, progres
 
 
 def _stop(at_work: AtWork, role: str, limit_s: float) -> list[tuple[str, str]]:
-    """Order the programs of a role to end, and kill those that do not; these."""
+    """Stop the programs of a role. Kill those that do not end, and return their names and role."""
     own = {key: process for key, process in at_work.items() if key[1] == role}
     for process in own.values():
         if process.poll() is None:
@@ -230,5 +233,5 @@ def _played(name: str, prefix: str, directory: Path) -> Played:
 
 
 def _last_words(output: Path) -> str:
-    """The last lines of a program's output, as one line."""
+    """Return the last lines of a program's output as one line."""
     return " | ".join(output.read_text(errors="replace").split("\n")[-4:])[-_SAID:].strip(" |")
