@@ -38,7 +38,7 @@ COLUMNS = [one.name for one in fields(Figures)][1:]
 
 
 def case_of(row: Row, seconds: float) -> dict[str, Any]:
-    """Return the case of one client. seconds: how long the matrix took."""
+    """Return one client's case for ``result.json``. seconds: how long the matrix took."""
     return {
         "name": row.client,
         "what": f"a producer and a group of {row.figures.library or row.client}",

@@ -1,4 +1,4 @@
-"""Provide what the matrix's Python programs share: their arguments, their pace and their recordings."""
+"""Parse the arguments, keep the pace and write the recordings of the matrix's Python programs."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class Sending:
 
 
 class Reading:
-    """Records what a consumer receives."""
+    """The recording of a consumer: its deliveries and its assigned partitions."""
 
     def __init__(self, record: Recorder) -> None:
         self._record = record

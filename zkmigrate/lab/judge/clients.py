@@ -75,9 +75,9 @@ class Figures:
 class Row:
     """The verdict on one client.
 
-    held: YES when its programs ended in order, did something, and none of its records failed, was lost,
-    moved, twice, unseen or gone. Repeated deliveries, gaps and errors are reported, not judged. why: what is
-    wrong, and what its programs printed; "" when it held.
+    held: YES when its programs ended in order, each recorded something, and none of its records failed or has
+    one of FLAWS. Repeated deliveries, gaps and errors are reported, not judged. why: what is wrong, and what
+    its programs printed; "" when it held.
     """
 
     client: str

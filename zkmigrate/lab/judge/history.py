@@ -138,7 +138,11 @@ T = TypeVar("T", Tree, Log, Baseline)
 
 
 def _parsed(kind: type[T], text: str | None, build: Callable[[dict[str, Any]], T], what: str) -> T:
-    """Return what ``build`` makes of a JSON object, or an empty value with the problem if that fails."""
+    """Return what ``build`` makes of a JSON object, or an empty value with the problem if that fails.
+
+    what: the expected content, for the message. A Baseline has no field ``complete``; the others must have
+    it.
+    """
     document, problem = _document(text) if kind is Baseline else _complete(text)
     if problem:
         return kind(problem=problem)

@@ -1,4 +1,4 @@
-"""Judge a cluster whose partitions move by the samples that were taken of it each second."""
+"""Judge a cluster during partition moves by the samples that were taken of it each second."""
 
 from __future__ import annotations
 

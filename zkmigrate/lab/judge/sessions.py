@@ -1,7 +1,10 @@
 """Judge sessions, ephemerals and the controller epoch by comparing saved baselines.
 
-There are three baselines: *before* (right before the cut-over stage), *open* (right after OPEN) and *after*
-(twice the smallest session timeout later, when a session that was lost unnoticed has expired).
+There are three baselines:
+
+- *before*: right before the cut-over stage.
+- *open*: right after OPEN.
+- *after*: twice the smallest session timeout later, when a session that was lost unnoticed has expired.
 """
 
 from __future__ import annotations
