@@ -3,7 +3,7 @@
 ``judge(load_history(directory))`` returns a Verdict of claims. A claim is *yes* only when its files are
 complete and support it, *no* when they refute it, and *unknown* otherwise. It is unknown, for example, when a
 file is missing or has no closing line, or when the consumer did not read to the high watermarks. An
-incomplete last line is counted; its file has no closing line, so that claims about it are unknown. Only
+incomplete last line is counted; its file has no closing line, so that no claim about it can be *yes*. Only
 ``load_history`` does input or output.
 """
 

@@ -20,6 +20,7 @@ class Recorder:
 
     Each line is one unbuffered write. A killed process loses no written line; only a full disk can leave an
     incomplete last line. Threads may share a recorder, since client libraries call back on their own threads.
+    Raises FileExistsError when the file exists.
     """
 
     def __init__(self, out: Path, kind: str, config: dict[str, Any]) -> None:

@@ -156,8 +156,8 @@ class LoadRunner:
     def stop(self, kinds: Iterable[str] = KINDS, deadline_s: float | None = None) -> list[str]:
         """Stop these kinds and wait for them. Kill those that do not end, and return their names.
 
-        A killed kind has no closing line, so that claims about its file are unknown. The default deadline is
-        the producer's flush deadline plus 30 seconds.
+        A killed kind has no closing line, so that no claim about its file can be *yes*. The default deadline
+        is the producer's flush deadline plus 30 seconds.
         """
         limit_s = self.config.flush_deadline_s + _GRACE_S if deadline_s is None else deadline_s
         signalled = self._signal(kinds, signal.SIGTERM)
