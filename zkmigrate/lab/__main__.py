@@ -1,4 +1,4 @@
-"""`python -m zkmigrate.lab`."""
+"""Run the lab's commands as `python -m zkmigrate.lab`."""
 
 from zkmigrate.lab.cli import lab
 

@@ -1,8 +1,8 @@
-"""A baseline: the sessions, owners and controller epoch that servers tell at one moment.
+"""A baseline: the sessions, owners of ephemerals and controller epoch that servers report at one moment.
 
-Saved as ``baseline-NAME.json`` for the judge (format: ``judge/history.py``). ``before`` is taken right before
-the cut-over stage, not at FENCE, where only the tool should look. A session that is lost in between counts as
-not preserved.
+It is saved as ``baseline-NAME.json`` for the judge (format: ``judge/history.py``). ``before`` is taken right
+before the cut-over stage, not at FENCE, where only the tool should look. A session that is lost in between
+counts as not preserved.
 """
 
 from __future__ import annotations
@@ -24,15 +24,16 @@ _UNSIGNED = 0xFFFFFFFFFFFFFFFF
 
 
 def save_baseline(lab: Lab, path: Path) -> None:
-    """Write dest's baseline to the file. LabError when a dest host does not answer."""
+    """Write dest's baseline to the file. Raises LabError if a dest host does not answer."""
     path.write_text(json.dumps(baseline(lab), indent=1, sort_keys=True) + "\n")
 
 
 def baseline(lab: Lab) -> dict[str, Any]:
-    """Dest's sessions, ephemerals under the chroot with owner and czxid, the controller epoch.
+    """Return dest's sessions, the ephemerals under the chroot with owner and czxid, and the controller epoch.
 
     While dest observes, the sessions are those that its hosts serve (``cons``); once it leads, all that the
-    leader knows (``dump``). Without the operator's own session.
+    leader knows (``dump``). The operator's own session is left out. Raises LabError if a dest host does not
+    answer.
     """
     with lab.operator():
         sessions = _served(lab)
@@ -62,7 +63,7 @@ def baseline(lab: Lab) -> dict[str, Any]:
 
 
 def sessions_not_served(lab: Lab, wanted: Collection[str]) -> str | None:
-    """Condition: dest serves all these sessions."""
+    """Return None if dest serves all these sessions, otherwise the missing ones in words."""
     try:
         away = set(wanted) - set(baseline(lab)["sessions"])
     except LabError as error:
@@ -71,10 +72,10 @@ def sessions_not_served(lab: Lab, wanted: Collection[str]) -> str | None:
 
 
 def lost_since(before: dict[str, Any], after: dict[str, Any], *, new: tuple[str, ...] = ()) -> list[str]:
-    """What has changed since an earlier baseline: ephemerals with another owner or czxid, the controller
-    epoch.
+    """Return what has changed since an earlier baseline, in words.
 
-    Sessions do not count: a client may be on its way to another host. new: paths that may have a new owner.
+    That is ephemerals with another owner or czxid, and another controller epoch. Sessions are not compared,
+    because a client may be on its way to another host. new: paths that may have a new owner.
     """
     lost = [
         f"{path}: {owner}, now {after['ephemerals'].get(path)}"
@@ -107,7 +108,7 @@ def _word(address: str, word: str) -> str:
 
 
 def _paths(client: Any, chroot: str) -> list[str]:
-    """The paths of Kafka's ephemerals: the controller and the broker registrations."""
+    """Return the paths of Kafka's ephemerals: the controller and the broker registrations."""
     ids = client.get_children(f"{chroot}/brokers/ids")
     try:
         client.get(f"{chroot}/controller")

@@ -1,6 +1,7 @@
-"""The hosts between two clusters: gateways and mirrors, which run this very tree by this machine's Python.
+"""Gateways and mirrors between two clusters, which run this source tree with this machine's Python.
 
-Their units are those of docs/examples/systemd. Values only, except `program`, which asks this process.
+Their units are those of docs/examples/systemd. All functions compute values only, except `program`, which
+inspects this process.
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ from zkmigrate.lab.spec import KAFKA_PORT, HostPlan, LabSpec, Role, hosts_of, me
 ROLES = (Role.GATEWAY, Role.MIRROR)
 PROGRAM, GATEWAY_FILE = "/usr/local/bin/zkmigrate", "/etc/zkmigrate/gateway.yml"
 GATEWAY_PROGRAM = f"/usr/bin/sudo -n -u {OWN_USER} {PROGRAM}"
-"""How the ssh account gives orders to the gateway."""
+"""The command with which the ssh account sends orders to the gateway."""
 STATE = "/var/lib/zkmigrate-gateway"
 APP = LISTENER = "clients"
 """Every client of the listener belongs to this application."""
 EXAMPLES = provision.POM.parents[1] / "docs" / "examples" / "systemd"
 _MIRROR = "zkmigrate-mirror-new.service"
-"""The example that every copier's unit is a copy of: it reads the .env of its own name."""
+"""The example unit that every copier's unit is copied from. It reads the .env file of the same name."""
 _PYTHON, _CODE, _PACKAGES = "/opt/python", "/opt/zkmigrate", "/opt/zkmigrate-packages"
 _LAUNCHER = f"""#!/bin/sh
 export PYTHONHOME={_PYTHON} PYTHONPATH={_CODE}:{_PACKAGES} LD_LIBRARY_PATH={_PYTHON}/lib
@@ -34,7 +35,7 @@ exec {_PYTHON}/bin/python3 -m zkmigrate "$@"
 
 
 def program() -> dict[str, Path]:
-    """Python, its packages and the code of this process, by the path inside a host."""
+    """Return the paths of Python, its packages and this code, by their path inside a host."""
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
     code = Path(__file__).resolve().parents[2]
     found = {
@@ -50,20 +51,22 @@ def program() -> dict[str, Path]:
 
 
 def other(spec: LabSpec, cluster: str) -> str:
-    """The name of the other one of the two clusters."""
+    """Return the name of the other one of the two clusters."""
     [found] = (one.name for one in shape_of(spec).clusters if one.name != cluster)
     return found
 
 
 def brokers(spec: LabSpec, cluster: str) -> dict[int, str]:
-    """`address:port` of each broker of a cluster, by its id."""
+    """Return the `address:port` of each broker of a cluster, by broker id."""
     own = (plan for plan in members(hosts_of(spec), cluster) if plan.role is Role.BROKER)
     return {plan.node_id: f"{plan.address}:{KAFKA_PORT}" for plan in own}
 
 
 def ports_of(spec: LabSpec) -> dict[str, dict[int, int]]:
-    """A gateway's port for each broker, by cluster and broker id: 19001 ... for the first cluster, 29001 ...
-    for the other one."""
+    """Return a gateway's port for each broker, by cluster and broker id.
+
+    The ports are 19001 ... for the first cluster and 29001 ... for the second one.
+    """
     return {
         cluster.name: {id: 10_000 * number + 9_000 + id for id in brokers(spec, cluster.name)}
         for number, cluster in enumerate(shape_of(spec).clusters, 1)
@@ -71,21 +74,24 @@ def ports_of(spec: LabSpec) -> dict[str, dict[int, int]]:
 
 
 def ports(spec: LabSpec, cluster: str = "") -> list[tuple[str, int]]:
-    """Address and port of every gateway for each broker, of all clusters or of one."""
+    """Return address and port of every gateway for each broker, of one cluster or of all if none is named."""
     gateways = [plan.address for plan in hosts_of(spec) if plan.role is Role.GATEWAY]
     own = [port for name, of in ports_of(spec).items() if cluster in ("", name) for port in of.values()]
     return [(address, port) for address in gateways for port in own]
 
 
 def mirror_unit(cluster: str) -> str:
-    """The unit that copies to this cluster from the other one."""
+    """Return the name of the unit that copies to this cluster from the other one."""
     return _MIRROR.replace("new", cluster)
 
 
 def mirror_environment(
     spec: LabSpec, target: str, topics: Iterable[str], share: tuple[int, int] = (1, 1)
 ) -> HostFile:
-    """What the unit towards a cluster reads. share: the copier's number, and how many there are."""
+    """Return the environment file of the unit that copies to a cluster.
+
+    share: the copier's number, and how many copiers there are.
+    """
     source = other(spec, target)
     values = {
         "ZKM_SOURCE": ",".join(brokers(spec, source).values()),
@@ -98,7 +104,7 @@ def mirror_environment(
 
 
 def gateway_file(spec: LabSpec, host: HostPlan) -> str:
-    """The file of a gateway: JSON is YAML too."""
+    """Return the text of a gateway's configuration file. It is JSON, which is also YAML."""
     clusters = shape_of(spec).clusters
     of = ports_of(spec)
     body = {
@@ -118,7 +124,7 @@ def _by_id(values: Mapping[int, str | int]) -> dict[str, str | int]:
 
 
 def files(spec: LabSpec, host: HostPlan) -> Sequence[HostFile]:
-    """What a gateway or a mirror has beside what every host has; nothing on other hosts."""
+    """Return the files that only gateways and mirrors have; none for other hosts."""
     if host.role not in ROLES:
         return ()
     common = [HostFile(PROGRAM, _LAUNCHER, 0o755), HostFile("/etc/zkmigrate", None, 0o755)]

@@ -1,4 +1,4 @@
-"""The topic of a lab for the produce canary.
+"""Create the topic for the produce canary in a lab.
 
 ``python -m zkmigrate.lab.canary_topic BOOTSTRAP ID …`` creates it through the brokers at BOOTSTRAP, in a
 network that reaches them. Each broker ID is the preferred leader of one partition.
@@ -19,7 +19,7 @@ _LIMIT_S = 60
 
 
 def make(lab: Lab) -> str:
-    """Create the topic in a lab whose brokers are up; its name. LabError when that fails."""
+    """Create the topic in a lab whose brokers are up, and return its name. Raises LabError if that fails."""
     brokers = lab.role(Role.BROKER)
     bootstrap = ",".join(f"{host.address}:{KAFKA_PORT}" for host in brokers)
     ids = [str(lab.plans[host.name].number) for host in brokers]
@@ -28,12 +28,12 @@ def make(lab: Lab) -> str:
 
 
 def assigned(ids: Sequence[int]) -> list[list[int]]:
-    """For each broker the replicas of a partition that it leads, at most three."""
+    """Return for each broker the replicas of the partition that it leads: at most three brokers."""
     return [[*ids[n:], *ids[:n]][:_REPLICAS] for n in range(len(ids))]
 
 
 def acknowledged(rows: Iterable[Mapping[str, Any]]) -> dict[str, int]:
-    """How many records each broker acknowledged, from a run's samples."""
+    """Count the records that each broker acknowledged, from a run's samples."""
     counts: dict[str, int] = {}
     for row in rows:
         if row.get("kind") == "produce":
@@ -44,7 +44,7 @@ def acknowledged(rows: Iterable[Mapping[str, Any]]) -> dict[str, int]:
 
 
 def main(bootstrap: str, *ids: str) -> None:
-    """Create the topic through a controller."""
+    """Create the topic through the brokers at `bootstrap`."""
     from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
     from zkmigrate.lab.load.producer import wait_for_metadata

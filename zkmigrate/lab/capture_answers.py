@@ -1,8 +1,8 @@
-"""Records answers and files of real servers as test data: four-letter words, configs, listings, data files.
+"""Record answers and files of real servers as test data: four-letter words, configs, listings, data files.
 
-Layout: `manifest.json` (versions, spec, time, and what each file is), then one directory per host. The
-recording is unchanged, but ZooKeeper's data files are compressed (a new transaction log is 64 MB of zeros on
-disk).
+The layout is `manifest.json` (versions, spec, time, and the origin of each file), then one directory per
+host. The recording is unchanged, but ZooKeeper's data files are compressed (a new transaction log is 64 MB of
+zeros on disk).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from zkmigrate.lab.wait import Progress, silent
 WORDS = ("ruok", "srvr", "stat", "mntr", "conf", "cons", "dump", "envi", "isro", "wchs", "wchc", "wchp")
 """Four-letter words that only read."""
 _SERVERS = (Role.SOURCE, Role.DEST, *service.KAFKA)
-"""The roles whose servers are looked at."""
+"""The roles whose servers are recorded."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Capture:
 
 
 def captures(role: Role) -> tuple[Capture, ...]:
-    """The commands to run on a host of this role."""
+    """Return the commands to run on a host of this role."""
     common = (
         Capture("ss.txt", ("ss", "-tanp")),
         Capture("iptables-save.txt", ("iptables-save",)),
@@ -61,7 +61,7 @@ def captures(role: Role) -> tuple[Capture, ...]:
 
 
 def copied(role: Role) -> tuple[str, ...]:
-    """Glob patterns, below the host's root, of the configuration files that are copied as they are."""
+    """Return glob patterns, below the host's root, of the configuration files to copy."""
     if role in service.KAFKA:
         meta = ("meta.properties", "disk*/meta.properties")
         return ("etc/kafka/server.properties", *(f"var/lib/kafka/{name}" for name in meta))
@@ -71,23 +71,24 @@ def copied(role: Role) -> tuple[str, ...]:
 
 
 def compressed(role: Role) -> tuple[str, ...]:
-    """Glob patterns of the data files that are copied compressed."""
+    """Return glob patterns, below the host's root, of the data files to copy compressed."""
     if role in (Role.SOURCE, Role.DEST):
         return ("var/lib/zookeeper/version-2/log.*", "var/lib/zookeeper/version-2/snapshot.*")
     return ()
 
 
 def version(plan: HostPlan) -> str | None:
-    """The product and version of the server on a host; None for a client host."""
+    """Return the product and version of a host's server; None for a host without ensemble or cluster."""
     if plan.part is None:
         return None
     return f"{service.name_of(plan.role)} {plan.part.version}"
 
 
 def record(lab: Lab, directory: Path, progress: Progress = silent, *, journals: bool = False) -> None:
-    """Records every running host of a lab into a directory, which must be new or empty.
+    """Record every running host of a lab into a directory, which must be new or empty.
 
-    journals: also each host's whole journal, as evidence for a person.
+    journals: also record each host's whole journal, as evidence for a person. Raises LabError if the
+    directory is not empty.
     """
     directory.mkdir(parents=True, exist_ok=True)
     if any(directory.iterdir()):
@@ -114,7 +115,7 @@ def record(lab: Lab, directory: Path, progress: Progress = silent, *, journals: 
 
 
 def _record_host(lab: Lab, host: LabHost, directory: Path, journals: bool) -> dict[str, object]:
-    """Records one host; returns what each file is, by name."""
+    """Record one host and return the origin of each file, by name."""
     directory.mkdir()
     found: dict[str, object] = {}
     wanted = list(captures(host.role))
@@ -142,7 +143,7 @@ def _record_words(lab: Lab, host: LabHost, directory: Path) -> dict[str, object]
 
 
 def record_files(host: LabHost, directory: Path) -> dict[str, object]:
-    """Copies a host's configuration and data files into `directory`; returns what each file is, by name."""
+    """Copy a host's configuration and data files into `directory`; return each one's origin, by name."""
     found: dict[str, object] = {}
     kinds = ((copied(host.role), _copy), (compressed(host.role), _compress))
     for pattern, keep in [(pattern, keep) for patterns, keep in kinds for pattern in patterns]:
@@ -162,7 +163,7 @@ def _copy(path: Path, target: Path) -> Path:
 
 def _compress(path: Path, target: Path) -> Path:
     target = target.with_name(target.name + ".gz")
-    # A fixed time in the header: the same bytes in give the same bytes out.
+    # A fixed time in the header makes the output depend on the input alone.
     with path.open("rb") as source, gzip.GzipFile(target, "wb", mtime=0) as out:
         shutil.copyfileobj(source, out)
     return target

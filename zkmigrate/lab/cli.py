@@ -1,4 +1,4 @@
-"""`zkmigrate lab`: the embedded lab from the command line."""
+"""The commands of `zkmigrate lab`, which runs the embedded lab."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _progress(line: str) -> None:
 
 
 def _pairs(values: tuple[str, ...], what: str) -> dict[str, str]:
-    """`NAME=VALUE` words as a dict. Raises UsageError for a word without `=`."""
+    """Return `NAME=VALUE` words as a dict. Raises UsageError for a word without `=`."""
     for value in values:
         if "=" not in value:
             raise click.UsageError(f"{what} {value!r}: needed: NAME=VALUE")
@@ -65,7 +65,7 @@ def _numbers(values: dict[str, str], what: str) -> dict[str, int]:
 
 
 def _shape(file: Path) -> Shape:
-    """The shape in a YAML file."""
+    """Read the shape from a YAML file."""
     try:
         return Shape.from_json(YAML(typ="safe").load(file))
     except YAMLError as error:
@@ -76,7 +76,7 @@ _DEFAULT = LabSpec()
 
 
 def _option(option: str, field: str, text: str) -> Callable[[F], F]:
-    """An option for a field of the spec, with its type and default."""
+    """Return an option for a field of the spec, with the field's type and default."""
     return click.option(option, field, default=getattr(_DEFAULT, field), show_default=True, help=text)
 
 
@@ -207,8 +207,10 @@ def exec_(named: str | None, host: str | None, command: tuple[str, ...]) -> None
 
 
 def shell_prompt(lab_id: str, where: str, command: Sequence[str]) -> tuple[str, ...]:
-    """Words before an interactive shell that put the lab and host into its prompt; none before other
-    commands. Bash reads files that set PS1, so PROMPT_COMMAND sets it again afterwards."""
+    """Return the words that put the lab and host into an interactive shell's prompt; none for other commands.
+
+    They go before the command. Bash reads files that set PS1, so PROMPT_COMMAND sets it again afterwards.
+    """
     shell, options = PurePosixPath(command[0]).name, command[1:]
     if shell not in _SHELLS or not set(options) <= {"-i", "-l"}:
         return ()

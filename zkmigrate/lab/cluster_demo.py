@@ -1,10 +1,10 @@
 """The demos of playbooks that move partitions: six brokers in three racks under load, and a judge.
 
-``kafka_reassign``: broker 6 comes late. Three plans of ``zkmigrate placement`` follow one another: scale by
-that broker, rebalance, and one replica more for a topic.
+``kafka_reassign``: broker 6 joins late. Three plans of ``zkmigrate placement`` follow one another: scale by
+that broker, rebalance, and one more replica for a topic.
 
-``kafka_remove_brokers``: brokers 5 and 6 go, while every second created topic names one of them. With
-``--policy`` our CreateTopicPolicy refuses that.
+``kafka_remove_brokers``: brokers 5 and 6 are removed, while every second created topic names one of them.
+With ``--policy`` our CreateTopicPolicy refuses that.
 """
 
 from __future__ import annotations
@@ -34,16 +34,22 @@ from zkmigrate.lab.wait import Progress
 
 REASSIGN, REMOVE = "kafka_reassign", "kafka_remove_brokers"
 IN_FLIGHT = 4
-"""The cap of moves at once."""
+"""The maximum number of moves at once."""
 THROTTLE = 4_000_000
 LOAD: Mapping[str, Any] = {
     "record_bytes": 10_000,
     "produce_plan": ((40.0, 300.0), (3600.0, 100.0)),
     "metadata_create_every": 1,
 }
-"""120 MB first, so that there is something to move; then 1 MB/s. A topic is created every second."""
+"""120 MB first, so that there is something to move; then 1 MB/s.
+
+A topic is created every second.
+"""
 LOADED_WITH = 11_000
-"""Records before the first run. With fewer the brokers' free bytes are so even that a plan moves nothing."""
+"""The number of records before the first run.
+
+With fewer, the brokers' free bytes are so even that a plan moves nothing.
+"""
 RUN_S, FLOWING_S = 1500.0, 240.0
 ALL = ("--topics", "load-.*", "--partition-size-threshold", "0", "--brokers", "-2")
 PLANS: Mapping[str, tuple[str, ...]] = {
@@ -51,20 +57,23 @@ PLANS: Mapping[str, tuple[str, ...]] = {
     "rebalance": ("rebalance", *ALL, "--any-broker"),
     "replication": ("rebuild", "--topics", "load-b", "--brokers", "-2", "--replication", "3"),
 }
-"""What is planned, run after run: words of ``zkmigrate placement``."""
+"""The words of ``zkmigrate placement`` that make each plan, in the order of the runs."""
 REMOVED = (5, 6)
 REMOVE_SETS: Mapping[str, Sequence[Sequence[int]]] = {
     "load-a": ((1, 2, 3), (4, 5, 6), (5, 6, 1), (6, 4, 2), (2, 3, 5), (3, 1, 6)),
     "load-b": ((5, 6), (6, 5), (1, 5), (2, 6), (3, 4), (4, 1)),
 }
 BORN = ((5, 1, 2), (6, 2, 3), (1, 5, 3), (2, 3, 6))
-"""The sets that every second created topic names."""
+"""The replica sets of every second created topic."""
 
 
 @dataclass(frozen=True)
 class Moved:
-    """One run. began_ns, ended_ns: CLOCK_MONOTONIC. partitions: how many the plan moves. wrong: what is not
-    as planned after it, in words."""
+    """One finished run.
+
+    began_ns, ended_ns: CLOCK_MONOTONIC. partitions: how many the plan moves. wrong: the partitions that are
+    not as planned afterwards, in words.
+    """
 
     name: str
     began_ns: int
@@ -75,7 +84,7 @@ class Moved:
 
 @dataclass
 class ClusterDemo(ABC):
-    """A demo in a lab that is up. limit_s: the longest pause allowed between acknowledgements, seconds."""
+    """A demo in a lab that is up. limit_s: the longest allowed pause between acknowledgements, seconds."""
 
     playbook: ClassVar[str]
     load: ClassVar[Mapping[str, Any]] = LOAD
@@ -91,7 +100,7 @@ class ClusterDemo(ABC):
         self.site = ClusterSite(self.lab, self.directory, self.progress, self.load, self.late)
 
     def play(self) -> dict[str, Any]:
-        """Load, run the playbook, judge; what ``result.json`` holds."""
+        """Start the load, run the playbook and judge; return the content of ``result.json``."""
         load = self.site.load
         try:
             self.begin()
@@ -120,7 +129,7 @@ class ClusterDemo(ABC):
 
     @abstractmethod
     def begin(self) -> None:
-        """Create the load's topics, start producer and consumer."""
+        """Create the load's topics; start producer and consumer."""
 
     @abstractmethod
     def act(self) -> None:
@@ -128,10 +137,10 @@ class ClusterDemo(ABC):
 
     @abstractmethod
     def claims(self, samples: Recording, /) -> Iterator[Claim]:
-        """The demo's own claims."""
+        """Yield the claims that only this demo makes."""
 
     def late_births(self, _history: RunHistory) -> Collection[str]:
-        """The partitions that were created while brokers stopped."""
+        """Return the partitions that were created while brokers stopped."""
         return ()
 
     def start_clients(self) -> None:
@@ -141,19 +150,19 @@ class ClusterDemo(ABC):
         self.site.load.wait_flowing(("producer", "consumer"), FLOWING_S)
 
     def start_births(self) -> None:
-        """From here on a topic is created every second."""
+        """Start to create a topic every second."""
         self.progress("load: from here on a topic is created every second")
         self.site.load.start(("metadata",))
         self.site.load.wait_flowing(("metadata",), FLOWING_S)
 
     def ran(self, operator: Operator) -> tuple[int, int]:
-        """Run the playbook as an operator does; when it began and ended."""
+        """Run the playbook as an operator does; return when it began and ended, in ns of CLOCK_MONOTONIC."""
         began_ns = time.monotonic_ns()
         operator.through("run", "run", "--playbook", self.playbook, limit_s=RUN_S, progress=self.progress)
         return began_ns, time.monotonic_ns()
 
     def done(self, run: Moved) -> None:
-        """Keep a run."""
+        """Keep a finished run and report it."""
         self.runs.append(run)
         took_s = (run.ended_ns - run.began_ns) / 1e9
         wrong = f"{len(run.wrong)} not as planned"
@@ -179,7 +188,7 @@ class ReassignDemo(ClusterDemo):
     def act(self) -> None:
         for name, words in PLANS.items():
             planned = self.site.placement(name, *words)
-            if not self.runs:  # broker 6 counts as new as long as it holds nothing
+            if not self.runs:  # broker 6 counts as new while it has no partitions
                 self.start_births()
             operator = self.site.moves(name, throttle_bytes_s=THROTTLE, in_flight=IN_FLIGHT)
             began_ns, ended_ns = self.ran(operator)
@@ -243,7 +252,7 @@ DEMOS: Mapping[str, type[ClusterDemo]] = {REASSIGN: ReassignDemo, REMOVE: Remove
 
 
 def born_within(metadata: Recording, span: Mapping[str, Any]) -> Iterator[str]:
-    """The partitions of the topics whose creation was asked for in this span of a step."""
+    """Yield the partitions of topics whose creation was requested during this span of a step."""
     for made in metadata.of("op"):
         asked_ns = made.get("started_mono_ns", 0)
         if made["op"] == "create_topic" and span["start_mono_ns"] <= asked_ns <= span["end_mono_ns"]:
@@ -251,8 +260,10 @@ def born_within(metadata: Recording, span: Mapping[str, Any]) -> Iterator[str]:
 
 
 def gone_claim(running: Collection[int], named: Collection[str], left: Collection[str]) -> Claim:
-    """removed_brokers_gone: they are stopped, no partition names them, no partition directory is on their
-    disks. left: such directories, without those of topics created while the brokers stopped."""
+    """Return removed_brokers_gone: they are stopped, in no partition, and without partition directories.
+
+    left: partition directories on their disks, except those of topics created while the brokers stopped.
+    """
     odd = [f"broker {id} runs" for id in running]
     odd += [f"{name} names one" for name in named]
     odd += [f"on the disk of {name}" for name in left]
@@ -262,12 +273,12 @@ def gone_claim(running: Collection[int], named: Collection[str], left: Collectio
 
 
 def version_claim(seen: str, wanted: str) -> Claim:
-    """kafka_version: what every broker told at its last start."""
+    """Return kafka_version: the version that every broker logged at its last start."""
     return Claim("kafka_version", seen, truth(seen == wanted, []), wanted, "the brokers' logs")
 
 
 def planned_claim(runs: Iterable[Moved], wanted: tuple[str, ...]) -> Claim:
-    """sets_as_planned: by run, how many partitions moved, each with its planned set, in order and in sync."""
+    """Return sets_as_planned: how many partitions each run moved, each to its planned set, in sync."""
     done = {run.name: run for run in runs}
     wrong = [f"{run.name}: {odd}" for run in done.values() for odd in run.wrong]
     wrong += [f"{name}: not run" for name in wanted if name not in done]
@@ -278,7 +289,10 @@ def planned_claim(runs: Iterable[Moved], wanted: tuple[str, ...]) -> Claim:
 
 
 def p99_claim(producer: Recording, runs: Iterable[Moved]) -> Claim:
-    """produce_p99_ms: of all records that were sent during a run, and of those outside all runs. A figure."""
+    """Return produce_p99_ms of the records sent during each run and of those sent outside all runs.
+
+    It is a figure without a limit.
+    """
     acks = producer.of("ack")
     spans = {run.name: (run.began_ns, run.ended_ns) for run in runs}
 

@@ -46,21 +46,21 @@ SETS: Mapping[str, Sequence[Sequence[int]]] = {
     "load-a": ((1, 2, 3), (2, 3, 4), (3, 4, 2), (4, 2, 3), (1, 3, 5), (2, 4, 3)),
     "load-b": ((1, 2), (2, 3), (3, 4), (4, 2), (1, 5), (2, 4)),
 }
-"""Where the load's topics begin: uneven, and not on broker 6."""
+"""The first replica sets of the load's topics: uneven, and not on broker 6."""
 FOREIGN = ("load-a", "leader.replication.throttled.replicas", "0:9")
-"""A throttle setting that is there before: of another hand, and without effect."""
+"""A throttle setting that another user has made before. It has no effect."""
 POLICY_FILE = "/etc/kafka/excluded-brokers"
-"""What our policy reads on a broker's host."""
+"""The file on a broker's host that our policy reads."""
 _READY_S, _REQUEST_S = 360.0, 60.0
 
 
 def six_brokers(
     version: str, *, disk_mb: int = 2048, small: Mapping[int, int] | None = None, policy: bool = False
 ) -> LabSpec:
-    """The lab: with ZooKeeper up to its last release, else with KRaft on the first three brokers.
+    """Return the lab: with ZooKeeper up to Kafka's last release with it, else with KRaft on brokers 1 to 3.
 
     disk_mb: the size of each broker's disk. small: other sizes, by broker id. policy: the brokers load our
-    CreateTopicPolicy.
+    CreateTopicPolicy. Raises LabError for a release with neither.
     """
     zookeeper = release(version) <= LAST_ZOOKEEPER
     if not zookeeper and release(version) < FIRST_KRAFT:
@@ -84,7 +84,6 @@ def six_brokers(
 
 
 def host_of(broker: int) -> str:
-    """The host of a broker."""
     return f"{CLUSTER}{broker}"
 
 
@@ -92,8 +91,8 @@ def host_of(broker: int) -> str:
 class ClusterSite:
     """The lab, its load that records to ``directory/history``, and the operator's runs below ``directory``.
 
-    load_options: what a ``LoadConfig`` gets beside the cluster's addresses. late: brokers that the load's
-    clients do not begin with, because they come later.
+    load_options: fields of ``LoadConfig`` besides the cluster's addresses. late: brokers that join later, so
+    the load's clients do not start with them.
     """
 
     lab: Lab
@@ -114,7 +113,7 @@ class ClusterSite:
     # --- the cluster ----------------------------------------------------------------------------------------
 
     def create_topics(self, sets: Mapping[str, Sequence[Sequence[int]]] = SETS) -> None:
-        """Create topics with these sets; one replica may fail where a set has three."""
+        """Create topics with these replica sets; `min.insync.replicas` allows one replica to fail."""
         new = [
             NewTopic(
                 name,
@@ -125,12 +124,12 @@ class ClusterSite:
             for name, own in sets.items()
         ]
         with self.lab.operator():
-            admin = self._admin()  # its answers end with it
+            admin = self._admin()  # its answers are lost when it is deleted
             for answer in admin.create_topics(new, request_timeout=_REQUEST_S).values():
                 _confirmed(answer)
 
     def set_topic(self, topic: str, key: str, value: str) -> None:
-        """Set a config of a topic, as another hand does."""
+        """Set a config of a topic, as another user does."""
         entry = ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET)
         resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
         with self.lab.operator():
@@ -142,27 +141,27 @@ class ClusterSite:
 
     @contextlib.contextmanager
     def _asked(self) -> Iterator[Brokers]:
-        """The brokers, to be asked. LabError where they do not answer."""
+        """Open a connection to the brokers. Raises LabError if they do not answer."""
         with self.lab.operator(), answered(), contextlib.closing(Brokers(self.bootstrap)) as brokers:
             yield brokers
 
     def partitions(self) -> dict[str, Partition]:
-        """Every partition as the brokers tell it now, by name."""
+        """Return every partition as the brokers report it now, by name."""
         with self._asked() as brokers:
             return brokers.partitions()
 
     def in_flight(self) -> dict[str, tuple[int, ...]]:
-        """What moves now: the replicas that are added, by partition."""
+        """Return the replicas that are being added now, by partition."""
         with self._asked() as brokers:
             return brokers.in_flight()
 
     def settings(self) -> dict[str, dict[str, str]]:
-        """Every throttle setting, as brokers tell it."""
+        """Return every throttle setting that the brokers report."""
         with self._asked() as brokers:
             return brokers.settings()
 
     def controller(self) -> int:
-        """The id of the active controller. LabError while there is none."""
+        """Return the id of the active controller. Raises LabError while there is none."""
         with self.lab.operator(), answered():
             if ZOOKEEPER in self.sources:
                 with self.lab.zookeeper("zk") as client:
@@ -173,27 +172,27 @@ class ClusterSite:
                 return int(client.describe_metadata_quorum()["topics"][0]["partitions"][0]["leader_id"])
 
     def stop_broker(self, broker: int) -> None:
-        """Stop a broker in order, and wait until the cluster does not count on it."""
+        """Stop a broker cleanly and wait until its registration is gone."""
         self.lab.exec(host_of(broker), ["systemctl", "stop", "kafka"], timeout_s=_READY_S)
         self.lab.wait_until_unregistered(CLUSTER, broker, _READY_S)
 
     def runs(self, broker: int) -> bool:
-        """Whether the broker's process runs."""
+        """Return whether the broker's process runs."""
         asked = ["systemctl", "is-active", "kafka"]
         return self.lab.exec(host_of(broker), asked, check=False).stdout.strip() == "active"
 
     def start_broker(self, broker: int) -> None:
-        """Start a broker and wait until the cluster is whole."""
+        """Start a broker and wait until all brokers are registered and every ISR is full."""
         self.start_broker_alone(broker)
         self.lab.wait_for_brokers(deadline_s=_READY_S)
 
     def start_broker_alone(self, broker: int) -> None:
-        """Start a broker; it would not start beside its own old session."""
+        """Start a broker, once its old session is gone: beside it the broker would not start."""
         self.lab.wait_until_unregistered(CLUSTER, broker, _READY_S)
         fault.start(self.lab, host_of(broker))
 
     def wait_for_controller(self, *, but: int, limit_s: float) -> int:
-        """Wait until another broker than this one is the active controller; its id."""
+        """Wait until another broker than this one is the active controller, and return its id."""
         found: list[int] = []
 
         def missing() -> str | None:
@@ -204,26 +203,26 @@ class ClusterSite:
         return found[-1]
 
     def wait_for_step(self, step: int, limit_s: float) -> None:
-        """Wait until the producer has come to this step of its plan."""
+        """Wait until the producer has reached this step of its plan."""
         wait_for_step(self.history, step, limit_s)
 
     def wait_for_records(self, count: int, limit_s: float) -> None:
-        """Wait until so many records are acknowledged: a busy machine writes fewer of them in a step."""
+        """Wait until this many records are acknowledged; a busy machine writes fewer of them per step."""
         wait_for_records(self.history, count, limit_s)
 
     def other_load(self, name: str, **options: Any) -> LoadRunner:
-        """One more load beside the other one; it records to a directory of this name."""
+        """Return a further load, which records to a directory of this name."""
         own = of_cluster(self.lab.spec, CLUSTER)
         return runner_for(self.lab, self.directory / name, **{**own, **options})
 
     # --- the tool -------------------------------------------------------------------------------------------
 
     def inventory(self, path: Path, further: Mapping[str, Any]) -> Path:
-        """An inventory of the cluster with a playbook's own sections."""
+        """Write an inventory of the cluster with a playbook's own sections, and return its path."""
         return write_cluster_inventory(self.lab, path, CLUSTER, further)
 
     def placement(self, run: str, *words: str) -> dict[str, tuple[int, ...]]:
-        """Make a plan by ``zkmigrate placement`` as ``plan.json`` of a run; the planned sets by partition."""
+        """Create ``plan.json`` of a run by ``zkmigrate placement``; return the planned sets by partition."""
         folder = self.directory / run
         folder.mkdir(parents=True, exist_ok=True)
         inventory = self.inventory(folder / "cluster.yml", {})
@@ -237,7 +236,10 @@ class ClusterSite:
         return sets_of(out)
 
     def moves(self, run: str, **section: Any) -> Operator:
-        """The operator of a run of ``kafka_reassign`` by the plan of this run. section: of ``reassign``."""
+        """Return the operator for a run of ``kafka_reassign`` with this run's plan.
+
+        section: further keys of the section ``reassign``.
+        """
         folder = self.directory / run
         wanted = {"plan": "plan.json", "throttle_bytes_s": 4_000_000, **section}
         if (folder / "plan-back.json").exists():
@@ -245,14 +247,14 @@ class ClusterSite:
         return self.operator(run, {"reassign": wanted})
 
     def operator(self, run: str, sections: Mapping[str, Any]) -> Operator:
-        """The operator of a run with a playbook's own sections in its inventory."""
+        """Return the operator for a run with a playbook's own sections in its inventory."""
         folder = self.directory / run
         folder.mkdir(parents=True, exist_ok=True)
         self.inventory(folder / "migration.yml", sections)
         return Operator(self.lab, folder, run)
 
     def write_plan(self, run: str, sets: Mapping[str, Sequence[int]]) -> None:
-        """A plan by hand, as Kafka's reassignment JSON."""
+        """Write a given plan as Kafka's reassignment JSON."""
         folder = self.directory / run
         folder.mkdir(parents=True, exist_ok=True)
         rows = []
@@ -264,7 +266,7 @@ class ClusterSite:
 
 @contextlib.contextmanager
 def answered() -> Iterator[None]:
-    """LabError where a cluster that is asked does not answer."""
+    """Raise LabError if the cluster does not answer a request inside."""
     try:
         yield
     except (KafkaException, KafkaError, KazooException, OSError) as error:
@@ -272,8 +274,7 @@ def answered() -> Iterator[None]:
 
 
 def when_answered(missing: Callable[[], str | None]) -> Callable[[], str | None]:
-    """The condition, for a cluster that is disturbed: as long as it does not answer, the answer is
-    missing."""
+    """Return the condition for a disturbed cluster, where a missing answer counts as not yet met."""
 
     def asked() -> str | None:
         try:
@@ -285,7 +286,7 @@ def when_answered(missing: Callable[[], str | None]) -> Callable[[], str | None]
 
 
 def _confirmed(answer: Future[Any]) -> None:
-    """Wait for the brokers' yes. LabError for another answer, and for none."""
+    """Wait until the brokers confirm. Raises LabError if they refuse or do not answer."""
     try:
         answer.result(_REQUEST_S)
     except (KafkaException, TimeoutError) as error:
@@ -293,7 +294,7 @@ def _confirmed(answer: Future[Any]) -> None:
 
 
 def wait_for_step(history: Path, step: int, limit_s: float) -> None:
-    """Wait until the producer that records there has come to this step of its plan."""
+    """Wait until the producer that records there has reached this step of its plan."""
     follower = Follower(history, "producer")
 
     def missing() -> str | None:
@@ -304,7 +305,7 @@ def wait_for_step(history: Path, step: int, limit_s: float) -> None:
 
 
 def wait_for_records(history: Path, count: int, limit_s: float) -> None:
-    """Wait until the producer that records there has had so many records acknowledged."""
+    """Wait until this many records of the producer that records there are acknowledged."""
     follower = Follower(history, "producer")
     seen = 0
 
@@ -317,13 +318,16 @@ def wait_for_records(history: Path, count: int, limit_s: float) -> None:
 
 
 def sets_of(plan: Path) -> dict[str, tuple[int, ...]]:
-    """The sets of a reassignment JSON, by partition."""
+    """Return the replica sets of a reassignment JSON, by partition."""
     rows = json.loads(plan.read_text())["partitions"]
     return {f"{row['topic']}-{row['partition']}": tuple(row["replicas"]) for row in rows}
 
 
 def not_as(partitions: Mapping[str, Partition], wanted: Mapping[str, Sequence[int]]) -> list[str]:
-    """What is not as wanted: another set or order, or a replica that is not in sync, in words."""
+    """Return the partitions that differ from the wanted sets, in words.
+
+    They have another set or order, or a replica that is not in sync.
+    """
     odd = []
     for name, ids in wanted.items():
         now = partitions.get(name)
@@ -334,8 +338,10 @@ def not_as(partitions: Mapping[str, Partition], wanted: Mapping[str, Sequence[in
 
 
 def directories_left(lab: Lab, brokers: Iterable[int]) -> list[str]:
-    """Partition directories on these brokers' disks, ``kf5: load-a-0``; those that Kafka is deleting count
-    not."""
+    """Return the partition directories on these brokers' disks, such as ``kf5: load-a-0``.
+
+    Directories that Kafka is deleting are left out.
+    """
     found = []
     for broker in brokers:
         disk = lab.host(host_of(broker)).root / "var/lib/kafka/disk1"

@@ -1,4 +1,4 @@
-"""Running the machine's own programs."""
+"""Run programs of this machine."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from zkmigrate.lab.failure import LabError
 
 
 def run(argv: Sequence[str], *, stdin: str | None = None, timeout_s: float = 60) -> str:
-    """Runs a program and returns its standard output; any failure is a LabError with what it printed."""
+    """Run a program and return its standard output.
+
+    Raises LabError, with the program's output, if it is missing, fails or exceeds `timeout_s` seconds.
+    """
     try:
         done = subprocess.run(
             argv, input=stdin, capture_output=True, text=True, timeout=timeout_s, check=False

@@ -1,11 +1,11 @@
 """Control groups of a lab's hosts.
 
 `systemd-nspawn --keep-unit` boots the container in the cgroup of its caller. In one cgroup, the systemd of
-every host would use the same `system.slice/ssh.service`, and stopping a unit on one host would wait for the
-processes of all. So each host gets `zkm-LAB/HOST` in every mounted hierarchy. Whatever runs there belongs to
-that host: that is how a lab is cleared after its owner was killed.
+every host would use the same `system.slice/ssh.service`. Stopping a unit on one host would then wait for the
+processes of all. So each host has `zkm-LAB/HOST` in every mounted hierarchy. Every process in it belongs to
+that host, which makes it possible to remove a lab after its owner was killed.
 
-In the hierarchy that shares the processors the lab is below the group of the process that built it, so a
+In the hierarchy that shares the processors the lab is below the group of the process that built it. So a
 limit on that process (a quota, `cpu.max`) holds for the whole lab.
 """
 
@@ -21,23 +21,25 @@ from zkmigrate.lab.failure import LabError
 from zkmigrate.lab.wait import wait_until
 
 HOSTS_TOGETHER = 10
-"""The weight of a whole lab: about one process of usual priority for each host. Without it the kernel would
-give ten hosts together no more than one other process."""
+"""The weight of a whole lab, equal to about ten processes of the usual priority.
+
+Without it the kernel would give ten hosts together no more than one other process.
+"""
 
 
 @dataclass(frozen=True)
 class Hierarchy:
-    """One hierarchy: its mount point, and whether it shares the processors."""
+    """One cgroup hierarchy: its mount point, and whether it shares the processors."""
 
     root: Path
     shares_processors: bool
 
 
 def hierarchies(mountinfo: str) -> tuple[Hierarchy, ...]:
-    """The cgroup hierarchies in the text of /proc/self/mountinfo (proc(5)).
+    """Return the cgroup hierarchies listed in the text of /proc/self/mountinfo (proc(5)).
 
     The v1 cpuset hierarchy is left out: a new group there takes no process before its CPUs are set. The
-    unified hierarchy shares out the processors where no v1 hierarchy does.
+    unified hierarchy shares the processors where no v1 hierarchy does.
     """
     found = []
     for line in mountinfo.splitlines():
@@ -51,7 +53,10 @@ def hierarchies(mountinfo: str) -> tuple[Hierarchy, ...]:
 
 
 def own_group(cgroup: str) -> str:
-    """The group that shares the processors in the text of /proc/self/cgroup (cgroups(7)), without "/"."""
+    """Return the group that shares the processors, without leading "/", from the text of /proc/self/cgroup.
+
+    The format is described in cgroups(7).
+    """
     unified = ""
     for line in cgroup.splitlines():
         number, controllers, path = line.split(":", 2)
@@ -63,7 +68,7 @@ def own_group(cgroup: str) -> str:
 
 
 def mounted() -> tuple[Hierarchy, ...]:
-    """The cgroup hierarchies of this machine."""
+    """Return the cgroup hierarchies of this machine."""
     return hierarchies(Path("/proc/self/mountinfo").read_text())
 
 
@@ -72,14 +77,14 @@ def _own_group() -> str:
 
 
 def group_name(lab_id: str) -> str:
-    """The name of the lab's cgroup below each hierarchy."""
+    """Return the name of the lab's cgroup below each hierarchy."""
     return f"zkm-{lab_id}"
 
 
 def create(lab_id: str, host: str, weight: int = 1) -> tuple[Path, ...]:
-    """Makes the host's cgroup in every hierarchy; returns the `cgroup.procs` files to write a pid to.
+    """Create the host's cgroup in every hierarchy and return the `cgroup.procs` files to write a pid to.
 
-    weight: the host's share of the processors beside the lab's other hosts, where that can be set.
+    weight: the host's share of the processors relative to the lab's other hosts, where that can be set.
     """
     files = []
     for hierarchy in mounted():
@@ -97,7 +102,7 @@ def create(lab_id: str, host: str, weight: int = 1) -> tuple[Path, ...]:
 
 
 def weigh(directory: Path, weight: int) -> None:
-    """Sets a group's share of the processors, in the kernel's units for one process of the usual priority."""
+    """Set a group's share of the processors, as a multiple of the kernel's default for one group."""
     for name, unit in (("cpu.shares", 1024), ("cpu.weight", 100)):
         if (file := directory / name).exists():
             file.write_text(str(weight * unit))
@@ -107,11 +112,11 @@ _DISK_LIMITS = ("blkio.throttle.read_bps_device", "blkio.throttle.write_bps_devi
 
 
 def limit_disks(lab_id: str, host: str, mounts: Iterable[Path], mb_s: int) -> None:
-    """The disks mounted there read and write at most so many megabytes (1,000,000 bytes) per second.
+    """Limit reads and writes of the disks mounted there to `mb_s` megabytes (1,000,000 bytes) per second.
 
-    A limit stands in two groups of the v1 hierarchy blkio: in the host's, for what its processes read and
-    write themselves (uncached reads, direct writes, fsync), and in the root group, to which the kernel counts
-    what it writes back by itself. The two count apart. LabError where there is no such hierarchy.
+    The limit is set in two groups of the v1 hierarchy blkio, which count separately. The host's group limits
+    what its processes read and write themselves (uncached reads, direct writes, fsync). The root group limits
+    the kernel's own writeback. Raises LabError if there is no such hierarchy.
     """
     top = _blkio()
     if top is None:
@@ -122,8 +127,10 @@ def limit_disks(lab_id: str, host: str, mounts: Iterable[Path], mb_s: int) -> No
 
 
 def unlimit_disks(mounts: Iterable[Path]) -> None:
-    """Ends the limits of the root group for the disks mounted there: the kernel gives their numbers to other
-    disks later."""
+    """Remove the root group's limits for the disks mounted there.
+
+    Otherwise they would apply to other disks that get the same device numbers later.
+    """
     if (top := _blkio()) is None:
         return
     limited = {line.split()[0] for name in _DISK_LIMITS for line in (top / name).read_text().splitlines()}
@@ -132,7 +139,7 @@ def unlimit_disks(mounts: Iterable[Path]) -> None:
 
 
 def _blkio() -> Path | None:
-    """The root group that limits disks."""
+    """Return the root group that can limit disks, or None."""
     return next((h.root for h in mounted() if (h.root / _DISK_LIMITS[0]).exists()), None)
 
 
@@ -147,7 +154,7 @@ def _limit(group: Path, device: str, bytes_s: int) -> None:
 
 
 def pids(lab_id: str, host: str | None = None) -> set[int]:
-    """Every process in the cgroup of the lab, or of one of its hosts."""
+    """Return the pids of all processes in the cgroup of the lab, or of one of its hosts."""
     found: set[int] = set()
     for directory in _directories(lab_id, host):
         try:
@@ -158,7 +165,7 @@ def pids(lab_id: str, host: str | None = None) -> set[int]:
 
 
 def kill(lab_id: str, host: str | None = None) -> None:
-    """Ends every process in the cgroup of the lab (or one host) by SIGKILL and waits until none is left."""
+    """Kill every process in the cgroup of the lab (or of one host) and wait until none is left."""
 
     def remaining() -> str | None:
         left = pids(lab_id, host)
@@ -177,9 +184,10 @@ def kill(lab_id: str, host: str | None = None) -> None:
 
 
 def freeze(lab_id: str, host: str, *, frozen: bool) -> None:
-    """Stops every process of a host where it stands, or lets them go on; the kernel keeps its connections.
+    """Freeze every process of a host, or continue them; the kernel keeps the host's connections.
 
-    By the freezer hierarchy of cgroup v1, or by cgroup v2's own file.
+    Uses the freezer hierarchy of cgroup v1, or the file `cgroup.freeze` of cgroup v2. Raises LabError if
+    there is neither.
     """
     for top in _directories(lab_id, host):
         old, new = top / "freezer.state", top / "cgroup.freeze"
@@ -198,7 +206,7 @@ def freeze(lab_id: str, host: str, *, frozen: bool) -> None:
 
 
 def remove(lab_id: str, host: str | None = None) -> None:
-    """Removes the cgroups of a lab, or of one host, when no process is left in them."""
+    """Remove the cgroups of a lab, or of one host, once no process is left in them."""
 
     def remaining() -> str | None:
         left = list(_directories(lab_id, host))
@@ -216,7 +224,7 @@ def remove(lab_id: str, host: str | None = None) -> None:
 
 
 def _directories(lab_id: str, host: str | None) -> Iterator[Path]:
-    """The lab's cgroup directories, deepest first."""
+    """Iterate over the lab's cgroup directories, deepest first."""
     for hierarchy in mounted():
         for lab in _labs(hierarchy, group_name(lab_id)):
             top = lab if host is None else lab / host
@@ -225,7 +233,10 @@ def _directories(lab_id: str, host: str | None) -> Iterator[Path]:
 
 
 def _labs(hierarchy: Hierarchy, name: str) -> Iterator[Path]:
-    """The groups of this name; whoever takes a lab down may be in another group than whoever made it."""
+    """Iterate over the groups of this name.
+
+    The process that takes a lab down may be in another group than the process that created it.
+    """
     if not hierarchy.shares_processors:
         yield hierarchy.root / name
         return

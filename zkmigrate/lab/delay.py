@@ -1,9 +1,9 @@
-"""A dest host that hears source late: frames from source to it wait in a process.
+"""Delay the frames from source to a dest host, on kernels without netem.
 
-For kernels without netem. The host's port moves to a bridge of its own, and a process carries frames between
-that and the lab's bridge over a pair of taps. Frames from source wait, all others pass at once. The order is
-kept, so TCP sees a longer path and no loss. Meanwhile `fault.partition` does not work for the host: it has no
-port in the lab's bridge.
+The host's port moves to its own bridge, and a process carries frames between that and the lab's bridge over a
+pair of taps. Frames from source wait, all others pass at once. The order is kept, so TCP sees a longer path
+and no loss. Meanwhile `fault.partition` does not work for the host, because it has no port in the lab's
+bridge.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _ENDS_S = 10.0
 
 
 class Delays:
-    """How late each dest host hears source; made by :func:`delays`."""
+    """The current delay of frames from source to each dest host; created by :func:`delays`."""
 
     def __init__(self, lab: Lab, hosts: Sequence[str]) -> None:
         self._files = {host: lab.directory / f"delay-{host}-ms" for host in hosts}
@@ -50,19 +50,19 @@ class Delays:
         return tuple(self._files)
 
     def set(self, host: str, milliseconds: int) -> None:
-        """Delay frames from source to this host by so much from now on."""
+        """Delay frames from source to this host by this time from now on."""
         part = self._files[host].with_suffix(".part")
         part.write_text(f"{milliseconds}\n")
         part.rename(self._files[host])
 
     def file(self, host: str) -> Path:
-        """The file from which the carrying process reads the delay."""
+        """Return the file from which the carrying process reads the delay."""
         return self._files[host]
 
 
 @contextlib.contextmanager
 def delays(lab: Lab, hosts: Sequence[str]) -> Iterator[Delays]:
-    """Delays for these hosts, at first 0; the network is as before afterwards."""
+    """Make these hosts' frames from source delayable, at first by 0; restore the network at the end."""
     made = Delays(lab, hosts)
     with contextlib.ExitStack() as stack:
         for host in hosts:
@@ -72,7 +72,7 @@ def delays(lab: Lab, hosts: Sequence[str]) -> Iterator[Delays]:
 
 @contextlib.contextmanager
 def _carried(lab: Lab, host: str, figure: Path) -> Iterator[None]:
-    """The process that carries this host's frames, ready; the host is back on the lab's bridge at the end."""
+    """Run the process that carries this host's frames; at the end return the host to the lab's bridge."""
     number = lab.plans[host].number
     taps = (f"far{number}", f"near{number}")
     macs = [network.link_address(plan.address) for plan in lab.plans.values() if plan.role is Role.SOURCE]
@@ -113,7 +113,7 @@ def _tap(name: str) -> int:
 
 
 def _frames(descriptor: int) -> Iterator[bytes]:
-    """Every frame that waits to be read."""
+    """Read every waiting frame."""
     while True:
         try:
             yield os.read(descriptor, _LONGEST_FRAME)
@@ -128,7 +128,7 @@ def _put(descriptor: int, frame: bytes) -> None:
 
 
 def carry(far_name: str, near_name: str, figure: Path, macs: frozenset[bytes]) -> None:
-    """Carry frames between two taps until SIGTERM; those from ``macs`` to the near side wait.
+    """Carry frames between two taps until SIGTERM; those from ``macs`` to the near side are delayed.
 
     figure: a file with the delay in milliseconds, read ten times a second.
     """
@@ -151,7 +151,7 @@ def carry(far_name: str, near_name: str, figure: Path, macs: frozenset[bytes]) -
         if far in readable:
             now = time.monotonic_ns()
             for frame in _frames(far):
-                # What source sent later must not overtake what still waits from a longer delay before.
+                # A later frame must not overtake one that still waits because of an earlier, longer delay.
                 if frame[_SOURCE_MAC] in macs and (delay_ns or waiting):
                     due = max(now + delay_ns, waiting[-1][0] if waiting else 0)
                     waiting.append((due, frame))

@@ -1,9 +1,9 @@
-"""The demo: move a loaded Kafka between two real ensembles of a lab, then judge what was recorded.
+"""The demo: move a loaded Kafka between two real ensembles of a lab, then judge the recording.
 
 ``python -m zkmigrate.lab.demo`` writes ``demo/result.json`` and exits 0 only if every claim held. It runs the
 tool as an operator would: the command line, over ssh, from the operator's network of the lab. First it
-measures the machine and fits the demo to it (``lab/fit.py``). It tries again what turned back, as an operator
-would.
+measures the machine and fits the demo to it (``lab/fit.py``). If a stage turns back, the demo tries it again,
+as an operator would.
 """
 
 from __future__ import annotations
@@ -56,14 +56,14 @@ BACKEND = "nspawn"
 FLOWING_S = 60.0
 LEFT = "there are still {}; `zkmigrate lab sweep`, or the next start, removes labs whose owner died"
 TRIES = 3
-"""How often rehearsal, roll and cut-over are tried at most."""
+"""The maximum number of tries of rehearsal, roll and cut-over."""
 PRIORITY = ("nice", "-n", "-5")
-"""The tool renews leases: it runs before the load clients, which share its processors."""
+"""The tool renews leases, so it runs before the load clients, which share its processors."""
 
 
 @dataclass
 class Demo:
-    """One demo run; ``directory`` receives everything it saves, ``fit`` is how it is set up."""
+    """One run of the demo. directory: receives everything that it saves. fit: its set-up."""
 
     lab: Lab
     directory: Path
@@ -71,7 +71,7 @@ class Demo:
     fit: Fit = AS_MEASURED
     speed: Speed | None = None
     tries: list[dict[str, Any]] = field(default_factory=list)
-    """The tries that another followed: verb, stage, exit code, what the demo did then."""
+    """The tries that were followed by another one: verb, stage, exit code, and the demo's reaction."""
 
     @property
     def history(self) -> Path:
@@ -82,7 +82,7 @@ class Demo:
         return self.directory / "runs"
 
     def move(self) -> dict[str, Any]:
-        """Load, move, verify, judge; returns what ``result.json`` holds."""
+        """Start the load, move, verify and judge; return the content of ``result.json``."""
         load = runner_for(self.lab, self.history, **self.fit.rates())
         before = source_state(self.lab)
         try:
@@ -126,7 +126,7 @@ class Demo:
     def _rolled_and_cut_over(self, load: LoadRunner) -> None:
         """Rehearse, roll and cut over, up to TRIES times while a try turns back.
 
-        The baseline is from before the first try of the cut-over, unless the brokers were rolled again: so it
+        The baseline is taken before the first try of the cut-over, and again only after another roll. So it
         shows what a try that turned back has lost.
         """
         verb, until = "resume", "roll"
@@ -150,8 +150,11 @@ class Demo:
             self._wait_flowing(load)
 
     def analyse(self) -> bool:
-        """Analyse source's files: who lives there, who writes under the chroot, when it is quiet; whether
-        that succeeded. Brokers and dest are switched off first, so that the analysis has the machine."""
+        """Analyse source's files and return whether that succeeded.
+
+        The analysis lists tenants and writers under the chroot, and finds quiet times. Brokers and dest are
+        switched off first, so that the analysis has the whole machine.
+        """
         self.progress("lab: brokers and dest are switched off, the analysis has the machine")
         for host in (*self.lab.role(Role.BROKER), *self.lab.role(Role.DEST)):
             self.lab.cut_power(host.name)
@@ -164,12 +167,12 @@ class Demo:
             return process.wait() == 0
 
     def tool(self, verb: str, *options: str) -> None:
-        """Run zkmigrate from the operator's place; LabError with its exit code when it is not 0."""
+        """Run zkmigrate as the operator. Raises LabError for an exit code other than 0."""
         if code := self._ran(verb, *options):
             raise _failed(verb, code)
 
     def _ran(self, verb: str, *options: str) -> int:
-        """Run zkmigrate from the operator's place; its exit code."""
+        """Run zkmigrate as the operator and return its exit code."""
         inventory = str(self.directory / "migration.yml")
         argv = [*PRIORITY, sys.executable, "-m", "zkmigrate", verb, "-i", inventory, *options]
         self.progress(f"tool: zkmigrate {verb} {' '.join(options)}")
@@ -178,7 +181,7 @@ class Demo:
             return process.wait()
 
     def _save_logs(self) -> None:
-        """Broker logs and the steps with their times, as the judge reads them."""
+        """Save the broker logs and the times of the steps in the judge's format."""
         for broker in self.lab.names(Role.BROKER):
             log = self.lab.exec(broker, log_command(self.lab.spec, Role.BROKER), check=False).stdout
             (self.history / f"broker-{broker}.log").write_text(log)
@@ -188,7 +191,7 @@ class Demo:
         (self.history / "run.json").write_text(json.dumps(body, indent=1) + "\n")
 
     def _versions(self) -> dict[str, str]:
-        """What the servers say that they are."""
+        """Return the versions that the servers report."""
         return {
             "zookeeper_source": zookeeper_version(self.lab, Role.SOURCE),
             "zookeeper_dest": zookeeper_version(self.lab, Role.DEST),
@@ -235,23 +238,25 @@ class Demo:
         return result_of(judge(load_history(self.history), limits), facts, wanted_versions(self.lab.spec))
 
     def _canary(self) -> dict[str, int]:
-        """How many records of the produce canary each broker acknowledged."""
+        """Return how many records of the produce canary each broker acknowledged."""
         lines = (self.runs / RUN / samples.NAME).read_text().splitlines()
         counts = canary_topic.acknowledged(json.loads(line) for line in lines if line)
         return {broker: counts.get(broker, 0) for broker in self.lab.names(Role.BROKER)}
 
     def _owners(self) -> set[str]:
-        """Who owned the brokers' registrations and the controller in the baseline before the cut-over.
+        """Return the sessions that owned broker registrations and the controller before the cut-over.
 
-        The tool looked again at SURVEY, right before FENCE: there they must be clients of dest.
+        They come from the baseline. At SURVEY, right before FENCE, the same sessions must be clients of dest.
         """
         before = json.loads((self.history / "baseline-before.json").read_text())
         return {znode["owner"] for znode in before["ephemerals"].values()}
 
 
 def next_try(code: int, tried: int) -> Literal["run", "rehearse"] | None:
-    """What the demo does after the tool ended with this code in its try number ``tried``: run again, rehearse
-    again, or None where an operator has to look."""
+    """Return the demo's reaction to this exit code of the tool in try number ``tried``.
+
+    That is: run again, rehearse again, or None if an operator has to look.
+    """
     if tried >= TRIES:
         return None
     if code in (7, 9):
@@ -260,7 +265,7 @@ def next_try(code: int, tried: int) -> Literal["run", "rehearse"] | None:
 
 
 def announce_try(code: int, then: Literal["run", "rehearse"], number: int) -> str:
-    """The line that announces another try."""
+    """Return the line that announces another try."""
     why = {6: "a gate is closed", 7: "the window turned back", 9: "a lease ended and dest went back"}[code]
     how = "runs the stage again" if then == "run" else "goes back to the rehearsal and measures it again"
     return (
@@ -277,9 +282,9 @@ def _failed(verb: str, code: int) -> LabError:
 
 
 def result_of(verdict: Verdict, facts: dict[str, Any], wanted: dict[str, str]) -> dict[str, Any]:
-    """The content of ``result.json``; it holds only if every claim and every condition holds.
+    """Return the content of ``result.json``; it holds only if every claim and every condition holds.
 
-    facts: what the demo knows beside the recordings. wanted: the versions of the lab's spec.
+    facts: what the demo knows besides the recordings. wanted: the versions of the lab's spec.
     """
     values = verdict.result()
     ratio = _ratio(values["window_s"], facts["floor_s"])
@@ -298,12 +303,12 @@ def result_of(verdict: Verdict, facts: dict[str, Any], wanted: dict[str, str]) -
 
 
 def _ratio(window_s: float | None, floor_s: float) -> float | None:
-    """How many times the floor the window was; None without a window."""
+    """Return the window as a multiple of the floor; None without a window."""
     return None if window_s is None or floor_s <= 0 else round(window_s / floor_s, 2)
 
 
 def write_report(directory: Path) -> Path:
-    """Write the report of a demo's run, with its clients; the path of the page."""
+    """Write the report of a demo's run with its clients, and return the path of the page."""
     out = directory / verb.PAGE
     request = verb.ReportRequest(
         inventory=directory / "migration.yml", playbook="", runs=directory / "runs", run_id=RUN,
@@ -314,8 +319,10 @@ def write_report(directory: Path) -> Path:
 
 
 def summary(result: dict[str, Any], directory: str = "demo") -> str:
-    """The last screen of a demo: every claim and whether it held, then the verdict. directory: where the
-    result is, for people."""
+    """Return the last screen of a demo: every claim and whether it held, then the verdict.
+
+    directory: the place of the result, as shown to the user.
+    """
     lines = ["", "claim                                   held     value"]
     for name, claim in result["claims"].items():
         value = json.dumps(result[name])
@@ -332,7 +339,7 @@ def summary(result: dict[str, Any], directory: str = "demo") -> str:
 
 
 def _of_the_move(result: dict[str, Any]) -> list[str]:
-    """What the demo of the move tells beside its claims."""
+    """Return the lines that only the demo of the move shows, after its claims."""
     lines = [f"{name:<40}{'yes' if held else 'no'}" for name, held in result["conditions"].items()]
     for name in ("opened_by", "canary_acknowledged", "limits"):
         lines.append(f"{name:<49}{json.dumps(result[name])}")
@@ -345,9 +352,10 @@ def _of_the_move(result: dict[str, Any]) -> list[str]:
 
 
 def fitted(spec: LabSpec, session_timeout_ms: int | None, progress: Progress) -> tuple[LabSpec, Speed]:
-    """The lab as this machine can carry it, with the sessions asked for, or with those that fit it.
+    """Return the spec adapted to this machine's measured speed, and that speed.
 
-    Labs that nobody owns any more are swept first: they would make the machine look slower than it is.
+    session_timeout_ms: the wanted session timeout; None chooses one that fits. Abandoned labs are removed
+    first, because they would make the machine look slower than it is.
     """
     needs_root()
     sweep(progress)
@@ -361,8 +369,10 @@ def fitted(spec: LabSpec, session_timeout_ms: int | None, progress: Progress) ->
 
 
 def lab_of(playbook: str, options: dict[str, Any], *, policy: bool = False) -> LabSpec:
-    """The lab of the demo of a playbook that moves no cluster to another ensemble. policy: its brokers load
-    our CreateTopicPolicy. UsageError for an option of the move."""
+    """Return the lab for the demo of a playbook other than the move.
+
+    policy: its brokers load our CreateTopicPolicy. Raises UsageError for an option of the move.
+    """
     default = {item.name: item.default for item in fields(LabSpec)}
     foreign = [name for name, value in options.items() if name != "kafka_version" and value != default[name]]
     if foreign:
@@ -430,7 +440,7 @@ def main(
             progress(f"the report: {write_report(directory)}")
         sys.exit(1)
     except (KeyboardInterrupt, SystemExit) as end:
-        # A second signal may have ended the taking down as well.
+        # A second signal may have interrupted the teardown as well.
         left = [path.name for path in state.own(others)]
         progress(
             "interrupted: " + (LEFT.format(", ".join(left)) if left else "nothing of the lab is left behind")

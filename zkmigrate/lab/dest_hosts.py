@@ -1,7 +1,7 @@
-"""Dest hosts driven through zkm-host itself, one root channel each, without the tool.
+"""Drive dest hosts through zkm-host itself, without the tool, over one root channel each.
 
-For what the tool never does, or only as a second safeguard: places in the start order, kills between two
-verbs.
+This is for actions that the tool never takes, or only as a second safeguard: places in the start order, kills
+between two verbs.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ RUN = "run-1"
 UNIT = "zookeeper.service"
 SERVES_S = 60.0
 _NUMBERS = count(1)
-"""No operation id is used twice, on any channel."""
+"""Numbers for operation ids, so that no id is used twice on any channel."""
 
 
 def encode(text: str) -> str:
-    """Text as one word of a request."""
+    """Return text as one word of a request: base64."""
     return base64.b64encode(text.encode()).decode()
 
 
 class Channel:
-    """``zkm-host serve`` held open on one host."""
+    """A ``zkm-host serve`` process held open on one host."""
 
     def __init__(self, lab: Lab, host: str, fencing: str = "1") -> None:
         argv = lab.exec_command(host, [zkm_host.INSTALLED_PATH, "--run", RUN, "--as", fencing, "serve"])
@@ -42,13 +42,13 @@ class Channel:
         self.host = host
 
     def send(self, *words: str) -> None:
-        """Send one request; receive its answer before the next."""
+        """Send one request. Receive its answer before sending the next one."""
         assert self.process.stdin is not None
         self.process.stdin.write(" ".join(("1", *words)) + "\n")
         self.process.stdin.flush()
 
     def receive(self) -> tuple[int, list[str]]:
-        """Exit code and lines of the answer. LabError when the channel has ended."""
+        """Return the exit code and the lines of an answer. Raises LabError if the channel has ended."""
         assert self.process.stdout is not None
         lines: list[str] = []
         for line in self.process.stdout:
@@ -58,7 +58,7 @@ class Channel:
         raise LabError(f"{self.host} closed the channel")
 
     def ask(self, *words: str) -> list[str]:
-        """Send a request that must end with 0; the lines of its answer."""
+        """Send a request and return the lines of its answer. Raises LabError unless it ends with 0."""
         self.send(*words)
         rc, lines = self.receive()
         if rc:
@@ -66,11 +66,11 @@ class Channel:
         return lines
 
     def do(self, verb: str, *arguments: str) -> list[str]:
-        """Send a mutating verb with a new operation id."""
+        """Send a mutating verb with a new operation id and return the lines of its answer."""
         return self.ask(verb, operation(verb), *arguments)
 
     def status(self) -> dict[str, str]:
-        """The host's status, by key."""
+        """Return the host's status, by key."""
         return dict(line.split("=", 1) for line in self.ask("status"))
 
     def kill(self) -> None:
@@ -80,23 +80,26 @@ class Channel:
 
 
 def operation(verb: str) -> str:
-    """A new operation id."""
+    """Return a new operation id."""
     return f"op-{next(_NUMBERS)}-{verb}"
 
 
 @dataclass
 class DestHosts:
-    """The dest hosts of a lab, driven at once."""
+    """The dest hosts of a lab, driven in parallel."""
 
     lab: Lab
     channels: list[Channel]
 
     def do(self, verb: str, *arguments: str) -> list[list[str]]:
-        """One mutating verb on every host at once; it must succeed on all."""
+        """Send one mutating verb to every host at once; it must succeed on all."""
         return self.each({channel.host: (verb, *arguments) for channel in self.channels})
 
     def each(self, words: Mapping[str, Sequence[str]]) -> list[list[str]]:
-        """A mutating verb with its arguments for each of these hosts, sent to all before reading answers."""
+        """Send each of these hosts its mutating verb with arguments, to all before reading any answer.
+
+        Returns the lines of each answer. Raises LabError if one fails.
+        """
         chosen = [channel for channel in self.channels if channel.host in words]
         for channel in chosen:
             verb, *arguments = words[channel.host]
@@ -107,11 +110,11 @@ class DestHosts:
         return [lines for _, lines in answers.values()]
 
     def channel(self, host: str) -> Channel:
-        """The channel of one host."""
+        """Return the channel of one host."""
         return next(channel for channel in self.channels if channel.host == host)
 
     def reconnect(self, *hosts: str) -> None:
-        """Open new channels to these hosts, or to all."""
+        """Open new channels to these hosts, or to all if none is named."""
         for number, channel in enumerate(self.channels):
             if not hosts or channel.host in hosts:
                 channel.kill()
@@ -174,12 +177,12 @@ class DestHosts:
             channel.do("seal", stamp["boot_id"], stamp["stamp"])
 
     def go(self, limit_ms: int) -> None:
-        """GO with every host in the first place."""
+        """Send GO to every host, all in the first place of the start order."""
         first = ",".join(f"{h.address}:{CLIENT_PORT}" for h in self.lab.role(Role.DEST))
         self.do("go", "first", first, "2", str(limit_ms))
 
     def go_back(self) -> None:
-        """Behind GO: stop all, restore the images, observe again, disarm."""
+        """Go back after GO: stop all, restore the images, observe again, disarm."""
         self.do("halt")
         self.do("image", "restore")
         self.unseal()
@@ -206,23 +209,23 @@ def _servers(lab: Lab, kind: str = "") -> str:
 
 
 def observer_config(lab: Lab) -> str:
-    """zoo.cfg of a dest host that observes source."""
+    """Return the zoo.cfg of a dest host that observes source."""
     return source_zoo_cfg(lab.spec) + "peerType=observer\n" + _servers(lab, ":observer")
 
 
 def reformed_config(lab: Lab) -> str:
-    """zoo.cfg of a dest host that takes part in dest's own ensemble."""
+    """Return the zoo.cfg of a dest host as a member of dest's own ensemble."""
     settings = [line for line in source_zoo_cfg(lab.spec).splitlines() if not line.startswith("server.")]
     return "\n".join(settings) + "\n" + _servers(lab)
 
 
 def write(lab: Lab, host: str, path: str, mode: str, content: str) -> None:
-    """Put a file on a host, as root."""
+    """Write a file on a host, as root."""
     lab.exec(host, ["sh", "-c", f"cat >{path} && chmod {mode} {path}"], stdin=content)
 
 
 def joined(lab: Lab) -> DestHosts:
-    """Dest hosts that observe source, with zkm-host installed."""
+    """Install zkm-host on the dest hosts, start them as observers of source, and return them."""
     for host in lab.role(Role.DEST):
         program = zkm_host.program().decode()
         write(lab, host.name, zkm_host.INSTALLED_PATH, "0755", program)

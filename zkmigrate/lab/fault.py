@@ -1,6 +1,7 @@
-"""Faults to inject on a named host of a running lab, each with its inverse beside it.
+"""Faults to inject on a named host of a running lab; each has its inverse beside it.
 
-Every function returns once the fault has taken hold, and raises LabError when it could not be brought about.
+Every function returns once the fault has taken effect, and raises LabError if it could not cause it. The
+first lines of the functions' docstrings are the help texts of `zkmigrate lab fault`.
 """
 
 from __future__ import annotations
@@ -32,11 +33,11 @@ while dd if=/dev/zero of="$1/ballast.$i" bs=1k count=1 conv=fsync status=none 2>
     [ $i -lt 10000 ] || exit 1
 done
 """
-"""It writes files only: Kafka refuses a log directory with a foreign directory in it."""
+"""It writes files only, because Kafka refuses a log directory that contains a foreign directory."""
 
 
 def unit_of(lab: Lab, host: str) -> str:
-    """The unit of a host's server; LabError for a host without one."""
+    """Return the systemd unit of a host's server. Raises LabError if the host has no server or no unit."""
     role = lab.host(host).role
     if not service.has_server(role):
         raise LabError(f"{host} runs no server; this fault needs a ZooKeeper, broker or gateway host")
@@ -46,7 +47,7 @@ def unit_of(lab: Lab, host: str) -> str:
 
 
 def _main_pid(lab: Lab, host: str) -> int:
-    """The pid of the host's server inside the host."""
+    """Return the server's pid inside its host. Raises LabError if the unit does not run."""
     unit = unit_of(lab, host)
     pid = int(lab.exec(host, ["systemctl", "show", "--property=MainPID", "--value", unit]).stdout)
     if pid == 0:
@@ -55,9 +56,10 @@ def _main_pid(lab: Lab, host: str) -> int:
 
 
 def _signal(lab: Lab, host: str, name: str, states: str) -> None:
-    """Signal the server, and wait until each of its threads is in one of `states` (proc(5)); X means gone.
+    """Send a signal to the server and wait until each of its threads is in one of `states`.
 
-    A stopped process has the state T only when each thread has it: the others run on after the first one.
+    states: letters of proc(5); X means that the process is gone. A stopped process has the state T only when
+    each thread has it: the others continue for a moment after the first one has stopped.
     """
     pid = _main_pid(lab, host)
     lab.exec(host, ["kill", f"-{name}", str(pid)])
@@ -71,7 +73,7 @@ def _signal(lab: Lab, host: str, name: str, states: str) -> None:
 
 
 def start_at_boot(lab: Lab, role: Role) -> None:
-    """The servers of this role start when their hosts boot, as most do outside a lab."""
+    """Enable the servers of this role, so that they start when their hosts boot, as usual outside a lab."""
     for host in lab.role(role):
         lab.exec(host.name, ["systemctl", "enable", "--quiet", unit_of(lab, host.name)])
 
@@ -82,7 +84,7 @@ def kill(lab: Lab, host: str) -> None:
     _signal(lab, host, "KILL", "ZX")
 
     def missing() -> str | None:
-        # A start before that would find a unit that is active, and do nothing.
+        # An earlier start would find an active unit and do nothing.
         state = lab.exec(host, ["systemctl", "is-active", unit], check=False).stdout.strip()
         return state if state in ("active", "deactivating") else None
 
@@ -144,7 +146,10 @@ def heal(lab: Lab, host: str, other: str | None = None) -> None:
 
 
 def _partition_rules(lab: Lab, host: str, other: str | None) -> list[tuple[str, ...]]:
-    """ebtables rules in the words of `ebtables -L`; ports of the bridge are named after their hosts."""
+    """Return ebtables rules in the format of `ebtables -L`.
+
+    The bridge's ports are named after their hosts.
+    """
     here = lab.host(host).name
     if other is None:
         return [("FORWARD", "-i", here, "-j", "DROP"), ("FORWARD", "-o", here, "-j", "DROP")]
@@ -191,7 +196,10 @@ def clock_restore(lab: Lab, host: str) -> None:
 
 
 def _restart_services(lab: Lab, host: str) -> None:
-    """Also sshd: without the preloaded library it breaks logins that have it."""
+    """Restart the server and sshd if they run.
+
+    Without the preloaded library, sshd breaks logins that have it.
+    """
     own = [unit_of(lab, host)] if service.has_server(lab.host(host).role) else []
     lab.exec(host, ["systemctl", "try-restart", "ssh.service", *own], timeout_s=120)
 
@@ -257,7 +265,7 @@ def disk_free(lab: Lab, host: str, disk: int = 1) -> None:
 
 
 def _data_disk(lab: Lab, host: str, disk: int) -> str:
-    """Where this disk of the host is mounted; refuses a host whose data has no such disk."""
+    """Return the mount point of this disk of the host. Raises LabError if the host has no such disk."""
     unit_of(lab, host)
     disks = list(render.data_disks(lab.spec, lab.plans[host]))
     if not 0 < disk <= len(disks):

@@ -1,7 +1,7 @@
 """The set-up of a demo for a machine of a given speed. Pure.
 
 The slower the machine, the longer are sessions and leases, and the less load runs. All limits are those of a
-run under load on the machine of our figures, scaled.
+run under load on the machine of our figures, scaled by the slowness.
 """
 
 from __future__ import annotations
@@ -15,26 +15,37 @@ from zkmigrate.lab.load.config import LoadConfig
 from zkmigrate.lab.spec import LabSpec
 
 START_S = 0.7
-"""Seconds that three ZooKeepers need to start at once on the machine of our figures: together 1.3 s of
-processor time, on two cores."""
+"""Seconds that three ZooKeepers need to start at once on the machine of our figures.
+
+Together that is 1.3 s of processor time, on two cores.
+"""
 ROUND_TRIP_MS = 1.5
-"""Milliseconds of a ZooKeeper write there."""
+"""Milliseconds of a ZooKeeper write on the machine of our figures."""
 
 ACK_GAP_S, TENANT_GAP_S = 10.0, 5.0
-"""The longest gaps there: three JVMs that start beside the brokers delay a producer on two cores."""
+"""The longest allowed gaps on that machine: three JVMs that start beside the brokers delay a producer."""
 WINDOW_OVER_FLOOR = 12.0
-"""The window's limit, as a multiple of what three participants need to start alone; 2 to 7 were seen."""
+"""The window's limit as a multiple of the time that three participants need to start alone.
+
+Multiples of 2 to 7 were measured.
+"""
 _MOST = 8.0
 _LEAST_LOAD = 1 / 16
 _LONGEST_SESSION_S = 90.0
 _FASTER = 1.25
-"""Sessions and leases grow with this power of the slowness: an idle lab takes a third of a core, so a machine
-of half the speed has less than half left for a move."""
+"""Sessions and leases grow with this power of the slowness.
+
+An idle lab takes a third of a core, so a machine of half the speed has less than half left for a move.
+"""
 
 
 @dataclass(frozen=True)
 class Speed:
-    """The measurement: three ZooKeepers that start at once (s), a write to one of them (ms)."""
+    """The measured speed of a machine.
+
+    start_s: seconds to start three ZooKeepers at once. round_trip_ms: milliseconds for a write to one of
+    them.
+    """
 
     start_s: float
     round_trip_ms: float
@@ -48,21 +59,21 @@ class Fit:
 
     @property
     def session_timeout_ms(self) -> int:
-        """The brokers' session timeout, in whole seconds."""
+        """The brokers' session timeout in milliseconds, a whole number of seconds."""
         seconds = min(_LONGEST_SESSION_S, LabSpec.session_timeout_ms / 1000 * self.slowness**_FASTER)
         return int(seconds) * 1000
 
     @property
     def load(self) -> float:
-        """The part of the full load that runs: the brokers' work for it slows a small machine most."""
+        """The fraction of the full load that runs; the brokers' work for it slows a small machine most."""
         return max(_LEAST_LOAD, self.slowness**-2)
 
     def tick_time_ms(self, session_timeout_ms: int) -> int:
-        """ZooKeeper's tick for these sessions, which last 20 ticks at most."""
+        """Return ZooKeeper's tick for these sessions, which last 20 ticks at most."""
         return max(LabSpec.tick_time_ms, -(-session_timeout_ms // 20))
 
     def rates(self) -> dict[str, float]:
-        """Rates and deadlines for `LoadConfig`."""
+        """Return rates and deadlines for `LoadConfig`."""
         slower = {
             name: getattr(LoadConfig, name) * self.load
             for name in ("produce_rate", "metadata_rate", "raw_rate", "tenant_rate")
@@ -74,8 +85,11 @@ class Fit:
         return {**slower, **longer}
 
     def policy(self, session_timeout_ms: int) -> dict[str, Any]:
-        """`policy` of the inventory. T is the session timeout: the cut's lease is a sixth of T at most, the
-        fence's a third, well below the time of a window."""
+        """Return the section `policy` of the inventory.
+
+        T is the session timeout. The cut's lease is at most a sixth of T and the fence's a third, well below
+        the time of a window, but never shorter than the defaults.
+        """
         defaults, timeout_s = Defaults(), session_timeout_ms / 1000
         lease, longer = defaults.lease, self.slowness**_FASTER
         cut_ms = max(lease.cut_ttl_ms, min(lease.cut_ttl_ms * longer, session_timeout_ms / 6))
@@ -94,7 +108,7 @@ class Fit:
         }
 
     def judge(self) -> Policy:
-        """The limits by which the run is judged."""
+        """Return the limits by which the run is judged."""
         return Policy(
             ack_gap_limit_s=round(ACK_GAP_S * self.slowness, 1),
             tenant_gap_limit_s=round(TENANT_GAP_S * self.slowness, 1),
@@ -106,15 +120,18 @@ AS_MEASURED = Fit()
 
 
 def fit(speed: Speed) -> Fit:
-    """The set-up for a machine of this speed, bounded by that of our figures and by where a demo stops making
-    sense."""
-    # A ZooKeeper's write waits for the disk, which only a very slow disk makes the slower of the two.
+    """Return the set-up for a machine of this speed.
+
+    The slowness is at least 1, as on the machine of our figures, and at most 8, where a demo stops making
+    sense.
+    """
+    # A ZooKeeper's write waits for the disk, so only a very slow disk makes it the larger of the two.
     slowness = max(speed.start_s / START_S, speed.round_trip_ms / ROUND_TRIP_MS / 4)
     return Fit(round(min(_MOST, max(1.0, slowness)), 2))
 
 
 def describe(speed: Speed, chosen: Fit, spec: LabSpec) -> str:
-    """The line with the measurement and the chosen set-up."""
+    """Return the line with the measurement and the chosen set-up."""
     lease = chosen.policy(spec.session_timeout_ms)["lease"]
     return (
         f"this machine starts three ZooKeepers in {speed.start_s:.1f} s ({START_S:g} s on the machine of our "

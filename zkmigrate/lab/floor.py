@@ -1,4 +1,4 @@
-"""The floor of the window: how long dest's servers alone take to start on the same data."""
+"""The floor of the window: the time that dest's servers alone need to start on the same data."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SERVES_S = 60.0
 def measure_floor(lab: Lab) -> float:
     """Stop dest's servers, start all at once, and return the seconds until all serve.
 
-    For the end of a run: the new ensemble is down meanwhile.
+    Call it at the end of a run, because the new ensemble is down meanwhile.
     """
     hosts = lab.role(Role.DEST)
 

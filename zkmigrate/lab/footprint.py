@@ -1,4 +1,4 @@
-"""The state of hosts that a way back must restore: files, rules and sets; and the trees on dest's disks."""
+"""The state of hosts that a way back must restore, and the trees on dest's disks."""
 
 from __future__ import annotations
 
@@ -24,12 +24,15 @@ _LOOK = (
 
 
 def footprint(lab: Lab) -> dict[str, str]:
-    """Digests of files, modes, rules and names of sets of dest hosts and brokers, one a line, by host."""
+    """Return digests of files, modes, rules and names of sets of dest hosts and brokers.
+
+    It is one text by host, with one entry per line.
+    """
     return _seen(lab, f"{_SETTINGS} {_RECORDS}")
 
 
 def configs(lab: Lab) -> dict[str, list[str]]:
-    """The footprint without data and zkm-host's records, which keep changing."""
+    """Return the footprint's lines by host, without data and zkm-host's records, which keep changing."""
     return {host: text.splitlines() for host, text in _seen(lab, _SETTINGS).items()}
 
 
@@ -39,7 +42,10 @@ def _seen(lab: Lab, folders: str) -> dict[str, str]:
 
 
 def phases(lab: Lab, run: str, hosts: Iterable[str] = ()) -> dict[str, str]:
-    """The phase in the phase file of each dest host, or of these hosts; ``none`` without a file."""
+    """Return the phase in the phase file of each of these hosts, or of all dest hosts.
+
+    The phase is ``none`` without a file.
+    """
     found = {}
     for name in hosts or lab.names(Role.DEST):
         path = lab.host(name).root / f"{zkm_host.run_dir(run).lstrip('/')}/phase"
@@ -48,10 +54,9 @@ def phases(lab: Lab, run: str, hosts: Iterable[str] = ()) -> dict[str, str]:
 
 
 def tree_differences(lab: Lab) -> list[str]:
-    """The differences between the subtree on each dest host's disk and source's, at that host's newest
-    transaction.
+    """Return the differences between the subtree on each dest host's disk and source's.
 
-    An empty subtree counts as a difference.
+    Both are read up to that host's newest transaction. An empty subtree counts as a difference.
     """
     chroot = lab.spec.chroot
     source = FileDirectory(lab.host("source1").root / VERSION_2)

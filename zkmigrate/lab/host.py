@@ -28,12 +28,12 @@ _PROPAGATE = Path("/run/systemd/nspawn")
 
 
 def machine_name(lab_id: str, host: str) -> str:
-    """The name nspawn knows the host by."""
+    """Return nspawn's name of the host."""
     return f"zkm-{lab_id}-{host}"
 
 
 def mount_root(directory: Path, rootfs: Path) -> Path:
-    """Mounts the host's overlay on the clean root file system; returns the root directory of the host."""
+    """Mount the host's overlay on the clean root file system, and return the host's root directory."""
     upper, work, root = (directory / part for part in ("upper", "work", "root"))
     for path in (upper, work, root):
         path.mkdir(parents=True)
@@ -43,7 +43,10 @@ def mount_root(directory: Path, rootfs: Path) -> Path:
 
 
 def write_files(root: Path, files: Iterable[HostFile], appended: Mapping[str, str]) -> None:
-    """Writes a host's files; `appended` is text for files that the root file system has, by path."""
+    """Write a host's files.
+
+    appended: text to append to files of the root file system, by path.
+    """
     for path, text in appended.items():
         with (root / path.lstrip("/")).open("a") as out:
             out.write(text)
@@ -52,7 +55,7 @@ def write_files(root: Path, files: Iterable[HostFile], appended: Mapping[str, st
 
 
 def place(root: Path, file: HostFile) -> None:
-    """Writes one file, directory or link below a host's root directory."""
+    """Write one file, directory or link below a host's root directory."""
     target = root / file.path.lstrip("/")
     target.parent.mkdir(parents=True, exist_ok=True)
     if file.link is not None:
@@ -68,7 +71,7 @@ def place(root: Path, file: HostFile) -> None:
 
 
 def attach_disk(image: Path, mount_point: Path, megabytes: int) -> None:
-    """Gives a directory of the host its own disk: a sparse image, loop-mounted, no reserved blocks."""
+    """Mount a sparse ext4 image, without reserved blocks, on a directory of the host as its own disk."""
     with image.open("wb") as out:
         out.truncate(megabytes * 1024 * 1024)
     run(["mkfs.ext4", "-q", "-m", "0", str(image)])
@@ -78,10 +81,11 @@ def attach_disk(image: Path, mount_point: Path, megabytes: int) -> None:
 
 
 def start(lab_id: str, host: str, directory: Path, read_only: dict[str, Path], weight: int = 1) -> ProcessId:
-    """Boots the host; `read_only` binds directories of this machine into it, by path inside.
+    """Boot the host and return the nspawn process.
 
-    weight: the host's share of the processors beside the lab's other hosts. The process enters the host's
-    cgroup before it becomes nspawn, so nothing of the host is ever outside. Returns the nspawn process.
+    read_only: directories of this machine to bind into the host, by path inside. weight: the host's share of
+    the processors relative to the lab's other hosts. The process enters the host's cgroup before it becomes
+    nspawn, so none of the host's processes is ever outside. Raises LabError if nspawn ends at once.
     """
     groups = control_groups.create(lab_id, host, weight)
     argv = [
@@ -110,7 +114,10 @@ def start(lab_id: str, host: str, directory: Path, read_only: dict[str, Path], w
 
 
 def wait_for_leader(host: str, directory: Path, supervisor: ProcessId, deadline_s: float) -> ProcessId:
-    """Waits until the container under an nspawn process has a PID 1 and returns it."""
+    """Wait until the container of an nspawn process has a PID 1, and return it.
+
+    Raises LabError if nspawn ends.
+    """
     found: list[ProcessId] = []
 
     def missing() -> str | None:
@@ -130,7 +137,7 @@ def wait_for_leader(host: str, directory: Path, supervisor: ProcessId, deadline_
 
 
 def console_tail(directory: Path) -> str:
-    """The last lines the host wrote to its console."""
+    """Return the last lines that the host wrote to its console."""
     with contextlib.suppress(FileNotFoundError):
         text = (directory / "console.log").read_text(errors="replace")
         return " | ".join(text.strip().splitlines()[-6:]) or "(empty console)"
@@ -138,7 +145,7 @@ def console_tail(directory: Path) -> str:
 
 
 def power_off(record: HostRecord, deadline_s: float) -> bool:
-    """Asks the host to power off and waits for it; says whether it did."""
+    """Power the host off and return whether it was off before the deadline."""
     supervisor = record.supervisor
     if supervisor is None or not supervisor.send(signal.SIGTERM):
         return True
@@ -155,14 +162,14 @@ def power_off(record: HostRecord, deadline_s: float) -> bool:
 
 
 def clear_traces(lab_id: str, host: str) -> None:
-    """Removes what nspawn leaves in /run when it is killed, or where /run is no tmpfs."""
+    """Remove the files that nspawn leaves in /run when it is killed, or where /run is no tmpfs."""
     name = machine_name(lab_id, host)
     for kind in ("propagate", "unix-export"):
         shutil.rmtree(_PROPAGATE / kind / name, ignore_errors=True)
 
 
 def exec_argv(leader: ProcessId, argv: Sequence[str]) -> list[str]:
-    """The command that runs `argv` as root inside the host, without ssh."""
+    """Return the command that runs `argv` as root inside the host, without ssh."""
     environment = [f"{key}={value}" for key, value in _ENVIRONMENT.items()]
     enter = ["nsenter", "-t", str(leader.pid), "-m", "-u", "-i", "-n", "-p", "-r", "-w"]
     return [*enter, "--", "env", "-i", *environment, *argv]

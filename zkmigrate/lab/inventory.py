@@ -1,4 +1,4 @@
-"""The inventories of a lab, as its operator would write them."""
+"""Write inventories of a lab as its operator would."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from zkmigrate.lab.shape import KafkaCluster
 from zkmigrate.lab.spec import OPERATOR_ADDRESS, Role, shape_of
 
 TOPIC_SET = "shop"
-"""What switches together."""
+"""The name of the set of topics that switch together."""
 
 
 def write_inventory(
@@ -28,8 +28,8 @@ def write_inventory(
     """Write the inventory of a move's lab to ``path`` and return it.
 
     policy: the section ``policy``. canary_topic: the topic of the produce canary. accept: findings about the
-    whole cluster to accept. LabError when no broker knows Kafka's cluster id, and for a lab with a shape,
-    which is no move's.
+    whole cluster to accept. Raises LabError if no broker has a cluster id yet, and for a lab with a shape,
+    which is not the lab of a move.
     """
     if lab.spec.shape is not None:
         raise LabError(f"lab {lab.id} is not the lab of a move; write the inventory of one of its clusters")
@@ -58,7 +58,7 @@ def write_inventory(
         body["kafka"]["canary_topic"] = canary_topic
     if spec.reconfig_enabled:
         body["dest"]["settings"]["reconfigEnabled"] = "true"
-    # Clients of the load write to dest's hosts all through a move, which an operator would not allow.
+    # The load's clients write to dest's hosts during the whole move, which an operator would not allow.
     until = {"who": "lab", "until": "2099-01-01T00:00Z"}
     body["accept"] = [
         {"finding": "dest.foreign-client", "target": host.address, "why": "raw writers of the load", **until}
@@ -75,8 +75,8 @@ def write_cluster_inventory(
 ) -> Path:
     """Write an inventory of one Kafka cluster alone to ``path`` and return it.
 
-    cluster: which one; the only one when left out. further: the playbook's own sections. LabError when no
-    broker knows Kafka's cluster id.
+    cluster: its name; may be left out if there is only one. further: the playbook's own sections. Raises
+    LabError if no broker has a cluster id yet.
     """
     found = lab.cluster(cluster)
     name = f"lab-{lab.id}-{found.name}"
@@ -92,9 +92,10 @@ def write_topic_inventory(
     groups: Sequence[str],
     further: Mapping[str, Any] | None = None,
 ) -> Path:
-    """Write the inventory of a switch of these topics to a cluster of a lab with gateways, and return it.
+    """Write the inventory of a switch of these topics to cluster `target`, and return its path.
 
-    groups: consumer groups of the topics. further: more keys of the section ``topic_move``.
+    The lab has gateways. groups: consumer groups of the topics. further: more keys of the section
+    ``topic_move``.
     """
     spec = lab.spec
     clusters = [
@@ -136,7 +137,7 @@ def _ssh(lab: Lab) -> dict[str, str]:
 
 
 def _service(lab: Lab, role: Role) -> dict[str, Any]:
-    """The section's `service`, where the lab's hosts have a script in place of a unit."""
+    """Return the section's `service` if the lab's hosts have a script instead of a unit."""
     if not service.has_script(lab.spec, role):
         return {}
     return {"service": {"unit": service.name_of(role), **service.commands(role)}}
@@ -158,7 +159,7 @@ def _kafka(lab: Lab, cluster: KafkaCluster) -> dict[str, Any]:
 
 
 def _cluster_id(lab: Lab, cluster: str) -> str:
-    """The id that the brokers keep beside their data."""
+    """Return the cluster id that the brokers keep beside their data."""
     for plan in lab.members(cluster):
         folder = lab.host(plan.name).root / render.log_dirs(lab.spec, plan)[0].lstrip("/")
         file = folder / "meta.properties"

@@ -1,11 +1,10 @@
-"""zkmigrate's command line, killed as by ``kill -9`` at one change.
+"""Run zkmigrate's command line and kill it, like ``kill -9``, at one change.
 
-``python -m zkmigrate.lab.killing KIND HOST OTHERS VERB OPTIONS…``: before the tool sends a change of class
-KIND (``Seal``), or with the zkm-host verb KIND (``halt``), to HOST, once OTHERS other hosts have confirmed
-theirs. HOST may be ``any``, a topic whose config is changed, a partition (``a-0``), or an order to a gateway
-(``seal``). When the others do not
-confirm within ``WAIT_S``, the process ends with ``NOT_CONFIRMED``, so that nobody takes another moment for
-the chosen one.
+``python -m zkmigrate.lab.killing KIND HOST OTHERS VERB OPTIONS…`` kills the tool before it sends a change to
+HOST, once OTHERS other hosts have confirmed theirs. KIND is the class of the change (``Seal``) or its
+zkm-host verb (``halt``). HOST may be ``any``, a topic whose config is changed, a partition (``a-0``), or an
+order to a gateway (``seal``). If the others do not confirm within ``WAIT_S``, the process ends with
+``NOT_CONFIRMED``, so that this is not taken for the kill.
 """
 
 from __future__ import annotations
@@ -27,12 +26,12 @@ from zkmigrate.topics.gateway.order import GatewayOrder
 
 WAIT_S = 20.0
 NOT_CONFIRMED = 99
-"""An exit code that the tool never has."""
+"""An exit code that the tool itself never returns."""
 ANY_HOST = "any"
 
 
 class KillingSite(wiring.Site):
-    """A site whose apply ends the process at the chosen change."""
+    """A site that kills the process at the chosen change."""
 
     kind, victim, others = "", "", 0
 
@@ -50,7 +49,7 @@ class KillingSite(wiring.Site):
             if self.victim in (change.where, _part(change), ANY_HOST):
                 self._wait(lambda: self._confirmed >= self.others)
                 os.kill(os.getpid(), signal.SIGKILL)
-            # The others go one by one, so that exactly as many as wanted have theirs.
+            # The other hosts get theirs one by one, so that exactly OTHERS hosts have confirmed.
             if self.others:
                 self._wait(lambda: self._confirmed < self.others)
             outcome = self._real(change, operation, fencing)
@@ -65,7 +64,7 @@ class KillingSite(wiring.Site):
 
 
 def _part(change: Change) -> str:
-    """The part of a cluster that a change is about, or what a gateway is told."""
+    """Return the part of a cluster that a change is about, or the order that it sends to a gateway."""
     if isinstance(change, AlterTopicConfig):
         return change.topic
     if isinstance(change, ReassignPartition | CancelReassignment):

@@ -1,4 +1,4 @@
-"""A running lab: bring it up, look at it, run things in it, take it down."""
+"""A running lab: create it, inspect it, run commands in it, and take it down."""
 
 from __future__ import annotations
 
@@ -36,14 +36,17 @@ from zkmigrate.lab.state import HostRecord
 from zkmigrate.lab.wait import Progress, silent, wait_until
 
 SSH_S, QUORUM_S, BROKERS_S, GATEWAYS_S = 180, 180, 360, 120
-"""Deadlines of `Lab.up`, seconds; several times what a quarter of two loaded cores needs."""
+"""Deadlines of `Lab.up` in seconds, several times what a quarter of two loaded cores needs."""
 PLANT_TRIES = 30
-"""How often a batch of filler znodes is tried, a few seconds apart, while source has no quorum."""
+"""How many times to try one batch of filler znodes, a few seconds apart, while source has no quorum."""
 
 
 @dataclass(frozen=True)
 class LabHost:
-    """A host of a running lab. `pid` is the container's PID 1 as seen from this machine."""
+    """A host of a running lab.
+
+    pid: the container's PID 1 as seen from this machine, 0 if the host is down.
+    """
 
     name: str
     role: Role
@@ -53,11 +56,11 @@ class LabHost:
     myid: int | None
     rack: str | None
     root: Path
-    """The host's root directory as seen from this machine; the host sees what is written here."""
+    """The host's root directory as seen from this machine. The host sees what is written here."""
 
 
 class Lab:
-    """A lab that exists. `Lab.up` makes one, `Lab.load` finds one; `down` removes it.
+    """A lab that exists: `Lab.up` creates one, `Lab.load` opens an existing one, `down` removes it.
 
     As a context manager it is taken down at the end.
     """
@@ -66,14 +69,15 @@ class Lab:
         self.directory = directory
         self._record = state.read(directory)
 
-    # -- making and finding
+    # -- create and load
 
     @classmethod
     def up(cls, spec: LabSpec, progress: Progress = silent, *, kept: bool = False) -> Lab:
-        """Builds a lab and returns when all of it is ready; takes everything down again if anything fails.
+        """Build a lab and return it when all of it is ready.
 
-        It first sweeps labs whose owner died. Unless `kept`, this process owns the lab: the next `up` after
-        its death sweeps it. Raises LabError or provision.ProvisionError.
+        If anything fails, everything is taken down again. Labs whose owner has died are removed first. Unless
+        `kept`, this process owns the lab: the next `up` after its death removes it. Raises LabError or
+        provision.ProvisionError.
         """
         needs_root()
         software = machines.fetch(spec, progress)
@@ -90,26 +94,26 @@ class Lab:
 
     @classmethod
     def load(cls, named: str | Path) -> Lab:
-        """The lab with this id, or in this directory."""
+        """Open the lab with this id, or the lab in this directory if the path is absolute."""
         directory = state.base_directory() / f"{state.PREFIX}{named}"
         path = Path(named)
         return cls(path if path.is_absolute() else directory)
 
-    # -- what it is
+    # -- properties
 
     @property
     def id(self) -> str:
-        """The lab's id, in the name of everything it owns."""
+        """The lab's id, which is part of the name of everything the lab owns."""
         return self._record.id
 
     @property
     def spec(self) -> LabSpec:
-        """The spec that it was built from."""
+        """The spec that the lab was built from."""
         return self._record.spec
 
     @property
     def record(self) -> state.LabRecord:
-        """The record as it is on disk now."""
+        """The lab's record, read from disk."""
         self._record = state.read(self.directory)
         return self._record
 
@@ -120,7 +124,7 @@ class Lab:
 
     @property
     def hosts(self) -> dict[str, LabHost]:
-        """The hosts by name, with their present processes; a host that is down has pid 0."""
+        """The hosts by name, with their current processes. A host that is down has pid 0."""
         record = self.record
         return {
             name: LabHost(
@@ -141,20 +145,20 @@ class Lab:
         return record.leader.pid if record.leader is not None and record.leader.alive() else 0
 
     def host(self, name: str) -> LabHost:
-        """One host by name; LabError when there is none of this name."""
+        """Return one host by name. Raises LabError if there is no host of this name."""
         self._plan(name)
         return self.hosts[name]
 
     def names(self, role: Role) -> tuple[str, ...]:
-        """The names of the hosts of one role, in order."""
+        """Return the names of the hosts of one role, in order."""
         return tuple(plan.name for plan in self.plans.values() if plan.role is role)
 
     def role(self, role: Role) -> tuple[LabHost, ...]:
-        """The hosts of one role, in order."""
+        """Return the hosts of one role, in order."""
         return tuple(host for host in self.hosts.values() if host.role is role)
 
     def members(self, part: str) -> tuple[HostPlan, ...]:
-        """The hosts, as planned, of the ensemble or the cluster of this name; LabError for another name."""
+        """Return the planned hosts of an ensemble or cluster. Raises LabError for an unknown name."""
         found = members(self.plans.values(), part)
         if not found:
             names = ", ".join(one.name for one in shape_of(self.spec).parts)
@@ -162,7 +166,10 @@ class Lab:
         return found
 
     def cluster(self, named: str | None = None) -> KafkaCluster:
-        """The Kafka cluster of this name, or the only one; else LabError."""
+        """Return the Kafka cluster of this name, or the only cluster if no name is given.
+
+        Raises LabError for an unknown name, and if no name is given and there is not exactly one cluster.
+        """
         clusters = {cluster.name: cluster for cluster in shape_of(self.spec).clusters}
         if named is None and len(clusters) == 1:
             return next(iter(clusters.values()))
@@ -172,17 +179,17 @@ class Lab:
 
     @property
     def user(self) -> str:
-        """The unprivileged user that ssh reaches on every host."""
+        """The unprivileged user for ssh logins on every host."""
         return render.OPS_USER
 
     @property
     def private_key(self) -> Path:
-        """The operator's ssh key."""
+        """The file of the operator's private ssh key."""
         return machines.operator_key(self.directory)
 
     @property
     def known_hosts(self) -> Path:
-        """Host keys of all hosts, by name and by address."""
+        """The file with the host keys of all hosts, by name and by address."""
         return machines.known_hosts_file(self.directory)
 
     @property
@@ -192,10 +199,10 @@ class Lab:
 
     @property
     def bridge_netns(self) -> str:
-        """The network namespace of the bridge; each port is named after its host, the operator's `op`."""
+        """The network namespace of the bridge. Each port is named after its host; the operator's is `op`."""
         return network.netns(self.id, network.BRIDGE)
 
-    # -- running things in it
+    # -- run commands in it
 
     def exec(
         self,
@@ -206,9 +213,10 @@ class Lab:
         timeout_s: float = 60,
         check: bool = True,
     ) -> subprocess.CompletedProcess[str]:
-        """Runs a command as root inside a host, without ssh: for setting up and judging.
+        """Run a command as root inside a host, without ssh: for setup and for checks.
 
-        With `check` an exit code other than 0 is a LabError with the output.
+        Raises LabError after `timeout_s` seconds, and with `check` also for an exit code other than 0, with
+        the output.
         """
         command = lab_host.exec_argv(self._leader(host), argv)
         try:
@@ -223,24 +231,27 @@ class Lab:
         return done
 
     def exec_command(self, host: str, argv: Sequence[str]) -> list[str]:
-        """The command on this machine that runs `argv` as root inside a host."""
+        """Return the command for this machine that runs `argv` as root inside a host."""
         return lab_host.exec_argv(self._leader(host), argv)
 
     @contextlib.contextmanager
     def operator(self) -> Iterator[None]:
-        """Moves the calling thread into the operator's network namespace and back.
+        """Move the calling thread into the operator's network namespace, and back at the end.
 
-        Sockets opened inside stay there; so do threads started inside.
+        Sockets and threads created inside stay there.
         """
         with network.inside(self.operator_netns):
             yield
 
     def operator_command(self, argv: Sequence[str]) -> list[str]:
-        """`argv` to be run in the operator's network namespace."""
+        """Return the command that runs `argv` in the operator's network namespace."""
         return ["ip", "netns", "exec", self.operator_netns, *argv]
 
     def run_module(self, module: str, *words: str, timeout_s: float) -> str:
-        """Run a Python module in the operator's network; its standard output. LabError when it fails."""
+        """Run a Python module in the operator's network and return its standard output.
+
+        Raises LabError if it fails.
+        """
         argv = self.operator_command([sys.executable, "-m", module, *words])
         done = subprocess.run(argv, capture_output=True, text=True, timeout=timeout_s, check=False)
         if done.returncode:
@@ -248,11 +259,14 @@ class Lab:
         return done.stdout
 
     def client_command(self, argv: Sequence[str]) -> list[str]:
-        """`argv` to be run in the network namespace of client1, with this machine's files."""
+        """Return the command that runs `argv` in client1's network namespace, with this machine's files."""
         return ["ip", "netns", "exec", network.netns(self.id, f"{Role.CLIENT}1"), *argv]
 
     def ssh_command(self, host: str, argv: Sequence[str] = ()) -> list[str]:
-        """A real ssh login to a host as the unprivileged user, from the operator's namespace."""
+        """Return the command of a real ssh login to a host, from the operator's namespace.
+
+        The login is that of the unprivileged user. Raises LabError if the program ssh is not installed.
+        """
         if shutil.which("ssh") is None:
             raise LabError("the program ssh is not on this machine; install the package openssh-client")
         options = [
@@ -264,8 +278,7 @@ class Lab:
 
     @contextlib.contextmanager
     def zookeeper(self, ensemble: str = Role.SOURCE, timeout_s: float = 30) -> Iterator[KazooClient]:
-        """A connected kazoo client in the operator's namespace to the servers of one ensemble, without
-        chroot."""
+        """Connect a kazoo client from the operator's namespace to one ensemble, without chroot."""
         servers = ",".join(f"{plan.address}:{CLIENT_PORT}" for plan in self.members(ensemble))
         with self.operator():
             client = KazooClient(hosts=servers, timeout=10)
@@ -277,7 +290,7 @@ class Lab:
                 client.close()
 
     def zookeeper_modes(self, hosts: Iterable[str]) -> dict[str, str | None]:
-        """The mode that each host's ZooKeeper tells, by host; None while it serves nobody."""
+        """Return the mode that each host's ZooKeeper reports, by host, or None while it does not serve."""
         with self.operator():
             return {name: readiness.mode_of(self._plan(name).address) for name in hosts}
 
@@ -295,7 +308,7 @@ class Lab:
             raise LabError(f"{host} of lab {self.id} is down")
         return leader
 
-    # -- building
+    # -- build
 
     def _build(self, software: machines.Software, progress: Progress) -> None:
         plans = tuple(self.plans.values())
@@ -332,17 +345,17 @@ class Lab:
         self._record = state.update(self.directory, lambda record: replace(record, ready=True))
 
     def _format_storage(self, cluster: KafkaCluster) -> None:
-        """Formats the storage of every node of a KRaft cluster, all at once."""
+        """Format the storage of every node of a KRaft cluster, all at once."""
         argv = render.format_command(cluster.version, render.kraft_cluster_id(self.id, cluster.name))
         account = ["-p", "User=kafka", "-p", "Group=kafka", "-p", "UMask=0027"]
-        # A JVM that did not come through the host's systemd may fail as it looks for its own cgroup.
+        # A JVM that the host's systemd did not start may fail when it looks for its own cgroup.
         formatting = ["systemd-run", "--quiet", "--collect", "--wait", "--pipe", *account, *argv]
         with ThreadPoolExecutor(4) as pool:
             nodes = [plan.name for plan in self.members(cluster.name)]
             list(pool.map(lambda node: self.exec(node, formatting, timeout_s=BROKERS_S), nodes))
 
     def _plant_tree(self, progress: Progress) -> None:
-        """Creates the filler znodes, which belong to nobody, on the first ensemble that serves."""
+        """Create the filler znodes, which no client uses, on the first ensemble that serves."""
         serving = [ensemble.name for ensemble in shape_of(self.spec).ensembles if not ensemble.empty]
         if not self.spec.tree_size or not serving:
             return
@@ -350,7 +363,7 @@ class Lab:
             client.ensure_path("/filler")
             size = self.spec.tree_node_bytes
             at_once = max(1, min(500, MOST_NODE_BYTES // size))
-            # A large tree makes source's servers write snapshots of it meanwhile, and lose their quorum.
+            # With a large tree, source's servers may write snapshots meanwhile and lose their quorum.
             patiently = KazooRetry(max_tries=PLANT_TRIES, delay=1.0, backoff=1, max_delay=5.0)
             for first in range(0, self.spec.tree_size, at_once):
                 numbers = range(first, min(first + at_once, self.spec.tree_size))
@@ -363,7 +376,10 @@ class Lab:
     # -- servers and hosts
 
     def start_brokers(self) -> None:
-        """Starts Kafka on every controller and broker host, now and, with units, at every boot."""
+        """Start Kafka on every controller and broker host.
+
+        Hosts with units also start it at every boot.
+        """
         enable = ["systemctl", "enable", "--now", "--quiet", "kafka.service"]
         for role in service.KAFKA:
             start = service.control_command(self.spec, role, "start")
@@ -371,9 +387,11 @@ class Lab:
                 self.exec(host, start if service.has_script(self.spec, role) else enable)
 
     def wait_until_unregistered(self, cluster: str, broker: int, deadline_s: float) -> None:
-        """Waits until ZooKeeper has forgotten a broker that has gone: its session may outlive it, also where
-        it was stopped in order. A broker that begins before that may end itself. With KRaft it waits for
-        nothing."""
+        """Wait until ZooKeeper has removed the registration of a broker that is down.
+
+        Its session may outlive the broker, even after a clean stop. A broker that starts before that may end
+        itself. With KRaft there is nothing to wait for.
+        """
         own = self.cluster(cluster)
         if own.ensemble is None:
             return
@@ -386,8 +404,10 @@ class Lab:
             wait_until(f"the old session of broker {broker}", missing, deadline_s)
 
     def wait_for_brokers(self, ensemble: str | None = None, deadline_s: float = BROKERS_S) -> None:
-        """Waits until every broker is registered and every ISR is full, by each cluster's ensemble or this
-        one."""
+        """Wait until every broker is registered and every ISR is full.
+
+        ensemble: the ensemble to look at instead of the one that each cluster was built with.
+        """
         for cluster in shape_of(self.spec).clusters:
             brokers = [plan for plan in self.members(cluster.name) if plan.role is Role.BROKER]
             if cluster.ensemble is None:
@@ -400,7 +420,10 @@ class Lab:
                 wait_until("brokers ready", ready, deadline_s)
 
     def _start_gateways(self, progress: Progress) -> None:
-        """Starts the gateways, now and at every boot. Brokers come first: a gateway asks their versions."""
+        """Start the gateways now and at every boot.
+
+        The brokers must be up before, because a gateway asks them for their versions.
+        """
         gateways = [plan for plan in self.plans.values() if plan.role is Role.GATEWAY]
         for plan in gateways:
             unit = service.name_of(Role.GATEWAY)
@@ -411,33 +434,33 @@ class Lab:
             progress("gateways: serve, all clients on the first cluster")
 
     def _kafka_started_s(self, broker: str) -> int:
-        """When the broker's process was started, unix time in seconds."""
+        """Return the start time of the broker's process as unix time in seconds."""
         answer = self.exec(broker, service.start_time_command(self.spec, Role.BROKER)).stdout.strip()
         if not answer.startswith("@"):
             raise LabError(f"kafka of {broker} was never started")
         return int(answer[1:])
 
     def wait_for_quorum(self, ensemble: str, deadline_s: float = QUORUM_S) -> None:
-        """Waits until the servers of one ensemble are one leader and otherwise followers."""
+        """Wait until the servers of one ensemble are one leader and otherwise followers."""
         servers = self.members(ensemble)
         with self.operator():
             wait_until(f"{ensemble} quorum", readiness.quorum_serves(servers), deadline_s)
 
     def power_off(self, host: str, deadline_s: float = 30) -> None:
-        """Powers a host off as `systemctl poweroff` does; killed once the deadline has passed."""
+        """Power a host off as `systemctl poweroff` does, or kill it after the deadline."""
         self._plan(host)
         if not lab_host.power_off(self.record.hosts.get(host, HostRecord()), deadline_s):
             teardown.kill_host(self.id, host)
         teardown.clear_host(self.id, host)
 
     def cut_power(self, host: str) -> None:
-        """Ends every process of a host at once."""
+        """Kill every process of a host at once."""
         self._plan(host)
         teardown.kill_host(self.id, host)
         teardown.clear_host(self.id, host)
 
     def power_on(self, host: str) -> None:
-        """Boots a host that is off and waits for its sshd."""
+        """Boot a host that is off and wait for its sshd."""
         plan = self._plan(host)
         if self.hosts[host].pid:
             raise LabError(f"{host} of lab {self.id} is already running")
@@ -446,7 +469,7 @@ class Lab:
             wait_until(f"ssh of {host}", readiness.ssh_answers([plan]), SSH_S)
 
     def status(self) -> dict[str, Any]:
-        """The state of every host as JSON values: up or down, unit state, ZooKeeper's mode."""
+        """Return the state of every host as JSON values: up or down, unit state, ZooKeeper's mode."""
         seen: dict[str, Any] = {}
         for name, host in self.hosts.items():
             unit = service.name_of(host.role) if service.has_server(host.role) else None
@@ -470,7 +493,7 @@ class Lab:
         }
 
     def _service_state(self, name: str) -> str:
-        """What systemd says of a host's server, or `active` or `inactive` as its script says."""
+        """Return the state of a host's server: systemd's, or `active` or `inactive` if a script starts it."""
         role = self.hosts[name].role
         if not service.has_script(self.spec, role):
             active = ["systemctl", "is-active", service.name_of(role)]
@@ -478,10 +501,10 @@ class Lab:
         status = self.exec(name, service.status_command(role), check=False)
         return "active" if status.returncode == 0 else "inactive"
 
-    # -- taking it down
+    # -- take it down
 
     def down(self, progress: Progress = silent) -> None:
-        """Powers every host off and removes all the lab owns. Doing it twice is harmless."""
+        """Power every host off and remove all that the lab owns. A second call does nothing."""
         teardown.remove(self.directory, progress)
 
     def __enter__(self) -> Lab:
@@ -492,7 +515,7 @@ class Lab:
 
 
 def _plant(client: KazooClient, paths: Sequence[str], size: int) -> None:
-    """Create these znodes in one transaction, unless an earlier try did whose answer was lost."""
+    """Create these znodes in one transaction, unless an earlier try with a lost answer has created them."""
     if client.exists(paths[-1]):
         return
     batch = client.transaction()
@@ -503,19 +526,19 @@ def _plant(client: KazooClient, paths: Sequence[str], size: int) -> None:
 
 
 def needs_root() -> None:
-    """LabError, with the command to type, when this process is not root."""
+    """Raise LabError, with the command to type, if this process is not root."""
     if os.geteuid() != 0:
         again = " ".join(["sudo", sys.executable, *sys.orig_argv[1:]])
         raise LabError(f"the lab needs root (namespaces, mounts, systemd-nspawn); run: {again}")
 
 
 def sweep(progress: Progress = silent) -> list[str]:
-    """Takes down every abandoned lab (dead owner, not kept) and returns their ids; leaves living ones."""
+    """Take down every abandoned lab (`state.sweepable`) and return their ids."""
     return teardown.sweep(progress)
 
 
 def find(named: str | None) -> Lab:
-    """The lab of this id, or the only one there is."""
+    """Return the lab with this id, or the only lab if no id is given."""
     if named is not None:
         return Lab.load(named)
     found = [path for path in state.directories() if (path / "lab.json").exists()]

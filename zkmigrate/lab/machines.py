@@ -1,4 +1,4 @@
-"""The hosts of one lab: their software, disks, keys, files and boot."""
+"""Prepare and boot the hosts of one lab: their software, disks, keys and files."""
 
 from __future__ import annotations
 
@@ -21,23 +21,26 @@ from zkmigrate.lab.state import HostRecord
 from zkmigrate.lab.wait import Progress
 
 BOOT_S = 180
-"""How long systemd-nspawn may take to start a container, seconds."""
+"""The longest time that systemd-nspawn may take to start a container, seconds."""
 WEIGHTS: Mapping[Role, int] = {Role.DEST: 3}
-"""Shares of the processors, by default 1: in the window all wait for dest."""
+"""Shares of the processors, 1 by default: in the window everything waits for dest."""
 INOTIFY_PER_HOST = 4
-"""inotify instances that a host keeps open: three of systemd, one of dbus."""
+"""The number of inotify instances that a host keeps open: three of systemd, one of dbus."""
 
 
 @dataclass(frozen=True)
 class Software:
-    """The clean root file system, and by host the directories to bind into it."""
+    """The clean root file system, and the directories to bind into each host."""
 
     rootfs: Path
     bound: Mapping[str, Mapping[str, Path]]
 
 
 def fetch(spec: LabSpec, progress: Progress) -> Software:
-    """Everything the hosts of this spec need, fetched when missing. Raises provision.ProvisionError."""
+    """Fetch the missing software for the hosts of this spec and return where it is.
+
+    Raises provision.ProvisionError.
+    """
 
     def binds(plan: HostPlan) -> dict[str, Path]:
         part = plan.part
@@ -55,7 +58,7 @@ def fetch(spec: LabSpec, progress: Progress) -> Software:
 
 
 def check_inotify(hosts: int) -> None:
-    """Raises LabError where this account cannot open the inotify instances that so many hosts need.
+    """Raise LabError if this account cannot open the inotify instances that this many hosts need.
 
     Linux counts those of all labs of a user together. A systemd that gets none starts no sshd.
     """
@@ -77,17 +80,17 @@ def check_inotify(hosts: int) -> None:
 
 
 def host_directory(directory: Path, host: str) -> Path:
-    """The directory of one host of a lab."""
+    """Return the directory of one host of a lab."""
     return directory / "hosts" / host
 
 
 def operator_key(directory: Path) -> Path:
-    """The operator's private ssh key."""
+    """Return the file of the operator's private ssh key."""
     return directory / "keys" / "operator"
 
 
 def known_hosts_file(directory: Path) -> Path:
-    """The host keys of all hosts."""
+    """Return the file with the host keys of all hosts."""
     return directory / "keys" / "known_hosts"
 
 
@@ -100,7 +103,7 @@ class KeyPair:
 
     @classmethod
     def generate(cls) -> KeyPair:
-        """A new key."""
+        """Generate a new key."""
         key = Ed25519PrivateKey.generate()
         private = key.private_bytes(
             serialization.Encoding.PEM, serialization.PrivateFormat.OpenSSH, serialization.NoEncryption()
@@ -112,14 +115,14 @@ class KeyPair:
 
 
 def known_hosts(keys: Iterable[tuple[str, str, str]]) -> str:
-    """The known_hosts text (sshd(8)) for (host name, address, public key) triples."""
+    """Return the known_hosts text (sshd(8)) for (host name, address, public key) triples."""
     return "".join(f"{name},{address} {public}\n" for name, address, public in keys)
 
 
 def prepare(directory: Path, spec: LabSpec, software: Software) -> None:
-    """Mounts the disk of every host, makes the keys and writes all files.
+    """Mount the disk of every host, generate the keys and write all files.
 
-    The hosts' keys are known before their boot, so nothing is trusted on first use.
+    The hosts' keys are known before their boot, so no key is trusted on first use.
     """
     operator = KeyPair.generate()
     operator_key(directory).parent.mkdir(mode=0o700)
@@ -141,12 +144,15 @@ def prepare(directory: Path, spec: LabSpec, software: Software) -> None:
 
 
 def _binds_file(directory: Path, host: str) -> Path:
-    """The file of the directories to bind at every boot: lines of `path inside TAB path here`."""
+    """Return the file that lists the directories to bind at every boot.
+
+    Its lines are `path inside TAB path here`.
+    """
     return host_directory(directory, host) / "binds"
 
 
 def boot(directory: Path, host: str) -> None:
-    """Boots a host that is off and records its processes as they appear."""
+    """Boot a host that is off, and record its processes as they appear."""
     own = host_directory(directory, host)
     pairs = [line.split("\t") for line in _binds_file(directory, host).read_text().splitlines()]
     read_only = {inside: Path(path) for inside, path in pairs}

@@ -21,16 +21,16 @@ from zkmigrate.lab.wait import wait_until
 NETNS_DIRECTORY = Path("/run/netns")
 BRIDGE, OPERATOR = "br", "op"
 _CLONE_NEWNET = 0x40000000
-"""<linux/sched.h>"""
+"""Constant of <linux/sched.h>."""
 
 
 def netns(lab_id: str, member: str) -> str:
-    """The network namespace of a host, of the operator ("op") or of the bridge ("br")."""
+    """Return the name of the network namespace of a host, of the operator ("op") or of the bridge ("br")."""
     return f"zkm-{lab_id}-{member}"
 
 
 def create(lab_id: str, spec: LabSpec) -> None:
-    """Makes every namespace of the lab and joins them all to the bridge."""
+    """Create every namespace of the lab and connect them all to the bridge."""
     bridge = netns(lab_id, BRIDGE)
     members = {OPERATOR: OPERATOR_ADDRESS} | {host.name: host.address for host in hosts_of(spec)}
     run(["ip", "netns", "add", bridge])
@@ -43,17 +43,17 @@ def create(lab_id: str, spec: LabSpec) -> None:
 
 
 def remake_host(lab_id: str, spec: LabSpec, host: str) -> None:
-    """Replaces a host's namespace by a fresh one: same address, no rules, no sets, no connections."""
+    """Replace a host's namespace by a new one: same address, no rules, no sets, no connections."""
     name = netns(lab_id, host)
     _end_processes(name)
-    # The port would go with its peer, but later than the namespace: its name is needed at once.
+    # The port would disappear with its peer, but too late: its name is needed at once.
     run(["ip", "-n", netns(lab_id, BRIDGE), "link", "delete", host])
     run(["ip", "netns", "delete", name])
     _join(lab_id, spec, host, next(plan.address for plan in hosts_of(spec) if plan.name == host))
 
 
 def _join(lab_id: str, spec: LabSpec, member: str, address: str) -> None:
-    """Makes the namespace of one member and joins it to the bridge."""
+    """Create the namespace of one member and connect it to the bridge."""
     name, bridge = netns(lab_id, member), netns(lab_id, BRIDGE)
     run(["ip", "netns", "add", name])
     # Both ends are created in their namespaces: the machine never sees the pair. The link address follows
@@ -70,24 +70,24 @@ def _join(lab_id: str, spec: LabSpec, member: str, address: str) -> None:
 
 
 def link_address(address: str) -> str:
-    """A locally administered link address made from an IPv4 address."""
+    """Return a locally administered link address made from an IPv4 address."""
     return "02:00:" + ":".join(f"{int(part):02x}" for part in address.split("."))
 
 
 def existing(lab_id: str) -> tuple[str, ...]:
-    """The lab's namespaces that exist now."""
+    """Return the lab's namespaces that exist now."""
     return tuple(sorted(path.name for path in NETNS_DIRECTORY.glob(f"zkm-{lab_id}-*")))
 
 
 def remove(lab_id: str) -> None:
-    """Ends what still runs in the lab's namespaces (such as load clients) and deletes them."""
+    """End the processes in the lab's namespaces (such as load clients) and delete the namespaces."""
     for name in existing(lab_id):
         _end_processes(name)
         run(["ip", "netns", "delete", name])
 
 
 def _end_processes(name: str) -> None:
-    """SIGTERM, then SIGKILL, to the processes in a namespace, except this one and those it runs under."""
+    """Send SIGTERM, then SIGKILL, to the processes in a namespace, except this one and its ancestors."""
     spared = set(_ancestors())
     found = [ProcessId.of(int(pid)) for pid in run(["ip", "netns", "pids", name]).split()]
     ended = [process for process in found if process is not None and process.pid not in spared]
@@ -118,9 +118,10 @@ def _ancestors() -> Iterator[int]:
 
 @contextlib.contextmanager
 def inside(name: str) -> Iterator[None]:
-    """Moves the calling thread into a network namespace and back.
+    """Move the calling thread into a network namespace, and back at the end.
 
-    Sockets opened inside stay there; threads started inside start there and stay there.
+    Sockets opened inside stay there; threads started inside start there and stay there. Raises LabError if
+    there is no such namespace.
     """
     libc = ctypes.CDLL(None, use_errno=True)
 

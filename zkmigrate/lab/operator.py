@@ -1,4 +1,4 @@
-"""The operator of a lab: runs the command line, reads its events and types answers."""
+"""The operator of a lab: run the command line, read its events and type answers."""
 
 from __future__ import annotations
 
@@ -19,12 +19,14 @@ from zkmigrate.lab.wait import Progress, silent, wait_until
 
 _POLL_S, _STATUS_S = 0.02, 120.0
 _BUSY = (6, 7)
-"""Exit codes after which another try may succeed: a closed gate; turned back by itself."""
+"""Exit codes after which another try may succeed: a closed gate, and a turn back without an operator."""
 
 
 def call(lab: Lab, inventory: Path, *words: str, timeout_s: float) -> subprocess.CompletedProcess[str]:
-    """Run a verb to its end from the operator's place, without a terminal. The directory ``runs`` is beside
-    the inventory. Raises subprocess.TimeoutExpired."""
+    """Run a verb to its end in the operator's network, without a terminal.
+
+    The directory ``runs`` is beside the inventory. Raises subprocess.TimeoutExpired.
+    """
     return subprocess.run(
         lab.operator_command([sys.executable, "-m", "zkmigrate", *words, "-i", str(inventory)]),
         env={**os.environ, "ZKMIGRATE_RUNS": str(inventory.parent / "runs")},
@@ -38,13 +40,13 @@ def call(lab: Lab, inventory: Path, *words: str, timeout_s: float) -> subprocess
 
 @dataclass
 class ToolProcess:
-    """One process of the tool and the file that its events go to."""
+    """One process of the tool, and the file that receives its events."""
 
     process: subprocess.Popen[str]
     path: Path
 
     def events_of(self, kind: str) -> list[dict[str, Any]]:
-        """The whole events of one kind so far."""
+        """Return the complete events of one kind so far."""
         lines = self.path.read_text().rpartition("\n")[0].splitlines()
         events = (json.loads(line) for line in lines if line.startswith("{"))
         return [event for event in events if event["event"] == kind]
@@ -54,35 +56,41 @@ class ToolProcess:
         return self.process.poll() is not None
 
     def wait_for_hold(self, limit_s: float) -> bool:
-        """Wait until the tool holds or has ended; whether it holds. NotReady when neither."""
+        """Wait until the tool holds or has ended, and return whether it holds.
+
+        Raises NotReady if neither happens within `limit_s` seconds.
+        """
 
         def neither() -> str | None:
-            # This looks fifty times a second beside the cut-over: the bare text must do.
+            # This runs fifty times a second beside the cut-over, so it searches the text without parsing it.
             return None if self.has_ended or b'"event": "Holding"' in self.path.read_bytes() else "neither"
 
         wait_until("held, or ended", neither, limit_s, _POLL_S)
         return not self.has_ended
 
     def type(self, word: str) -> None:
-        """Type a word and Enter; a process that has just ended does not hear it."""
+        """Type a word and Enter. A process that has just ended does not receive it."""
         assert self.process.stdin is not None
         with contextlib.suppress(BrokenPipeError):
             self.process.stdin.write(f"{word}\n")
             self.process.stdin.flush()
 
     def kill(self) -> None:
-        """``kill -9``."""
+        """Kill the process as ``kill -9`` does."""
         self.process.send_signal(signal.SIGKILL)
 
     def wait_for_end(self, limit_s: float) -> int:
-        """Wait for the end; the exit code. LabError when it does not end."""
+        """Wait for the end and return the exit code. Raises LabError if the tool does not end in time."""
         try:
             return self.process.wait(limit_s)
         except subprocess.TimeoutExpired as late:
             raise LabError(f"the tool has not ended within {limit_s:g} s: {self.troubles()}") from late
 
     def troubles(self) -> str:
-        """The alarms and decisions that the tool told; without any, its last message and failed findings."""
+        """Return the alarms and decisions that the tool reported.
+
+        Without any, the text is its last message and the findings that did not hold.
+        """
         found = [
             f"{e['phase']}: {_finding(e['finding'])} -> {e['decision']}" for e in self.events_of("Alarm")
         ]
@@ -98,7 +106,10 @@ def _finding(finding: dict[str, Any]) -> str:
 
 @dataclass(frozen=True)
 class Operator:
-    """Runs the verbs of one run. directory: holds ``migration.yml``; receives ``runs`` and ``said``."""
+    """The operator of one run, who runs its verbs.
+
+    directory: holds ``migration.yml``; receives ``runs`` and ``said``.
+    """
 
     lab: Lab
     directory: Path
@@ -113,7 +124,7 @@ class Operator:
     def tool(
         self, name: str, verb: str, *options: str, program: Sequence[str] = ("zkmigrate",)
     ) -> Iterator[ToolProcess]:
-        """A verb under way, its events in ``said/NAME.jsonl``; killed on the way out if it still runs.
+        """Start a verb with its events in ``said/NAME.jsonl``, and kill it at the end if it still runs.
 
         program: a module and its own arguments before the verb.
         """
@@ -158,9 +169,10 @@ class Operator:
         tries: int = 1,
         progress: Progress = silent,
     ) -> None:
-        """Run one verb to its end; LabError unless it ends with 0.
+        """Run one verb to its end. Raises LabError unless it ends with 0.
 
-        tries: how often at most. On a busy machine a gate is closed, or the tool turns back, now and then.
+        tries: the maximum number of tries. On a busy machine a gate is closed, or the tool turns back, now
+        and then.
         """
         for number in range(1, tries + 1):
             progress(f"tool: {verb} {' '.join(options)}")

@@ -1,4 +1,4 @@
-"""Processes named by pid and start time, so that a reused pid is never mistaken for the recorded one."""
+"""Processes identified by pid and start time, so that a reused pid is never mistaken for the recorded one."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _STATE, _START_TIME = 0, 19
-"""Positions of `state` and `starttime` (clock ticks since boot) behind the command in /proc/PID/stat;
-proc(5)."""
+"""Positions of `state` and `starttime` (clock ticks since boot) after the command in /proc/PID/stat.
+
+proc(5) describes the file.
+"""
 
 
 @dataclass(frozen=True)
@@ -21,24 +23,24 @@ class ProcessId:
 
     @classmethod
     def of(cls, pid: int) -> ProcessId | None:
-        """The process that has this pid now; None when there is none."""
+        """Return the process that has this pid now, or None."""
         fields = _stat_fields(pid)
         return None if fields is None else cls(pid, int(fields[_START_TIME]))
 
     @classmethod
     def mine(cls) -> ProcessId:
-        """This process."""
+        """Return this process."""
         found = cls.of(os.getpid())
         assert found is not None
         return found
 
     def alive(self) -> bool:
-        """Whether this very process still runs; a zombie does not."""
+        """Return whether this very process still runs; a zombie does not."""
         fields = _stat_fields(self.pid)
         return fields is not None and int(fields[_START_TIME]) == self.start and fields[_STATE] not in "ZX"
 
     def send(self, number: signal.Signals) -> bool:
-        """Sends a signal if the process still runs; whether it was sent."""
+        """Send a signal if the process still runs, and return whether it was sent."""
         if not self.alive():
             return False
         try:
@@ -48,7 +50,7 @@ class ProcessId:
         return True
 
     def reap(self) -> None:
-        """Takes the exit status of an ended child, so that no zombie stays."""
+        """Collect the exit status of an ended child, so that no zombie stays."""
         try:
             os.waitpid(self.pid, os.WNOHANG)
         except ChildProcessError:
@@ -64,7 +66,7 @@ def _stat_fields(pid: int) -> list[str] | None:
 
 
 def container_leader(supervisor: int) -> ProcessId | None:
-    """The process that is PID 1 of the container under an nspawn process; None while there is none."""
+    """Return the process that is PID 1 of an nspawn process's container, or None while there is none."""
     try:
         children = Path(f"/proc/{supervisor}/task/{supervisor}/children").read_text().split()
     except (FileNotFoundError, ProcessLookupError):

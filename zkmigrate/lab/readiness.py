@@ -1,6 +1,7 @@
 """Conditions of a ready lab: ssh answers, a quorum serves, every broker is registered.
 
-Enter the operator's network namespace first.
+A condition returns None when it is met, otherwise what is missing. Enter the operator's network namespace
+first.
 """
 
 from __future__ import annotations
@@ -22,13 +23,16 @@ _CONNECT_S = 0.5
 
 
 def four_letter_word(address: str, word: str, port: int = CLIENT_PORT, timeout_s: float = 2.0) -> str | None:
-    """A server's answer to a four-letter word; None when it does not answer."""
+    """Return a server's answer to a four-letter word; None when it does not answer."""
     answer = four_letter_client.four_letter_word(address, port, word, timeout_s)
     return answer.value if isinstance(answer, Seen) else None
 
 
 def server_mode(answer: str | None) -> str | None:
-    """The mode in an answer to `srvr` (leader, follower, observer, standalone); None when not serving."""
+    """Return the mode in an answer to `srvr`, or None if the server does not serve.
+
+    The mode is leader, follower, observer or standalone.
+    """
     for line in (answer or "").splitlines():
         if line.startswith("Mode: "):
             return line.removeprefix("Mode: ").strip()
@@ -36,12 +40,12 @@ def server_mode(answer: str | None) -> str | None:
 
 
 def mode_of(address: str, port: int = CLIENT_PORT) -> str | None:
-    """The mode that a server tells now; None when it does not serve."""
+    """Return the mode that a server reports now; None while it does not serve."""
     return server_mode(four_letter_word(address, "srvr", port))
 
 
 def ssh_answers(hosts: Iterable[HostPlan]) -> Callable[[], str | None]:
-    """Condition: every host's sshd greets."""
+    """Return the condition that every host's sshd sends its greeting."""
     waiting = {host.name: host.address for host in hosts}
 
     def missing() -> str | None:
@@ -60,7 +64,10 @@ def ssh_answers(hosts: Iterable[HostPlan]) -> Callable[[], str | None]:
 
 
 def quorum_serves(hosts: Sequence[HostPlan]) -> Callable[[], str | None]:
-    """Condition: one of these servers leads and all the others follow; a single one stands alone."""
+    """Return the condition that one of these servers leads and all others follow.
+
+    A single server must be standalone.
+    """
     wanted = ["follower"] * (len(hosts) - 1) + ["leader"] if len(hosts) > 1 else ["standalone"]
 
     def missing() -> str | None:
@@ -75,10 +82,10 @@ def quorum_serves(hosts: Sequence[HostPlan]) -> Callable[[], str | None]:
 def brokers_ready(
     client: KazooClient, chroot: str, brokers: Sequence[HostPlan], started_s: Mapping[str, int]
 ) -> Callable[[], str | None]:
-    """Condition: every broker is registered and accepts, there is a controller, and every ISR is full.
+    """Return the condition that brokers are registered and accept, and every ISR is full.
 
-    started_s: when each broker's process started (unix time), by host name. An older registration is of an
-    earlier process whose session has not expired yet.
+    There must also be a controller. started_s: the start time of each broker's process (unix time), by host
+    name. An older registration belongs to an earlier process whose session has not expired yet.
     """
     top = "" if chroot == "/" else chroot
 
@@ -106,8 +113,11 @@ def brokers_ready(
 
 
 def kraft_ready(brokers: Sequence[HostPlan]) -> Callable[[], str | None]:
-    """Condition: each of these brokers of a KRaft cluster accepts and knows all of them, and every ISR is
-    full. One that was killed counts as registered, and as in sync, for some seconds more."""
+    """Return the condition that these brokers of a KRaft cluster accept, and that every ISR is full.
+
+    All of them must be registered. One that was killed counts as registered and in sync for some seconds
+    more.
+    """
     addresses = [f"{broker.address}:{KAFKA_PORT}" for broker in brokers]
 
     def missing() -> str | None:
@@ -125,7 +135,7 @@ def kraft_ready(brokers: Sequence[HostPlan]) -> Callable[[], str | None]:
 
 
 def ports_open(places: Iterable[tuple[str, int]]) -> Callable[[], str | None]:
-    """Condition: each of these addresses accepts at its port."""
+    """Return the condition that each of these addresses accepts connections at its port."""
     left = set(places)
 
     def missing() -> str | None:
@@ -136,7 +146,10 @@ def ports_open(places: Iterable[tuple[str, int]]) -> Callable[[], str | None]:
 
 
 def short_isr(client: KazooClient, chroot: str) -> list[str]:
-    """Partitions (`topic-N`) whose ISR is smaller than their replica list, or that have no state yet."""
+    """Return the partitions (`topic-N`) whose ISR is smaller than their replica list.
+
+    Partitions that have no state yet are included.
+    """
     top = "" if chroot == "/" else chroot
     short = []
     for topic in sorted(client.get_children(f"{top}/brokers/topics")):
@@ -155,7 +168,7 @@ def short_isr(client: KazooClient, chroot: str) -> list[str]:
 
 
 def _closed(brokers: Iterable[HostPlan]) -> str:
-    """The brokers whose port accepts nobody, in words; empty for none."""
+    """Return the brokers whose port accepts no connection, in words; empty if there are none."""
     closed = [broker.name for broker in brokers if not _accepts(broker.address, KAFKA_PORT)]
     return f"port {KAFKA_PORT} of {', '.join(closed)}" if closed else ""
 

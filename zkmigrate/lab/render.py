@@ -28,7 +28,7 @@ from zkmigrate.lab.spec import (
 
 OPS_USER = "ops"
 OWN_USER = "zkmigrate"
-"""Of gateways and copiers."""
+"""The user that gateways and copiers run as."""
 OPS_ID, ZOOKEEPER_ID, KAFKA_ID, OWN_ID = 1000, 880, 881, 882
 """Numeric ids of the lab's users; user id and group id are the same number."""
 
@@ -43,17 +43,22 @@ KAFKA_DATA = "/var/lib/kafka"
 KRAFT_METADATA = f"{KAFKA_DATA}/metadata"
 ZOOKEEPER_JARS, KAFKA_JARS, JAVA_11 = "/opt/zookeeper/lib", "/opt/kafka/lib", "/opt/java-11"
 POLICY_JARS = "/opt/kafka/policy"
-"""Our policy's jar, where brokers are to load it; else an empty directory."""
+"""The directory of our policy's jar if brokers load it; otherwise an empty directory."""
 UNITS = "/etc/systemd/system"
 
 SNAP_COUNT = 2_000
-"""Transactions between two snapshots; ZooKeeper's default is 100,000. A starting server replays the log since
-its last snapshot. An observer that restarts often takes none, so a lab that goes back and forth would have
-ever longer logs: with nine servers on two cores their replay takes longer than sessions last."""
+"""Transactions between two snapshots; ZooKeeper's default is 100,000.
+
+A starting server replays the log since its last snapshot. An observer that restarts often takes no snapshot,
+so the logs of a lab that goes back and forth would grow. With nine servers on two cores their replay takes
+longer than sessions last.
+"""
 _SNAP_COUNT_MOST = 100_000
 _SNAP_BYTES_EACH = 5_000
-"""Bytes of snapshot that a transaction may cause: with 1 GB of znodes and a snapshot each 2,000 transactions,
-six servers filled 79 GB in four minutes."""
+"""Bytes of snapshot that one transaction may cause.
+
+With 1 GB of znodes and a snapshot every 2,000 transactions, six servers filled 79 GB in four minutes.
+"""
 
 _KEPT_TRANSACTIONS = 500
 """Transactions a server keeps in memory for its followers (ZooKeeper's ``ZKDatabase.commitLogCount``)."""
@@ -64,8 +69,10 @@ MASKED_UNITS = (
     "systemd-ask-password-console.path", "systemd-ask-password-wall.path", "systemd-logind.service",
     "systemd-pstore.service",
 )  # fmt: skip
-"""Units that a lab host does not need; with them it boots ten times slower. Each of the two paths would hold
-an inotify instance, of which Linux gives an account 128."""
+"""Units that a lab host does not need; with them it boots ten times slower.
+
+Each of the two paths would hold an inotify instance, of which Linux gives an account 128.
+"""
 
 
 @dataclass(frozen=True)
@@ -81,7 +88,7 @@ class HostFile:
 
 
 def zookeeper_servers(hosts: Iterable[HostPlan]) -> str:
-    """The static `server.N` lines of the given hosts, in order."""
+    """Return the static `server.N` lines of the given hosts, in order."""
     return "".join(
         f"server.{host.myid}={host.address}:{QUORUM_PORT}:{ELECTION_PORT}\n"
         for host in hosts
@@ -90,7 +97,7 @@ def zookeeper_servers(hosts: Iterable[HostPlan]) -> str:
 
 
 def source_zoo_cfg(spec: LabSpec, ensemble: str = "source") -> str:
-    """The zoo.cfg of every server of an ensemble that serves from the start."""
+    """Return the zoo.cfg of every server of an ensemble that serves from the start."""
     options = {"reconfigEnabled": "true"} if spec.reconfig_enabled else {}
     options |= {} if spec.sync_enabled else {"syncEnabled": "false"}
     options |= spec.source_options
@@ -115,10 +122,10 @@ def _key_values(options: Mapping[str, str]) -> str:
 
 
 def java_env(spec: LabSpec) -> str:
-    """The EnvironmentFile of the ZooKeeper unit.
+    """Return the EnvironmentFile of the ZooKeeper unit.
 
-    Heap for the tree: 2 kB for each filler znode and twice its data, and twice the last transactions, which a
-    server keeps. With less a leader ended while 1 GB was planted.
+    The heap has 2 kB for each filler znode, twice the znodes' data, and twice the last transactions, which a
+    server keeps in memory. With less, a leader ended while 1 GB was planted.
     """
     data = spec.tree_size * spec.tree_node_bytes
     kept = min(data, _KEPT_TRANSACTIONS * MOST_NODE_BYTES)
@@ -147,16 +154,16 @@ def _kafka(version: str) -> str:
 def _started_by(
     spec: LabSpec, role: Role, unit: str, account: str, environment: str, command: str
 ) -> HostFile:
-    """The file that starts a host's server: its unit, or the script instead."""
+    """Return the file that starts a host's server: its unit, or a script."""
     if service.has_script(spec, role):
-        # A quoted class path: java expands its star itself.
+        # The class path is quoted, so that java expands the star itself.
         text = re.sub(r"(/etc/\S+/\*)", r"'\1'", command)
         return HostFile(service.script(role), service.script_text(role, account, environment, text), 0o755)
     return HostFile(f"{UNITS}/{service.name_of(role)}.service", unit)
 
 
 def zookeeper_unit() -> str:
-    """zookeeper.service; files come out group-readable, nothing restarts by itself."""
+    """Return the text of zookeeper.service: group-readable files, no automatic restart."""
     return f"""[Unit]
 Description=ZooKeeper server
 After=network.target
@@ -179,12 +186,12 @@ WantedBy=multi-user.target
 
 
 def kafka_java(version: str) -> str:
-    """The path of the java program that this Kafka version runs on."""
+    """Return the path of the java program for this Kafka version."""
     return f"{JAVA_11}/bin/java" if version in JAVA_11_KAFKA else "/usr/bin/java"
 
 
 def kafka_unit(version: str) -> str:
-    """kafka.service; SIGTERM is Kafka's controlled shutdown, given ample time."""
+    """Return the text of kafka.service, with 120 s for Kafka's controlled shutdown on SIGTERM."""
     return f"""[Unit]
 Description=Kafka broker
 After=network.target
@@ -207,12 +214,12 @@ WantedBy=multi-user.target
 
 
 def connect_string(addresses: Sequence[str], chroot: str) -> str:
-    """The `zookeeper.connect` value for these servers and this chroot."""
+    """Return the `zookeeper.connect` value for these servers and this chroot."""
     return ",".join(f"{address}:{CLIENT_PORT}" for address in addresses) + ("" if chroot == "/" else chroot)
 
 
 def data_disks(spec: LabSpec, host: HostPlan) -> dict[str, int]:
-    """The host's own disks for data: mount point and megabytes."""
+    """Return the host's own disks for data: megabytes by mount point."""
     if host.myid is not None:
         return {ZOOKEEPER_DATA: spec.data_disk_mb} if spec.data_disk_mb else {}
     sizes = host.broker.disks_mb if host.broker is not None else ()
@@ -220,7 +227,7 @@ def data_disks(spec: LabSpec, host: HostPlan) -> dict[str, int]:
 
 
 def log_dirs(spec: LabSpec, host: HostPlan) -> tuple[str, ...]:
-    """The log directories of a broker or a controller: one on each of its disks."""
+    """Return the log directories of a broker or controller: one on each of its disks."""
     return tuple(data_disks(spec, host)) or (KAFKA_DATA,)
 
 
@@ -268,9 +275,9 @@ def _rack(host: HostPlan) -> str:
 
 
 def _kraft(spec: LabSpec, host: HostPlan, cluster: Iterable[HostPlan]) -> tuple[str, str]:
-    """The lines of a KRaft node with its identity, and with the place of the cluster's metadata.
+    """Return the identity lines of a KRaft node, and the lines that locate the cluster's metadata.
 
-    A broker with disks keeps the metadata log beside them: a full disk then costs a log directory, not the
+    A broker with disks keeps the metadata log outside them: a full disk then costs a log directory, not the
     node.
     """
     voters = ",".join(f"{h.node_id}@{h.address}:{CONTROLLER_PORT}" for h in cluster if h.votes)
@@ -291,16 +298,16 @@ listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
 
 
 def kraft_cluster_id(lab_id: str, cluster: str) -> str:
-    """The id of a KRaft cluster, for formatting its storage.
+    """Return the id of a KRaft cluster, for formatting its storage.
 
-    It begins with a letter: StorageTool takes an id that begins with "-" for an option.
+    It begins with a letter, because StorageTool takes an id that begins with "-" for an option.
     """
     digest = hashlib.sha256(f"{lab_id} {cluster}".encode()).digest()[:16]
     return base64.urlsafe_b64encode(bytes([digest[0] & 0x7F]) + digest[1:]).decode().rstrip("=")
 
 
 def format_command(version: str, cluster_id: str) -> list[str]:
-    """The command that formats a KRaft node's storage, for Kafka's account."""
+    """Return the command that formats a KRaft node's storage, to be run by Kafka's account."""
     java = [kafka_java(version), *_KAFKA_FLAGS.split(), "-cp", f"/etc/kafka:{KAFKA_JARS}/*"]
     return [*java, "kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", SERVER_PROPERTIES]
 
@@ -346,7 +353,7 @@ RateLimitIntervalSec=0
 
 
 def account_lines(host: HostPlan) -> dict[str, str]:
-    """The lines to append to /etc/passwd, /etc/group and /etc/shadow.
+    """Return the lines to append to /etc/passwd, /etc/group and /etc/shadow, by file.
 
     On source the operator may only read: `ops` is in the group that reads ZooKeeper's data, config and logs.
     """
@@ -368,7 +375,7 @@ def account_lines(host: HostPlan) -> dict[str, str]:
 
 
 def etc_hosts(spec: LabSpec) -> str:
-    """/etc/hosts of every lab host."""
+    """Return the text of /etc/hosts, which is the same on every lab host."""
     lines = ["127.0.0.1 localhost", f"{OPERATOR_ADDRESS} operator"]
     return "\n".join(lines + [f"{host.address} {host.name}" for host in hosts_of(spec)]) + "\n"
 
@@ -376,9 +383,9 @@ def etc_hosts(spec: LabSpec) -> str:
 def host_files(
     spec: LabSpec, host: HostPlan, host_key: str, operator_public_key: str
 ) -> tuple[HostFile, ...]:
-    """Every file of one host beyond the root file system, parents before what is in them.
+    """Return every file of one host beyond the root file system, directories before their content.
 
-    `host_key` is the host's private ssh key (OpenSSH text), `operator_public_key` the line that may log in.
+    host_key: the host's private ssh key (OpenSSH text). operator_public_key: the public key that may log in.
     """
     files = [
         HostFile("/etc/hostname", host.name + "\n"),
@@ -404,7 +411,7 @@ def host_files(
 
 
 def _owned_by(number: int) -> Callable[[str, str | None, int], HostFile]:
-    """Makes files that belong to the user and group of this number."""
+    """Return a function that makes files with this number as user id and group id."""
 
     def file(path: str, content: str | None, mode: int) -> HostFile:
         return HostFile(path, content, mode, number, number)
@@ -413,7 +420,7 @@ def _owned_by(number: int) -> Callable[[str, str | None, int], HostFile]:
 
 
 def _zookeeper_files(spec: LabSpec, host: HostPlan, ensemble: str) -> list[HostFile]:
-    """ZooKeeper installed; on source also configured and enabled, on dest empty."""
+    """Return ZooKeeper's files: on source configured and enabled, on dest without configuration."""
     owned = _owned_by(ZOOKEEPER_ID)
     conf = "/etc/zookeeper/conf"
     files = [
@@ -440,7 +447,7 @@ def _zookeeper_files(spec: LabSpec, host: HostPlan, ensemble: str) -> list[HostF
 
 def _kafka_files(spec: LabSpec, host: HostPlan, version: str) -> list[HostFile]:
     owned = _owned_by(KAFKA_ID)
-    if release(version) > LAST_ZOOKEEPER:  # Kafka 4 logs by log4j 2
+    if release(version) > LAST_ZOOKEEPER:  # Kafka 4 logs with log4j 2
         log, content, option = "/etc/kafka/log4j2.properties", _LOG4J_2, "log4j2.configurationFile"
     else:
         log, content, option = "/etc/kafka/log4j.properties", _LOG4J, "log4j.configuration"

@@ -1,4 +1,4 @@
-"""How to control a lab host's server: by a systemd unit, or by a script where `LabSpec.service` says so.
+"""Control of a lab host's server: by a systemd unit, or by a script if `LabSpec.service` says so.
 
 Source always has units.
 """
@@ -23,44 +23,44 @@ _NAMES = {
 
 
 def has_server(role: Role) -> bool:
-    """Whether hosts of this role have one server; a mirror has two copiers, a client host has none."""
+    """Return whether hosts of this role have one server; a mirror has two copiers, a client host has none."""
     return role in _NAMES
 
 
 def name_of(role: Role) -> str:
-    """The name of the server on hosts of this role; LabError where there is no such one."""
+    """Return the name of the server on hosts of this role. Raises LabError if they have none."""
     if role not in _NAMES:
         raise LabError(f"a {role} host runs no server")
     return _NAMES[role]
 
 
 def has_script(spec: LabSpec, role: Role) -> bool:
-    """Whether hosts of this role have a script instead of a unit."""
+    """Return whether hosts of this role have a script instead of a unit."""
     return spec.service == "commands" and role in (Role.DEST, *KAFKA)
 
 
 def script(role: Role) -> str:
-    """Path of the script on the host."""
+    """Return the path of the script on the host."""
     return f"/opt/{name_of(role)}/service"
 
 
 def log_file(role: Role) -> str:
-    """Path of the server's output when the script starts it."""
+    """Return the path of the server's output when the script starts it."""
     return f"/var/log/{name_of(role)}.log"
 
 
 def pid_file(role: Role) -> str:
-    """Path of the script's pid file."""
+    """Return the path of the script's pid file."""
     return f"/run/{name_of(role)}.pid"
 
 
 def commands(role: Role) -> dict[str, str]:
-    """The script's actions, as `migration.yml` names them."""
+    """Return the commands of the script's actions, as `migration.yml` names them."""
     return {action: f"{script(role)} {action}" for action in ACTIONS}
 
 
 def control_command(spec: LabSpec, role: Role, action: str) -> list[str]:
-    """The command that starts or stops the server on a host of this role, for the lab's own use.
+    """Return the command for the lab's own use that starts or stops the server on a host of this role.
 
     A stop returns when the process is gone. A start goes through the host's systemd: `Lab.exec` runs commands
     in a cgroup that the host does not see, where a JVM may fail to find its own.
@@ -74,19 +74,19 @@ def control_command(spec: LabSpec, role: Role, action: str) -> list[str]:
 
 
 def status_command(role: Role) -> list[str]:
-    """The command of the script that exits 0 while the server runs."""
+    """Return the script's command that exits 0 while the server runs."""
     return [script(role), "status"]
 
 
 def log_command(spec: LabSpec, role: Role) -> list[str]:
-    """The command that prints the server's output since the lab was built."""
+    """Return the command that prints the server's output since the lab was built."""
     if has_script(spec, role):
         return ["cat", log_file(role)]
     return ["journalctl", "-o", "cat", "-u", name_of(role)]
 
 
 def start_time_command(spec: LabSpec, role: Role) -> list[str]:
-    """The command that prints `@SECONDS`, unix time of the server's last start."""
+    """Return the command that prints `@SECONDS`, the unix time of the server's last start."""
     if has_script(spec, role):
         return ["stat", "-c", "@%Y", pid_file(role)]
     show = ["systemctl", "show", "--timestamp=unix", "--property=ExecMainStartTimestamp", "--value"]
@@ -94,7 +94,7 @@ def start_time_command(spec: LabSpec, role: Role) -> list[str]:
 
 
 def script_text(role: Role, account: str, environment: str, command: str) -> str:
-    """The script: starts `command` as `account` in its own session, with a pid file and a log.
+    """Return a script that starts `command` as `account` in its own session, with a pid file and a log.
 
     environment: a file of shell assignments that `command` uses. The process that becomes the server writes
     the pid file; `start` returns once it exists.

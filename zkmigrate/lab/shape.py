@@ -1,6 +1,6 @@
 """The shape of a lab: its ZooKeeper ensembles and Kafka clusters, and their hosts. Values only.
 
-`LabSpec` (spec.py) has the settings of all; `hosts_of` makes the hosts of both.
+`LabSpec` (spec.py) has the settings that all of them share; `hosts_of` lists the hosts.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from pydantic import (
 from zkmigrate.lab.failure import LabError
 
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z-]{0,7}[a-z]$")]
-"""The first part of host names. Linux allows 15 characters for a network port, as `NAME-ctl12`."""
+"""The first part of host names. Linux allows 15 characters for a network port, such as `NAME-ctl12`."""
 
 
 def release(version: str) -> tuple[int, ...]:
-    """The major and minor number of a version; a part that is no number counts as 0."""
+    """Return the major and minor number of a version; a part without a number counts as 0."""
     return tuple(int(part) if part.isdigit() else 0 for part in version.split("."))[:2]
 
 
 def znode_path(path: str) -> str:
-    """The same path; ValueError unless it is an absolute znode path, or / for none."""
+    """Return the path unchanged. Raises ValueError unless it is an absolute znode path, or / for none."""
     first, *others = path.split("/")
     if path == "/" or (first == "" and others and not {"", ".", ".."} & set(others)):
         return path
@@ -40,7 +40,7 @@ def znode_path(path: str) -> str:
 Megabytes = Annotated[int, Field(ge=64)]
 
 FURTHER = ("gateway", "mirror", "client")
-"""What begins the names of hosts that belong to no part."""
+"""The first parts of the names of hosts that belong to no part."""
 FIRST_KRAFT, LAST_ZOOKEEPER = (3, 3), (3, 9)
 """Kafka's first release with KRaft for production, and its last one with ZooKeeper."""
 
@@ -50,15 +50,17 @@ class _Value(BaseModel):
 
 
 class Part(_Value):
-    """A group of hosts: `name` begins their names, `version` is that of their server."""
+    """A group of hosts: `name` is the first part of their names, `version` is that of their server."""
 
     name: Name
     version: str
 
 
 class Ensemble(Part):
-    """A ZooKeeper ensemble on hosts NAME1 to NAMEcount. One that is `empty` is installed, without data, and
-    stopped."""
+    """A ZooKeeper ensemble on hosts NAME1 to NAMEcount.
+
+    empty: it is installed, without data, and stopped.
+    """
 
     version: str = "3.5.8"
     count: Literal[1, 3, 5] = 3
@@ -66,9 +68,12 @@ class Ensemble(Part):
 
 
 class Broker(_Value):
-    """One broker. disks_mb: the sizes of its disks, each a file system with one log directory; without disks
-    the broker has one log directory on the root file system. disk_mb_s: what each disk reads and writes at
-    most, in megabytes (1,000,000 bytes) per second. controller: with KRaft it is a controller too."""
+    """One broker.
+
+    disks_mb: the sizes of its disks, each a file system with one log directory. Without disks the broker has
+    one log directory on the root file system. disk_mb_s: the limit of each disk's reads and of its writes, in
+    megabytes (1,000,000 bytes) per second. controller: with KRaft it is a controller too.
+    """
 
     rack: str | None = None
     disks_mb: tuple[Megabytes, ...] = ()
@@ -85,8 +90,9 @@ class Broker(_Value):
 class KafkaCluster(Part):
     """A Kafka cluster on hosts NAME1 to NAMEn, one for each broker; their ids count from 1.
 
-    ensemble: the ensemble that holds the cluster's metadata below `chroot`; None means KRaft. Then
-    `controllers` hosts NAME-ctl1 and so on are controllers alone, beside those brokers that are both.
+    ensemble: the ensemble that holds the cluster's metadata below `chroot`; None means KRaft. With KRaft,
+    `controllers` is the number of hosts NAME-ctl1 and so on that are only controllers; further controllers
+    are the brokers that are both.
     """
 
     version: str = "2.8.2"
@@ -110,8 +116,10 @@ class KafkaCluster(Part):
 
 
 class Shape(_Value):
-    """All ensembles, clusters and further hosts of a lab. gateways, mirrors: hosts between its two
-    clusters."""
+    """All ensembles, clusters and further hosts of a lab.
+
+    gateways, mirrors: numbers of hosts between its two clusters.
+    """
 
     ensembles: tuple[Ensemble, ...] = ()
     clusters: tuple[KafkaCluster, ...] = ()
@@ -148,7 +156,10 @@ class Shape(_Value):
 
     @classmethod
     def from_json(cls, value: Any) -> Shape:
-        """The shape that this JSON or YAML value describes; LabError says what is wrong, and where."""
+        """Return the shape that this JSON or YAML value describes.
+
+        Raises LabError with what is wrong, and where.
+        """
         try:
             return cls.model_validate(value)
         except ValidationError as error:

@@ -1,5 +1,7 @@
-"""How a program that owns a lab ends: SIGTERM and SIGHUP take the lab down, as Ctrl-C does. And how it ends a
-program that it runs."""
+"""How a program that owns a lab ends itself and the programs that it runs.
+
+SIGTERM and SIGHUP take the lab down, as Ctrl-C does.
+"""
 
 from __future__ import annotations
 
@@ -18,9 +20,11 @@ def running(
     patience_s: float = 20,
     output: IO[bytes] | None = None,
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """A process in its own session, so that Ctrl-C reaches it only through us. On the way out it gets SIGTERM
-    (a Ctrl-C may be ignored where we run in the background), and SIGKILL after ``patience_s``. output: where
-    both of its streams go; None for ours."""
+    """Start a process in its own session, so that Ctrl-C does not reach it, and end it with the block.
+
+    It receives SIGTERM (a Ctrl-C may be ignored in the background), and SIGKILL after ``patience_s`` seconds.
+    output: the file for both of its streams; None for this process's streams.
+    """
     process = subprocess.Popen(
         command,
         env=environment,
@@ -40,7 +44,7 @@ def running(
 
 
 def end_on_signals() -> None:
-    """From here SIGTERM and SIGHUP raise SystemExit (128 + number), so that clean-ups run."""
+    """Make SIGTERM and SIGHUP raise SystemExit (128 + number), so that clean-ups run."""
 
     def end(number: int, _frame: FrameType | None) -> NoReturn:
         raise SystemExit(128 + number)

@@ -1,7 +1,6 @@
-"""The spec of a lab: versions, sizes, options, and the hosts and addresses that follow from them. Values
-only.
+"""The spec of a lab: versions, sizes, options, and the hosts and addresses that follow from them.
 
-Every lab has its own network namespaces, so all labs use the same subnet.
+Values only. Every lab has its own network namespaces, so all labs use the same subnet.
 """
 
 from __future__ import annotations
@@ -21,23 +20,23 @@ CLIENT_PORT, QUORUM_PORT, ELECTION_PORT = 2181, 2888, 3888
 KAFKA_PORT, CONTROLLER_PORT = 9092, 9093
 DEST_MYID_OFFSET = 10
 CONTROLLER_ID_OFFSET = 100
-"""Controllers on hosts of their own have the node ids 101 and so on, beside brokers 1 and so on."""
-# What fits below the default jute.maxbuffer of 1 MiB with its path and header.
+"""Controllers on their own hosts have the node ids 101, 102 ...; brokers have 1, 2 ..."""
+# The data that fits, with path and header, below the default jute.maxbuffer of 1 MiB.
 MOST_NODE_BYTES = 1_000_000
 
 MOVE_ONLY = ("source_version", "dest_version", "kafka_version", "dest_count", "chroot")
-"""Fields of `LabSpec` that describe the lab of a move."""
+"""The fields of `LabSpec` that describe the lab of a move; a spec with a shape must not change them."""
 
 JAVA_11_KAFKA = frozenset({"2.3.1"})
 """Kafka versions whose ZooKeeper client does not run on Java 14 or later."""
 
 
 class Role(StrEnum):
-    """The purpose of a lab host: a ZooKeeper server that serves from the start (source), or is installed and
-    empty (dest); a broker (with KRaft perhaps a controller too); a controller alone; a gateway or a mirror
-    between two clusters; clients.
+    """The purpose of a lab host.
 
-    In the lab of a move its ensembles and its cluster have these names too.
+    Source is a ZooKeeper server that serves from the start; dest is one that is installed and empty. A broker
+    may also be a controller with KRaft; `controller` is a controller alone. Gateways and mirrors are between
+    two clusters. In the lab of a move, its ensembles and its cluster have these names too.
     """
 
     SOURCE = "source"
@@ -51,8 +50,11 @@ class Role(StrEnum):
 
 @dataclass(frozen=True)
 class HostPlan:
-    """One planned host. number: from 1 within part and role. part: its ensemble or cluster; None for a
-    gateway, a mirror or a client host."""
+    """One planned host.
+
+    number: from 1 within part and role. part: the host's ensemble or cluster; None for a gateway, a mirror or
+    a client host.
+    """
 
     name: str
     role: Role
@@ -62,7 +64,7 @@ class HostPlan:
 
     @property
     def myid(self) -> int | None:
-        """The server id that a ZooKeeper host has (source) or will get (dest); None elsewhere."""
+        """The server id that a ZooKeeper host has (source) or will get (dest); None for other hosts."""
         if self.role is Role.SOURCE:
             return self.number
         if self.role is Role.DEST:
@@ -71,40 +73,41 @@ class HostPlan:
 
     @property
     def broker(self) -> Broker | None:
-        """This broker in the shape; None elsewhere."""
+        """The broker's entry in the shape; None for other hosts."""
         if self.role is not Role.BROKER or not isinstance(self.part, KafkaCluster):
             return None
         return self.part.brokers[self.number - 1]
 
     @property
     def rack(self) -> str | None:
-        """The rack of a broker; None elsewhere."""
+        """The rack of a broker; None if it has none and for other hosts."""
         return None if self.broker is None else self.broker.rack
 
     @property
     def node_id(self) -> int:
-        """Kafka's id of a broker, or of a controller on a host of its own."""
+        """Kafka's id of a broker, or of a controller on its own host."""
         return self.number + (CONTROLLER_ID_OFFSET if self.role is Role.CONTROLLER else 0)
 
     @property
     def votes(self) -> bool:
-        """Whether this is a voter of a KRaft quorum."""
+        """Whether the host is a voter of a KRaft quorum."""
         return self.role is Role.CONTROLLER or (self.broker is not None and self.broker.controller)
 
 
 @dataclass(frozen=True)
 class LabSpec:
-    """A lab to build. Times are milliseconds, sizes are as named.
+    """A lab to build. Times are in milliseconds; the field names give the units of sizes.
 
     Versions: those that `provision` knows. source_options, broker_options: further `key=value` lines of
     source's zoo.cfg and of each server.properties. sync_enabled: ZooKeeper's `syncEnabled` on source.
     bandwidth_kbit: limits of hosts' links in both directions (token bucket), by host name. data_disk_mb: size
     of a disk (a loop-mounted file system) for each ZooKeeper host's data, which `fault disk-full` needs; 0
-    for none. tree_size: filler znodes of `tree_node_bytes` each, outside the chroot. service: `systemd`, or
-    `commands`: then a script starts ZooKeeper on dest and Kafka, and the inventory gives its commands.
+    for none. tree_size: number of filler znodes of `tree_node_bytes` each, outside the chroot. service:
+    `systemd`; or `commands`, so that a script starts ZooKeeper on dest and Kafka, and the inventory gives its
+    commands.
 
     Without a `shape` this is the lab of a move: ensembles source and dest, one cluster of three brokers, each
-    in its own rack. `MOVE_ONLY` are the fields that a lab with a shape does not take.
+    in its own rack. A lab with a shape does not take the fields in `MOVE_ONLY`.
     """
 
     source_version: str = "3.5.8"
@@ -173,7 +176,7 @@ class LabSpec:
             )
 
     def to_json(self) -> dict[str, Any]:
-        """The spec as JSON values; a shape only where there is one."""
+        """Return the spec as JSON values; the key `shape` is there only if the spec has one."""
         seen = {item.name: getattr(self, item.name) for item in fields(self) if item.name != "shape"}
         if self.shape is not None:
             seen["shape"] = self.shape.model_dump(mode="json")
@@ -181,7 +184,7 @@ class LabSpec:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> LabSpec:
-        """The spec that `to_json` wrote; an unknown key is refused by name."""
+        """Return the spec that `to_json` wrote. Raises LabError for unknown keys."""
         known = {item.name for item in fields(cls)}
         if unknown := sorted(set(value) - known):
             raise LabError(f"a lab spec has no key {', '.join(unknown)}; keys: {', '.join(sorted(known))}")
@@ -190,7 +193,7 @@ class LabSpec:
 
 
 def shape_of(spec: LabSpec) -> Shape:
-    """The shape that the spec gives, else that of a move."""
+    """Return the shape that the spec gives, or otherwise the shape of a move."""
     if spec.shape is not None:
         return spec.shape
     source = {"name": "source", "version": spec.source_version}
@@ -206,10 +209,10 @@ def shape_of(spec: LabSpec) -> Shape:
 
 
 def hosts_of(spec: LabSpec) -> tuple[HostPlan, ...]:
-    """Every host of the lab: the ensembles, each cluster's brokers and controllers, gateways, mirrors, and
-    the client hosts.
+    """Return every host of the lab with its address.
 
-    The addresses of each group begin at the next round ten.
+    The order is: the ensembles, each cluster's brokers and controllers, gateways, mirrors, client hosts. The
+    addresses of each group begin at the next multiple of ten.
     """
     shape = shape_of(spec)
     groups: list[tuple[str, Role, int, Ensemble | KafkaCluster | None]] = [
@@ -233,10 +236,13 @@ def hosts_of(spec: LabSpec) -> tuple[HostPlan, ...]:
 
 
 def members(hosts: Iterable[HostPlan], part: str) -> tuple[HostPlan, ...]:
-    """Those of the hosts that belong to the ensemble or the cluster of this name."""
+    """Return those of the hosts that belong to the ensemble or cluster of this name."""
     return tuple(host for host in hosts if host.part is not None and host.part.name == part)
 
 
 LONG_SESSIONS = LabSpec(session_timeout_ms=60_000, tick_time_ms=3_000)
-"""For cut-overs and ways back with clients on dest: on two busy cores the way from FENCE to CHECK and back
-took more than 40 s, the longest session for a tick of 2 s."""
+"""The lab for cut-overs and ways back with clients on dest.
+
+On two busy cores the way from FENCE to CHECK and back took more than 40 s, the longest session for a tick of
+2 s.
+"""

@@ -1,4 +1,4 @@
-"""The speed of this machine: how fast three ZooKeepers start at once, as in a cut-over."""
+"""Measure the speed of this machine: how fast three ZooKeepers start at once, as in a cut-over."""
 
 from __future__ import annotations
 
@@ -29,9 +29,10 @@ _HERE = "127.0.0.1"
 
 
 def measure(spec: LabSpec) -> Speed:
-    """Start ZooKeepers of dest's version on this machine: the slowest of two starts, the usual write.
+    """Measure ZooKeepers of dest's version on this machine: the slower start and the faster write of two.
 
-    A first start reads the jars, so that a cold disk does not count. LabError when they do not start.
+    start_s: seconds until three servers that start at once serve. round_trip_ms: the median of a write. A
+    first start reads the jars, so that a cold disk does not count. Raises LabError if they do not start.
     """
     if shutil.which("java") is None:
         raise LabError("the program java is not on this machine; install the package openjdk-17-jre-headless")
@@ -49,7 +50,7 @@ def measure(spec: LabSpec) -> Speed:
 
 @contextlib.contextmanager
 def _started(java: list[str], count: int) -> Iterator[tuple[float, int]]:
-    """So many standalone servers; the seconds until all serve, and the port of one."""
+    """Start standalone servers; yield the seconds until all serve, and the port of one."""
     with tempfile.TemporaryDirectory(prefix="zkm-speed-") as directory, contextlib.ExitStack() as ended:
         ports = _free_ports(count)
         servers: dict[Path, subprocess.Popen[bytes]] = {}
@@ -81,7 +82,6 @@ def _started(java: list[str], count: int) -> Iterator[tuple[float, int]]:
 
 
 def _free_ports(count: int) -> list[int]:
-    """Free ports."""
     with contextlib.ExitStack() as stack:
         taken = [stack.enter_context(socket.socket()) for _ in range(count)]
         for one in taken:
@@ -90,7 +90,7 @@ def _free_ports(count: int) -> list[int]:
 
 
 def _write_ms(port: int) -> float:
-    """The median time of a create of 100 bytes, milliseconds."""
+    """Return the median time of a create of 100 bytes, in milliseconds."""
     client = KazooClient(hosts=f"{_HERE}:{port}", timeout=30)
     taken = []
     try:

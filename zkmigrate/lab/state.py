@@ -1,4 +1,4 @@
-"""lab.json: the record of a lab, written before each effect, and the decision which labs to sweep.
+"""The file lab.json: the record of a lab, written before each effect; and which labs are abandoned.
 
 Layout below the base directory (ZKMIGRATE_LAB_DIR, else /var/lib/zkmigrate-lab):
 
@@ -35,7 +35,7 @@ DEFAULT_BASE = Path("/var/lib/zkmigrate-lab")
 
 @dataclass(frozen=True)
 class HostRecord:
-    """The processes of one host: nspawn, and the container's PID 1 as seen from the machine."""
+    """The processes of one host: nspawn, and the container's PID 1 as seen from this machine."""
 
     supervisor: ProcessId | None = None
     leader: ProcessId | None = None
@@ -43,7 +43,10 @@ class HostRecord:
 
 @dataclass(frozen=True)
 class LabRecord:
-    """What lab.json holds. `kept` labs outlive their owner and go only by `lab down`."""
+    """The content of lab.json.
+
+    kept: the lab outlives its owner and is removed only by `lab down`.
+    """
 
     id: str
     owner: ProcessId
@@ -54,7 +57,7 @@ class LabRecord:
     hosts: dict[str, HostRecord] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """The record as JSON values."""
+        """Return the record as JSON values."""
         return {
             "format": FORMAT,
             "id": self.id,
@@ -68,7 +71,7 @@ class LabRecord:
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> LabRecord:
-        """The record that `to_json` wrote; another format number is refused."""
+        """Return the record that `to_json` wrote. Raises LabError for another format number."""
         if value.get("format") != FORMAT:
             raise LabError(f"lab.json has format {value.get('format')!r}; this program reads format {FORMAT}")
         return cls(
@@ -85,7 +88,7 @@ class LabRecord:
         )
 
     def with_host(self, name: str, host: HostRecord) -> LabRecord:
-        """The same record with one host's processes replaced."""
+        """Return the record with one host's processes replaced."""
         return replace(self, hosts={**self.hosts, name: host})
 
 
@@ -94,19 +97,22 @@ def _process(value: dict[str, int] | None) -> ProcessId | None:
 
 
 def sweepable(record: LabRecord, alive: Callable[[ProcessId], bool]) -> bool:
-    """Whether a lab is abandoned: its owner is dead, and it is not a kept lab that was ready."""
+    """Return whether a lab is abandoned: its owner is dead, and it is not a kept lab that was ready."""
     return not alive(record.owner) and not (record.kept and record.ready)
 
 
 def base_directory() -> Path:
-    """Where labs live."""
+    """Return the directory that contains all labs."""
     named = os.environ.get("ZKMIGRATE_LAB_DIR")
     return Path(named).absolute() if named else DEFAULT_BASE
 
 
 @contextlib.contextmanager
 def locked(path: Path, *, wait: bool = True) -> Iterator[bool]:
-    """Holds an exclusive lock on a file; yields False at once when `wait` is off and another holds it."""
+    """Hold an exclusive lock on a file.
+
+    Yields True with the lock. Yields False at once if `wait` is off and another process holds it.
+    """
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         try:
@@ -120,7 +126,7 @@ def locked(path: Path, *, wait: bool = True) -> Iterator[bool]:
 
 
 def write(directory: Path, record: LabRecord) -> None:
-    """Replaces lab.json, durably and at once."""
+    """Replace lab.json durably and atomically."""
     fresh = directory / "lab.json.new"
     with fresh.open("w") as out:
         json.dump(record.to_json(), out, indent=1)
@@ -130,7 +136,7 @@ def write(directory: Path, record: LabRecord) -> None:
 
 
 def read(directory: Path) -> LabRecord:
-    """The record of the lab in this directory; LabError when there is none."""
+    """Read the record of the lab in this directory. Raises LabError if there is none."""
     try:
         return LabRecord.from_json(json.loads((directory / "lab.json").read_text()))
     except FileNotFoundError:
@@ -138,7 +144,7 @@ def read(directory: Path) -> LabRecord:
 
 
 def update(directory: Path, change: Callable[[LabRecord], LabRecord]) -> LabRecord:
-    """Replaces lab.json by what `change` makes of it, one change at a time; returns the new record."""
+    """Change the record in lab.json under the lab's lock, and return the new record."""
     with locked(directory / "lock"):
         record = change(read(directory))
         write(directory, record)
@@ -146,7 +152,7 @@ def update(directory: Path, change: Callable[[LabRecord], LabRecord]) -> LabReco
 
 
 def create(spec: LabSpec, *, kept: bool) -> Path:
-    """Makes a directory with the record of a new lab in it, owned by this process."""
+    """Create a directory with the record of a new lab that this process owns, and return it."""
     base = base_directory()
     base.mkdir(parents=True, exist_ok=True)
     with locked(base / ".lock"):
@@ -162,16 +168,18 @@ def create(spec: LabSpec, *, kept: bool) -> Path:
 
 
 def directories() -> tuple[Path, ...]:
-    """The directories of all labs, whole ones and half-made ones."""
+    """Return the directories of all labs, complete and incomplete ones."""
     return tuple(sorted(base_directory().glob(f"{PREFIX}*")))
 
 
 def own(others: Collection[Path]) -> tuple[Path, ...]:
-    """The directories of this process's labs, also those without a record, as a crash leaves one. others:
-    those that were there before it made one."""
+    """Return the directories of this process's labs, including those that a crash left without a record.
+
+    others: the directories that existed before this process created a lab.
+    """
     if not base_directory().exists():
         return ()
-    with locked(base_directory() / ".lock"):  # a lab that is being made has no record yet
+    with locked(base_directory() / ".lock"):  # a lab that is being created has no record yet
         fresh = [path for path in directories() if path not in others]
         return tuple(path for path in fresh if not _of_another(path))
 

@@ -1,7 +1,7 @@
-"""Taking labs down, whole ones and what a killed owner left behind.
+"""Take labs down, complete ones and what a killed owner left behind.
 
-The lab's id finds everything (namespaces, cgroups, mounts below its directory); every part may be gone
-already.
+The lab's id is enough to find everything (namespaces, cgroups, mounts below its directory). Every part may be
+gone already.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from zkmigrate.lab.spec import hosts_of
 from zkmigrate.lab.wait import Progress, silent, wait_until
 
 POWER_OFF_S = 15
-"""Seconds until hosts that do not power off are killed."""
+"""Seconds after which hosts that have not powered off are killed."""
 DETACH_S = 120
 """Seconds that the kernel may take to detach the disks of hosts that are off."""
 
 
 def remove(directory: Path, progress: Progress = silent) -> None:
-    """Takes a lab down: powers hosts off (kills them after a deadline), then removes all traces.
+    """Take a lab down: power hosts off (or kill them after a deadline), then remove all traces.
 
-    It kills ZooKeeper and Kafka first: brokers that cannot hand over their partitions would take minutes to
-    stop.
+    It kills ZooKeeper and Kafka first, because brokers that cannot hand over their partitions would take
+    minutes to stop.
     """
     if not directory.exists():
         return
     with state.locked(directory / "lock"):
-        if directory.exists():  # nobody else took it down while this waited for its turn
+        if directory.exists():  # no other process removed it while this one waited for the lock
             _remove(directory, progress)
 
 
@@ -66,8 +66,11 @@ def _remove(directory: Path, progress: Progress) -> None:
 
 
 def _attached(directory: Path) -> str | None:
-    """Condition: no disk below the directory is attached. The kernel detaches one some time after its
-    unmounting, once the last mount namespace that saw it is gone."""
+    """Return the disks below the directory that are still attached, or None.
+
+    The kernel detaches a disk some time after its unmounting, once the last mount namespace that saw it is
+    gone.
+    """
     disks = run(["losetup", "--all", "--noheadings", "--output", "BACK-FILE"]).splitlines()
     return ", ".join(disk for disk in disks if disk.startswith(f"{directory}/")) or None
 
@@ -88,24 +91,27 @@ def _stop_host(record: state.HostRecord) -> None:
 
 
 def kill_host(lab_id: str, name: str) -> None:
-    """Ends every process of one host at once."""
+    """Kill every process of one host at once."""
     control_groups.kill(lab_id, name)
 
 
 def clear_host(lab_id: str, name: str) -> None:
-    """Removes the cgroup and nspawn's traces of a host that is off."""
+    """Remove the cgroup of a host that is off, and nspawn's traces of it."""
     control_groups.remove(lab_id, name)
     host.clear_traces(lab_id, name)
 
 
 def mounts_below(mountinfo: str, directory: Path) -> list[str]:
-    """Mount points below a directory, last mounted first, from the text of /proc/self/mountinfo (proc(5))."""
+    """Return the mount points below a directory, last mounted first.
+
+    mountinfo: the text of /proc/self/mountinfo (proc(5)).
+    """
     points = [line.split(" ")[4] for line in mountinfo.splitlines()]
     return [point for point in reversed(points) if Path(point).is_relative_to(directory)]
 
 
 def unmount_below(directory: Path) -> None:
-    """Unmounts everything below a directory; limits of disks there end before."""
+    """Unmount everything below a directory, after ending the limits of disks there."""
     points = mounts_below(Path("/proc/self/mountinfo").read_text(), directory)
     control_groups.unlimit_disks(Path(point) for point in points)
     for point in points:
@@ -113,7 +119,7 @@ def unmount_below(directory: Path) -> None:
 
 
 def sweep(progress: Progress = silent) -> list[str]:
-    """Takes down every abandoned lab and returns their ids."""
+    """Take down every abandoned lab and return their ids."""
     base = state.base_directory()
     if not base.exists():
         return []
@@ -130,7 +136,10 @@ def sweep(progress: Progress = silent) -> list[str]:
 
 
 def _abandoned(directory: Path) -> bool:
-    """A directory without a record is of a crash: creation holds the base lock."""
+    """Return whether a lab is abandoned.
+
+    A directory without a record was left by a crash, because creation holds the base lock.
+    """
     if not (directory / "lab.json").exists():
         return True
     return state.sweepable(state.read(directory), ProcessId.alive)

@@ -1,4 +1,4 @@
-"""The steps of a run with their times, and who opened the door, from its journal."""
+"""Read from a run's journal the times of its steps and which program opened each door."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ OPENED_BY_OPERATOR, OPENED_BY_FINISHER = "operator", "finisher"
 
 
 def step_spans(run_directory: Path) -> list[dict[str, Any]]:
-    """Every visit to a step that ended, in order: ``stage.step`` (``…:back`` on the way back), start and end
-    in CLOCK_MONOTONIC ns."""
+    """Return every completed visit to a step, in order, with start and end in CLOCK_MONOTONIC ns.
+
+    Its name is ``stage.step``, or ``stage.step:back`` on the way back.
+    """
     spans: list[dict[str, Any]] = []
     begun: dict[tuple[str, str], float] = {}
     for line in (run_directory / "journal.jsonl").read_text().splitlines():
@@ -32,9 +34,10 @@ def step_spans(run_directory: Path) -> list[dict[str, Any]]:
 
 
 def opened_by(run_directory: Path, hosts: Iterable[str]) -> dict[str, str]:
-    """Host → who opened its door: ``operator`` where the journal has our own ``open`` with its outcome.
+    """Return for each host which program opened its door: ``operator`` or ``finisher``.
 
-    Else its finisher did, at its own limit: OPEN then finds the host open and sends nothing.
+    It is ``operator`` if the journal has the tool's own ``open`` with its outcome. Otherwise the host's
+    finisher opened it at its own limit: OPEN then finds the host open and sends nothing.
     """
     sent: dict[str, str] = {}
     opened: set[str] = set()

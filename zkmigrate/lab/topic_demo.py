@@ -1,9 +1,9 @@
 """The demo of a switch: clients at work are led from one Kafka cluster to another one, and back.
 
 ``python -m zkmigrate.lab.topic_demo`` builds two clusters of three brokers, a gateway and a mirror. Producers
-and consumers of several libraries know the gateway only. The playbook ``kafka_topic_move`` switches them to
-the new cluster, and then the same playbook switches them back. ``demo-topics/result.json`` has the claims.
-The exit code is 0 only if every claim held.
+and consumers of several libraries know only the gateway. The playbook ``kafka_topic_move`` switches them to
+the new cluster, and then back. ``demo-topics/result.json`` has the claims. The exit code is 0 only if every
+claim held.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ AT_WORK_S, APART_S, RUN_S = 40.0, 10.0, 900.0
 RATE = 25.0
 """Records per second and producer."""
 KEEPING = ("--until", "verify")
-"""The copiers back to source go on: the way back needs them."""
+"""Stop before the copiers back to source end, because the way back needs them."""
 EVENTS = {"producer": "ack", "consumer": "consumed"}
 
 
@@ -55,7 +55,7 @@ class TopicDemo:
     places: list[str] = field(default_factory=list)
 
     def play(self) -> dict[str, Any]:
-        """Let the clients work, switch there and back, judge; what ``result.json`` holds."""
+        """Let the clients work, switch there and back, judge; return the content of ``result.json``."""
         site = self.site
         history = site.directory / "history"
         history.mkdir()

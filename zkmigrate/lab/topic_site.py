@@ -29,19 +29,21 @@ from zkmigrate.lab.timeline import step_spans
 from zkmigrate.lab.wait import Progress, silent, wait_until
 
 OLD, NEW = "old", "new"
-"""The clusters: their hosts are old1 ... and new1 ..."""
+"""The clusters' names; their hosts are old1 ... and new1 ..."""
 TOPIC, PARTITIONS, REPLICAS = "orders", 6, 3
 GROUPS = "shop"
-"""What the names of the clients' groups begin with."""
+"""The first part of the names of the clients' consumer groups."""
 BOOK = ("--playbook", "kafka_topic_move")
 PLAIN_NAME = "-plain"
-"""What ends the name of a client whose producer is not idempotent."""
+"""The suffix of the name of a client whose producer is not idempotent."""
 _VERB_S, _MIRRORED_S = 300.0, 120.0
 
 
 def two_clusters(old: str, new: str, *, gateways: int = 1, mirrors: int = 1) -> LabSpec:
-    """The lab: three brokers of each release, the old one with ZooKeeper, the new one with KRaft. LabError
-    for a release that has not that."""
+    """Return the lab: three brokers of each release, the old one with ZooKeeper, the new one with KRaft.
+
+    Raises LabError if a release does not support that.
+    """
     if release(old) > LAST_ZOOKEEPER or release(new) < FIRST_KRAFT:
         raise LabError(
             f"no lab for {old} to {new}; possible: from a release with ZooKeeper to one with KRaft"
@@ -55,7 +57,10 @@ def two_clusters(old: str, new: str, *, gateways: int = 1, mirrors: int = 1) -> 
 
 
 def clients(names: Sequence[str], progress: Progress) -> dict[str, Program]:
-    """The programs of these families. With ``-plain`` behind its name a producer is not idempotent."""
+    """Return the programs of these client families, by name.
+
+    A producer whose name ends with ``-plain`` is not idempotent.
+    """
     found = {}
     for name in names:
         program = FAMILIES[name.removesuffix(PLAIN_NAME)](progress)
@@ -66,8 +71,11 @@ def clients(names: Sequence[str], progress: Progress) -> dict[str, Program]:
 
 @dataclass(frozen=True)
 class Switched:
-    """One switch that went through. held_s: from the hold to the last gateway's new route; waited_s: until
-    all requests flow again. began_ns, ended_ns: the hold and the end of OPEN, CLOCK_MONOTONIC."""
+    """One completed switch.
+
+    held_s: seconds from the hold to the last gateway's new route. waited_s: seconds from the hold until all
+    requests flow again. began_ns, ended_ns: the beginning of the hold and the end of OPEN, CLOCK_MONOTONIC.
+    """
 
     run: str
     target: str
@@ -79,8 +87,11 @@ class Switched:
 
 @dataclass
 class TopicSite:
-    """The lab, and what happens in it below ``directory``. names: the clients that will be at work.
-    more_topics, more_groups: those that switch too, with partitions and a replica each."""
+    """A lab with two clusters, its clients, and the runs that switch them, below ``directory``.
+
+    names: the clients that will work. more_topics: further topics that switch, with partitions and one
+    replica each. more_groups: further groups that switch.
+    """
 
     lab: Lab
     directory: Path
@@ -96,32 +107,34 @@ class TopicSite:
 
     @property
     def groups(self) -> list[str]:
-        """The clients' consumer groups, and the other ones."""
+        """The clients' consumer groups, and the further ones."""
         return [*(f"{GROUPS}-{name}" for name in self.names), *self.more_groups]
 
     def bootstrap(self, cluster: str) -> str:
-        """The brokers themselves."""
+        """Return the addresses of a cluster's brokers, without the gateway."""
         return ",".join(between.brokers(self.lab.spec, cluster).values())
 
     def matrix(self, **changes: Any) -> Matrix:
-        """The clients' work: all they know is the gateways' ports for the old cluster."""
+        """Return the clients' work. They know only the gateways' ports for the old cluster.
+
+        changes: fields to replace.
+        """
         doors = ",".join(f"{address}:{port}" for address, port in between.ports(self.lab.spec, OLD))
         made = Matrix(doors, TOPIC, PARTITIONS, REPLICAS, GROUPS, log_at=self._log_at)
         return replace(made, **changes)
 
     def _log_at(self) -> str:
-        """The brokers that the clients were led to."""
+        """Return the brokers of the cluster that the clients were led to."""
         return self.bootstrap(self.open_on())
 
     @contextlib.contextmanager
     def among_clients(self) -> Iterator[None]:
-        """Moves the calling thread, and what it starts, to the lab's client host."""
+        """Move the calling thread, and what it starts, to the lab's client host."""
         with network.inside(network.netns(self.lab.id, f"{Role.CLIENT}1")):
             yield
 
     def begin(self) -> None:
-        """Create the topics on the old cluster, without settings of their own, and mirror them to the new
-        cluster."""
+        """Create the topics on the old cluster, without own settings, and mirror them to the new one."""
         wanted = [LoadConfig(self.bootstrap(OLD), REPLICAS, 1, (TOPIC,), PARTITIONS)]
         wanted += [LoadConfig(self.bootstrap(OLD), 1, 1, (t,), n) for t, n in self.more_topics.items()]
         with self.lab.operator():
@@ -140,7 +153,7 @@ class TopicSite:
         self.progress(f"mirror: copies {', '.join(self.topics[:3])} to {NEW}, topics: {len(self.topics)}")
 
     def copy_to(self, target: str) -> None:
-        """Let the copiers to this cluster run, and no other ones, and wait for them."""
+        """Run only the copiers to this cluster, and wait until they mirror every partition."""
         for host in self.lab.names(Role.MIRROR):
             self.lab.exec(
                 host, ["systemctl", "stop", between.mirror_unit(between.other(self.lab.spec, target))]
@@ -149,8 +162,11 @@ class TopicSite:
         self.wait_for_mirror(target)
 
     def wait_for_mirror(self, target: str) -> None:
-        """Wait until all is mirrored to this cluster, and until no group has members there from before: their
-        sessions end by themselves."""
+        """Wait until all partitions are mirrored to this cluster and no group is active there.
+
+        A mirrored partition is equal, or behind. Members of groups from an earlier switch have sessions that
+        must end by themselves.
+        """
 
         def missing() -> str | None:
             try:
@@ -164,14 +180,19 @@ class TopicSite:
         wait_until(f"{TOPIC} on {target}", missing, _MIRRORED_S, poll_s=1.0)
 
     def _mirror(self, verb: str, target: str, *words: str) -> str:
-        """A verb of ``zkmigrate mirror`` towards this cluster, from the operator's network; what it said."""
+        """Run a verb of ``zkmigrate mirror`` towards this cluster, and return its output.
+
+        It runs in the operator's network.
+        """
         source = self.bootstrap(between.other(self.lab.spec, target))
         ends = ("--source", source, "--target", self.bootstrap(target), "--topic", TOPIC)
         return self.lab.run_module("zkmigrate", "mirror", verb, *ends, *words, timeout_s=_VERB_S)
 
     def compare(self, target: str) -> str:
-        """End all copiers, copy the rest, and compare every record of both clusters: what the comparison
-        said. LabError where one differs."""
+        """Stop all copiers, copy the rest, and compare every record of both clusters.
+
+        Returns the last line of the comparison. Raises LabError if a record differs.
+        """
         for host in self.lab.names(Role.MIRROR):
             units = [between.mirror_unit(one.name) for one in shape_of(self.lab.spec).clusters]
             self.lab.exec(host, ["systemctl", "stop", *units])
@@ -181,19 +202,22 @@ class TopicSite:
     # --- the gateways ---------------------------------------------------------------------------------------
 
     def app(self, gateway: str) -> dict[str, Any]:
-        """What a gateway tells of the application."""
+        """Return a gateway's report about the application."""
         ask = [between.PROGRAM, "gateway", "status", "--config", between.GATEWAY_FILE, "--json"]
         told = json.loads(self.lab.exec(gateway, ["runuser", "-u", OWN_USER, "--", *ask]).stdout)
         found: dict[str, Any] = told["apps"][between.APP]
         return found
 
     def places(self) -> set[tuple[str, str]]:
-        """Route and gate of the application on each gateway."""
+        """Return route and gate of the application on each gateway, without repetition."""
         seen = (self.app(name) for name in self.lab.names(Role.GATEWAY))
         return {(one["route"], one["gate"]) for one in seen}
 
     def open_on(self) -> str:
-        """The cluster that every gateway leads the application to. LabError unless it is one, and open."""
+        """Return the cluster to which every gateway routes the application.
+
+        Raises LabError unless it is exactly one and its gate is open.
+        """
         places = self.places()
         if len(places) != 1 or {gate for _, gate in places} != {"open"}:
             raise LabError(f"not open on exactly one cluster: {sorted(places)}")
@@ -202,7 +226,7 @@ class TopicSite:
     # --- the runs -------------------------------------------------------------------------------------------
 
     def operator(self, run: str, target: str, further: Mapping[str, Any] | None = None) -> Operator:
-        """The operator of a switch to this cluster. further: keys of the section ``topic_move``."""
+        """Return the operator of a switch to this cluster. further: keys of the section ``topic_move``."""
         folder = self.directory / run
         folder.mkdir(parents=True, exist_ok=True)
         write_topic_inventory(self.lab, folder / "migration.yml", target, self.topics, self.groups, further)
@@ -210,7 +234,10 @@ class TopicSite:
 
 
 def switched(operator: Operator, target: str) -> Switched:
-    """The times of a switch, from its journal. LabError where it has no hold, or was not opened."""
+    """Return the times of a switch, from its journal.
+
+    Raises LabError if a step of it (hold, go, open) did not end.
+    """
     spans = {span["name"]: span for span in step_spans(operator.journal)}
     try:
         hold, go, opened = (spans[f"switch.{name}"] for name in ("hold", "go", "open"))

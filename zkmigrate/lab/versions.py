@@ -1,4 +1,4 @@
-"""The versions that servers tell: ``srvr`` of each ZooKeeper server, a line of each broker's log."""
+"""The versions that servers report: ``srvr`` of each ZooKeeper server, a line of each broker's log."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _KAFKA = re.compile(r"\bKafka version: (\S+)")
 
 
 def zookeeper_version(lab: Lab, role: Role) -> str:
-    """The version of every server of this role, comma-separated where they differ.
+    """Return the version of every server of this role, comma-separated if they differ.
 
-    Raises LabError when one does not answer.
+    Raises LabError if one does not answer.
     """
     with lab.operator():
         answers = {host.name: four_letter_word(host.address, "srvr") for host in lab.role(role)}
@@ -32,7 +32,7 @@ def zookeeper_version(lab: Lab, role: Role) -> str:
 
 
 def kafka_version(logs: Mapping[str, str]) -> str:
-    """The version that each broker logged at its last start, comma-separated where they differ.
+    """Return the version that each broker logged at its last start, comma-separated if they differ.
 
     logs: server log by broker. Raises LabError for a log without one.
     """
@@ -46,7 +46,7 @@ def kafka_version(logs: Mapping[str, str]) -> str:
 
 
 def wanted_versions(spec: LabSpec) -> dict[str, str]:
-    """The versions of the spec, by the names of the result."""
+    """Return the versions of the spec, by their names in the demo's result."""
     return {
         "zookeeper_source": spec.source_version,
         "zookeeper_dest": spec.dest_version,

@@ -1,4 +1,4 @@
-"""Waiting for a condition: every wait has a name and a deadline."""
+"""Wait for a condition: every wait has a name and a deadline."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ import click
 from zkmigrate.lab.failure import NotReady
 
 Progress = Callable[[str], None]
-"""Takes one line of progress."""
+"""A function that receives one line of progress."""
 
 
 def silent(_line: str) -> None:
-    """Discards progress."""
+    """Discard progress."""
 
 
 class TimedProgress:
-    """Prints lines, each with the seconds since this was made before it."""
+    """A progress function that prints each line after the seconds since its creation."""
 
     def __init__(self) -> None:
         self._start = time.monotonic()
 
     @property
     def seconds(self) -> float:
-        """Seconds since this was made."""
+        """Seconds since its creation."""
         return time.monotonic() - self._start
 
     def __call__(self, line: str) -> None:
@@ -35,7 +35,7 @@ class TimedProgress:
 def wait_until(
     what: str, condition: Callable[[], str | None], deadline_s: float, poll_s: float = 0.1
 ) -> None:
-    """Polls `condition` until it returns None. Until then it returns what is missing, as text.
+    """Poll `condition` until it returns None; otherwise it returns what is missing, as text.
 
     Raises NotReady with the last such text after `deadline_s` seconds.
     """
