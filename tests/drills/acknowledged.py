@@ -1,4 +1,4 @@
-"""The writes that clients had acknowledged under the chroot, and those that a tree on disk lacks. Pure."""
+"""The writes under the chroot that clients have acknowledged, and those that a tree on disk lacks. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SIGN = 1 << 63
 
 @dataclass(frozen=True)
 class Owner:
-    """Who owned an ephemeral, and since which transaction."""
+    """The session that owned an ephemeral, and the transaction that created it."""
 
     session: int
     czxid: int
@@ -23,12 +23,12 @@ class Owner:
 
 @dataclass(frozen=True)
 class Promised:
-    """Everything acknowledged by one moment.
+    """Everything that was acknowledged by one moment.
 
-    creates: (path, czxid) of raw creates; the path alone would not do, as a lost sequence number is given out
-    again. topics: those whose creation Kafka confirmed. turns: topic → how many changes of its settings Kafka
-    confirmed; each raises the version of its config znode. ephemerals: path → owner, and sessions: those that
-    servers told before the fence.
+    creates: (path, czxid) of raw creates; the path alone is not enough, because a lost sequence number is
+    given out again. topics: topics whose creation Kafka confirmed. turns: how many changes of a topic's
+    settings Kafka confirmed, by topic; each raises the version of its config znode. ephemerals, sessions:
+    those that servers reported before the fence; ephemerals by path.
     """
 
     creates: frozenset[tuple[str, int]] = frozenset()
@@ -60,7 +60,10 @@ class Missing:
 def promised(
     raw: Iterable[Event], metadata: Iterable[Event], baseline: Mapping[str, Any] | None = None
 ) -> Promised:
-    """The acknowledged writes in these recordings; baseline: of ``lab.baseline``."""
+    """Return the acknowledged writes in these recordings.
+
+    baseline: what ``lab.baseline`` returned.
+    """
     changes = [event for event in metadata if event.get("outcome") == "ok"]
     seen = baseline or {"ephemerals": {}, "sessions": {}}
     return Promised(
@@ -73,7 +76,10 @@ def promised(
 
 
 def missing_in(tree: Tree, what: Promised, chroot: str) -> Missing:
-    """The promises that the tree does not keep. Paths of the tree are absolute; chroot "/" is none."""
+    """Return the promises that the tree does not keep.
+
+    chroot: "/" if there is none. The tree's paths are absolute.
+    """
     top = chroot.rstrip("/")
     creates = [
         f"{path} {czxid:#x}"

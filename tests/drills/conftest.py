@@ -1,4 +1,4 @@
-"""How drills run under pytest: where their files go, what they print, and how they end when interrupted."""
+"""How drills run under pytest: where their files are, what they print, and how an interrupt ends them."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_report_collectionfinish(items: list[pytest.Item]) -> list[str]:
-    """Say how many cases are going to be played, and how long their drills usually take on two cores."""
+    """Report the number of cases, and the usual time of their drills on two cores."""
     cases = [one for one in items if isinstance(one, pytest.Function) and one.get_closest_marker("drill")]
     minutes = sum({case.module: case.module.MINUTES for case in cases}.values())
     return [f"{len(cases)} cases; all cases of their drills take about {minutes} min"] if cases else []
 
 
 def pytest_keyboard_interrupt() -> None:
-    """Judge no load any more."""
+    """Mark the drills as interrupted, so that no load is judged any more."""
     INTERRUPTED.set()
 
 
@@ -41,7 +41,7 @@ def signals() -> None:
 
 @pytest.fixture(scope="module")
 def directory(request: pytest.FixtureRequest) -> Path:
-    """``drills/NAME`` of this drill, emptied."""
+    """Return ``drills/NAME`` of this drill, emptied."""
     name = request.path.stem.removeprefix("test_")
     path = request.config.rootpath / "drills" / name
     shutil.rmtree(path, ignore_errors=True)
@@ -51,7 +51,7 @@ def directory(request: pytest.FixtureRequest) -> Path:
 
 @pytest.fixture(scope="module")
 def wrong_loads() -> Iterator[list[str]]:
-    """What is wrong with the load of each lab of a drill; the drill fails at its end when there is any."""
+    """Collect the problems of each lab's load; the drill fails at its end if there are any."""
     found: list[str] = []
     yield found
     assert found == []
@@ -59,7 +59,7 @@ def wrong_loads() -> Iterator[list[str]]:
 
 @pytest.fixture
 def play(record_property: Callable[[str, object], None]) -> Play:
-    """Play a case, print its outcome and keep it for ``drills/result.xml``."""
+    """Return a function that plays a case, prints its outcome and keeps it for ``drills/result.xml``."""
 
     def played(what: str, expected: str, act: Act) -> None:
         print(f"\n{what}; expected: {expected}")

@@ -1,4 +1,4 @@
-"""The figures of repeated cut-overs, from recordings and judged disks. Pure."""
+"""The figures of repeated cut-overs, computed from recordings and judged disks. Pure."""
 
 from __future__ import annotations
 
@@ -15,19 +15,20 @@ from zkmigrate.lab.load.json_lines import Event, Recording
 _NS = 1_000_000_000
 _SHOWN = 5
 _SETTLED_NS = 5 * _NS
-"""Clients need this long after the door has opened again; rates of the load leave it out."""
+"""The time that clients need after the door has opened again; rates of the load leave it out."""
 WAY_BACK_CLOSED = 6
-"""The tool's exit code where a step has no way back any more."""
+"""The tool's exit code when a step cannot be taken back any more."""
 
 
 @dataclass(frozen=True)
 class CutOver:
     """One cut-over and its way back. All JSON values, so that it can be judged later.
 
-    asked_ns: when the tool was started; promised_ns: the copied disks must hold what was acknowledged by
-    then; both CLOCK_MONOTONIC. held: the tool held at CHECK. code: its exit code. cause: why it did not reach
-    CHECK, or did not go back in order. late_ms, fsync_ms: the skews, by host. baseline: of ``lab.baseline``,
-    before. sessions_lost: what differs from it afterwards. spans: visits to steps (``lab.timeline``).
+    asked_ns: when the tool was started. promised_ns: the copied disks must hold everything acknowledged by
+    then. Both are CLOCK_MONOTONIC. held: whether the tool held at CHECK. code: its exit code. cause: why it
+    did not reach CHECK, or did not go back normally. late_ms, fsync_ms: the delays, by host. baseline: what
+    ``lab.baseline`` returned before. sessions_lost: what differs from it afterwards. spans: visits to steps
+    (``lab.timeline``).
     """
 
     number: int
@@ -43,17 +44,17 @@ class CutOver:
     spans: Sequence[Mapping[str, Any]]
 
     def span(self, name: str) -> Mapping[str, Any] | None:
-        """The last visit to a step."""
+        """Return the last visit to a step."""
         return next((span for span in reversed(self.spans) if span["name"] == name), None)
 
     @property
     def window_ns(self) -> tuple[int, int] | None:
-        """From the beginning of FENCE to the door open again; None when it was never shut."""
+        """From the beginning of FENCE until the door is open again; None if it was never shut."""
         fence, back = self.span("cutover.fence"), self.span("cutover.fence:back")
         return None if fence is None or back is None else (fence["start_mono_ns"], back["end_mono_ns"])
 
     def seconds(self, name: str) -> float | None:
-        """From the beginning of FENCE to the end of a step."""
+        """Return the seconds from the beginning of FENCE to the end of a step."""
         fence, end = self.span("cutover.fence"), self.span(name)
         if fence is None or end is None:
             return None
@@ -61,19 +62,25 @@ class CutOver:
 
     @property
     def opened_alone(self) -> bool:
-        """The hosts had opened by themselves before `back` was typed, so it was refused and the run goes
-        forward. The copied disks say nothing then: clients wrote to them meanwhile."""
+        """Whether the hosts had opened by themselves before `back` was typed.
+
+        Then `back` was refused and the run goes forward. The copied disks prove nothing, because clients
+        wrote to them meanwhile.
+        """
         return self.held and self.code == WAY_BACK_CLOSED
 
     def line(self) -> str:
-        """One line of progress."""
+        """Return one line of progress."""
         what = "held at CHECK" if self.held else f"turned back ({self.code}): {self.cause}"
         lost = f", sessions lost: {'; '.join(self.sessions_lost)[:300]}" if self.sessions_lost else ""
         return f"cut-over {self.number}: {what}; window {self.seconds('cutover.fence:back')} s{lost}"
 
 
 def longest_gap_s(acks: Iterable[Event], window: tuple[int, int]) -> float | None:
-    """The longest time without an acknowledgement of a raw client, on any host, that overlaps the window."""
+    """Return the longest time without an acknowledgement of a raw client that overlaps the window.
+
+    It is in seconds, over all hosts.
+    """
     times: dict[str, list[int]] = {}
     for event in acks:
         times.setdefault(event["host"], []).append(event["mono_ns"])
@@ -87,7 +94,7 @@ def longest_gap_s(acks: Iterable[Event], window: tuple[int, int]) -> float | Non
 
 
 def _times(recordings: Mapping[str, Recording]) -> dict[str, list[int]]:
-    """When each kind's operations were acknowledged, sorted; each raw client is a kind, ``raw HOST``."""
+    """Return the times of acknowledgement of each kind, sorted; each raw client is a kind, ``raw HOST``."""
     named = {"metadata": "op", "tenant": "ack"}
     times = {
         kind: sorted(e["mono_ns"] for e in recordings[kind].of(name) if e.get("outcome", "ok") == "ok")
@@ -103,8 +110,10 @@ def _within(times: Sequence[int], start: int, end: int) -> int:
 
 
 def rates_of(times: Mapping[str, Sequence[int]], cuts: list[CutOver]) -> dict[str, float]:
-    """Acknowledged operations per second between the first and the last cut-over, without the windows; the
-    tenant has none."""
+    """Return acknowledged operations per second between the first and the last cut-over, by kind.
+
+    The windows are left out, except for the tenant, which has none.
+    """
     if len(cuts) < 2:
         return {}
     shut = [cut.window_ns for cut in cuts if cut.window_ns is not None]
@@ -122,8 +131,10 @@ def rates_of(times: Mapping[str, Sequence[int]], cuts: list[CutOver]) -> dict[st
 
 
 def rates_at(times: Mapping[str, Sequence[int]], cut: CutOver) -> dict[str, float]:
-    """Acknowledged operations per second from the tool's start until FENCE; {} where it never came to
-    FENCE."""
+    """Return acknowledged operations per second from the tool's start until FENCE, by kind.
+
+    The dict is empty if the cut-over never reached FENCE.
+    """
     if cut.window_ns is None:
         return {}
     start, end = cut.asked_ns, cut.window_ns[0]
@@ -136,7 +147,7 @@ def figures_of(
     recordings: Mapping[str, Recording],
     end: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """The figures; ``held`` only when nothing is missing on any disk and no session was lost."""
+    """Return the figures; ``held`` only if nothing is missing on any disk and no session was lost."""
     acks, times, before = recordings["raw"].of("ack"), _times(recordings), 0
     rows: list[dict[str, Any]] = []
     for cut in cuts:
@@ -206,7 +217,7 @@ def _spread(values: Iterable[float | None]) -> dict[str, float]:
 
 
 def summary(result: Mapping[str, Any]) -> str:
-    """The table that ends the drill."""
+    """Return the table that ends the drill."""
     lines = [
         "",
         "  #  at CHECK  to CHECK  window  gap     promised   missing  sessions lost  late ms / fsync ms",

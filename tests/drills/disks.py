@@ -1,4 +1,4 @@
-"""The disks that ``test_cuts`` copied, and the promised writes that they lack."""
+"""Judge the disks that ``test_cuts`` copied: find the promised writes that they lack."""
 
 from __future__ import annotations
 
@@ -22,8 +22,10 @@ KINDS = ("producer", "consumer", "metadata", "tenant", "raw")
 
 
 def loaded_from(disk: Directory) -> list[str]:
-    """The files from which a server would load its state now: the two newest snapshots (the newest may be
-    half written) and the logs from the older one on."""
+    """Return the files from which a server would load its state now.
+
+    These are the two newest snapshots (the newest may be half written) and the logs from the older one on.
+    """
     snapshots = snapshot_files(disk)[:2]
     logs = log_files(disk)
     after = snapshots[-1].zxid if len(snapshots) == 2 else 0
@@ -32,14 +34,14 @@ def loaded_from(disk: Directory) -> list[str]:
 
 
 def judge_disk(disk: Path, promise: Promised, chroot: str) -> Missing:
-    """The promises that the copied disk of one host does not keep."""
+    """Return the promises that the copied disk of one host does not keep."""
     return missing_in(load_tree(FileDirectory(disk), chroot=chroot), promise, chroot)
 
 
 def judged(directory: Path, end: Mapping[str, Any]) -> dict[str, Any]:
-    """Judge what a drill saved in its directory; the figures of ``result.json``. end: the cut-over to OPEN.
+    """Judge what a drill saved in its directory, and return the figures of ``result.json``.
 
-    Removes the copied disks when nothing is missing on any.
+    end: the result of the cut-over to OPEN. The copied disks are removed if nothing is missing on any.
     """
     saved = sorted((directory / "disks").glob("cut-*/cut.json"), key=lambda path: int(path.parent.name[4:]))
     cuts = [CutOver(**json.loads(path.read_text())) for path in saved]

@@ -1,8 +1,8 @@
-"""Changes of Kafka's metadata by an administrator, and whether the brokers still know them.
+"""Change Kafka's metadata as an administrator, and check whether the brokers still have the changes.
 
-``python -m tests.drills.kafka_changes make|seen BOOTSTRAP`` must run in a network that reaches the
-brokers. ``make`` creates a topic, adds partitions and a setting to it, and deletes another topic. ``seen``
-prints what the brokers know of them, as JSON; it must be ``EXPECTED``.
+``python -m tests.drills.kafka_changes make|seen BOOTSTRAP`` must run in a network that reaches the brokers.
+``make`` creates a topic, adds partitions and a setting to it, and deletes another topic. ``seen`` prints what
+the brokers report about them, as JSON; it must be ``EXPECTED``.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _LIMIT_S = 30
 
 
 def run_in_lab(lab: Lab, what: str) -> dict[str, Any]:
-    """Run ``make`` or ``seen`` in the operator's network; its JSON. LabError when it fails."""
+    """Run ``make`` or ``seen`` in the operator's network and return its JSON. Raises LabError if it fails."""
     bootstrap = ",".join(f"{host.address}:{KAFKA_PORT}" for host in lab.role(Role.BROKER))
     output = lab.run_module("tests.drills.kafka_changes", what, bootstrap, timeout_s=6 * _LIMIT_S)
     found: dict[str, Any] = json.loads(output)
@@ -29,7 +29,7 @@ def run_in_lab(lab: Lab, what: str) -> dict[str, Any]:
 
 
 def make(admin: Any) -> dict[str, Any]:
-    """Make each change once the one before is acknowledged."""
+    """Make the changes one by one, each after the acknowledgement of the one before."""
     from confluent_kafka.admin import (  # type: ignore[attr-defined]
         AlterConfigOpType,
         ConfigEntry,
@@ -52,7 +52,7 @@ def make(admin: Any) -> dict[str, Any]:
 
 
 def seen(admin: Any) -> dict[str, Any]:
-    """What the brokers know now, by the keys of ``EXPECTED``."""
+    """Return what the brokers report now, by the keys of ``EXPECTED``."""
     from confluent_kafka.admin import ConfigResource, ResourceType  # type: ignore[attr-defined]
 
     topics = admin.list_topics(timeout=_LIMIT_S).topics

@@ -20,9 +20,12 @@ from zkmigrate.lab.spec import LabSpec
 from zkmigrate.lab.wait import Progress
 
 Act: TypeAlias = Callable[[], str]
-"""Plays a case. Returns the outcome in words, and raises ZkmigrateError when it is not as expected."""
+"""A function that plays a case.
+
+It returns the outcome in words, and raises ZkmigrateError if the outcome is not as expected.
+"""
 Play: TypeAlias = Callable[[str, str, Act], None]
-"""Plays a case: what is done, what is expected, and the act."""
+"""A function that plays a case: what is done, what is expected, and the act."""
 Key = TypeVar("Key")
 Site = TypeVar("Site")
 INTERRUPTED = threading.Event()
@@ -33,7 +36,7 @@ INTERRUPTED = threading.Event()
 def loaded_lab(
     spec: LabSpec, history: Path, progress: Progress, **load_options: Any
 ) -> Iterator[tuple[Lab, LoadRunner]]:
-    """A lab, and its load that records to ``history``, not started; both end with the block."""
+    """Build a lab and prepare its load, not started, that records to ``history``; end both with the block."""
     with Lab.up(spec, progress) as lab:
         load = runner_for(lab, history, **load_options)
         try:
@@ -44,9 +47,9 @@ def loaded_lab(
 
 
 def finish_load(load: LoadRunner, expected: Mapping[str, Any]) -> str:
-    """End the load and judge its records. Return these claims in words; raise Unexpected when one is wrong.
+    """End the load, judge its records, and return the expected claims in words.
 
-    expected: what each claim has to be.
+    expected: the value that each claim must have. Raises Unexpected if one is wrong.
     """
     wrong = load.finish()
     verdict = judge(load_history(load.directory))
@@ -62,7 +65,10 @@ def finish_load(load: LoadRunner, expected: Mapping[str, Any]) -> str:
 
 
 def judge_last(wrong: list[str], name: str, act: Act) -> None:
-    """Judge the load of a whole lab. Add what is wrong to a list, which fails the drill at its end."""
+    """Judge the load of a whole lab.
+
+    wrong: receives the problems, so that the drill fails at its end.
+    """
     if INTERRUPTED.is_set():
         return
     try:
@@ -72,12 +78,12 @@ def judge_last(wrong: list[str], name: str, act: Act) -> None:
 
 
 def times_of(config: pytest.Config, usual: int) -> int:
-    """Return the value of ``--times``, or the usual number."""
+    """Return the value of ``--times``, or otherwise the usual number."""
     return int(config.getoption("--times", default=None) or usual)
 
 
 class OneLab(Generic[Key, Site]):
-    """The site of the lab that a case needs, one at a time: the last one is taken down before the next."""
+    """The site of the lab that a case needs; each lab is taken down before the next one is built."""
 
     def __init__(self, up: Callable[[Key], AbstractContextManager[Site]]) -> None:
         self._up = up
@@ -102,12 +108,12 @@ class OneLab(Generic[Key, Site]):
 
 @dataclass
 class Series:
-    """Cases on one lab, one after the other. lost: why no more can be played, "" while they can."""
+    """Cases on one lab, one after the other. lost: why no more can be played, or ""."""
 
     lost: str = ""
 
     def play(self, name: str, act: Act, recover: Callable[[], None]) -> str:
-        """Play a case and return its outcome. recover: brings the lab back after a case that failed."""
+        """Play a case and return its outcome. recover: restores the lab after a case that failed."""
         require(not self.lost, f"not played: {self.lost}")
         try:
             return act()
@@ -121,14 +127,14 @@ class Series:
 
 @dataclass
 class Chain:
-    """Cases on one lab of which each begins where the one before left it. acts: by name, in order."""
+    """Cases on one lab, each of which begins where the one before left it. acts: by name, in order."""
 
     acts: Mapping[str, Act]
     done: list[str] = field(default_factory=list)
     lost: str = ""
 
     def play(self, name: str) -> str:
-        """Play a case and return its outcome. The cases before it are played first, if they are not yet."""
+        """Play a case and return its outcome. Cases before it that have not been played are played first."""
         outcome = ""
         names = list(self.acts)
         for each in names[len(self.done) : names.index(name) + 1]:

@@ -27,16 +27,16 @@ from zkmigrate.lab.wait import wait_until
 RUN = "roll"
 VERB_S, FLOWING_S, BACK_S = 600.0, 90.0, 120.0
 FRESH, JOINED, REHEARSED, ROLLED = "fresh", "joined", "rehearsed", "rolled"
-"""The states of the run between two trials: nothing done, dest observes, before the roll, behind it."""
+"""The states of the run between two trials: nothing done, dest observes, before the roll, after it."""
 _PROCESS = ["systemctl", "show", "-p", "MainPID", "-p", "ExecMainStartTimestampMonotonic"]
 
 
 class Unexpected(LabError):
-    """What a case saw is not what it expects."""
+    """The outcome of a case is not as expected."""
 
 
 def require(right: bool, seen: str) -> None:
-    """Raise Unexpected with what was seen, unless it is right."""
+    """Raise Unexpected with `seen` unless `right`."""
     if not right:
         raise Unexpected(seen)
 
@@ -78,7 +78,7 @@ class RollSite:
     def tool(
         self, verb: str, *options: str, kill: tuple[str, str, int] | None = None
     ) -> Iterator[ToolProcess]:
-        """A verb under way. kill: the arguments of ``zkmigrate.lab.killing``: KIND, HOST, OTHERS."""
+        """Start a verb. kill: the arguments of ``zkmigrate.lab.killing``: KIND, HOST, OTHERS."""
         self._calls += 1
         self._judged = False
         program = ["zkmigrate"] if kill is None else ["zkmigrate.lab.killing", *map(str, kill)]
@@ -88,19 +88,19 @@ class RollSite:
     def run_verb(
         self, code: int, verb: str, *options: str, kill: tuple[str, str, int] | None = None
     ) -> list[dict[str, Any]]:
-        """Run a verb to its end, which must have this exit code; the findings that did not hold."""
+        """Run a verb to its end, require this exit code, and return the findings that did not hold."""
         with self.tool(verb, *options, kill=kill) as tool:
             return expect_exit(tool, code, f"{verb} {' '.join(options)}")
 
     def run_beside(self, verb: str, *options: str) -> None:
-        """Run a verb at a second terminal that reaches no host; Unexpected unless it ends with 0."""
+        """Run a verb at a second terminal that reaches no host. Raises Unexpected unless it ends with 0."""
         argv = [sys.executable, "-m", "zkmigrate", verb, "-i", str(self.inventory), "--run-id", RUN, *options]
         code, output = run_program(argv, self.directory / "runs")
         require(code == 0, f"{verb} ended with {code}: {output}")
 
     @contextlib.contextmanager
     def edited(self, old: str, new: str) -> Iterator[None]:
-        """The inventory with one text in place of another, within the block."""
+        """Replace one text in the inventory within the block."""
         text = self.inventory.read_text()
         require(old in text, f"the inventory has no {old!r}")
         self.inventory.write_text(text.replace(old, new, 1))
@@ -128,7 +128,7 @@ class RollSite:
     def judge(self) -> None:
         """Judge once after each verb: files and rules, trees, source, and whether the load flows.
 
-        Trees are compared where dest has just changed: on its way back to observing, and behind the roll.
+        Trees are compared where dest has just changed: when it observes again, and after the roll.
         """
         if self._judged:
             return
@@ -154,12 +154,12 @@ class RollSite:
         self._judged = True
 
     def not_observing(self) -> str | None:
-        """Condition: every dest host observes."""
+        """Return None if every dest host observes, otherwise the modes."""
         modes = self.modes(Role.DEST)
         return None if set(modes.values()) == {"observer"} else str(modes)
 
     def modes(self, role: Role) -> dict[str, str | None]:
-        """The mode that each server tells."""
+        """Return the mode that each server reports."""
         return self.lab.zookeeper_modes(self.lab.names(role))
 
     def source_leader(self) -> str:
@@ -168,7 +168,7 @@ class RollSite:
         return leading[0]
 
     def accept_source(self) -> None:
-        """After a kill of a source server: wait until all serve, and expect its new process from now on."""
+        """Wait until all source servers serve after a kill, and expect the new process from then on."""
 
         self.source_killed = True
 
@@ -186,29 +186,29 @@ class RollSite:
     # --- brokers --------------------------------------------------------------------------------------------
 
     def processes(self) -> dict[str, str]:
-        """Each broker's process, by pid and start."""
+        """Return each broker's process, as pid and start time."""
         return {h: self.lab.exec(h, [*_PROCESS, "kafka.service"]).stdout for h in self.brokers}
 
     def properties(self, brokers: Sequence[str] = ()) -> dict[str, str]:
-        """The line with the connect string of each of these brokers, or of all."""
+        """Return the line with the connect string of each of these brokers, or of all."""
         grep = ["grep", "^zookeeper.connect=", "/etc/kafka/server.properties"]
         return {h: self.lab.exec(h, grep).stdout for h in brokers or self.brokers}
 
     def controller(self) -> str:
-        """The controller, as source says."""
+        """Return the controller according to source."""
         with self.lab.zookeeper() as client:
             data, _ = client.get(f"{self.lab.spec.chroot}/controller")
         number = json.loads(data)["brokerid"]
         return next(h for h in self.brokers if self.lab.plans[h].number == number)
 
     def registered(self) -> set[str]:
-        """The brokers that are registered, as source says."""
+        """Return the registered brokers according to source."""
         with self.lab.zookeeper() as client:
             ids = {int(id) for id in client.get_children(f"{self.lab.spec.chroot}/brokers/ids")}
         return {h for h in self.brokers if self.lab.plans[h].number in ids}
 
     def wrongly_led(self) -> list[str]:
-        """Partitions, as ``topic/number``, that their first replica does not lead although it is in sync."""
+        """Return the partitions (``topic/number``) whose first replica is in sync but does not lead."""
         root, found = f"{self.lab.spec.chroot}/brokers/topics", []
         with self.lab.zookeeper() as client:
             for topic in client.get_children(root):
@@ -221,7 +221,10 @@ class RollSite:
 
 
 def run_program(argv: Sequence[str], runs: Path) -> tuple[int, str]:
-    """Run a program to its end; its exit code and the end of its output. runs: the directory of the runs."""
+    """Run a program to its end; return its exit code and the end of its output.
+
+    runs: the directory of the runs.
+    """
     done = subprocess.run(
         argv,
         env={**os.environ, "ZKMIGRATE_RUNS": str(runs)},
@@ -235,14 +238,14 @@ def run_program(argv: Sequence[str], runs: Path) -> tuple[int, str]:
 
 
 def expect_exit(tool: ToolProcess, code: int, what: str, limit_s: float = VERB_S) -> list[dict[str, Any]]:
-    """Wait for the end, which must have this exit code; the findings that did not hold."""
+    """Wait for the end, require this exit code, and return the findings that did not hold."""
     seen = tool.wait_for_end(limit_s)
     require(seen == code, f"{what} ended with {seen}, not {code}: {tool.troubles()}")
     return [f for e in tool.events_of("RunEnded") for f in e["findings"] if f["held"] != "yes"]
 
 
 def require_finding(findings: Sequence[dict[str, Any]], id: str, target: str = "") -> str:
-    """The finding of this id on this target, in words; Unexpected when it is not among these."""
+    """Return the finding of this id on this target, in words. Raises Unexpected if it is not there."""
     for finding in findings:
         if finding["id"] == id and finding["target"] in (target, target or finding["target"]):
             return f"{id} {finding['target']}: {finding['seen']}".replace("\n", " ")[:160]
@@ -250,7 +253,7 @@ def require_finding(findings: Sequence[dict[str, Any]], id: str, target: str = "
 
 
 def wait_during(tool: ToolProcess, what: str, condition: Callable[[], bool], limit_s: float = VERB_S) -> None:
-    """Wait for a condition while the tool runs; Unexpected when the tool ends before."""
+    """Wait for a condition while the tool runs. Raises Unexpected if the tool ends before."""
 
     def missing() -> str | None:
         if condition():
@@ -263,7 +266,7 @@ def wait_during(tool: ToolProcess, what: str, condition: Callable[[], bool], lim
 
 
 def wave_targets(tool: ToolProcess, stage: str = "roll") -> list[str]:
-    """The targets of this stage's waves so far, in order."""
+    """Return the targets of this stage's waves so far, in order."""
     return [target for e in tool.events_of("WaveBegun") if e["stage"] == stage for target in e["targets"]]
 
 
@@ -274,7 +277,7 @@ def interrupt(tool: ToolProcess) -> None:
 
 
 def differences(first: Any, now: Any) -> str:
-    """The first lines that differ, each with its host."""
+    """Return the lines that differ, each with its host, at most 1,500 characters."""
     found = []
     for host in first:
         a, b = (x[host].splitlines() if isinstance(x[host], str) else x[host] for x in (first, now))

@@ -45,8 +45,10 @@ Act: TypeAlias = Callable[[RollSite], str]
 
 @dataclass(frozen=True)
 class Trial:
-    """A case of the roll. state: what the run has to be in. act: returns the outcome, and raises when it is
-    not as expected."""
+    """A case of the roll.
+
+    state: the required state of the run. act: returns the outcome, and raises if it is not as expected.
+    """
 
     name: str
     state: str
@@ -56,11 +58,11 @@ class Trial:
 
 
 TRIALS: list[Trial] = []
-"""In the order in which one lab goes through them: each begins where the one before left the run."""
+"""The trials in the order in which one lab plays them: each begins where the one before left the run."""
 
 
 def trial(state: str, what: str, expected: str) -> Callable[[Act], Act]:
-    """Add a function to the trials, under its own name."""
+    """Return a decorator that adds a function to the trials, under its own name."""
 
     def add(act: Act) -> Act:
         TRIALS.append(Trial(act.__name__.replace("_", "-"), state, what, expected, act))
@@ -84,7 +86,7 @@ _DEAD_PORT = f"INPUT -p tcp --dport {ELECTION_PORT} --syn -j REJECT --reject-wit
 
 
 def _refused_with(site: RollSite, host: str, script: str, undo: str, finding: str) -> str:
-    """The preflight must stop, with this finding on this host, while a script has changed the host."""
+    """Require that the preflight stops with this finding on a host that a script has changed."""
     site.lab.exec(host, ["sh", "-c", script])
     try:
         return require_finding(site.run_verb(PREFLIGHT, "run", "--until", "join"), finding, host)
@@ -138,7 +140,7 @@ def back_from_install(site: RollSite) -> str:
 
 @trial(FRESH, "kill -9 half way through the join, rollback", _AS_FOUND)
 def back_from_half_join(site: RollSite) -> str:
-    """At the kill one dest host observes, one has files, and one has none."""
+    """Roll back after a kill when one dest host observes, one has files, and one has none."""
     site.run_verb(KILLED, "run", "--until", "join", kill=("SetService", "dest2", 0))
     site.state = JOINED
     site.bring_to(FRESH)
@@ -217,7 +219,7 @@ _REPAIR_UNIT = f"rm -r {_DROP_IN} && systemctl daemon-reload"
 
 @trial(REHEARSED, "kill -9 before the second broker's restart, rollback", "brokers as found")
 def back_from_half_roll(site: RollSite) -> str:
-    """The second broker's file names dest already."""
+    """Roll back after a kill when the second broker's file names dest already."""
     site.run_verb(KILLED, "run", "--until", "roll", kill=("SetService", _roll_order(site)[1], 0))
     site.state = ROLLED
     site.bring_to(REHEARSED)
@@ -337,7 +339,7 @@ def observer_killed(site: RollSite) -> str:
     "refused (5); after --steal the first is refused and sends nothing",
 )
 def second_operator(site: RollSite) -> str:
-    """Once on a machine of another name with runs of its own, once as a second process here."""
+    """The second operator is once on a machine of another name with its own runs, once a process here."""
     runs, elsewhere = site.directory / "runs", site.directory / "elsewhere"
     words = [sys.executable, "-m", "zkmigrate", "resume", "-i", str(site.inventory), "--run-id", RUN, "--yes"]
     other_name = ["unshare", "--uts", "sh", "-c", 'hostname second && exec "$@"', "sh"]
@@ -382,7 +384,7 @@ def journal_truncated(site: RollSite) -> str:
 def disk_full(site: RollSite) -> str:
     runs, aside = site.directory / "runs", site.directory / "runs-aside"
     ballast = runs / "ballast"
-    # An earlier trial may have gone on without the journal that has its operations.
+    # An earlier trial may have continued without the journal that has its operations.
     earlier = _operations_on_hosts(site)
     runs.rename(aside)
     runs.mkdir()
@@ -432,7 +434,7 @@ def _last_message(tool: ToolProcess) -> str:
 
 
 def _kill_source_leader(site: RollSite) -> str:
-    """Kill source's leader, wait for the next, start the old one again, wait until source is whole."""
+    """Kill source's leader, wait for the next one, restart the old one, wait until all servers serve."""
     leader = site.source_leader()
     fault.kill(site.lab, leader)
 
@@ -447,7 +449,7 @@ def _kill_source_leader(site: RollSite) -> str:
 
 
 def _resumed_if_stopped(site: RollSite, tool: ToolProcess, until: str) -> str:
-    """Wait for the tool's end; resume where it has stopped. What to add to the outcome."""
+    """Wait for the tool's end and resume the run if it has stopped. Return what to add to the outcome."""
     code = tool.wait_for_end(VERB_S)
     if not code:
         return ""
@@ -464,9 +466,11 @@ def _waves_without_repetition(tool: ToolProcess) -> list[str]:
 
 @contextmanager
 def _held_after_first_wave(site: RollSite, *verb: str) -> Iterator[tuple[ToolProcess, str]]:
-    """The roll, or this verb, held behind its first broker; that broker. No hold stays behind: the next trial
-    would wait there. On a busy machine ``hold`` comes too late, so the roll holds by ``--pause-after``, which
-    a way back does not have."""
+    """Hold the roll, or this verb, after its first broker; yield the tool and that broker.
+
+    No hold is left at the end, because the next trial would wait there. On a busy machine ``hold`` comes too
+    late. So the roll holds by ``--pause-after``, which a way back does not have.
+    """
     forward = verb[:1] != ("rollback",)
     words = (*(verb or ("run", "--until", "roll")), *(("--pause-after", "1") if forward else ()))
     with site.tool(*words) as tool:
@@ -481,7 +485,7 @@ def _held_after_first_wave(site: RollSite, *verb: str) -> Iterator[tuple[ToolPro
 
 
 def _controller_moves(site: RollSite, *verb: str) -> str:
-    """Make the next broker the controller behind the first wave: it must come last, and no broker twice."""
+    """Make the next broker the controller after the first wave: it must come last, and no broker twice."""
     first, heir, old = _roll_order(site)
     path = f"{site.lab.spec.chroot}/controller"
     with _held_after_first_wave(site, *verb) as (tool, _first):
@@ -502,7 +506,7 @@ def _controller_moves(site: RollSite, *verb: str) -> str:
 
 
 def _roll_order(site: RollSite) -> tuple[str, ...]:
-    """The brokers in the order of the roll: by number, the controller last."""
+    """Return the brokers in the order of the roll: by number, the controller last."""
     controller = site.controller()
     return (*(broker for broker in site.brokers if broker != controller), controller)
 
@@ -516,7 +520,7 @@ def _require_untouched(
 
 
 def _serving(site: RollSite, broker: str) -> str:
-    """The dest host that serves a broker's session, by the broker's sockets."""
+    """Return the dest host that serves a broker's session, according to the broker's sockets."""
     peers = site.lab.exec(broker, ["ss", "-Htn", "state", "established", "dport", "=", ":2181"]).stdout
     for host in site.lab.role(Role.DEST):
         if f"{host.address}:" in peers.replace("[::ffff:", "").replace("]", ""):
@@ -525,7 +529,7 @@ def _serving(site: RollSite, broker: str) -> str:
 
 
 def _operations_on_hosts(site: RollSite) -> set[str]:
-    """The operations of this run that a host has on record, except those of the lock."""
+    """Return the operations of this run that hosts have recorded, except those of the lock."""
     found: set[str] = set()
     for host in (*site.dests, *site.brokers):
         listed = site.lab.exec(host, ["ls", f"{zkm_host.run_dir(RUN)}/ops"], check=False).stdout.split()
@@ -534,7 +538,7 @@ def _operations_on_hosts(site: RollSite) -> set[str]:
 
 
 def all_texts(body: object) -> list[str]:
-    """Every key and value in a line of the journal, as text."""
+    """Return every key and value in a line of the journal, as text."""
     if isinstance(body, dict):
         return [word for key, value in body.items() for word in (str(key), *all_texts(value))]
     if isinstance(body, list):

@@ -1,7 +1,7 @@
-"""Dest hosts whose disks end at different transactions, which the fence and the drain prevent.
+"""Create dest hosts whose disks end at different transactions, which the fence and the drain prevent.
 
 The fence stays open: some dest hosts are cut off first, and clients of the others are still acknowledged.
-Then every server is killed. No verb of the tool brings a cluster here.
+Then every server is killed. No verb of the tool brings a cluster into this state.
 """
 
 from __future__ import annotations
@@ -37,8 +37,11 @@ RAW_RATE = 100.0
 
 @dataclass(frozen=True)
 class Staggered:
-    """Dest with dead servers. tails: newest durable zxid by host; needed: the newest acknowledged create.
-    first: the hosts that hold all; only_on_first: how many acknowledged creates no other host holds."""
+    """Dest with dead servers.
+
+    tails: newest durable zxid by host. needed: the zxid of the newest acknowledged create. first: the hosts
+    that hold all acknowledged creates. only_on_first: how many acknowledged creates no other host holds.
+    """
 
     promise: Promised
     tails: Mapping[str, int]
@@ -48,9 +51,9 @@ class Staggered:
 
 
 def stagger(lab: Lab, laggards: Sequence[str], at_least: int, history: Path) -> Staggered:
-    """Kill observing dest hosts so that ``laggards`` lack at least so many acknowledged creates.
+    """Kill observing dest hosts so that ``laggards`` lack at least this many acknowledged creates.
 
-    history: a new directory for the raw writers' recordings. LabError when the others do not hold all.
+    history: a new directory for the raw writers' recordings. Raises LabError if the others do not hold all.
     """
     hosts = list(lab.names(Role.DEST))
     fresh = [host for host in hosts if host not in laggards]
@@ -90,7 +93,7 @@ def stagger(lab: Lab, laggards: Sequence[str], at_least: int, history: Path) -> 
 
 
 def tail(lab: Lab, host: str) -> int:
-    """The newest durable zxid on a host's disk."""
+    """Return the newest durable zxid on a host's disk."""
     return int(newest(FileDirectory(lab.host(host).root / VERSION_2)).zxid)
 
 
@@ -100,7 +103,7 @@ def _behind(lab: Lab, hosts: Sequence[str], needed: int) -> str | None:
 
 
 def kill_servers(lab: Lab, hosts: Sequence[str]) -> None:
-    """SIGKILL ZooKeeper on these hosts at once; it is gone when this returns, and stays so."""
+    """Kill ZooKeeper on these hosts at once; it is gone when this returns, and does not restart."""
     for host in hosts:
         for pid in server_pids(lab, host):
             with contextlib.suppress(ProcessLookupError):
@@ -111,7 +114,7 @@ def kill_servers(lab: Lab, hosts: Sequence[str]) -> None:
 
 
 def server_pids(lab: Lab, host: str) -> list[int]:
-    """The ZooKeeper processes of a host, as pids of this machine."""
+    """Return the ZooKeeper processes of a host, as pids of this machine."""
     pids = run(["ip", "netns", "pids", lab.host(host).netns]).split()
     return [int(pid) for pid in pids if _command(int(pid)) == "java"]
 
@@ -124,19 +127,19 @@ def _command(pid: int) -> str:
 
 
 def missing_on(lab: Lab, promise: Promised) -> dict[str, Missing]:
-    """The promises that each dest host's disk does not keep."""
+    """Return the promises that each dest host's disk does not keep."""
     chroot = lab.spec.chroot
     disks = {host.name: FileDirectory(host.root / VERSION_2) for host in lab.role(Role.DEST)}
     return {name: missing_in(load_tree(disk, chroot=chroot), promise, chroot) for name, disk in disks.items()}
 
 
 def lost(lab: Lab, promise: Promised) -> int:
-    """How many acknowledged creates some dest host does not hold."""
+    """Count the acknowledged creates that are missing on at least one dest host."""
     return len({create for found in missing_on(lab, promise).values() for create in found.creates})
 
 
 def held_by_none(lab: Lab, promise: Promised) -> int:
-    """How many acknowledged creates no dest host holds any more."""
+    """Count the acknowledged creates that are missing on every dest host."""
     found = [set(missing.creates) for missing in missing_on(lab, promise).values()]
     return len(set.intersection(*found))
 
@@ -154,10 +157,10 @@ def wait_until_serving(
 
 
 def reformed_in_the_wrong_order(lab: Lab, staggered: Staggered, aside: Path) -> int:
-    """Start laggards first and the freshest after they serve, which the rules forbid and no verb does.
+    """Start the laggards first, and the freshest once they serve, which the rules forbid and no verb does.
 
-    Returns how many acknowledged creates no dest host holds any more. Disks and configs are as before
-    afterwards, and the servers dead.
+    Returns how many acknowledged creates are missing on every dest host. Afterwards disks and configs are as
+    before, and the servers dead.
     """
     hosts = list(lab.names(Role.DEST))
     laggards = [host for host in hosts if host not in staggered.first]

@@ -1,9 +1,9 @@
-"""The way back behind the open door: Kafka goes on against source, and no acknowledged write is lost.
+"""The way back after the door has opened: Kafka continues on source, and no acknowledged write is lost.
 
-It moves a loaded Kafka in a lab up to OPEN. On dest topics and
-settings change, partitions are added, a topic is deleted and leaders move. Then the playbook
-``kafka_zookeeper_return`` stops every broker and dest, replays on source what dest did (killed once in the
-middle), and starts the brokers against source. The drill judges clients, brokers and znodes then.
+It moves a loaded Kafka in a lab up to OPEN. On dest topics and settings change, partitions are added, a topic
+is deleted and leaders move. Then the playbook ``kafka_zookeeper_return`` stops every broker and dest, replays
+dest's changes on source (killed once in the middle), and starts the brokers with source. At the end the drill
+judges clients, brokers and znodes.
 """
 
 from __future__ import annotations
@@ -64,7 +64,10 @@ CASES = {
 
 @dataclass
 class AfterOpen:
-    """One lab, one move, and the way back behind it. epochs: those on dest when all brokers were down."""
+    """One lab, one move, and the way back after it.
+
+    epochs: the epochs on dest when all brokers were down.
+    """
 
     lab: Lab
     directory: Path
@@ -109,8 +112,10 @@ class AfterOpen:
         return "none is left"
 
     def _stopped(self, operator: Operator) -> str | None:
-        """Run up to the stop of all brokers. A topic that the load has just made and that has no leader yet
-        closes the preflight's gate; its findings then."""
+        """Run up to the stop of all brokers; return None, or the findings if the preflight's gate is closed.
+
+        A topic that the load has just created, still without leader, closes the gate.
+        """
         with operator.tool("down", "run", *PLAYBOOK, "--until", "outage.brokers") as tool:
             code = tool.wait_for_end(REST_S + CHANGED_S)
         if code and code != 3:
@@ -118,7 +123,7 @@ class AfterOpen:
         return tool.troubles() if code else None
 
     def come_back(self) -> str:
-        """Go on, kill the run in the middle of the replay, and resume it."""
+        """Continue, kill the run in the middle of the replay, and resume it."""
         operator = Operator(self.lab, self.directory, RETURN)
         behind = self._killed(operator)
         with operator.tool("again", "resume", *PLAYBOOK) as tool:
@@ -130,7 +135,7 @@ class AfterOpen:
         return outcome
 
     def _killed(self, operator: Operator) -> int:
-        """Resume and kill the run in the middle of the replay; how many transactions were done by then."""
+        """Resume, kill the run during the replay, and return the number of replayed transactions."""
         marker, seen = marker_of(self.lab.spec.chroot), 0
         with operator.tool("killed", "resume", *PLAYBOOK) as tool, self.lab.zookeeper() as client:
 
@@ -177,7 +182,7 @@ class AfterOpen:
 
 
 def _left(client: KazooClient, chroot: str) -> str | None:
-    """Condition: no broker is registered and there is no controller."""
+    """Return None if no broker is registered and there is no controller, otherwise what is left."""
     there = client.get_children(f"{chroot}/brokers/ids")
     if client.exists(f"{chroot}/controller"):
         there.append("controller")
@@ -185,7 +190,7 @@ def _left(client: KazooClient, chroot: str) -> str | None:
 
 
 def epochs_of(client: KazooClient, chroot: str) -> dict[str, int]:
-    """The controller's epoch, and the leader epoch of each partition (``topic-N``)."""
+    """Return the controller's epoch, and the leader epoch of each partition (``topic-N``)."""
     found = {"controller": int(client.get(f"{chroot}/controller_epoch")[0])}
     for topic in client.get_children(f"{chroot}/brokers/topics"):
         base = f"{chroot}/brokers/topics/{topic}/partitions"
@@ -194,7 +199,7 @@ def epochs_of(client: KazooClient, chroot: str) -> dict[str, int]:
                 state = json.loads(client.get(f"{base}/{number}/state")[0])
                 found[f"{topic}-{number}"] = int(state["leader_epoch"])
         except NoNodeError:
-            continue  # a topic in the making, or on its way out
+            continue  # a topic that is being created or deleted
     return found
 
 

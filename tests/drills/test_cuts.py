@@ -1,10 +1,10 @@
-"""The cut-over again and again under load: up to CHECK and back with every client on dest, at last to OPEN.
+"""Repeat the cut-over under load: up to CHECK and back with every client on dest, the last time to OPEN.
 
 It builds a lab, moves brokers and raw clients to dest, and repeats ``run --until cutover --hold-at check``
-answered ``back``: the whole cut-over except the open door. While the tool holds, the drill copies dest's
+answered with ``back``: the whole cut-over except the open door. While the tool holds, the drill copies dest's
 disks. They must hold every create and every Kafka change that was acknowledged by then, and every session
-with what it owned; so must source's disk after each way back. Dest hosts hear source late meanwhile, and
-their disks are slow, each by another part of ``SKEW_MS``.
+with its ephemerals. Source's disk must hold the same after each way back. Meanwhile dest hosts receive
+source's frames late, and their disks are slow, each by another part of ``SKEW_MS``.
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ FLOWING_S, HEALTHY_S, HELD_S, ENDED_S = 120.0, 120.0, 240.0, 900.0
 
 SESSION_TIMEOUT_MS = 40_000
 SKEW_MS = 500
-"""How late the latest dest host hears source, and how slow its slowest fsync is."""
+"""The largest delay of source's frames to a dest host, and of a dest host's fsync, milliseconds."""
 RATES = {"raw_rate": 20.0, "tenant_rate": 270.0, "metadata_rate": 30.0}
-"""Writes per second over all clients of a kind; raw for each dest host."""
+"""Writes per second of all clients of a kind; raw is per dest host."""
 
 
 @dataclass
@@ -80,7 +80,7 @@ class Cuts:
 
     @property
     def windows(self) -> int:
-        """How many cut-overs came to FENCE."""
+        """How many cut-overs reached FENCE."""
         return sum(cut.span("cutover.fence") is not None for cut in self.done)
 
     def _run_until(self, name: str, stage: str, tries: int = 1) -> None:
@@ -88,22 +88,22 @@ class Cuts:
         self.operator.through(name, *words, limit_s=ENDED_S, tries=tries, progress=self.progress)
 
     def prepare(self) -> None:
-        """Brokers, producers and raw clients on dest, everything flowing."""
+        """Move brokers, producers and raw clients to dest, and wait until everything flows."""
         self.load.start(("producer", "consumer", "tenant"))
         self.load.wait_flowing(("producer", "consumer", "tenant"), FLOWING_S)
         write_inventory(self.lab, self.directory / "migration.yml")
         self._run_until("join", "join")
         self._disks_fast()
         self._run_until("roll", "roll", tries=FEW_TRIES)
-        # Not before: the client that takes old notices away is one of dest.
+        # Not before the roll: the client that deletes old notices is connected to dest.
         self.load.start(("raw", "metadata"))
         self.load.wait_flowing(("raw", "metadata"), FLOWING_S)
 
     def skewed(self) -> dict[str, int]:
-        """Set another delay for every dest host, but none for the one that serves the controller.
+        """Set a random delay for every dest host, and return the delays by host.
 
-        Kafka writes each change twice through its controller's session: half a second there would leave one
-        change a second.
+        The host that serves the controller has none. Kafka writes each change twice through its controller's
+        session: half a second there would leave one change a second.
         """
         with self.lab.zookeeper(Role.DEST) as client:
             stat = client.exists(f"{self.lab.spec.chroot}/controller")
@@ -119,7 +119,7 @@ class Cuts:
         return chosen
 
     def disks_slowed(self) -> dict[str, int]:
-        """Set another fsync delay for each dest host."""
+        """Set a random fsync delay for each dest host, and return them by host."""
         chosen = {host.name: self.chance.randint(0, SKEW_MS) for host in self.lab.role(Role.DEST)}
         chosen[self.chance.choice(list(chosen))] = SKEW_MS
         for host, late in chosen.items():
@@ -139,7 +139,7 @@ class Cuts:
         return ""
 
     def cut_over(self, number: int) -> CutOver:
-        """One cut-over: hold at CHECK, copy dest's disks, go back."""
+        """Cut over once: hold at CHECK, copy dest's disks, go back."""
         name = f"cut-{number}"
         before = baseline(self.lab)
         late, slow = self.skewed(), self.disks_slowed()
@@ -165,7 +165,7 @@ class Cuts:
         return cut
 
     def _copy(self, name: str, moment: str, role: Role) -> None:
-        """Copy the disks now; of source one is enough."""
+        """Copy the disks now; of source's hosts one is enough."""
         hosts = self.lab.role(role)
         for host in hosts if role is Role.DEST else hosts[:1]:
             disk = host.root / VERSION_2
@@ -175,7 +175,7 @@ class Cuts:
             run_command(["cp", "-a", "--sparse=always", *files, str(target)])
 
     def _healthy_again(self, before: dict[str, Any]) -> tuple[str, ...]:
-        """Wait until every session is served and everything flows again; the losses."""
+        """Wait until every session is served and everything flows again, and return the losses."""
         for host in self.delays.hosts:
             self.delays.set(host, 0)
         self._disks_fast()
@@ -194,7 +194,7 @@ class Cuts:
         return tuple(lost)
 
     def open(self) -> dict[str, Any]:
-        """Cut over to the end, end the load, and judge it."""
+        """Cut over to OPEN, end the load, and judge it."""
         began = time.monotonic()
         before = baseline(self.lab)
         self.skewed()

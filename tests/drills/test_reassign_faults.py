@@ -1,9 +1,14 @@
-"""Moves of partitions under load that are disturbed: each must end, or be taken back, with all as claimed.
+"""Disturb moves of partitions under load: each must end, or be taken back, with every set as planned.
 
 It builds one lab for each Kafka version. Each case moves four partitions to or from broker 6 and has one
-fault: the operator killed at five points forward and one back, the controller or the target killed, the
-target's disk full, and half of the moves taken back. In one more case the clients' load doubles and
-halves, and the throttle has to follow.
+fault:
+
+- the operator is killed, at five points forward and one back;
+- the controller or the target is killed;
+- the target's disk is full;
+- half of the moves are taken back.
+
+In one more case the clients' load doubles and halves, and the throttle has to follow.
 """
 
 from __future__ import annotations
@@ -49,35 +54,38 @@ VERSIONS = ("2.8.2", "3.9.1", "4.3.1")
 TARGET = 6
 KILLED = -signal.SIGKILL
 BLOCKED = 6
-"""The exit code of a run that waited in vain."""
+"""The exit code of a run that stopped because a wait never ended."""
 UNFINISHED = 8
 """The exit code of a way back that stopped."""
 VERB_S, SEEN_S = 600.0, 120.0
 SETTLED_S = 30.0
-"""Each broker hears of sets and settings for itself, after the one that the run asked."""
+"""Brokers learn of sets and settings one by one, later than the broker that the run used."""
 KINDS = ("producer", "consumer", "samples")
 LOAD = {"record_bytes": 10_000, "produce_plan": ((25.0, 200.0), (7200.0, 10.0))}
-"""50 MB first, then so little that a case half an hour later copies not more than four times as much."""
+"""50 MB first, then so little that a case half an hour later copies at most four times as much."""
 THROTTLE = 1_000_000
 """Four partitions of 4 MB each take 16 s."""
 PACE = {"throttle_bytes_s": THROTTLE, "in_flight": 2, "per_broker": 2}
 STALLED_S = 30
-"""Without a byte for so long, a run whose target stays dead stops."""
+"""Seconds without a copied byte after which a run stops if its target stays dead."""
 RAMP: Mapping[str, object] = {
     "topics": ("ramp",), "partitions": 1, "record_bytes": 10_000, "group": "ramp",
     "produce_plan": ((13.0, 1000.0), (60.0, 100.0), (60.0, 200.0), (60.0, 100.0), (7200.0, 10.0)),
 }  # fmt: skip
-"""130 MB to copy; then 1, 2 and 1 MB/s. In the end so little that the move comes to its end too."""
+"""130 MB to copy; then 1, 2 and 1 MB/s.
+
+At the end the load is so small that the move can finish too.
+"""
 RAMP_SET, RAMP_GOAL = (1, 2), (1, 5)
-"""On no small disk: the partition grows to about 400 MB."""
+"""Sets without a small disk, because the partition grows to about 400 MB."""
 RAMP_THROTTLE = 2_000_000
 ADAPT = {"cap_bytes_s": 4_000_000, "floor_bytes_s": 250_000, "tick_s": 12, "busy_limit": None}
-"""A broker that can send 4 MB/s: the load is a large part of it."""
+"""Settings for an adaptive throttle on a broker that can send 4 MB/s, of which the load is a large part."""
 LEADER_RATE = "leader.replication.throttled.rate"
 EXPECTED: Mapping[str, int] = {"lost": 0, "duplicated": 0, "cut_back": 0, "produce_failed": 0}
 Sets: TypeAlias = Mapping[str, tuple[int, ...]]
 Played: TypeAlias = tuple[str, str, str, Callable[[], str], bool]
-"""A case: its name, what is done, what has to come of it, how; and whether it needs ``Faults.ready``."""
+"""A case: its name, what is done, what is expected, the act, and whether it needs ``Faults.ready``."""
 HOME: Sets = {f"load-a-{n}": tuple(SETS["load-a"][n]) for n in range(4)}
 AWAY: Sets = {name: (ids[1], ids[0], TARGET) for name, ids in HOME.items()}
 """Another order, another preferred leader, and broker 6 in place of the last one."""
@@ -85,7 +93,10 @@ AWAY: Sets = {name: (ids[1], ids[0], TARGET) for name, ids in HOME.items()}
 
 @dataclass(frozen=True)
 class Point:
-    """Where the operator is killed: before this change (class, part, others that are confirmed first)."""
+    """A point at which the operator is killed: before this change.
+
+    kill: class and part of the change, and the number of others that are confirmed first.
+    """
 
     name: str
     kill: tuple[str, str, int]
@@ -97,13 +108,18 @@ POINTS = (
     Point("second-move", ("ReassignPartition", "load-a-1", 1)),
     Point("election", ("ElectPreferred", "any", 0)),
 )
-"""The fifth point is a move in flight."""
+"""The changes before which the operator is killed.
+
+A fifth point is a move in flight (``Faults.killed_in_flight``).
+"""
 
 
 @dataclass(frozen=True)
 class Aim:
-    """A run that is to be disturbed. before: the sets when it began. wrong: what is not yet as the run aims,
-    in words."""
+    """A run that will be disturbed.
+
+    before: the sets when it began. wrong: returns what differs from the run's aim, in words.
+    """
 
     operator: Operator
     before: Sets
@@ -121,7 +137,7 @@ class Faults:
     points: tuple[Point, ...] = POINTS
     back_point: Point = Point("back", ("ReassignPartition", "any", 0))
     small: ClassVar[Mapping[int, int]] = {TARGET: 512}
-    """Disks of another size, in MB."""
+    """Sizes of disks that differ from the others, in MB by broker."""
 
     def begin(self) -> None:
         """Start the load and wait until there is something to move."""
@@ -135,38 +151,43 @@ class Faults:
     # --- what each case uses --------------------------------------------------------------------------------
 
     def aim(self, case: str, **pace: int) -> Aim:
-        """A run with a plan to the sets that are not there now. pace: further keys of its section."""
+        """Return a run with a plan to the other one of the two placements.
+
+        pace: further keys of its section.
+        """
         at_home = not not_as(self.site.partitions(), HOME)
         before, goal = (HOME, AWAY) if at_home else (AWAY, HOME)
         operator = self.by_plan(case, goal, **pace)
         return Aim(operator, before, lambda: not_as(self.site.partitions(), goal))
 
     def by_plan(self, run: str, goal: Sets, **pace: int) -> Operator:
-        """A run of kafka_reassign to these sets."""
+        """Return the operator for a run of kafka_reassign to these sets."""
         self.site.write_plan(run, goal)
         return self.site.moves(run, **{**PACE, **pace})
 
     def bring(self, goal: Sets) -> None:
-        """Bring the partitions to these sets where they are not: the next run then copies to or from
-        broker 6."""
+        """Move the partitions to these sets if they are not there.
+
+        The next run then copies to or from broker 6.
+        """
         if not_as(self.site.partitions(), goal):
             self.times_brought += 1
             operator = self.by_plan(f"bring-{self.times_brought}", goal)
             operator.through("run", "run", "--playbook", "kafka_reassign", limit_s=VERB_S)
 
     def ready(self) -> None:
-        """What a case needs that has to copy."""
+        """Prepare a case that has to copy."""
         self.bring(HOME)
 
     @contextlib.contextmanager
     def flying(self, operator: Operator) -> Iterator[ToolProcess]:
-        """A run under way that has a move of the load in flight."""
+        """Start a run and yield it once a move of the load is in flight."""
         with operator.tool("run", "run", *self.book) as tool:
             self.meanwhile(tool, "a move in flight", lambda: bool(HOME.keys() & self.site.in_flight()))
             yield tool
 
     def meanwhile(self, tool: ToolProcess, what: str, come: Callable[[], bool]) -> None:
-        """Wait until something has come. The tool must not end before that."""
+        """Wait until a condition holds. The tool must not end before that."""
 
         def missing() -> str | None:
             require(not tool.has_ended, f"the run ended before {what}: {tool.troubles()}")
@@ -175,25 +196,25 @@ class Faults:
         wait_until(what, missing, SEEN_S, poll_s=0.2)
 
     def ended(self, tool: ToolProcess, code: int) -> None:
-        """The tool must end so."""
+        """Require that the tool ends with this exit code."""
         seen = tool.wait_for_end(VERB_S)
         require(seen == code, f"ended with {seen}, not {code}: {tool.troubles()}")
 
     def verb(self, operator: Operator, verb: str) -> None:
-        """Run a verb to its end, which must be good."""
+        """Run a verb to its end, which must be exit code 0."""
         with operator.tool(verb, verb, *self.book) as tool:
             self.ended(tool, 0)
 
     def reached(self, aim: Aim) -> str:
-        """All is as the run aims."""
+        """Wait until everything is as the run aims."""
         return self._settled(aim.wrong, "as planned")
 
     def restored(self, aim: Aim) -> str:
-        """All is as it was before the run."""
+        """Wait until everything is as it was before the run."""
         return self._settled(lambda: not_as(self.site.partitions(), aim.before), "as before")
 
     def _settled(self, wrong: Callable[[], Sequence[str]], where: str) -> str:
-        """Beside the sets: nothing is in flight, throttles are as found, clients are at work."""
+        """Wait until sets and throttles are right, nothing is in flight, and clients are at work."""
 
         def missing() -> str | None:
             if odd := wrong():
@@ -210,7 +231,7 @@ class Faults:
     # --- the cases ------------------------------------------------------------------------------------------
 
     def killed_before(self, point: Point) -> str:
-        """``kill -9`` of the operator before a change, then ``resume``."""
+        """Kill the operator before a change, then ``resume``."""
         aim = self.aim(f"kill-{point.name}")
         program = ("zkmigrate.lab.killing", *map(str, point.kill))
         with aim.operator.tool("run", "run", *self.book, program=program) as tool:
@@ -219,7 +240,7 @@ class Faults:
         return self.reached(aim)
 
     def killed_in_flight(self) -> str:
-        """``kill -9`` of the operator while Kafka copies, then ``resume``."""
+        """Kill the operator while Kafka copies, then ``resume``."""
         aim = self.aim("kill-in-flight")
         with self.flying(aim.operator) as tool:
             tool.kill()
@@ -228,7 +249,7 @@ class Faults:
         return self.reached(aim)
 
     def half_way_back(self) -> str:
-        """Stopped in order when some moves are done, and rolled back."""
+        """Stop the run cleanly when some moves are done, and roll it back."""
         aim = self.aim("half-way")
         with self.flying(aim.operator) as tool:
             whole = len(aim.wrong())
@@ -239,7 +260,7 @@ class Faults:
         return self.restored(aim)
 
     def killed_going_back(self) -> str:
-        """``kill -9`` on the way back, before its first change of a set, then ``resume``."""
+        """Kill the operator on the way back, before it changes the first set; then ``resume``."""
         aim = self.aim("kill-back")
         with self.flying(aim.operator) as tool:
             tool.process.send_signal(signal.SIGINT)
@@ -251,8 +272,7 @@ class Faults:
         return self.restored(aim)
 
     def controller_killed(self) -> str:
-        """``kill -9`` of the active controller while Kafka copies; it starts again once another one is
-        active."""
+        """Kill the active controller while Kafka copies; restart it once another one is active."""
         aim = self.aim("controller")
         with self.flying(aim.operator) as tool:
             old = self.site.controller()
@@ -264,8 +284,7 @@ class Faults:
         return f"controller {old}, then {new}; {self.reached(aim)}"
 
     def target_returns(self) -> str:
-        """``kill -9`` of the target while it copies; it starts again once the run has said that it is
-        down."""
+        """Kill the target while it copies; restart it once the run has reported it as down."""
         aim = self.aim("target-returns")
         with self.flying(aim.operator) as tool:
             fault.kill(self.site.lab, host_of(TARGET))
@@ -277,9 +296,11 @@ class Faults:
         return self.reached(aim)
 
     def target_stays_dead(self, *, full: bool) -> str:
-        """The target dies while it copies, killed or by a full disk, and stays dead. The run must stop and
-        name it. Then it is rolled back as far as it goes without the target, which keeps the throttle until
-        it starts again."""
+        """Stop the target while it copies, by a kill or by a full disk, and leave it dead.
+
+        The run must stop and name it. Then it is rolled back as far as possible without the target, which
+        keeps the throttle until it starts again.
+        """
         aim = self.aim("disk-full" if full else "target-dead", stalled_s=STALLED_S)
         with self.flying(aim.operator) as tool:
             if full:
@@ -307,7 +328,7 @@ class Faults:
         return "; ".join(not_as(self.site.partitions(), aim.before)) or None
 
     def follows(self) -> str:
-        """A load of its own on one partition, which moves meanwhile: it doubles, then it halves."""
+        """Move one partition while its own load doubles, then halves; the throttle must follow."""
         self.site.create_topics({"ramp": (RAMP_SET,)})
         ramp = self.site.other_load("ramp", **RAMP)
         try:
@@ -332,7 +353,7 @@ class Faults:
         )
 
     def cases(self) -> Iterable[Played]:
-        """All of them."""
+        """Yield all cases."""
         done = "resume ends with 0, all as planned"
         for point in self.points:
             kind, part, others = point.kill
@@ -366,8 +387,10 @@ class Faults:
 
 
 def followed(samples: Iterable[Event], broker: int, began_ns: Sequence[int]) -> list[int]:
-    """The leader's rate of a broker, in bytes per second, that was seen last in each step of the load, of the
-    steps in which one was seen. began_ns: when the steps began."""
+    """Return a leader's last seen rate in each step of the load, in bytes per second.
+
+    Steps in which no rate was seen are left out. began_ns: when the steps began.
+    """
     ends = [*began_ns[1:], math.inf]
     last: dict[int, int] = {}
     for event in samples:
@@ -379,9 +402,11 @@ def followed(samples: Iterable[Event], broker: int, began_ns: Sequence[int]) -> 
 
 
 def judged(site: ClusterSite) -> str:
-    """End the load and judge its records: the figures in words. Unexpected when one is wrong. The longest
-    pause is only a figure: a dead broker makes one. One fault at a time costs each set one replica at most,
-    and no set of the lab has a min ISR of all its replicas."""
+    """End the load and judge its records; return the figures in words. Raises Unexpected if one is wrong.
+
+    The longest pause is only a figure, because a dead broker causes one. One fault at a time costs each set
+    at most one replica, and no set of the lab has a min ISR of all its replicas.
+    """
     wrong = site.load.finish()
     seen = load_recording(site.history, "samples").of("sample")
     most = max(len(event["in_flight"]) for event in seen)
@@ -403,14 +428,14 @@ def judged(site: ClusterSite) -> str:
 
 
 def rows(kind: type[Faults]) -> list[ParameterSet]:
-    """The cases of each version of Kafka, as parameters of a test: the version, and the case's name."""
+    """Return the cases of each version of Kafka as parameters of a test: the version, and the case's name."""
     names = [name for name, *_ in kind(cast(ClusterSite, None)).cases()]
     return [pytest.param(version, name, id=f"{version}-{name}") for version in VERSIONS for name in names]
 
 
 @contextlib.contextmanager
 def in_lab(kind: type[Faults], version: str, directory: Path, wrong_loads: list[str]) -> Iterator[Faults]:
-    """The cases in a lab of their own under load, which is judged at the end."""
+    """Build a lab for the cases under load, and judge the load at the end."""
     progress = TimedProgress()
     with Lab.up(six_brokers(version, small=kind.small), progress) as lab:
         site = ClusterSite(lab, directory / version, progress, LOAD)

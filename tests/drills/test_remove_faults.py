@@ -1,8 +1,7 @@
-"""The removal of a broker under load that is disturbed, as ``test_reassign_faults`` disturbs moves.
+"""Disturb the removal of a broker under load, as ``test_reassign_faults`` disturbs moves.
 
-Each case empties broker 6, which holds four partitions of
-the load, and is rolled back. In two cases a broker dies half way and stays dead: the one that is emptied, and
-one that receives.
+Each case empties broker 6, which holds four partitions of the load, and is rolled back. In two cases a broker
+dies half way and stays dead: the one that is emptied, and one that receives.
 """
 
 from __future__ import annotations
@@ -54,21 +53,24 @@ FIRST_MOVE = Point("first-move", ("ReassignPartition", "any", 0))
 CANCEL = Point("back", ("CancelReassignment", "any", 0))
 STOP = Point("stop", ("SetService", "any", 0))
 SLOW = 250_000
-"""Bytes per second; so slow that moves are in flight for half a minute."""
+"""Bytes per second, so low that moves are in flight for half a minute."""
 NEIGHBOUR = 5
-"""The broker that is emptied where broker 6 receives."""
+"""The broker that is emptied in the case in which broker 6 receives."""
 ON_NEIGHBOUR: Sets = dict.fromkeys(HOME, (1, 4, NEIGHBOUR))
-"""Two racks: brokers 2, 3 and 6 may take the place of broker 5, and broker 6 has most room."""
+"""Two racks: brokers 2, 3 and 6 may replace broker 5, and broker 6 has most room."""
 
 
 def without(broker: int) -> dict[str, str]:
-    """The exception that lets a run go on without a broker."""
+    """Return the exception that lets a run continue without a broker."""
     answers = {"who": "the drill", "why": "it is dead", "until": "2999-01-01T00:00Z"}
     return {"finding": TARGET_DOWN, "target": f"broker-{broker}", **answers}
 
 
 def unfinished(now: Mapping[str, Partition], removed: int) -> list[str]:
-    """The partitions that a broker still holds, and those with a replica that is not in sync; each once."""
+    """Return the partitions that a broker still holds, and those with a replica that is not in sync.
+
+    Each partition is listed once.
+    """
     return [
         f"{name}: {list(one.replicas)}, in sync {sorted(one.isr)}"
         for name, one in now.items()
@@ -90,7 +92,10 @@ class RemovalFaults(Faults):
         return self.removing(case, TARGET, {**slow, **pace})
 
     def removing(self, case: str, broker: int, more: Mapping[str, object], **sections: object) -> Aim:
-        """A run that empties one broker. more: further keys of its section. sections: others."""
+        """Return a run that empties one broker.
+
+        more: further keys of its section. sections: further sections.
+        """
         section = {"brokers": [broker], "shutdown": False, **PACE, **more}
         before = {name: one.replicas for name, one in self.site.partitions().items()}
         operator = self.site.operator(case, {"removal": section, **sections})
@@ -100,7 +105,7 @@ class RemovalFaults(Faults):
         self.bring(AWAY)
 
     def reached(self, aim: Aim) -> str:
-        """The broker is empty; then it is refilled as it was."""
+        """Wait until the broker is empty; then roll back, and wait until it is refilled as it was."""
         planned = super().reached(aim)
         self.verb(aim.operator, "rollback")
         return f"{planned}; {self.restored(aim)}"
@@ -108,7 +113,7 @@ class RemovalFaults(Faults):
     # --- the cases ------------------------------------------------------------------------------------------
 
     def killed_before_the_stop(self) -> str:
-        """``kill -9`` of the operator before the empty broker stops, then ``resume``."""
+        """Kill the operator before the empty broker stops, then ``resume``."""
         aim = self.removing("kill-stop", TARGET, {"shutdown": True})
         program = ("zkmigrate.lab.killing", *map(str, STOP.kill))
         with aim.operator.tool("run", "run", *self.book, program=program) as tool:
@@ -121,7 +126,7 @@ class RemovalFaults(Faults):
         return words
 
     def leaving_dies(self) -> str:
-        """``kill -9`` of the broker that is emptied; it stays dead until the run has ended."""
+        """Kill the broker that is emptied, and leave it dead until the run has ended."""
         aim = self.removing("leaving-dies", TARGET, {"shutdown": True})
         with self.flying(aim.operator) as tool:
             fault.kill(self.site.lab, host_of(TARGET))
@@ -137,9 +142,11 @@ class RemovalFaults(Faults):
         return f"emptied without it; {self.restored(aim)}"
 
     def target_dies(self) -> str:
-        """``kill -9`` of a broker that receives; it stays dead. The run stops and names it. Once that is
-        accepted, ``resume`` plans its moves anew, and stops for the throttle that only the dead broker itself
-        can unset."""
+        """Kill a broker that receives, and leave it dead.
+
+        The run stops and names it. Once that is accepted, ``resume`` plans its moves anew, and stops for the
+        throttle that only the dead broker itself can unset.
+        """
         self.bring(ON_NEIGHBOUR)
         pace = {"stalled_s": STALLED_S}
         aim = self.removing("target-dies", NEIGHBOUR, pace)

@@ -1,8 +1,8 @@
-"""A move in which a broker's host dies for good: it is retired from the run, and the others move without it.
+"""A broker's host dies for good during a move: it is retired, and the others move without it.
 
-It moves a loaded Kafka of three brokers in a lab. Behind two brokers the host of the third loses its
-power. The drill judges the findings of the roll, when ``retire`` refuses, the gate of the cut-over after a
-retired broker has come back, and the records of the clients.
+The drill moves a loaded Kafka of three brokers in a lab. After two brokers the host of the third loses power.
+The drill judges the findings of the roll, when ``retire`` refuses, the gate of the cut-over after a retired
+broker has come back, and the records of the clients.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ REFUSED = 6
 FLOWING_S, EXPIRED_S = 90.0, 180.0
 REASON = "its disk is broken"
 SPEC = replace(LONG_SESSIONS, broker_options={"auto.leader.rebalance.enable": "false"})
-"""A new controller would otherwise elect preferred leaders by itself after five seconds."""
+"""Without this setting a new controller elects preferred leaders by itself after five seconds."""
 
 JUDGED = ("lost", "duplicated", "acked_creates_missing")
 
@@ -70,7 +70,7 @@ CASES = {
 
 @dataclass
 class Retirement:
-    """One lab, one run. gone: the broker whose host dies."""
+    """One lab and one run. gone: the broker whose host dies."""
 
     site: RollSite
     gone: str = ""
@@ -105,7 +105,7 @@ class Retirement:
         return self.gone in last["what"] and f"zkmigrate retire {self.gone}" in last["progress"]
 
     def _wait_registered(self, registered: bool) -> None:
-        """Wait until source says that the broker is registered, or that its session has ended."""
+        """Wait until source reports that the broker is registered, or that it is not."""
         state = "registered" if registered else "not registered"
 
         def other() -> str | None:
@@ -167,7 +167,7 @@ class Retirement:
         return finish_load(self.site.load, dict.fromkeys(JUDGED, 0))
 
     def _verb(self, verb: str, *words: str) -> tuple[int, str]:
-        """Run a verb in the operator's network to its end; its exit code and output."""
+        """Run a verb in the operator's network to its end; return its exit code and output."""
         argv = [sys.executable, "-m", "zkmigrate", verb, *words, "--run-id", RUN]
         return run_program(
             self.site.lab.operator_command([*argv, "-i", str(self.site.inventory)]),

@@ -1,9 +1,9 @@
-"""Everything up to the cut-over: refused beforehand, walked back from each step, and disturbed in the roll.
+"""Everything up to the cut-over: refused beforehand, taken back from each step, and disturbed in the roll.
 
-One lab under load and one run go through the trials of ``roll_trials``, each from where the one before
-left it. Behind each the drill judges that every file and rule is as it was found or as the state asks,
-dest's trees are source's, source is untouched and clients flow. At the end it judges the whole load:
-nothing lost, nothing twice.
+One lab under load and one run go through the trials of ``roll_trials``, each from where the one before left
+it. After each the drill judges files and rules: they must be as at the start or as the state requires. Dest's
+trees must be source's, source untouched, and clients flowing. At the end it judges the whole load: nothing
+lost, nothing twice.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def site(directory: Path, wrong_loads: list[str]) -> Iterator[RollSite]:
 
 
 def judge_load(site: RollSite) -> str:
-    """Go forward once more behind everything, then judge the load of the whole time."""
+    """Roll once more after all trials, then judge the load of the whole time."""
     site.bring_to(ROLLED)
     # A killed server of source disconnects its other clients by itself.
     unharmed = {} if site.source_killed else {"other_tenant_unharmed": True}

@@ -1,18 +1,18 @@
-"""The start order on real servers whose disks differ: kept, with a kill on the way, and broken.
+"""Start dest on real servers whose disks differ: in the safe order, with faults, and in the wrong order.
 
-It builds a lab and brings dest to where FENCE and DRAIN do not let it come (``staggered``): F of one host,
-then F of two. F are the hosts that hold every acknowledged create. From there zkm-host starts dest in the
-places that ``rules.start_order`` gives, again and again, with the images put back between. The drill looks
-at every disk:
+The drill builds a lab and brings dest into a state that FENCE and DRAIN prevent (``staggered``): F of one
+host, then F of two. F are the hosts that hold every acknowledged create. From there zkm-host starts dest in
+the places that ``rules.start_order`` gives, again and again, with the images restored in between. The drill
+reads every disk:
 
 ``ordered``       nothing is missing
 ``killed-at-X``   ZooKeeper of a host of F is killed at the moment X between its start and the first quorum;
                   its finisher starts it again; nothing is missing
-``slow-epoch``    the same, with F's disk so slow that the others have the new epoch on theirs first
-``power-cut``     a host of F loses its power while it looks for others: nobody serves until it is back and
+``slow-epoch``    the same kill, with F's disk so slow that the others have the new epoch on theirs first
+``power-cut``     a host of F loses power while it looks for others: no server serves until it is back and
                   has its GO again; nothing is missing
-``danger``        F of one host, without zkm-host, the others first: acknowledged creates must be lost, or the
-                  rule guards against nothing
+``danger``        F of one host, without zkm-host, the others first: acknowledged creates must be lost,
+                  otherwise the rule protects nothing
 """
 
 from __future__ import annotations
@@ -58,10 +58,10 @@ OPEN_LIMIT_MS = 600_000
 MOMENTS = (
     "looking", "accepted-epoch-of-first", "accepted-epoch-of-other", "epoch-of-first", "epoch-of-other"
 )  # fmt: skip
-"""Moments between the start of F and the first quorum, in the order in which they come."""
+"""Moments between the start of F and the first quorum, in the order in which they occur."""
 STUCK = ("failed", "none of the first is seen to lead")
 STUCK_S = 3.0
-"""Seconds that a host must stay stuck: the leader may be heard later than its followers."""
+"""Seconds that a host must stay stuck, because it may see the leader later than its followers."""
 NOBODY_SERVES_S = 5.0
 WHAT = {
     "danger": "the others started first, without zkm-host",
@@ -77,8 +77,11 @@ MOMENT_S = 30.0
 
 @dataclass(frozen=True)
 class Start:
-    """One start of dest. lacking: acknowledged creates that only F holds before; lost: acknowledged creates
-    that some dest host does not hold afterwards."""
+    """One start of dest.
+
+    lacking: acknowledged creates that only F holds before. lost: acknowledged creates that some dest host
+    does not hold afterwards.
+    """
 
     lacking: int
     lost: int
@@ -87,13 +90,13 @@ class Start:
 
     @property
     def outcome(self) -> str:
-        """In words."""
+        """The outcome in words."""
         return f"lost {self.lost} of {self.lacking} creates that only F held, {self.seconds} s; {self.note}"
 
 
 @dataclass
 class StartOrders:
-    """Dest hosts of one lab, staggered and sealed, started again and again."""
+    """Dest hosts of one lab, staggered and sealed, which are started again and again."""
 
     lab: Lab
     dests: DestHosts
@@ -112,7 +115,7 @@ class StartOrders:
         self.sealed = True
 
     def go(self, *hosts: str) -> None:
-        """GO to these hosts, or to all, each in its place."""
+        """Send GO to these hosts, or to all, each in its place."""
         place = places(self.names, self.state.first)
         first = ",".join(f"{self.lab.host(h).address}:{CLIENT_PORT}" for h in self.state.first)
         majority = str(len(self.names) // 2 + 1)
@@ -121,7 +124,7 @@ class StartOrders:
         )
 
     def _started_or_refused(self) -> str:
-        """Wait until every host serves in dest's ensemble, or one refuses to go on; its reason then."""
+        """Wait until every host serves in dest's ensemble, or one refuses; return the reason, or ""."""
         refusal, since = "", 0.0
 
         def missing() -> str | None:
@@ -137,23 +140,23 @@ class StartOrders:
         return refusal
 
     def restore(self) -> None:
-        """Stop all and put the images back: sealed, as before GO."""
+        """Stop all servers and restore the images; the hosts are sealed, as before GO."""
         self.dests.do("halt")
         self.dests.do("image", "restore")
 
     def recover(self) -> None:
-        """After a case that failed: put the images back, where there are any."""
+        """Restore the images after a case that failed, if there are any."""
         if self.sealed:
             self.restore()
 
     # --- cases ----------------------------------------------------------------------------------------------
 
     def play(self, act: Callable[[], str]) -> Start:
-        """Start dest by ``act``, look at every disk, put everything back."""
+        """Start dest by ``act``, read every disk, restore everything."""
         began = time.monotonic()
         note = act()
         if refused := self._started_or_refused():
-            # Now only all hosts together, from the images, can be started again.
+            # Now the hosts can only be started again all together, from the images.
             note += f"; {refused}: {self._led_without()}; all again"
             self.restore()
             self.go()
@@ -164,14 +167,14 @@ class StartOrders:
         return Start(self.state.only_on_first, gone, seconds, note)
 
     def cases(self) -> dict[str, Callable[[], str]]:
-        """The starts of sealed hosts, by name."""
+        """Return the starts of sealed hosts, by name."""
         kills = {f"killed-at-{moment}": partial(self.killed_at, moment) for moment in MOMENTS}
         return {
             "ordered": self.ordered, **kills, "slow-epoch": self.slow_epoch, "power-cut": self.power_cut
         }  # fmt: skip
 
     def _led_without(self) -> str:
-        """The leader now, and how many acknowledged creates it lacks."""
+        """Return the current leader and how many acknowledged creates it lacks, in words."""
         leading = [host for host, mode in self.lab.zookeeper_modes(self.names).items() if mode == "leader"]
         missing = missing_on(self.lab, self.state.promise)
         return ", ".join(f"{host} leads without {len(missing[host].creates)}" for host in leading)
@@ -181,7 +184,7 @@ class StartOrders:
         return ""
 
     def killed_at(self, moment: str) -> str:
-        """Kill a host of F once servers have come to ``moment``; its finisher starts it again."""
+        """Kill a host of F once servers have reached ``moment``; its finisher starts it again."""
         victim = self.state.first[0]
         reached = self._moment(moment, victim)
         old = set(server_pids(self.lab, victim))
@@ -236,13 +239,13 @@ class StartOrders:
         return None if answer and "not currently serving" in answer else f"said {answer!r}"
 
     def _epoch(self, host: str, file: str) -> int:
-        """The epoch in a file; 0 while the file is absent or being written."""
+        """Return the epoch in a file; 0 while the file is absent or being written."""
         with contextlib.suppress(OSError, ValueError):
             return int((self.lab.host(host).root / VERSION_2 / file).read_text())
         return 0
 
     def _moment(self, moment: str, victim: str) -> Callable[[], str | None]:
-        """Condition: servers have come to the moment, by their epoch files."""
+        """Return the condition that servers have reached the moment, according to their epoch files."""
         if moment == "looking":
             return lambda: self._not_looking(victim)
         file = "acceptedEpoch" if moment.startswith("accepted") else "currentEpoch"
@@ -265,7 +268,7 @@ class StartOrders:
 def staggered_orders(
     lab: Lab, dests: DestHosts, laggards: tuple[str, ...], directory: Path
 ) -> Iterator[tuple[StartOrders, Path]]:
-    """Dest staggered, its servers dead; a directory for images beside it."""
+    """Stagger dest and kill its servers; yield the starts and a directory for images beside them."""
     hosts = len(lab.role(Role.DEST))
     history = directory / f"raw-{hosts - len(laggards)}-of-{hosts}"
     state = stagger(lab, laggards, 100, history)
@@ -274,7 +277,7 @@ def staggered_orders(
 
 
 def danger(orders: StartOrders, aside: Path) -> Start:
-    """Start dest in the wrong order, without zkm-host. Acknowledged creates must be gone then."""
+    """Start dest in the wrong order, without zkm-host. Acknowledged creates must be lost."""
     began = time.monotonic()
     gone = reformed_in_the_wrong_order(orders.lab, orders.state, aside)
     seconds = round(time.monotonic() - began, 2)
@@ -297,7 +300,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @contextlib.contextmanager
 def observing(hosts: int) -> Iterator[tuple[Lab, DestHosts]]:
-    """A new lab with this number of dest hosts, which observe."""
+    """Build a lab with this number of dest hosts, which observe."""
     progress = TimedProgress()
     with Lab.up(LabSpec(dest_count=hosts), progress) as lab:
         dests = joined(lab)
@@ -315,7 +318,7 @@ Orders: TypeAlias = OneLab[tuple[int, int], tuple[StartOrders, Path]]
 
 @pytest.fixture(scope="module")
 def placed(directory: Path) -> Iterator[Orders]:
-    """By number of dest hosts and size of F: dest staggered, and a directory beside it."""
+    """Build labs with dest staggered, by number of dest hosts and size of F, each with a directory."""
     labs = OneLab(observing)
 
     @contextlib.contextmanager

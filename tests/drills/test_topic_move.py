@@ -1,9 +1,9 @@
-"""The switch of topics between two clusters, there and back, and with one fault at one phase.
+"""Switch topics between two clusters, there and back, and with one fault at one phase.
 
-It builds a lab with both clusters, a gateway and a mirror. In each
-case clients of two libraries work through the gateway and are switched to the cluster where they are not.
-The operator, the gateway, the copier or a broker is killed meanwhile. Then every acknowledged record must be
-once in the log of the cluster that the clients were led to, and the application open on that one alone.
+It builds a lab with both clusters, a gateway and a mirror. In each case clients of two libraries work through
+the gateway and are switched to the cluster where they are not. Meanwhile the operator, the gateway, the
+copier or a broker is killed. At the end every acknowledged record must be exactly once in the log of the
+cluster that the clients were led to, and the application open on that cluster alone.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ pytestmark = pytest.mark.drill
 
 MINUTES = 40
 CLIENTS = ("java-2.8.2", "librdkafka-newest")
-"""Their producers are idempotent: one that is not may write twice when a broker dies."""
+"""Their producers are idempotent, because others may write twice when a broker dies."""
 DONE, TURNED, STOPPED = 0, 7, 8
 AT_WORK_S, RUN_S, HELD_S, RATE = 8.0, 420.0, 240.0, 20.0
 SHORT = ("--skip", "rehearse", "--until", "verify")
-"""No rehearsal; and the copiers back to source go on, for the next case."""
+"""No rehearsal, and the copiers back to source continue, for the next case."""
 Way: TypeAlias = Literal["there", "back", "either"]
-"""Where the clients are after a case: on the other cluster, where they were, or whichever the run chose."""
+"""Where the clients are after a case: on the other cluster, where they were, or on either."""
 
 
 @dataclass(frozen=True)
@@ -52,9 +52,9 @@ class Fault:
     """One switch with one fault.
 
     kill: KIND, HOST and OTHERS as ``zkmigrate.lab.killing`` takes them. hold: the phase after which the tool
-    is held for the harm. harm: of HARMS; "operator" is a kill -9 of the tool. then: the verb after a kill of
-    the operator. left: how ``status`` must say that the window was left, between the two. again: records may
-    be delivered twice, since a group's coordinator or a leader has died.
+    is held for the harm. harm: a kind that ``Switches.harm`` takes; "operator" is a kill -9 of the tool.
+    then: the verb after a kill of the operator. left: how ``status`` must report the unfinished window,
+    between the two. again: records may be delivered twice, since a group's coordinator or a leader has died.
     """
 
     name: str
@@ -69,7 +69,7 @@ class Fault:
 
     @property
     def expected(self) -> str:
-        """In words."""
+        """The expected outcome in words."""
         where = {"there": "on the other cluster", "back": "where they were", "either": "on one cluster"}
         return f"clients {where[self.way]}, 0 lost, 0 twice" + ("" if self.again else ", 0 delivered again")
 
@@ -127,7 +127,7 @@ class Switches:
     # --- a switch -------------------------------------------------------------------------------------------
 
     def there_and_back(self, name: str, times: int) -> str:
-        """So many switches there and back with the same clients; the figures in words."""
+        """Switch there and back this many times with the same clients; return the figures in words."""
 
         def act() -> None:
             for number in range(1, 2 * times + 1):
@@ -147,7 +147,10 @@ class Switches:
         )
 
     def with_fault(self, one: Fault) -> str:
-        """A switch with this fault; the figures in words. LabError where it is not as expected."""
+        """Switch with this fault and return the figures in words.
+
+        Raises LabError if the outcome is not as expected.
+        """
         told: list[str] = []
         words = self.judged(one.name, lambda: told.append(self._disturbed(one)), again=one.again)
         return f"{'; '.join(told)}; {words}"
@@ -165,7 +168,7 @@ class Switches:
                 told += f", {one.then} {code}"
         finally:
             self.mend()
-        if code == STOPPED:  # going back: target could not record who leads while its broker was dead
+        if code == STOPPED:  # on the way back, target could not record its leaders while its broker was dead
             code = self._verb(operator, "resume")
             told += f", resume {code}"
         if code == TURNED:
@@ -186,17 +189,17 @@ class Switches:
         return f", status {code}: {kind}"
 
     def aimed(self, run: str, source: str) -> Operator:
-        """The operator of a switch away from this cluster, whose copiers run."""
+        """Return the operator of a switch away from this cluster, with the copiers running."""
         target = between.other(self.site.lab.spec, source)
         self.site.copy_to(target)
         return self.site.operator(run, target)
 
     def left(self, source: str) -> None:
-        """The clients must have left this cluster."""
+        """Require that the clients have left this cluster."""
         require(self.site.open_on() != source, f"the clients are still on {source}")
 
     def _first(self, one: Fault, operator: Operator, source: str) -> int:
-        """The run with its fault; its exit code."""
+        """Run the switch with its fault and return the exit code."""
         program = ["zkmigrate.lab.killing", *map(str, one.kill)] if one.kill else ["zkmigrate"]
         hold = ("--hold-at", one.hold) if one.hold else ()
         with operator.tool("run", "run", *BOOK, *SHORT, *hold, program=program) as self.tool:
@@ -207,7 +210,7 @@ class Switches:
             return self.tool.wait_for_end(RUN_S)
 
     def _verb(self, operator: Operator, verb: str, *more: str) -> int:
-        """Run a verb with these options to its end; its exit code. On the way back there are none."""
+        """Run a verb with these options to its end, and return its exit code."""
         with operator.tool(verb, verb, *BOOK, *more) as self.tool:
             return self.tool.wait_for_end(RUN_S)
 
@@ -217,7 +220,7 @@ class Switches:
     # --- harm -----------------------------------------------------------------------------------------------
 
     def harm(self, kind: str, source: str) -> None:
-        """Do it. source: the cluster that the clients are on."""
+        """Do a harm. source: the cluster that the clients are on."""
         target = between.other(self.site.lab.spec, source)
         assert self.tool is not None
         acts: Mapping[str, Callable[[], object]] = {
@@ -249,7 +252,10 @@ class Switches:
         return int(admin.describe_consumer_groups([group])[group].result(HELD_S).coordinator.id)
 
     def mend(self) -> None:
-        """Start the broker that was killed, once ZooKeeper has forgotten it: before that it ends itself."""
+        """Start the broker that was killed, once ZooKeeper has removed its registration.
+
+        Before that it would end itself.
+        """
         if self.dead:
             cluster, id = self.dead
             self.site.lab.wait_until_unregistered(cluster, id, HELD_S)
@@ -260,8 +266,10 @@ class Switches:
     # --- the judge ------------------------------------------------------------------------------------------
 
     def judged(self, name: str, act: Callable[[], None], *, again: bool) -> str:
-        """Let clients work while something is done; what became of their records, in words. LabError where
-        that is wrong. again: deliveries beyond the first are told, not judged."""
+        """Let clients work during ``act`` and return what became of their records, in words.
+
+        again: deliveries beyond the first are reported, not judged. Raises LabError if the records are wrong.
+        """
         history = self.site.directory / name / "history"
         history.mkdir(parents=True)
         matrix = self.site.matrix(rate=RATE, seconds=AT_WORK_S)
@@ -280,7 +288,7 @@ class Switches:
         return "lost 0, twice 0, " + ", ".join(f"{name} {value}" for name, value in told.items())
 
     def compared(self) -> str:
-        """Every record of both clusters, in the end."""
+        """Compare every record of both clusters."""
         return self.site.compare(between.other(self.site.lab.spec, self.site.open_on()))
 
 

@@ -1,7 +1,7 @@
-"""Whole moves between the versions that the preflight calls drilled, each on its own lab.
+"""Whole moves between the versions that the preflight calls drilled, each in its own lab.
 
-It runs ``zkmigrate.lab.demo`` for every entry of ``preflight.drilled.DRILLED``. A case holds when the demo
-ends with 0: then every claim of its judge held, and the servers told these versions.
+It runs ``zkmigrate.lab.demo`` for every entry of ``preflight.drilled.DRILLED``. A case holds if the demo ends
+with 0: then every claim of its judge held, and the servers reported these versions.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ FIGURES = ("lost", "duplicated", "window_s")
 
 
 def options_of(drill: Drill) -> list[str]:
-    """The demo's options for a move."""
+    """Return the demo's options for a move."""
     return [
         "--source-version", drill.source, "--dest-version", drill.dest, "--kafka-version", drill.kafka
     ]  # fmt: skip
 
 
 def move(drill: Drill, directory: Path) -> str:
-    """Run the demo for these versions. Return its figures; raise Unexpected where something did not hold."""
+    """Run the demo for these versions and return its figures. Raises Unexpected if something did not hold."""
     command = [sys.executable, "-m", "zkmigrate.lab.demo", "--directory", str(directory), *options_of(drill)]
     with running(command, None, PATIENCE_S) as process:
         code = process.wait()

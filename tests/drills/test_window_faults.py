@@ -1,10 +1,12 @@
-"""The cut-over with one fault at one phase, judged, all brought back, and the next.
+"""Cut-overs with one fault at one phase each; each is judged and taken back before the next.
 
 It builds a lab with load for each policy on lost brokers, moves brokers and clients to dest, and plays
-:data:`~tests.drills.window_cases.CASES` on it: rollbacks from every phase, kills of the tool, dead hosts,
-leaking rules, a cut link, a lost leader of source, a lost broker. After each case it judges exit code,
-direction, sessions, owners, the controller epoch, the trees on disk, dest's files and rules, and source;
-at the end of a lab the records of its clients.
+:data:`~tests.drills.window_cases.CASES` on it. The faults are rollbacks from every phase, kills of the tool,
+dead hosts, leaking rules, a cut link, a lost leader of source, and a lost broker.
+
+After each case it judges exit code, direction, sessions, owners and the controller epoch. It also compares
+the trees on disk, dest's files and rules, and source. At the end of a lab it judges the records of its
+clients.
 """
 
 from __future__ import annotations
@@ -38,11 +40,14 @@ FLOWING_S = 60.0
 OPEN_LIMIT_S = 30
 """Seconds that hosts wait for OPEN: enough to boot a host, or to start the tool again, meanwhile."""
 LEASE = {"fence_ttl_ms": 9000, "cut_ttl_ms": 5000}
-"""Longer than the defaults: ten hosts and their load share a few cores, and the sessions last long enough."""
+"""Longer than the defaults, because ten hosts and their load share a few cores.
+
+The sessions last long enough for it.
+"""
 
 
 def repeated(cases: Sequence[Case], times: int) -> list[Case]:
-    """All cases of each lab, so many rounds. A case that goes past OPEN is played once, at the end."""
+    """Return all cases of each lab, `times` times. A case that goes past OPEN is played once, at the end."""
     again = range(1, times + 1)
     found = []
     for lab in LABS:
@@ -59,7 +64,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def roll_to_dest(lab: Lab, load: LoadRunner, directory: Path, broker_lost: str) -> WindowSite:
-    """Brokers and clients of a new lab on dest, everything flowing."""
+    """Move brokers and clients of a new lab to dest, and wait until everything flows."""
     load.start(KINDS)
     load.wait_flowing(KINDS, FLOWING_S)
     policy = {"broker_lost_in_window": broker_lost, "open_limit_s": OPEN_LIMIT_S, "lease": LEASE}
@@ -75,10 +80,10 @@ def roll_to_dest(lab: Lab, load: LoadRunner, directory: Path, broker_lost: str) 
 
 @contextmanager
 def in_lab(name: str, directory: Path, wrong_loads: list[str]) -> Iterator[tuple[Series, WindowSite]]:
-    """A new lab with brokers and clients on dest, whose load is judged at the end."""
+    """Build a lab with brokers and clients on dest, whose load is judged at the end."""
     progress = TimedProgress()
     directory.mkdir()
-    # The rates keep logs and trees short, which every judgement reads.
+    # Low rates keep logs and trees short, because every judgement reads them.
     history = directory / "history"
     with loaded_lab(LONG_SESSIONS, history, progress, raw_rate=10.0, tenant_rate=20.0) as (lab, load):
         site = roll_to_dest(lab, load, directory, LABS[name])

@@ -33,7 +33,10 @@ KILLED = -9
 TURNED, OPERATOR_NEEDED, LEASE_ENDED = 7, 8, 9
 DEST = ("dest1", "dest2", "dest3")
 UNREACHED = f"{Trouble.HOST_UNREACHABLE}|{Trouble.BROKER_LOST}"
-"""The operator reaches neither hosts nor brokers: the alarm names whichever the tool asks first."""
+"""The alarms when the operator reaches neither hosts nor brokers.
+
+The alarm names whichever the tool looks at first.
+"""
 BEFORE_OPEN = tuple(STEPS.phases)[:-1]
 
 
@@ -44,12 +47,12 @@ class Case:
     hold: the phase at which the tool is held while the fault happens. kill: KIND, HOST and OTHERS as
     ``zkmigrate.lab.killing`` takes them; the tool is killed there on its way forward or, with ``answer``
     back, on its way back. moment: a moment of the hosts (``WindowSite.moment``) at which the tool is killed.
-    harm: what happens at the hold, and is mended when the tool has ended. answer: what is typed then; "kill"
-    is a kill -9, "" means that the tool must notice by itself. alone: a moment to which the hosts must come
-    by themselves before anything is mended. code, resumed: exit codes of the first process and of ``resume``
-    that are right; no ``resumed`` where none is needed. A resumed run that goes forward is held at CHECK and
-    typed back. alarm: findings, with bars between, of which the tool must tell one. lab: a key of
-    :data:`LABS`. last: the case goes past OPEN, so nothing comes after it.
+    harm: what happens at the hold, and is undone when the tool has ended. answer: what is typed then; "kill"
+    is a kill -9, "" means that the tool must notice by itself. alone: a moment that the hosts must reach by
+    themselves before anything is undone. code, resumed: the correct exit codes of the first process and of
+    ``resume``; no ``resumed`` if none is needed. A resumed run that goes forward is held at CHECK and typed
+    back. alarm: findings, separated by bars, of which the tool must report one. lab: a key of :data:`LABS`.
+    last: the case goes past OPEN, so no other case can follow.
     """
 
     name: str
@@ -82,8 +85,11 @@ LABS = {
         for kind in ("frozen", "ssh", "dropped") for hold in ("", "-go", "-serve", "-check")
     },
 }  # fmt: skip
-"""The labs by name, each with its policy.broker_lost_in_window. A lab's load makes a topic every five
-seconds, and its brokers grow slower with each: so each kind of silence has a lab of its own."""
+"""The labs by name, each with its policy.broker_lost_in_window.
+
+A lab's load creates a topic every five seconds, and its brokers become slower with each. So each kind of
+silence has its own lab.
+"""
 
 _ROLLED_BACK = [
     Case(f"back-from-{phase}", f"typed back at {phase}", "back", (0,), hold=phase, answer="back")
@@ -92,8 +98,10 @@ _ROLLED_BACK = [
 
 
 def _killed(name: str, what: str, resumed: int, **fields: Any) -> Case:
-    """The tool is killed. resumed: exit code of ``resume``; unless it is 0 the hosts go back by
-    themselves."""
+    """Return a case in which the tool is killed.
+
+    resumed: exit code of ``resume``; unless it is 0 the hosts go back by themselves.
+    """
     direction: Direction = "back" if resumed else "forward"
     alone = "unsealed open" if resumed else ""
     return Case(name, what, direction, (KILLED,), alone=alone, resumed=(resumed,), **fields)
@@ -107,7 +115,7 @@ _KILLED = [
             resumed, kill=(kind, DEST[others], others),
         )
         for others in (1, 2)
-        # SEAL cannot be completed any more on the hosts that went back alone.
+        # SEAL cannot be completed on hosts that went back by themselves.
         for kind, resumed in (("Fence", LEASE_ENDED), ("Cut", LEASE_ENDED), ("Seal", TURNED), ("Go", 0))
     ),
     *(
@@ -156,11 +164,14 @@ _LINK_CUT = [
 
 
 def _host_dead(number: int, phase: str) -> Case:
-    """A dest host loses power, and comes back after the tool has given up waiting for it."""
+    """Return a case in which a dest host loses power.
+
+    It comes back after the tool has stopped waiting for it.
+    """
     host = DEST[number % 3]
     what = f"{host} loses power while held after {phase}"
     if phase in ("go", "serve", "check"):
-        # While a host that has its GO is not heard nothing is put back anywhere: so it is on again first.
+        # While a host that has its GO does not answer, no host is restored: so it is on again first.
         return Case(
             f"dead-{phase}", f"{what} and is on again, then typed back", "back", (0,), hold=phase,
             harm=HostReboots(host), answer="back",
@@ -173,7 +184,7 @@ def _host_dead(number: int, phase: str) -> Case:
 
 
 def _leaks() -> Iterator[Case]:
-    """The rules of one host are damaged while it is held after CUT."""
+    """Yield the cases in which the rules of one host are damaged while it is held after CUT."""
     rules = [("IN", n) for n in range(1, 7)] + [("OUT", n) for n in range(1, 4)]
     faults: list[tuple[str, str, NoRules | FirstRule]] = [
         (
@@ -196,7 +207,7 @@ def _leaks() -> Iterator[Case]:
         ("cut-set", "the set of source's addresses is empty", NoRules("dest3", "ipset flush ZKM-$tag-cut4")),
     ]
     for name, what, harm in faults:
-        # An empty set looks like an ended lease: the renewal that finds it may say so before the probe does.
+        # An empty set looks like an ended lease: the renewal may report it before the probe does.
         like_lease = name == "cut-set"
         yield Case(
             f"leak-{name}", f"{what}, on {harm.host}, while cut", "back",
@@ -221,8 +232,10 @@ _KINDS: dict[Silent, str] = {
 
 
 def _silent(hold: str, kind: Silent) -> Case:
-    """A dest host answers nobody for as long as the tool runs. Before FENCE nobody is fenced; before GO the
-    others are let go at once; after it they go on."""
+    """Return a case in which a dest host answers no request for as long as the tool runs.
+
+    Before FENCE no host is fenced. Before GO the other hosts are released at once; after it they go on.
+    """
     forward = hold in ("go", "serve", "check")
     before_fence = hold in ("arm", "survey")
     return Case(
@@ -275,4 +288,4 @@ CASES: tuple[Case, ...] = (
     *_BROKER_LOST,
     *_PAST_OPEN,
 )
-"""In the order in which the cases of one lab run."""
+"""The cases, in the order in which those of one lab run."""

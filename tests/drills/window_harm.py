@@ -1,7 +1,7 @@
-"""The harms that a case of ``window_faults`` does, and how each is mended.
+"""The harms of the cases of ``window_faults``, and how each is undone.
 
-``begin`` returns once the harm has taken hold. ``mend`` repairs the lab and returns, in words, what the hosts
-did wrong in between.
+``begin`` returns once the harm has taken effect. ``mend`` repairs the lab and returns, in words, what the
+hosts did wrong in between.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ UNIT = "zookeeper.service"
 
 @dataclass
 class Scene:
-    """A lab, its load, the operator at work on it, and what a harm leaves for the judgement.
+    """A lab, its load, its operator at work, and what a harm leaves for the judgement.
 
-    source: what source's hosts must show. new_owners: znodes that get a new owner because of the harm.
-    noticed: what a harm saw go wrong. served: asks whether brokers have a server. stranded: sessions of
-    clients that know only a host that stood still for too long. silence: seconds from FENCE until brokers had
-    a server again, and the limit. notes: facts for the case's outcome, right or wrong.
+    source: the required state of source's hosts. new_owners: znodes that get a new owner because of the harm.
+    noticed: what went wrong during a harm. served: measures whether brokers have a server. stranded: sessions
+    of clients that know only a host that was frozen for too long. silence: seconds from FENCE until brokers
+    had a server again, and the limit. notes: facts for the case's outcome, right or wrong.
     """
 
     lab: Lab
@@ -70,13 +70,13 @@ class Scene:
 
 @dataclass(frozen=True)
 class Harm:
-    """No harm."""
+    """No harm; the base of all harms."""
 
     def begin(self, _scene: Scene) -> None:
         """Do the harm."""
 
     def mend(self, _scene: Scene) -> list[str]:
-        """Undo it; what the hosts did wrong."""
+        """Undo the harm and return what the hosts did wrong."""
         return []
 
 
@@ -97,8 +97,10 @@ class LinkCut(Harm):
 
 @dataclass(frozen=True)
 class HostDead(Harm):
-    """A dest host loses power, with its rules and sets. Its unit is enabled: ZooKeeper wants to start at
-    boot."""
+    """A dest host loses power, with its rules and sets.
+
+    Its unit is enabled, so systemd starts ZooKeeper at boot.
+    """
 
     host: str
 
@@ -112,7 +114,7 @@ class HostDead(Harm):
 
 @dataclass(frozen=True)
 class HostReboots(HostDead):
-    """The same, and the host is on again at once."""
+    """A dest host loses power and is on again at once."""
 
     def begin(self, scene: Scene) -> None:
         fault.power_cut(scene.lab, self.host)
@@ -125,7 +127,10 @@ class HostReboots(HostDead):
 
 @dataclass(frozen=True)
 class HostLate(HostDead):
-    """The same after GO; the others open meanwhile, and a hand lets it join (docs/reference/zkm-host.md)."""
+    """A dest host loses power after GO; the others open, and an operator lets it join later.
+
+    docs/reference/zkm-host.md describes the commands.
+    """
 
     def mend(self, scene: Scene) -> list[str]:
         wrong = super().mend(scene)
@@ -155,15 +160,15 @@ _SILENCED: Mapping[Silent, tuple[Callable[[Lab, str], None], Callable[[Lab, str]
         partial(fault.partition, other=network.OPERATOR), partial(fault.heal, other=network.OPERATOR)
     ),
 }  # fmt: skip
-"""How each kind of silence begins and ends."""
+"""The functions that begin and end each kind of silence."""
 
 
 @dataclass(frozen=True)
 class Silence(Harm):
     """A dest host stops answering the operator; its connections stay.
 
-    Measures how long brokers find no server on the other hosts, from FENCE, against the window's deadline.
-    Where FENCE never began it counts from the silence, and allows only what such asking takes.
+    It measures for how long after FENCE brokers find no server on the other hosts, against the window's
+    deadline. If FENCE never began, it counts from the silence and allows 2 s.
     """
 
     host: str
@@ -183,7 +188,7 @@ class Silence(Harm):
         since = scene.served.since
         fenced = next((e["at"] for e in begun if (e["stage"], e["step"]) == ("cutover", "fence")), since)
         session_s = scene.lab.spec.session_timeout_ms / 1000
-        # Sealed, it stays shut for as long as it stands still; an idle client's ping may be a third old.
+        # A sealed host stays shut while it is frozen; an idle client's last ping may be a third of T old.
         if self.kind == "frozen" and ("go" in forward or time.time() - since > session_s * 2 / 3):
             scene.stranded |= sessions_on(self.host, load_recording(scene.load.directory, "raw").events)
         again = served_again(scene.served.end(SERVED_S), fenced)
@@ -201,16 +206,16 @@ class Silence(Harm):
 
 
 def sessions_on(host: str, events: Iterable[Mapping[str, Any]]) -> set[str]:
-    """The session, one at the most, that the raw client of this host was last given by it."""
+    """Return the last session that the raw client of this host got from it; at most one."""
     given = [event["session"] for event in events if event["event"] == "connected" and event["host"] == host]
     return set(given[-1:])
 
 
 def served_again(asked: Iterable[tuple[float, bool]], since: float) -> float:
-    """The end of the longest time without a server that began at ``since`` or later; ``since`` where there
-    was none.
+    """Return the end of the longest time without a server that began at ``since`` or later.
 
-    asked: when brokers' servers were asked, and whether one served; the last answer is that one did.
+    It is ``since`` if there was none. asked: the times at which brokers' servers were asked, and whether one
+    served; the last answer must be that one did.
     """
     longest, again, began = 0.0, since, None
     for at, serves in asked:
@@ -226,7 +231,7 @@ def served_again(asked: Iterable[tuple[float, bool]], since: float) -> float:
 
 
 class ServedAgain:
-    """Asks from a broker's network, ten times a second, whether one of these servers serves.
+    """A thread that asks ten times a second, from a broker's network, whether one of these servers serves.
 
     since: when asking began, in seconds since the epoch.
     """
@@ -239,7 +244,7 @@ class ServedAgain:
         threading.Thread(target=self._ask, name="served-again", daemon=True).start()
 
     def end(self, limit_s: float) -> list[tuple[float, bool]]:
-        """Stop asking once a server serves; when was asked, and the answers. NotReady past the limit."""
+        """Stop asking once a server serves; return the times and answers. Raises NotReady after the limit."""
         try:
             wait_until("a broker is served", lambda: None if self._served() else "no server", limit_s)
         finally:
@@ -263,7 +268,7 @@ class ServedAgain:
 
 
 def boot_mistakes(scene: Scene, host: str) -> list[str]:
-    """What a host did wrong that has booted in a phase in which nothing may start."""
+    """Return what a host did wrong that has booted in a phase in which no server may start."""
 
     def booting() -> str | None:
         state = scene.lab.exec(host, ["systemctl", "is-system-running"], check=False).stdout.strip()
@@ -283,7 +288,7 @@ def boot_mistakes(scene: Scene, host: str) -> list[str]:
 
 @dataclass(frozen=True)
 class NoRules(Harm):
-    """A command as root on a dest host; ``$tag`` is what names our chains and sets."""
+    """A command that runs as root on a dest host; ``$tag`` is the part of our chains' and sets' names."""
 
     host: str
     command: str
@@ -295,7 +300,7 @@ class NoRules(Harm):
 
 @dataclass(frozen=True)
 class FirstRule(Harm):
-    """A rule of somebody else's above ours: ``CHAIN 1 RULE``."""
+    """Another program's rule above ours: ``CHAIN 1 RULE``."""
 
     host: str
     rule: str
@@ -311,7 +316,7 @@ class FirstRule(Harm):
 
 @dataclass(frozen=True)
 class SourceLeaderDead(Harm):
-    """Source's leader is killed, and started again once the tool has ended."""
+    """Source's leader is killed; the servers that are down are started again once the tool has ended."""
 
     def begin(self, scene: Scene) -> None:
         fault.kill(scene.lab, _leader(scene))
@@ -343,7 +348,7 @@ def _leader(scene: Scene) -> str:
 class BrokerDead(Harm):
     """A broker that is not the controller is killed; it comes back when its session has expired.
 
-    wait_for_alarm: the harm has taken hold only once the tool has told of it.
+    wait_for_alarm: the harm has taken effect only once the tool has reported it.
     """
 
     wait_for_alarm: bool = False

@@ -1,4 +1,4 @@
-"""A loaded lab that plays and judges one case of ``window_faults`` after the other."""
+"""A loaded lab that plays and judges the cases of ``window_faults`` one after the other."""
 
 from __future__ import annotations
 
@@ -28,8 +28,11 @@ from zkmigrate.zookeeper.data.errors import ZkDataError
 CUTOVER = ("--until", "cutover")
 JUDGED = ("lost", "duplicated", "acked_creates_missing")
 TRIES = 3
-"""How often a cut-over begins at most: on a busy machine a gate of the preflight is closed, or a lease
-lapses, before the fault now and then. The outcome names what ended the earlier tries."""
+"""The maximum number of tries of a cut-over.
+
+On a busy machine a gate of the preflight is closed, or a lease lapses, before the fault now and then. The
+outcome names what ended the earlier tries.
+"""
 TOO_SLOW = (3, 6, 7, 9)
 FLOWING_S, HEALTHY_S, HELD_S, ENDED_S, MOMENT_S = 60.0, 60.0, 240.0, 240.0, 120.0
 AWAY, WITH_GO = Phase.ARMED.until(Phase.CUT), Phase.GO.until(Phase.OPEN)
@@ -37,10 +40,10 @@ AWAY, WITH_GO = Phase.ARMED.until(Phase.CUT), Phase.GO.until(Phase.OPEN)
 
 @dataclass
 class WindowSite(Scene):
-    """A lab whose brokers and clients are on dest, under load, with the operator who is to cut over.
+    """A lab whose brokers and clients are on dest, under load, with the operator who cuts over.
 
-    lost: how many sessions have ended: of clients that are not stranded, and of stranded ones. past_open: the
-    run has gone past OPEN, where no other case can be played.
+    lost: how many sessions have ended, of clients that are not stranded and of stranded ones. past_open: the
+    run has gone past OPEN, so no other case can be played.
     """
 
     lost: tuple[int, int] | None = None
@@ -59,7 +62,7 @@ class WindowSite(Scene):
     def play(self, case: Case) -> str:
         """Cut over with the case's fault, judge, and leave dest observing, unless the case goes past OPEN.
 
-        Returns the outcome in words; raises Unexpected when it is not as expected.
+        Returns the outcome in words. Raises Unexpected if it is not as expected.
         """
         self.new_owners, self.noticed, self.notes, self.stranded = set(), [], [], set()
         self.silence, self.lost, self._harmed = None, None, False
@@ -75,7 +78,10 @@ class WindowSite(Scene):
         return outcome
 
     def recover(self) -> None:
-        """Bring dest back before the cut-over after a case that failed. LabError where that fails too."""
+        """Take the run back to before the cut-over after a case that failed.
+
+        Raises LabError if that fails.
+        """
         fault.operator_restore(self.lab)
         for host in self.lab.role(Role.DEST):
             if not host.pid:
@@ -83,7 +89,7 @@ class WindowSite(Scene):
         self.operator.through("recover", "rollback", "--to", "cutover", "--steal")
 
     def _cut_over(self, case: Case) -> list[str]:
-        """Run the tool and do the harm; what was wrong with exit codes, direction and alarms."""
+        """Run the tool and do the harm; return what was wrong with exit codes, direction and alarms."""
         wrong, heard = [], set()
         try:
             code = self._first(case)
@@ -113,7 +119,7 @@ class WindowSite(Scene):
         return wrong
 
     def _first(self, case: Case) -> int:
-        """The cut-over with the fault; its exit code."""
+        """Run the cut-over with the fault and return its exit code."""
         hold = ("--hold-at", case.hold) if case.hold else ()
         program = ["zkmigrate"]
         if case.kill is not None:
@@ -133,7 +139,7 @@ class WindowSite(Scene):
         return code
 
     def _reached(self, case: Case, tool: ToolProcess) -> bool:
-        """Wait for the hold, or the moment, of the case; False where the tool has ended without it."""
+        """Wait for the hold or the moment of the case; return False if the tool has ended without it."""
         if case.hold:
             return tool.wait_for_hold(HELD_S)
         if case.moment:
@@ -153,9 +159,9 @@ class WindowSite(Scene):
             tool.type(case.answer)
 
     def _resumed(self, case: Case) -> tuple[int, bool]:
-        """Resume the run; its exit code, and whether it came as far as a hold at CHECK."""
+        """Resume the run; return its exit code, and whether it reached a hold at CHECK."""
         hold = () if case.last else ("--hold-at", "check")
-        # Only the journal knows: an option of the way forward is refused on a way back.
+        # The journal has the direction: an option of the way forward is refused on a way back.
         turn = journal.read(self.operator.journal).turn
         back = turn is not None and turn.then == "end"
         words = () if back else (*CUTOVER, *hold)
@@ -180,7 +186,7 @@ class WindowSite(Scene):
     # --- the hosts --------------------------------------------------------------------------------------
 
     def moment(self, name: str) -> str | None:
-        """Condition: the dest hosts are at this moment."""
+        """Return None if the dest hosts are at this moment, otherwise their phases."""
         seen = phases(self.lab, self.run)
         hosts = self.lab.role(Role.DEST)
         if name == "all open":
@@ -192,7 +198,7 @@ class WindowSite(Scene):
         there = {
             "stop": lambda: "stopped" in seen.values(),
             "config": lambda: any("observer" not in _text(host.root / ZOO_CFG.lstrip("/")) for host in hosts),
-            # Before GO the record is that of the case before; ARM takes it away.
+            # Before GO the log is that of the case before; ARM deletes it.
             "start": lambda: any(
                 seen[host.name] in WITH_GO
                 and " start 1 of" in _text(host.root / f"{zkm_host.run_dir(self.run).lstrip('/')}/finish.log")
@@ -209,7 +215,7 @@ class WindowSite(Scene):
     # --- the verdict ------------------------------------------------------------------------------------
 
     def _judged(self, case: Case) -> list[str]:
-        """Wait until every session is served and all flows again; what is not as it was before the case."""
+        """Wait until every session is served and all flows again; return what differs from before."""
         gone = {self._sessions["ephemerals"][path]["owner"] for path in self.new_owners}
         wanted = set(self._sessions["sessions"]) - gone - self.stranded
         wrong: list[str] = []
@@ -234,7 +240,10 @@ class WindowSite(Scene):
         return wrong
 
     def _dest_as_before(self) -> list[str]:
-        """Trees like source's, and the hosts' configs, units and rules as after the roll."""
+        """Return what differs from the state after the roll.
+
+        That is: trees compared with source's, and the hosts' configs, units and rules.
+        """
         wrong = tree_differences(self.lab)
         seen = phases(self.lab, self.run)
         if set(seen.values()) != {"idle"}:
@@ -246,7 +255,7 @@ class WindowSite(Scene):
         return wrong
 
     def judge_load(self) -> str:
-        """Walk a run that is past OPEN to its end, end the load, and judge what was recorded."""
+        """Finish a run that is past OPEN, end the load, and judge its records."""
         if self.past_open:
             self.operator.through("end", "resume")
         return finish_load(self.load, dict.fromkeys(JUDGED, 0))
