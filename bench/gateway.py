@@ -53,19 +53,21 @@ from zkmigrate.topics.gateway.serving.record import SOCKET
 RELEASES = ("3.9.1", "4.3.1")
 DIRECT, OURS, BEFORE, PUMP, ENVOY = "direct", "gateway", "gateway before", "bare pump", "Envoy"
 NODE, IN_FLIGHT, HELD = 1, 5, 8
-"""The broker's number, a producer's requests in flight, and the connections of the held application."""
+"""The broker's id, a producer's requests in flight, and the connections of the held application."""
 BUFFER = 1 << 20
-"""The largest answer."""
+"""Bytes of the largest answer."""
 WAIT_S, WIDTH = 120.0, 54
 _PRODUCE, _FETCH = 8, 11
-"""Versions of both requests that are served by the broker and by each proxy."""
+"""Versions of both requests that the broker and each proxy support."""
 _INT, _LONG = struct.Struct(">i"), struct.Struct(">q")
 
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of request: so many records of so many bytes. rate: requests a second and way, where paced.
-    paced, unpaced: how many in a round."""
+    """A kind of request: this many records of this many bytes.
+
+    rate: requests per second and way in paced rounds. paced, unpaced: requests in a round.
+    """
 
     records: int
     size: int
@@ -79,7 +81,7 @@ class Kind:
 
     @property
     def megabytes(self) -> float:
-        """Of records, in a request."""
+        """Megabytes of records in a request."""
         return self.records * self.size / 1e6
 
 
@@ -91,7 +93,7 @@ KINDS = (
 
 
 def produce(topic: str, data: bytes, client: str = "bench") -> bytes:
-    """A producer's request with a batch, as it goes over the wire."""
+    """Return a producer's request with a batch, as it is sent over the wire."""
     kind = ProduceRequest.TopicProduceData
     own = kind(name=topic, partition_data=[kind.PartitionProduceData(index=0, records=data)])
     asked = ProduceRequest(transactional_id=None, acks=-1, timeout_ms=30_000, topic_data=[own])
@@ -99,7 +101,10 @@ def produce(topic: str, data: bytes, client: str = "bench") -> bytes:
 
 
 def fetch(topic: str, offset: int, most: int) -> bytes:
-    """A consumer's request from an offset on, for at most so many bytes. The first batch comes whole."""
+    """Return a consumer's request from an offset on, for at most `most` bytes.
+
+    The first batch is always complete.
+    """
     kind = FetchRequest.FetchTopic
     part = kind.FetchPartition(
         partition=0,
@@ -130,20 +135,25 @@ def _framed(asked: Any, version: int, client: str) -> bytes:
 
 
 def refusal(answer: bytes, topic: str) -> int:
-    """Kafka's error to a PRODUCE; 0 for none. It follows correlation id, topics, name and index."""
+    """Return Kafka's error code of an answer to PRODUCE; 0 if there is none.
+
+    It follows correlation id, topics, name and index.
+    """
     [error] = struct.unpack_from(">h", answer, 4 + 4 + 2 + len(topic) + 4 + 4)
     return int(error)
 
 
 def produced(answer: bytes, topic: str) -> None:
-    """ClickException when a PRODUCE was refused."""
+    """Raise ClickException if a PRODUCE was refused."""
     if error := refusal(answer, topic):
         raise click.ClickException(f"Kafka's error {error} to PRODUCE")
 
 
 def fetched(answer: bytes, topic: str) -> int:
-    """The bytes of records in the answer to a FETCH of one partition without aborted transactions.
-    ClickException when there are none."""
+    """Return the bytes of records in the answer to a FETCH of one partition without aborted transactions.
+
+    Raises ClickException if there are none.
+    """
     named = 4 + 4 + 2 + 4 + 4 + 2 + len(topic) + 4 + 4
     [error] = struct.unpack_from(">h", answer, named)
     [size] = _INT.unpack_from(answer, named + 2 + 3 * 8 + 4 + 4)
@@ -153,7 +163,7 @@ def fetched(answer: bytes, topic: str) -> int:
 
 
 class Wire:
-    """A client's connection, ``host:port``."""
+    """A client's connection to ``host:port``."""
 
     def __init__(self, address: str) -> None:
         host, _, port = address.rpartition(":")
@@ -165,7 +175,7 @@ class Wire:
         self._socket.sendall(frame)
 
     def answer(self) -> bytes:
-        """Without its size."""
+        """Return the next answer, without its size field."""
         size = int(_INT.unpack(self._read(4))[0])
         return bytes(self._read(size))
 
@@ -187,15 +197,18 @@ class Wire:
 
 
 def milliseconds(seconds: Sequence[float], share: float) -> float:
-    """What this share of them does not exceed."""
+    """Return the value that this share of the times does not exceed, in milliseconds."""
     found = quantile(sorted(seconds), share)
     assert found is not None, "no request"
     return found * 1000
 
 
 def paced(wires: Sequence[Wire], frame: bytes, topic: str, rate: float, count: int) -> list[list[float]]:
-    """So many requests on each connection, a request at a time; ``rate`` is of one connection. The seconds of
-    each: of several connections from sending, of a single one from when it was due."""
+    """Send `count` requests on each connection, one at a time, and return the seconds of each.
+
+    rate: requests per second and connection. The time counts from sending; on a single connection it counts
+    from the moment when the request was due.
+    """
     found: list[list[float]] = [[] for _ in wires]
     begun = time.perf_counter()
     for n in range(count * len(wires)):
@@ -209,7 +222,7 @@ def paced(wires: Sequence[Wire], frame: bytes, topic: str, rate: float, count: i
 
 
 def write(wire: Wire, frame: bytes, topic: str, count: int) -> float:
-    """So many requests as fast as they go; seconds."""
+    """Send `count` requests as fast as possible and return the seconds."""
     begun = time.perf_counter()
     for n in range(count + IN_FLIGHT):
         if n >= IN_FLIGHT:
@@ -220,7 +233,7 @@ def write(wire: Wire, frame: bytes, topic: str, count: int) -> float:
 
 
 def read(wire: Wire, topic: str, data: int, offsets: range) -> float:
-    """From each of these offsets one batch of ``data`` bytes; seconds."""
+    """Read one batch of ``data`` bytes from each of these offsets and return the seconds."""
     frame = bytearray(fetch(topic, 1 << 40, data))
     at, begun = frame.index(_LONG.pack(1 << 40)), time.perf_counter()
     for offset in offsets:
@@ -238,8 +251,10 @@ def read(wire: Wire, topic: str, data: int, offsets: range) -> float:
 def gateway(
     folder: Path, brokers: Sequence[str], checkout: Path | None = None
 ) -> Iterator[tuple[list[str], subprocess.Popen[bytes], Path]]:
-    """The address for each broker, its process and its socket. Application ``held`` has the client id
-    ``held``. checkout: of another version, if it is not this one."""
+    """Run a gateway; yield its address for each broker, its process and its socket.
+
+    Application ``held`` has the client id ``held``. checkout: the folder of another version of the code.
+    """
     folder.mkdir(exist_ok=True)
     ports = {n: free_port() for n in range(1, len(brokers) + 1)}
     nodes = dict(enumerate(brokers, 1))
@@ -259,7 +274,7 @@ def gateway(
 
 @contextmanager
 def pump(folder: Path, broker: str) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
-    """The address of a bare pump to a broker, and its process."""
+    """Run a bare pump to a broker; yield its address and its process."""
     address = f"{ADDRESS}:{free_port()}"
     words = [sys.executable, "-m", "bench.pump", address, broker]
     with serving(words, folder / "pump.log", address) as process:
@@ -270,7 +285,7 @@ def pump(folder: Path, broker: str) -> Iterator[tuple[str, subprocess.Popen[byte
 def envoy(
     program: Path, folder: Path, brokers: Sequence[str]
 ) -> Iterator[tuple[list[str], subprocess.Popen[bytes]]]:
-    """Its address for each broker, and its process."""
+    """Run Envoy; yield its address for each broker and its process."""
 
     def at(address: str) -> dict[str, Any]:
         host, _, number = address.rpartition(":")
@@ -296,7 +311,7 @@ def envoy(
 
 @contextmanager
 def serving(words: Sequence[str], log: Path, address: str) -> Iterator[subprocess.Popen[bytes]]:
-    """A process that listens at an address; ended with the block."""
+    """Start a process, wait until it listens at an address, and end it with the block."""
     process = started(words, log)
 
     def silent() -> str | None:
@@ -317,7 +332,7 @@ def serving(words: Sequence[str], log: Path, address: str) -> Iterator[subproces
 
 
 def told(where: Path, question: Any) -> Any:
-    """The gateway's answer on its socket."""
+    """Return the gateway's answer on its socket."""
     with socket.socket(socket.AF_UNIX) as asked:
         asked.settimeout(WAIT_S)
         asked.connect(str(where))
@@ -330,7 +345,7 @@ def told(where: Path, question: Any) -> Any:
 
 
 def new(broker: str, topic: str) -> None:
-    """Make a topic, and write a record as soon as the broker takes one."""
+    """Create a topic, and write a record as soon as the broker accepts one."""
     make(broker, topic)
     frame = produce(topic, batch(1, 1))
     with closing(Wire(broker)) as wire:
@@ -351,7 +366,7 @@ def add(figures: Figures, name: str, way: str, figure: float) -> None:
 
 
 def latency(ways: Mapping[str, str], kind: Kind, topic: str, figures: Figures) -> None:
-    """A round of paced requests."""
+    """Measure a round of paced requests."""
     frame = produce(topic, batch(kind.records, kind.size))
     with ExitStack() as stack:
         wires = [stack.enter_context(closing(Wire(address))) for address in ways.values()]
@@ -365,7 +380,7 @@ def latency(ways: Mapping[str, str], kind: Kind, topic: str, figures: Figures) -
 def throughput(
     ways: Mapping[str, str], pids: Mapping[str, int], kind: Kind, topic: str, figures: Figures
 ) -> None:
-    """A round of requests that are as fast as they go. The topic has one record."""
+    """Measure a round of requests that are sent as fast as possible. The topic has one record."""
     data = batch(kind.records, kind.size)
     frame, end = produce(topic, data), 1
     for way, address in ways.items():
@@ -387,8 +402,10 @@ def throughput(
 
 
 def beside_a_hold(address: str, where: Path, kind: Kind, topic: str, turn: int, figures: Figures) -> None:
-    """A round of a producer of another application, before a hold and during it. Both orders and the parked
-    requests fall into the second part."""
+    """Measure a round of a producer of another application, before a hold and during it.
+
+    Both orders and the parked requests fall into the second part.
+    """
     data = batch(kind.records, kind.size)
     mine, theirs = produce(topic, data), produce(topic, data, "held")
     order = {"fencing": 1, "app": "held"}
@@ -421,7 +438,7 @@ def beside_a_hold(address: str, where: Path, kind: Kind, topic: str, turn: int, 
 
 
 def summary(figures: Figures, peer: str) -> dict[str, Any]:
-    """The spread of each figure, and of its ratio to that of the same round of the peer; printed."""
+    """Print and return the spread of each figure, and of its ratio to the peer's figure of the same round."""
     found: dict[str, Any] = {}
     for name, of_ways in figures.items():
         other = peer if peer in of_ways else ENVOY

@@ -43,7 +43,10 @@ _HEAD, _INT = struct.Struct(">hhi"), struct.Struct(">i")
 LARGE_ANSWER = 2 << 20
 """The bytes of the broker's answers to FETCH."""
 Next = Callable[[int], bytes]
-"""What a hostile connection sends as its n-th piece; empty when it is to wait."""
+"""A function that returns the n-th piece that a hostile connection sends.
+
+It is empty if the connection should wait.
+"""
 
 
 def framed(asked: Any, version: int, client: str) -> bytes:
@@ -52,7 +55,7 @@ def framed(asked: Any, version: int, client: str) -> bytes:
 
 
 def metadata(topics: int, client: str = "bench") -> bytes:
-    """A METADATA request of so many topics with names of one letter."""
+    """Return a METADATA request of this many topics with names of one letter."""
     kind = MetadataRequest.MetadataRequestTopic
     one = framed(MetadataRequest(topics=[kind(name="t")]), 1, client)
     own = one[4:].removesuffix(b"\0\0\0\1\0\1t") + _INT.pack(topics) + b"\0\1t" * topics
@@ -93,7 +96,7 @@ SLOW, DEAF = "a byte now and then", "answers that are not read"
 
 
 def elsewhere() -> None:
-    """Give this process only the CPU that nobody else uses."""
+    """Give this process only the CPU that no other process uses."""
     os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
 
 
@@ -123,7 +126,7 @@ def _serve(own: socket.socket) -> None:
 
 @contextmanager
 def answering(*, idle: bool = False) -> Iterator[str]:
-    """A broker's address, in a process of its own."""
+    """Run a broker in its own process and yield its address."""
     with socket.create_server((ADDRESS, 0), backlog=1024) as listener:
         process = Process(target=broker, args=(listener, idle), daemon=True)
         process.start()
@@ -139,7 +142,7 @@ def answering(*, idle: bool = False) -> Iterator[str]:
 
 @dataclass
 class Hostile:
-    """Connections of some kinds, in a process of their own. refused: how often one was closed."""
+    """Hostile connections of some kinds, in their own process."""
 
     address: str
     kinds: Sequence[str]
@@ -147,7 +150,7 @@ class Hostile:
     pending: dict[socket.socket, tuple[str, int, bytes, float]] = field(default_factory=dict)
 
     def run(self) -> None:
-        """Without end."""
+        """Send the kinds' pieces and replace closed connections, without end."""
         elsewhere()
         poll = selectors.DefaultSelector()
         wanted = [(kind, n) for kind in self.kinds for n in range(self.count)]
@@ -180,7 +183,7 @@ class Hostile:
         return host, int(port)
 
     def _moved(self, own: socket.socket, events: int) -> bool:
-        """Whether the connection is still there."""
+        """Read and send what is possible; return whether the connection is still open."""
         kind, n, left, due = self.pending[own]
         try:
             if events & selectors.EVENT_READ and kind != DEAF and not own.recv(1 << 16):
@@ -222,13 +225,15 @@ def rss_mib(pid: int, what: str = "VmRSS") -> float:
 
 
 def waited_s(pid: int) -> float:
-    """The seconds for which a process could run and had no CPU."""
+    """Return the seconds for which a process could run but had no CPU."""
     return int(Path(f"/proc/{pid}/schedstat").read_text().split()[1]) / 1e9
 
 
 def measured(address: str, broker: str, where: Path | None, pid: int, seconds: float) -> dict[str, float]:
-    """A client's times, the longest answer to an order and to status, and the most memory. where: the socket
-    for orders; None for a proxy without one."""
+    """Return a client's times, the longest answer to an order or to status, and the largest memory.
+
+    where: the socket for orders; None for a proxy without one.
+    """
     orders: list[float] = []
     memory: list[float] = []
     over = threading.Event()

@@ -1,8 +1,8 @@
-"""The size of a long run's journal, and the time to read it: ``python -m bench.journal``.
+"""Measure the size of a long run's journal and the time to read it: ``python -m bench.journal``.
 
-The run moves 10,000 partitions, with an intent and an outcome each, writes a file of throttles once a minute
-for a day, and records its plan: the order of each partition before and after. Then a dest host's copy gets
-one more step.
+The run moves 10,000 partitions, with an intent and an outcome each. It writes a file of throttles once a
+minute for a day, and records its plan: the order of each partition before and after. Then a dest host's copy
+gets one more step.
 """
 
 from __future__ import annotations
@@ -32,25 +32,25 @@ ROUNDS = 5
 
 
 def move(number: int) -> ReassignPartition:
-    """The reassignment of a partition."""
+    """Return the reassignment of a partition."""
     to, before = (tuple(number % 90 + n for n in some) for some in ((1, 2, 3), (4, 5, 6)))
     topic = f"some.service.with-a-long-name.events-{number // 24}"
     return ReassignPartition(KAFKA, topic, number % 24, to, before)
 
 
 def throttle(minute: int) -> PutFile:
-    """A change of all brokers' limits: large content, written again and again."""
+    """Return a change of all brokers' limits: large content that is written again and again."""
     rates = "".join(f"broker{n}.follower.replication.throttled.rate={minute % 3}0000000\n" for n in range(90))
     return PutFile("broker1", "/throttles", rates.encode(), "root:root", "0600")
 
 
 def plan() -> dict[str, Any]:
-    """The record of a plan: each partition's order before and after."""
+    """Return the record of a plan: each partition's order before and after."""
     return {str(n): {"before": list(move(n).before), "to": list(move(n).replicas)} for n in range(MOVES)}
 
 
 def write(run_dir: Path) -> Journal:
-    """The journal of such a run."""
+    """Write the journal of the run and return it."""
     book = Journal.create(run_dir, time.time)
     digest = hashlib.sha256(b"").hexdigest()
     book.append(
@@ -80,7 +80,7 @@ def _change(book: Journal, leg: int, number: int, target: str, change: Change) -
 
 
 def delta(content: bytes, more: bytes) -> int:
-    """Bytes to send to a host whose copy lacks ``more``."""
+    """Return how many bytes are sent to a host whose copy lacks ``more``."""
     sent: list[int] = []
 
     def ask(_host: str, words: tuple[str, ...], _fencing: int) -> Outcome:

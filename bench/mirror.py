@@ -40,27 +40,29 @@ from zkmigrate.topics.mirror.rules.position import Ends
 
 RELEASE = "3.9.1"
 MEGABYTES = {1: 40.0, 10: 150.0, 1000: 600.0}
-"""How much to copy, by the records of a batch."""
+"""The megabytes to copy, by the number of records in a batch."""
 PARTITIONS, RECORD = 4, 1000
 BEGUN = 0.2
-"""The part of the records at which counting begins."""
+"""The fraction of the records at which counting begins."""
 LOOK_S, WAIT_S = 0.05, 900.0
 STEADY, STEADY_RECORDS, SETTLED_S = 0.8, 10, 5.0
-"""The part of its capacity at which each way is fed, the records of a batch there, and how long lags do not
-count at the beginning."""
+"""How each way is fed for its lag: the fraction of its capacity, and the records of a batch.
+
+SETTLED_S: seconds at the beginning in which lags do not count.
+"""
 OURS, THEIRS = "mirror run", "MirrorMaker 2"
 
 
 @contextmanager
 def brokers(folder: Path) -> Iterator[tuple[str, str]]:
-    """Source and target, as ``host:port``."""
+    """Run source and target, and yield their addresses as ``host:port``."""
     source, target = (Broker(RELEASE, ALONE, chroot=name, heap="512m") for name in ("source", "target"))
     with zookeeper("3.5.8", folder) as port, serve(folder, port, source, target):
         yield source.address, target.address
 
 
 def batch(records: int, size: int = RECORD) -> bytes:
-    """A batch of so many records of this size, without a producer."""
+    """Return a batch of this many records of this size, made without a producer."""
     builder = DefaultRecordBatchBuilder(
         magic=2,
         compression_type=0,
@@ -77,7 +79,7 @@ def batch(records: int, size: int = RECORD) -> bytes:
 
 
 def fill(address: str, topic: str, records: int, megabytes: float) -> int:
-    """Make a topic with that much. How many batches each partition has."""
+    """Create a topic with this many megabytes and return how many batches each partition has."""
     make(address, topic, partitions=PARTITIONS)
     data = batch(records)
     rounds = max(1, round(megabytes * 1e6 / len(data) / PARTITIONS))
@@ -127,8 +129,10 @@ def started(words: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
 def megabytes_per_s(
     process: subprocess.Popen[bytes], target: Cluster, topic: str, total: int
 ) -> tuple[float, float]:
-    """Of CPU time and of wall time, until target has all records. Those are of RECORD bytes. ClickException
-    when it ends before."""
+    """Return megabytes per second of CPU time and of wall time, until target has all records.
+
+    Records have RECORD bytes. Raises ClickException if the process ends before.
+    """
     first: tuple[int, float, float] | None = None
     until = time.monotonic() + WAIT_S
     while time.monotonic() < until:
@@ -154,7 +158,10 @@ def lags_s(
     rate: float,
     steady_s: float,
 ) -> list[float]:
-    """Seconds of the producer's records that target lacks, at each look. rate: megabytes per second."""
+    """Return the lag of target at each look: the seconds of the producer's records that it lacks.
+
+    rate: megabytes per second.
+    """
     data = batch(STEADY_RECORDS)
     every_s = len(data) * PARTITIONS / 1e6 / rate
     over = threading.Event()

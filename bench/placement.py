@@ -1,10 +1,10 @@
-"""Plans of ``rebalance`` and ``scale`` beside an exact solver and beside the peer's way:
-``python -m bench.placement``.
+"""Compare plans of ``rebalance`` and ``scale`` with an exact solver and with the peer's algorithm.
 
-Each input is made from a seed. The solver tells the fewest bytes that reach the plan's range, and the least
-range that the plan's bytes reach, by the moves that the options allow. With ``--any`` both may move
-every replica to any broker. Its time is limited, so its bound is told beside its answer. ``--large`` measures
-large clusters instead, each in a process of its own. ``--clusters`` tries the rules that no plan breaks.
+Run it with ``python -m bench.placement``. Each input is made from a seed. The solver reports the fewest bytes
+that reach the plan's range, and the smallest range that the plan's bytes reach, by the moves that the options
+allow. With ``--any`` both may move every replica to any broker. The solver's time is limited, so its bound is
+reported beside its answer. ``--large`` measures large clusters instead, each in its own process.
+``--clusters`` tests on random clusters that no plan breaks a rule.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ from zkmigrate.cluster.placement.statistics import lower_bound
 
 GB = 10**9
 ALL = 10**9
-"""A partition limit above every number of partitions: the solver knows none."""
+"""A partition limit above every number of partitions, because the solver has no such limit."""
 
 CALLS = 3
-"""Each plan is made so often; its time is the least."""
+"""How many times each plan is made; its time is the smallest."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """A kind of input. cluster: what ``made`` takes. request: what is asked."""
+    """A kind of input. cluster: the arguments of ``made``. request: the request to plan."""
 
     cluster: Mapping[str, Any] = field(default_factory=dict)
     request: Rebalance = field(default_factory=lambda: Rebalance(storage_threshold=0.0, partition_limit=ALL))
@@ -79,7 +79,10 @@ def made(
     new: int = 0,
     skew: float = 0.5,
 ) -> Cluster:
-    """A cluster of a seed: lognormal sizes with a median of 20 GB, on brokers with lognormal shares."""
+    """Return a cluster made from a seed.
+
+    Sizes are lognormal with a median of 20 GB; brokers have lognormal shares.
+    """
     chance = random.Random(seed)
     ids = range(1001, 1001 + brokers)
     added = range(ids.stop, ids.stop + new)
@@ -103,7 +106,7 @@ def made(
 
 
 def ours(cluster: Cluster, request: Rebalance) -> tuple[Plan, float]:
-    """The plan, and the seconds of CPU time that it took."""
+    """Return the plan, and the seconds of CPU time that it took."""
     began = time.process_time()
     plan = rebalance(cluster, request)
     if not isinstance(plan, Plan):
@@ -112,12 +115,12 @@ def ours(cluster: Cluster, request: Rebalance) -> tuple[Plan, float]:
 
 
 def range_of(free: Mapping[int, int]) -> int:
-    """Most minus least."""
+    """Return the most free bytes of a broker minus the least."""
     return max(free.values()) - min(free.values())
 
 
 def compared(shape: Shape, seed: int, limit_s: float, every: bool) -> dict[str, float] | None:
-    """The figures of one input; None where there was nothing to move."""
+    """Return the figures of one input; None if there was nothing to move."""
     cluster = made(seed, **shape.cluster)
     request = replace(shape.request, scale=False, any_broker=True) if every else shape.request
     runs = [ours(cluster, request) for _ in range(CALLS)]
@@ -159,7 +162,7 @@ def compared(shape: Shape, seed: int, limit_s: float, every: bool) -> dict[str, 
 
 
 def large() -> Iterator[tuple[str, dict[str, float]]]:
-    """The figures of each large input, measured in a process of its own."""
+    """Yield the figures of each large input, measured in its own process."""
     for name, kind in LARGE.items():
         for request, scale in (
             ("defaults", False),

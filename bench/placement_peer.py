@@ -1,11 +1,11 @@
-"""Our reading of how topicmappr 3.18 rebalances and scales: written from a description of its algorithm, not
-from its code.
+"""Our reading of how topicmappr 3.18 rebalances and scales, written from a description of its algorithm.
 
-Each pass visits each source, the fullest first, and tries its largest partitions. The destination is the one
-broker with the most free bytes that is no source, is not in the set and shares no rack with the rest of it;
-with ``locality_scoped`` it is one of the same rack, and the set is not looked at. The first that fits the
-tolerance moves. A source that moves nothing is counted, and as many counts as sources end the planning. Of 98
-tolerances the lowest range wins, then the lowest standard deviation; the bytes moved count nothing.
+It is not written from topicmappr's code. Each pass visits each source, the fullest first, and tries its
+largest partitions. The destination is the broker with the most free bytes that is no source, is not in the
+set and shares no rack with the rest of it. With ``locality_scoped`` it is one of the same rack, and the set
+is not considered. The first partition that fits the tolerance moves. A source that moves nothing is counted;
+planning ends when the count reaches the number of sources. Of 98 tolerances the lowest range wins, then the
+lowest standard deviation; the bytes moved do not count.
 
 ``python -m bench.placement_peer --topicmappr PROGRAM`` runs topicmappr 4 itself beside our verb on ten made
 clusters. Both read the same stand-ins for ZooKeeper and for Kafka's brokers on loopback.
@@ -43,7 +43,7 @@ GB = 10**9
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """free: by broker, after. moved: bytes."""
+    """The result of a plan. free: bytes by broker, afterwards. moved: bytes."""
 
     free: dict[int, int]
     moved: int
@@ -54,7 +54,7 @@ class Planned:
 
 
 def planned(cluster: Cluster, request: Rebalance) -> Planned:
-    """The best of the tolerances."""
+    """Return the best plan of all tolerances."""
     tolerances = (request.tolerance,) if request.tolerance else SWEEP
     plans = [_pass_by_pass(cluster, request, tolerance) for tolerance in tolerances]
     return min(plans, key=lambda plan: (plan.range, statistics.pstdev(plan.free.values())))
@@ -119,11 +119,12 @@ def _most_free(
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A made cluster, and what both programs are asked.
+    """A made cluster, and the request to both programs.
 
-    verb, words: of the command line. racks, brokers, partitions, rf: of the cluster. sigma: how skewed the
-    sizes are. apart: sets span as many racks as they can. new: brokers added. gone: whether one is not
-    registered any more. moving: partitions in the middle of a reassignment. ours: words for our verb only.
+    verb, words: the verb and options of the command line. racks, brokers, partitions, rf: sizes of the
+    cluster. sigma: the skew of the partitions' sizes. apart: sets span as many racks as they can. new: number
+    of added brokers. gone: whether one broker is not registered any more. moving: number of partitions in the
+    middle of a reassignment. ours: options for our verb only.
     """
 
     name: str
@@ -164,7 +165,7 @@ CASES = (
 
 
 def cluster_of(case: Case, seed: int) -> tuple[Cluster, dict[Name, int]]:
-    """The cluster of a case, and the broker that each partition in flight also gets."""
+    """Return the cluster of a case, and the additional broker of each partition in flight."""
     chance = random.Random(seed)
     ids = [*range(1001, 1001 + case.brokers)]
     rack = {id_: f"r{id_ % case.racks}" for id_ in range(1001, 1001 + case.brokers + case.new)}
@@ -191,7 +192,7 @@ def cluster_of(case: Case, seed: int) -> tuple[Cluster, dict[Name, int]]:
 
 
 def znodes_of(cluster: Cluster, flights: Mapping[Name, int]) -> dict[str, bytes]:
-    """The data of every znode that one of the programs reads."""
+    """Return the data of every znode that one of the programs reads."""
     topics: dict[str, dict[str, dict[str, list[int]]]] = {}
     sizes: dict[str, dict[str, dict[str, int]]] = {}
     for one in cluster.partitions:
@@ -214,7 +215,7 @@ def znodes_of(cluster: Cluster, flights: Mapping[Name, int]) -> dict[str, bytes]
 
 @contextmanager
 def served(cluster: Cluster, flights: Mapping[Name, int]) -> Iterator[tuple[str, str]]:
-    """The addresses of the stand-ins for Kafka and for ZooKeeper."""
+    """Run the stand-ins for Kafka and for ZooKeeper, and yield their addresses."""
     response = MetadataResponse.MetadataResponseTopic
     topics: dict[str, list[Any]] = {}
     for one in cluster.partitions:
@@ -274,9 +275,13 @@ def served(cluster: Cluster, flights: Mapping[Name, int]) -> Iterator[tuple[str,
 
 @dataclass(frozen=True, slots=True)
 class Map:
-    """What a program wrote. code: its exit code. wrong: sets that name a broker twice, or that are in fewer
-    racks than before. long: sets with more replicas than before. counts: most replicas of a broker minus
-    least."""
+    """The plan that a program wrote.
+
+    code: its exit code. said: its output. moved: bytes. range: free bytes, most minus least. counts: replicas
+    of a broker, most minus least. sets: changed sets. wrong: sets that name a broker twice, or that are in
+    fewer racks than before. few_racks: sets in fewer racks than possible. long: sets with more replicas than
+    before.
+    """
 
     code: int
     said: str
@@ -290,7 +295,7 @@ class Map:
 
 
 def judged(cluster: Cluster, code: int, said: str, written: Path) -> Map:
-    """The figures of a map, or of none."""
+    """Return the figures of a map, or of none."""
     sets = {one.name: one.replicas for one in cluster.partitions}
     free = dict(cluster.free)
     planned_sets = sets_of(written.read_text()) if written.exists() else {}
@@ -313,7 +318,7 @@ def judged(cluster: Cluster, code: int, said: str, written: Path) -> Map:
 
 
 def planned_by_peer(program: Path, cluster: Cluster, case: Case, kafka: str, zk: str) -> Map:
-    """What topicmappr plans."""
+    """Return topicmappr's plan."""
     with tempfile.TemporaryDirectory() as folder:
         brokers = ",".join(map(str, cluster.brokers)) if case.verb == "scale" else "-2"
         words = ["--kafka-addr", kafka, "--zk-addr", zk, "--topics", ".*", "--brokers", brokers]
@@ -325,7 +330,7 @@ def planned_by_peer(program: Path, cluster: Cluster, case: Case, kafka: str, zk:
 
 
 def planned_by_us(cluster: Cluster, case: Case, zk: str, words: Sequence[str] = ()) -> Map:
-    """What our verb plans."""
+    """Return our verb's plan."""
     from zkmigrate.cli.main import cli
 
     with tempfile.TemporaryDirectory() as folder:
@@ -380,7 +385,7 @@ def main(program: Path, seed: int, only: int | None) -> None:
 
 
 def _cell(of: Map) -> str:
-    """GB copied and the range after; the exit code where it is not 0, and what is wrong."""
+    """Return the copied GB and the range afterwards, with any flaws; or the exit code if it is not 0."""
     if of.code:
         return f"refused ({of.code})"
     told = f"{of.moved / GB:,.0f} → {of.range / GB:,.0f}"

@@ -1,7 +1,7 @@
-"""The exact answers beside which a placement stands: integer programs for HiGHS.
+"""Exact answers to compare a placement with: integer programs for HiGHS.
 
 A variable says that one replica goes to one broker. Each set keeps its length and names no broker and no rack
-twice: so only clusters are asked whose sets span as many racks as they have replicas.
+twice. So it is used only for clusters whose sets span as many racks as they have replicas.
 """
 
 from __future__ import annotations
@@ -17,12 +17,15 @@ UNIT = 10**9
 """Bytes of one unit in the program: numbers near 1 keep its tolerances meaningful."""
 
 GAP = 1e-3
-"""An answer this near to its bound is taken as exact."""
+"""An answer this close to its bound is taken as exact."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """value: bytes, of moves or of a range, of the best answer found. bound: no answer is below it."""
+    """An answer of the solver, in bytes of moves or of a range.
+
+    value: the best answer found. bound: no answer is below it.
+    """
 
     value: float
     bound: float
@@ -30,7 +33,7 @@ class Answer:
 
 @dataclass
 class _Program:
-    """Columns and rows as HiGHS takes them."""
+    """A program's columns and rows in the form that HiGHS takes."""
 
     highs: highspy.Highs = field(default_factory=highspy.Highs)
     columns: int = 0
@@ -58,10 +61,10 @@ def solve(
     moved: int | None = None,
     limit_s: float = 60.0,
 ) -> Answer | None:
-    """The fewest bytes that reach a range of ``width``, or the least range that ``moved`` bytes reach.
+    """Return the fewest bytes that reach a range of ``width``, or the least range that ``moved`` bytes reach.
 
-    Replicas of at least ``least`` bytes go from givers to takers; local: inside their racks.
-    None: no answer within ``limit_s``.
+    Replicas of at least ``least`` bytes go from givers to takers; local: inside their racks. Returns None if
+    there is no answer within ``limit_s`` seconds.
     """
     program = _Program()
     program.highs.setOptionValue("output_flag", False)

@@ -1,7 +1,7 @@
-"""Pass bytes on between clients and a broker, and read none of them: ``python -m bench.pump OWN BROKER``.
+"""Pass bytes between clients and a broker without parsing them: ``python -m bench.pump OWN BROKER``.
 
-Both are ``host:port``. This is the floor for a proxy on Python's fastest event loop. What the gateway costs
-above it is its own work.
+Both arguments are ``host:port``. This is the floor for a proxy on Python's fastest event loop. The gateway's
+cost above it is its own work.
 """
 
 from __future__ import annotations
@@ -17,7 +17,10 @@ VIEW = memoryview(bytearray(1 << 18))
 
 
 class End(asyncio.BufferedProtocol):
-    """One of the two connections of a client. other: the one that gets the bytes that this one reads."""
+    """One of the two connections of a client.
+
+    other: the connection that gets the bytes that this one reads.
+    """
 
     def __init__(self, other: End | None = None) -> None:
         self._other = other
@@ -48,7 +51,10 @@ class End(asyncio.BufferedProtocol):
 
 
 class Client(End):
-    """The connection of a client. It keeps what it reads until its broker has accepted the other one."""
+    """The connection of a client.
+
+    It keeps what it reads until its broker has accepted the other connection.
+    """
 
     def __init__(self, broker: tuple[str, int]) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Figures: ways that take turns, the middle and the ends of their times, and the file that keeps them."""
+"""Measure ways in turn, show the median and the ends of their times, and save the figures."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def save(out: Path | None, body: Any) -> None:
 
 
 def spread(figures: Sequence[float]) -> dict[str, float]:
-    """``n``, ``median``, ``least`` and ``most``; ValueError for no figures at all."""
+    """Return ``n``, ``median``, ``least`` and ``most``. Raises ValueError without figures."""
     if not figures:
         raise ValueError("no figures")
     return {
@@ -33,7 +33,7 @@ def spread(figures: Sequence[float]) -> dict[str, float]:
 
 
 def shown(name: str, figures: Sequence[float], unit: str = "s") -> str:
-    """A line for the screen: the name, the median, the ends."""
+    """Return a line for the screen: the name, the median, the ends."""
     found = spread(figures)
     ends = f"{found['least']:.3f} to {found['most']:.3f}"
     return f"{name:<24}{found['median']:>9.3f} {unit:<3} ({ends}, n={found['n']:.0f})"
@@ -46,10 +46,11 @@ def in_turn(
     repeat: Mapping[str, int] | None = None,
     limited: Mapping[str, int] | None = None,
 ) -> tuple[dict[str, list[float]], Any]:
-    """The seconds of each way, round after round, and their answer; ClickException when answers differ.
+    """Return the seconds of each way, round after round, and their common answer.
 
-    repeat: calls of a way in each round, by default one; its time is that of one call. limited: the first
-    rounds in which a way takes part, by default all.
+    repeat: calls of a way in each round, by default one; its time is that of one call. limited: the number of
+    rounds in which a way takes part, from the first on, by default all. Raises ClickException if answers
+    differ.
     """
     seconds: dict[str, list[float]] = {name: [] for name in ways}
     answers = set()
@@ -69,12 +70,15 @@ def in_turn(
 
 
 def ratios(peer: Sequence[float], mine: Sequence[float]) -> list[float]:
-    """Round by round; a round without the peer's own figure is compared with the peer's last one."""
+    """Return the ratio of the peer's figure to mine, round by round.
+
+    A round without the peer's own figure is compared with the peer's last one.
+    """
     return [peer[min(n, len(peer) - 1)] / figure for n, figure in enumerate(mine)]
 
 
 def compared(seconds: Mapping[str, Sequence[float]], peer: str) -> dict[str, Any]:
-    """The spread of each way's seconds, and how many times faster than the peer it is."""
+    """Return the spread of each way's seconds, and how many times faster than the peer each way is."""
     others = {name: ratios(seconds[peer], figures) for name, figures in seconds.items() if name != peer}
     return {
         "seconds": {name: spread(figures) for name, figures in seconds.items()},

@@ -1,9 +1,13 @@
-"""How fast the largest zxid of a subtree is found: ``python -m bench.subtree``.
+"""Compare ways to find the largest zxid of a subtree: ``python -m bench.subtree``.
 
-A real server gets trees of 1,000, 50,000 and 500,000 znodes, shaped as topics with partitions. Then, in turn
-on the same tree: kazoo, which asks for one znode after the other; the walk over the wire with windows of
-several widths; the newest snapshot with the log after it, from the server's files while it runs. All must
-find the same znodes and the same three zxids.
+A real server gets trees of 1,000, 50,000 and 500,000 znodes, shaped as topics with partitions. Then three
+ways take turns on the same tree:
+
+- kazoo, which requests one znode after the other;
+- the walk over the wire with windows of several widths;
+- the newest snapshot with the log after it, from the server's files while it runs.
+
+All must find the same znodes and the same three zxids.
 """
 
 from __future__ import annotations
@@ -35,7 +39,7 @@ WINDOWS = (1, 10, 100, 500)
 CREATE, SET = 1, 5
 IN_FLIGHT = 500
 LARGE = 500_000
-"""From here on kazoo takes minutes: it has rounds of its own."""
+"""From this number of znodes on kazoo takes minutes, so its number of rounds is set apart."""
 
 PEER = "kazoo, one by one"
 _PER_TOPIC = 99  # znodes below a topic
@@ -43,11 +47,11 @@ DATA = b'{"controller_epoch":1,"leader":1,"version":1,"leader_epoch":0,"isr":[1,
 _RECORD = 2 << 20
 
 Found = tuple[int, tuple[int, str], tuple[int, str], tuple[int, str]]
-"""How many znodes, and of each zxid the largest with its path."""
+"""The number of znodes, and the largest czxid, mzxid and pzxid, each with its path."""
 
 
 def paths(znodes: int) -> Iterator[str]:
-    """So many paths, parents first: the root, then topics with their partitions' states."""
+    """Yield this many paths, parents first: the root, then topics with their partitions' states."""
     yield ROOT
     topic = ""
     for n in range(znodes - 1):
@@ -59,7 +63,7 @@ def paths(znodes: int) -> Iterator[str]:
 
 
 def fill(port: int, znodes: int) -> None:
-    """Create them with many requests under way, then write one more time on one in a hundred."""
+    """Create the znodes with many requests in flight, then write one in a hundred once more."""
 
     def requests() -> Iterator[tuple[int, bytes]]:
         for path in paths(znodes):
@@ -72,7 +76,7 @@ def fill(port: int, znodes: int) -> None:
 
 
 def by_kazoo(client: KazooClient) -> Found:
-    """The plain walk: one request, its answer, the next request."""
+    """Walk the tree plainly: one request, its answer, the next request."""
     extent = Extent()
     left = [ROOT]
     while left:
@@ -89,11 +93,11 @@ def found(extent: Extent) -> Found:
 
 
 def silent(_line: str) -> None:
-    """Nobody watches the walk."""
+    """Discard progress of the walk."""
 
 
 def measured(port: int, folder: Path, znodes: int, rounds: int, peer_rounds: int) -> dict[str, Any]:
-    """Every way on one tree, round after round; the peer in the first `peer_rounds` of them."""
+    """Measure every way on one tree, round after round; the peer in the first `peer_rounds` of them."""
     at = [Server("127.0.0.1", port)]
 
     def over_the_wire(window: int) -> Callable[[], Found]:
@@ -140,7 +144,7 @@ def main(znodes: tuple[int, ...], rounds: int, peer_rounds: int | None, heap: st
     for size in znodes or SIZES:
         folder = Path(tempfile.mkdtemp(prefix="subtree-"))
         try:
-            # A snapshot is due after half to all of snapCount: there is one, and a log behind it.
+            # A snapshot is due after half to all of snapCount: so there is one, with a log after it.
             with server(folder, heap, max(100, size * 2 // 3)) as port:
                 began = time.monotonic()
                 fill(port, size)

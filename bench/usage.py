@@ -1,4 +1,4 @@
-"""Read the CPU time of a process and all that it started from /proc."""
+"""Read from /proc the CPU time of a process and of all processes that it started."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import os
 from pathlib import Path
 
 TICK_S = 1 / os.sysconf("SC_CLK_TCK")
-"""The unit of CPU time in /proc; no less is measured."""
+"""The unit of CPU time in /proc and so the smallest measurable time, seconds."""
 
 
 def below(*roots: int) -> list[int]:
-    """These processes and all their descendants, now."""
+    """Return these processes and all their current descendants."""
     children: dict[int, list[int]] = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal() and (fields := _stat(int(entry.name))):
@@ -24,18 +24,21 @@ def below(*roots: int) -> list[int]:
 
 
 def cpu_s(*roots: int) -> float:
-    """CPU seconds so far, user and system, with ended children."""
+    """Return the CPU seconds so far, user and system, of these processes and their descendants.
+
+    Ended children are included.
+    """
     return sum(sum(map(int, fields[11:15])) for pid in below(*roots) if (fields := _stat(pid))) * TICK_S
 
 
 def threads_s(pid: int) -> float:
-    """CPU seconds so far of the threads that a process has now, in steps of nanoseconds."""
+    """Return the CPU seconds so far of a process's current threads, in steps of nanoseconds."""
     threads = Path(f"/proc/{pid}/task").iterdir()
     return sum(int((thread / "schedstat").read_text().split()[0]) for thread in threads) / 1e9
 
 
 def _stat(pid: int) -> list[str]:
-    """The fields of /proc/PID/stat from the state on; none for an ended process."""
+    """Return the fields of /proc/PID/stat from the state on; an empty list for an ended process."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):

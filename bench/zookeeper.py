@@ -1,4 +1,4 @@
-"""A real ZooKeeper for measurements."""
+"""Run a real ZooKeeper for measurements and send it requests."""
 
 from __future__ import annotations
 
@@ -23,8 +23,10 @@ _ANSWER_S, _SEND_S = 60.0, 1800.0
 
 @contextmanager
 def server(folder: Path, heap: str, snap_count: int) -> Iterator[int]:
-    """A standalone ZooKeeper on loopback; its port. heap: for java's -Xmx. snap_count: transactions between
-    two snapshots."""
+    """Run a standalone ZooKeeper on loopback and yield its port.
+
+    heap: for java's -Xmx. snap_count: transactions between two snapshots.
+    """
     port = free_port()
     config = folder / "zoo.cfg"
     config.write_text(
@@ -46,10 +48,10 @@ def server(folder: Path, heap: str, snap_count: int) -> Iterator[int]:
 def send(
     port: int, requests: Iterator[tuple[int, bytes]], in_flight: int, start_s: float = _ANSWER_S
 ) -> None:
-    """Send requests (operation, body) with so many in flight, in a session that is closed at the end.
+    """Send requests (operation, body) in a session that is closed at the end.
 
-    start_s: seconds that the server may take for its first answer. Raises ClickException when a request
-    fails.
+    in_flight: the maximum number of unanswered requests. start_s: seconds that the server may take for its
+    first answer. Raises ClickException if a request fails.
     """
     client = Client([("127.0.0.1", port)], 40_000, lambda _event, _fields: None)
     if not settle([client], lambda: client.connected, start_s):
