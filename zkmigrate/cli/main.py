@@ -87,16 +87,17 @@ class Area(click.Group):
     def __init__(self, name: str, verbs: click.Group) -> None:
         super().__init__(name, help=_OTHER[name], short_help=_OTHER[name])
         self.verbs = verbs
+        self.lines = _AREAS[name]
 
     def list_commands(self, _ctx: click.Context) -> list[str]:
-        return list(_AREAS[self.name or ""])
+        return list(self.lines)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        return self.verbs.get_command(ctx, cmd_name) if cmd_name in self.list_commands(ctx) else None
+        return self.verbs.get_command(ctx, cmd_name) if cmd_name in self.lines else None
 
     def format_commands(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
-            formatter.write_dl(list(_AREAS[self.name or ""].items()))
+            formatter.write_dl(list(self.lines.items()))
 
 
 class Verbs(click.Group):

@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import click
 import pytest
@@ -359,6 +360,19 @@ def test_one_signal_finishes_what_is_in_flight_and_stops_resumable(
     assert place.files() == ALL
 
 
+def ends_when_closed(place: Place, process: subprocess.Popen[Any], close: Callable[[], None]) -> None:
+    """Close what a run writes to while its hosts are busy, and let them finish: the run ends with 130."""
+    try:
+        until("all hosts are busy", lambda: all((place.world / h / "slow.begun").exists() for h in HOSTS))
+        close()
+        (place.world / "release").touch()
+        assert process.wait(120) == 130
+    finally:
+        (place.world / "release").touch()
+        process.kill()
+        process.wait()
+
+
 @pytest.mark.parametrize("term", ["dumb", "xterm"])
 @pytest.mark.parametrize("more", ["--yes", "-v"])
 def test_a_terminal_that_is_closed_stops_the_run_as_a_signal_does(place: Place, term: str, more: str) -> None:
@@ -374,17 +388,13 @@ def test_a_terminal_that_is_closed_stops_the_run_as_a_signal_does(place: Place, 
         stdout=theirs,
         stderr=theirs,
     )
-    try:
-        os.close(theirs)
-        until("all hosts are busy", lambda: all((place.world / h / "slow.begun").exists() for h in HOSTS))
+    os.close(theirs)
+
+    def close() -> None:
         os.close(ours)
         time.sleep(0.5)  # it now tells that it was asked to stop
-        (place.world / "release").touch()
-        assert process.wait(120) == 130
-    finally:
-        (place.world / "release").touch()
-        process.kill()
-        process.wait()
+
+    ends_when_closed(place, process, close)
     history = journal.read(place.runs / "lab-1")
     assert history.unconfirmed() == ()
     assert history.ended == (130, "interrupted; run lab-1 stands at prepare.slow, forward; resume goes on")
@@ -396,16 +406,8 @@ def test_a_terminal_that_is_closed_stops_the_run_as_a_signal_does(place: Place, 
 def test_a_pipe_that_nobody_reads_any_more_stops_the_run_too(place: Place, more: tuple[str, ...]) -> None:
     (place.world / "release").unlink()
     process = place.process("run", "--yes", *more)
-    try:
-        until("all hosts are busy", lambda: all((place.world / h / "slow.begun").exists() for h in HOSTS))
-        assert process.stdout is not None
-        process.stdout.close()
-        (place.world / "release").touch()
-        assert process.wait(120) == 130
-    finally:
-        (place.world / "release").touch()
-        process.kill()
-        process.wait()
+    assert process.stdout is not None
+    ends_when_closed(place, process, process.stdout.close)
     history = journal.read(place.runs / "lab-1")
     assert (history.unconfirmed(), (history.ended or (0, ""))[0]) == ((), 130)
     assert place.call("resume", "--yes").exit_code == 0

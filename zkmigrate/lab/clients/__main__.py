@@ -121,7 +121,7 @@ def work(
 
 
 @click.command()
-@click.option("--bootstrap", required=True, help="The addresses HOST:PORT,… that each client is told.")
+@click.option("--bootstrap", required=True, help="The addresses HOST:PORT,… that each client gets.")
 @click.option(
     "--client", "clients", multiple=True, type=click.Choice(list(FAMILIES)),
     help="Only this client; may be given again.",
