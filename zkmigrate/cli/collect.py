@@ -17,7 +17,7 @@ from zkmigrate.json_stamp import stamped
 from zkmigrate.zookeeper.disks.manifest import SERVER
 
 if TYPE_CHECKING:
-    from zkmigrate.zookeeper.disks.collect import Request, Server
+    from zkmigrate.zookeeper.disks.collect_outcome import Request, Server
     from zkmigrate.zookeeper.disks.location import Place
 
 _RATE = re.compile(r"(\d+(?:\.\d+)?)([kKMG]?)")
@@ -81,16 +81,17 @@ def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
 
 def _collect(options: dict[str, Any]) -> int:
     from zkmigrate.runbook.engine.clock import Interrupt, RealClock
-    from zkmigrate.zookeeper.disks import collect as verb
+    from zkmigrate.zookeeper.disks.collect import collect
+    from zkmigrate.zookeeper.disks.collect_outcome import body, text
     from zkmigrate.zookeeper.disks.location import any_remote, open_disks
 
     request = _request(options)
     ssh = ssh_of(options) if any_remote([(one.data, one.log) for one in request.servers]) else None
     interrupt = Interrupt()
     with open_disks(ssh) as disks, interrupt.listening():
-        found = verb.collect(disks, request, RealClock(interrupt), lambda: interrupt.wanted, flags.hint)
-    click.echo(json.dumps(stamped(verb.body(found))) if options["as_json"] else verb.text(found))
-    return found.code
+        outcome = collect(disks, request, RealClock(interrupt), lambda: interrupt.wanted, flags.hint)
+    click.echo(json.dumps(stamped(body(outcome))) if options["as_json"] else text(outcome))
+    return outcome.code
 
 
 def _verify(options: dict[str, Any]) -> int:
@@ -116,7 +117,7 @@ def _verify(options: dict[str, Any]) -> int:
 def _request(options: dict[str, Any]) -> Request:
     """Convert the options to a request. Raises UsageError."""
     from zkmigrate.zookeeper.data.txnlog import MAX_RECORD
-    from zkmigrate.zookeeper.disks.collect import Request
+    from zkmigrate.zookeeper.disks.collect_outcome import Request
 
     out = _out(options)
     zxid, hours = _since(options["since"])
@@ -144,7 +145,7 @@ def _out(options: dict[str, Any]) -> Path:
 def servers(places: tuple[str, ...], log_dirs: tuple[str, ...]) -> tuple[Server, ...]:
     """Return the named servers, each with its dataLogDir if one is given. Raises UsageError."""
     from zkmigrate.errors import UsageError
-    from zkmigrate.zookeeper.disks.collect import Server
+    from zkmigrate.zookeeper.disks.collect_outcome import Server
 
     found: dict[str, Server] = {}
     for text in places:

@@ -19,7 +19,7 @@ from zkmigrate.spark.verb import reason
 from zkmigrate.zookeeper.data.errors import CorruptError, ZkDataError
 from zkmigrate.zookeeper.data.histories import Histories, Parting, words
 from zkmigrate.zookeeper.data.logdir import log_files
-from zkmigrate.zookeeper.data.proofs import Reach, compared_at, reach_by, unread
+from zkmigrate.zookeeper.data.proofs import Reach, comparison_zxid, reach_by, unread_reach
 from zkmigrate.zookeeper.data.tail import newest
 from zkmigrate.zookeeper.data.txnlog import MAX_RECORD
 from zkmigrate.zookeeper.disks.prove import no_subtree
@@ -81,13 +81,14 @@ class Sides:
             found = histories(self.spark, self.source, dest)
             return reach_by(found, at, self.upto, dest.side, after_cut=self.request.after_cut)
         except ZkDataError as error:
-            return unread(str(error))
+            return unread_reach(str(error))
         except PySparkException as error:
-            return unread(reason(error))
+            return unread_reach(reason(error))
 
-    def compared_at(self, where: Reach) -> int:
+    def comparison_zxid(self, where: Reach) -> int:
         """Return the zxid at which trees are compared: that of --zxid, or else the newest that both have."""
-        return self.request.zxid or compared_at(where, self.upto)
+        zxid = self.request.zxid
+        return comparison_zxid(where, self.upto) if zxid is None else zxid
 
     def tree(self, zxid: int) -> Subtree:
         """Return source's subtree at a zxid. Raises ZkDataError, and UsageError if there is none."""

@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 from zkmigrate.spark.input import Input, only_under, under
 from zkmigrate.spark.operation_kinds import CLOSES, ENDS, OPENS
 from zkmigrate.zookeeper.data.effect import SESSIONS
-from zkmigrate.zookeeper.data.logdir import hole
+from zkmigrate.zookeeper.data.logdir import describe_gap
 from zkmigrate.zookeeper.data.zxid import follows, format_zxid
 
 
@@ -74,7 +74,7 @@ def _missing(rows: Sequence[Row], start: int) -> str:
         first = format_zxid(row.first)
         if row.behind:
             if last is None or last <= start:
-                if found := hole(last, start, row.first):
+                if found := describe_gap(last, start, row.first):
                     return found
             elif not follows(last, row.first):
                 return f"{first} comes directly after {format_zxid(last)}"

@@ -44,7 +44,7 @@ from zkmigrate.spark.verb import reason
 from zkmigrate.zookeeper.data import txn
 from zkmigrate.zookeeper.data.effect import SYSTEM_ROOT, TTL_OWNER, is_under
 from zkmigrate.zookeeper.data.errors import CorruptError, NoDataError
-from zkmigrate.zookeeper.data.logdir import hole
+from zkmigrate.zookeeper.data.logdir import describe_gap
 from zkmigrate.zookeeper.data.snapname import SnapshotFile
 from zkmigrate.zookeeper.data.tree import Tree, Znode, from_best_snapshot
 from zkmigrate.zookeeper.data.zxid import format_zxid
@@ -169,7 +169,7 @@ def continuity(spark: SparkSession, disk: Disk, after: int, upto: int | None) ->
         last: int | None = None
         for group in groups:
             if group.behind:
-                missing, at = hole(last, after, group.first), group.first
+                missing, at = describe_gap(last, after, group.first), group.first
                 if not missing and group.different <= group.last - group.first:
                     at, missing = _gap(records, group, after)
                 if not missing and group.records > group.different:
@@ -203,7 +203,7 @@ def _gap(records: DataFrame, group: Row, after: int) -> tuple[int, str]:
     later = here.filter(F.col("zxid") > group.first).join(before, "zxid", "left_anti")
     first = only(later.agg(F.min("zxid")))[0]
     last = only(here.filter(F.col("zxid") < first).agg(F.max("zxid")))[0]
-    return first, hole(last, after, first)
+    return first, describe_gap(last, after, first)
 
 
 def _replayed(
@@ -224,7 +224,7 @@ def _replayed(
             ends = f"the directories end at {format_zxid(zxid)}"
             raise NoDataError(f"{ends}, the state at {format_zxid(upto)} was asked for")
         # A snapshot may have been received: what follows a hole does not prove that nothing was between.
-        if missing := hole(found.last, after, behind):
+        if missing := describe_gap(found.last, after, behind):
             raise CorruptError(missing)
     log = disk.log(spark, after, zxids=(after + 1, upto), data=True)
     nodes = base

@@ -35,7 +35,7 @@ class BeginReplay(ClusterChange):
     expect = ""
 
     def describe(self) -> str:
-        return f"begin to replay what dest did under {self.chroot}, with the consent of {self.consent}"
+        return f"begin to replay dest's changes under {self.chroot}, with the consent of {self.consent}"
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ class CreateZnode(ClusterChange):
         return f"zkCli.sh -server {CONNECT} create {shlex.quote(self.path)} {data}"
 
     def describe(self) -> str:
-        return f"make the znode {self.path} again ({len(self.data)} bytes)"
+        return f"create the znode {self.path} again ({len(self.data)} bytes)"
 
 
 Replaying: TypeAlias = BeginReplay | ReplayTransactions | EndReplay

@@ -299,7 +299,7 @@ def test_a_look_goes_as_far_as_the_sections_do() -> None:
     bare, kafka = looking(Inventory(version=1, name="k")), looking(load_kafka(inventory()))
     for look in (bare, kafka):
         assert look.ask(SendWord("source1", "srvr")) == Unknown(
-            "failed", "source1 is not a ZooKeeper host: it has no four-letter words"
+            "failed", "source1 is not a ZooKeeper host, so it has no four-letter words"
         )
         assert KafkaAnswers(look._inventory, look)._reassignments() is None
     assert bare.here() == Seen(())

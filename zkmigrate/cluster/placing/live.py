@@ -13,7 +13,7 @@ from zkmigrate.cluster.placement.cluster import Assigned, Cluster
 from zkmigrate.cluster.placement.cluster_file import load_json
 from zkmigrate.cluster.placement.plan import Notice, Refused
 from zkmigrate.errors import UsageError
-from zkmigrate.zookeeper.clients.ensemble import ANSWER_S, connected, named
+from zkmigrate.zookeeper.clients.ensemble import ANSWER_S, connect, named
 from zkmigrate.zookeeper.disks.servers import parse_servers
 
 _IN_FLIGHT = 500
@@ -44,7 +44,7 @@ def read(
     """
     servers, chroot = parse_servers(address)
     below = chroot.rstrip("/")
-    with connected(_NAME, servers) as client, named(_NAME, "reading brokers and topics"):
+    with connect(_NAME, servers) as client, named(_NAME, "reading brokers and topics"):
         kafka, metrics = (f"{below}/{part.strip('/')}".rstrip("/") for part in (prefix, metrics_prefix))
         return cluster(client, kafka, metrics, minutes, now_ms, sized=sized)
 

@@ -23,7 +23,7 @@ from zkmigrate.zookeeper.facts.config import (
     ANY_ADDRESS,
     DYNAMIC,
     ZooConfig,
-    of_one_host,
+    is_one_host,
     parse,
 )
 
@@ -115,7 +115,7 @@ def _reached(reader: HostReader, address: str, line: ServerLine) -> ServerLine:
     if is_address(line.host) or resolve(line.host):
         return line
     there = reader.addresses(address, line.host)
-    own = [one for one in there.value if of_one_host(one)] if isinstance(there, Seen) else []
+    own = [one for one in there.value if is_one_host(one)] if isinstance(there, Seen) else []
     return replace(line, host=own[0]) if own else line
 
 
@@ -320,7 +320,7 @@ def _settings(values: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]
             left[key] = f"{_LEFT_OUT[key]} (seen {value})"
         elif not _KEY.fullmatch(key):
             left[key] = "its name holds characters that migration.yml does not take"
-        elif key in ADDRESS_SETTINGS and of_one_host(value):
+        elif key in ADDRESS_SETTINGS and is_one_host(value):
             left[key] = f"{value} is an address of one host, and dest's hosts share these lines"
         elif not _VALUE.fullmatch(value):
             left[key] = "its value holds characters that migration.yml does not take"

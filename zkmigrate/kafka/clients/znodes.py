@@ -13,7 +13,7 @@ from zkmigrate.kafka.rules.znodes import removable
 from zkmigrate.runbook.model.change import ClusterChange
 from zkmigrate.runbook.model.look import Look
 from zkmigrate.zookeeper.changes import CreateZnode, DeleteZnode
-from zkmigrate.zookeeper.clients.ensemble import ANSWER_S, connected, named, to_kazoo
+from zkmigrate.zookeeper.clients.ensemble import ANSWER_S, connect, named, to_kazoo
 from zkmigrate.zookeeper.clients.subtree import Server
 from zkmigrate.zookeeper.data.txn import Acl
 
@@ -40,7 +40,7 @@ class Alter:
             return 1, f"nothing was sent: {change.describe()} is not a change of a znode"
         if not removable(change.path):
             return 1, f"nothing was sent: {change.path} is no znode that operations leave behind"
-        with connected("ZooKeeper", self._servers) as client:
+        with connect("ZooKeeper", self._servers) as client:
             if isinstance(change, DeleteZnode):
                 return _delete(client, change.chroot + change.path, change)
             return _create(client, change.chroot + change.path, change)

@@ -31,7 +31,7 @@ from zkmigrate.zookeeper.clients.ensemble import (
     ANSWER_S,
     NOT_ITS_OWN,
     Pace,
-    connected,
+    connect,
     from_kazoo,
     named,
     to_kazoo,
@@ -216,7 +216,7 @@ def _operations(request: Request) -> list[Any]:
 @contextmanager
 def ensemble(servers: Sequence[Server], chroot: str) -> Iterator[Ensemble]:
     """Open a session with one of the servers for the duration of the block. Raises HostError."""
-    with connected("source", servers) as client:
+    with connect("source", servers) as client:
         yield Ensemble(client, chroot)
 
 

@@ -18,9 +18,17 @@ from zkmigrate.zookeeper.data.errors import ZkDataError
 from zkmigrate.zookeeper.data.histories import compare
 from zkmigrate.zookeeper.data.logdir import walk
 from zkmigrate.zookeeper.data.proofs import Proved, Reach, Side, reach_of
-from zkmigrate.zookeeper.data.replay import Again, Mark, Replay, Tally, marker_of, needed
+from zkmigrate.zookeeper.data.replay import Again, Mark, Replay, Tally, marker_of, needed_paths
 from zkmigrate.zookeeper.data.session import format_session
-from zkmigrate.zookeeper.data.sums import Sums, View, bucket_of, read_sums, unequal, whole, znodes
+from zkmigrate.zookeeper.data.sums import (
+    Sums,
+    View,
+    bucket_of,
+    differing_buckets,
+    read_sums,
+    whole_znode,
+    znodes,
+)
 from zkmigrate.zookeeper.data.tail import newest
 from zkmigrate.zookeeper.data.tree import Znode, differences
 from zkmigrate.zookeeper.data.txnlog import MAX_RECORD
@@ -148,7 +156,7 @@ class ReplayDisks:
     def _touched(self, found: ReplayScope) -> dict[str, Znode]:
         """Return the znodes for ``ReplayScope.touched``; this reads dest's snapshot once more."""
         dest = self._dest(found)
-        paths = needed(dest.logs, chroot=self.chroot, after=found.cut, max_record=self.max_record)
+        paths = needed_paths(dest.logs, chroot=self.chroot, after=found.cut, max_record=self.max_record)
         at_cut = self._at(dest, found.cut)
         nodes = znodes(dest.data, dest.logs, at_cut, max_record=self.max_record, tell=self.tell(dest.name))
         return {path: node for path, node in nodes if path in paths or is_session(node.ephemeral_owner)}
@@ -178,7 +186,7 @@ class ReplayDisks:
             return Condition("replay.same", claim, False, f"dest went on to {format_zxid(moved)}")
         views = (staying(self.chroot, marked=True), staying(self.chroot, marked=False))
         left, right = self._sums(self.source, None, views[0]), self._sums(dest, upto, views[1])
-        if not (buckets := unequal(left, right)):
+        if not (buckets := differing_buckets(left, right)):
             return Condition("replay.same", claim, True, f"{right.znodes} znodes, the same")
         unlike = [
             {path: node for path, node in self._viewed(side, sums, view) if bucket_of(path) in buckets}
@@ -192,7 +200,7 @@ class ReplayDisks:
     def _at(self, side: Side, zxid: int) -> Sums:
         """Return the sums of the whole subtree at a zxid; each is read only once."""
         if (side.name, zxid) not in self._read:
-            self._read[side.name, zxid] = self._sums(side, zxid, whole)
+            self._read[side.name, zxid] = self._sums(side, zxid, whole_znode)
         return self._read[side.name, zxid]
 
     def _sums(self, side: Side, upto: int | None, view: View) -> Sums:
@@ -228,7 +236,7 @@ class ReplayDisks:
 
     def _same(self, cut: int, at_cut: Sums) -> Condition:
         theirs = self._at(self.source, cut)
-        buckets = unequal(theirs, at_cut)
+        buckets = differing_buckets(theirs, at_cut)
         seen = f"{at_cut.znodes} znodes at {format_zxid(cut)}, digest {at_cut.digest[:16]}"
         if buckets:
             counted = f"{theirs.znodes} znodes on source and {at_cut.znodes} on dest"

@@ -12,9 +12,9 @@ from zkmigrate.runbook.model.look import Look
 from zkmigrate.zookeeper.data.effect import is_session
 from zkmigrate.zookeeper.data.proofs import Side
 from zkmigrate.zookeeper.data.reader import Directory
-from zkmigrate.zookeeper.data.replay import Again, Mark, Replay, marker_of, needed
-from zkmigrate.zookeeper.data.sums import read_sums, whole, znodes
-from zkmigrate.zookeeper.facts.disk import listed
+from zkmigrate.zookeeper.data.replay import Again, Mark, Replay, marker_of, needed_paths
+from zkmigrate.zookeeper.data.sums import read_sums, whole_znode, znodes
+from zkmigrate.zookeeper.facts.disk import list_directories
 from zkmigrate.zookeeper.questions import ReadZnode
 
 
@@ -24,8 +24,8 @@ def host_disks(
     """Return the disks of source's leader and of every dest host. Raises HostError."""
 
     def opened() -> Sequence[Side]:
-        dests = (Side(host, *listed(look, host, inventory.dest)) for host in inventory.dest_names)
-        return [Side(leader, *listed(look, leader, inventory.source)), *dests]
+        dests = (Side(host, *list_directories(look, host, inventory.dest)) for host in inventory.dest_names)
+        return [Side(leader, *list_directories(look, leader, inventory.source)), *dests]
 
     return ReplayDisks(opened, inventory.kafka.chroot, 0, tell=tell)
 
@@ -79,8 +79,8 @@ class Reader:
 
     def _opened(self, host: str, cut: int) -> Replay:
         data, logs = self.disk(host)
-        sums = read_sums(data, logs, chroot=self.chroot, upto=cut, view=whole)
-        paths = needed(logs, chroot=self.chroot, after=cut)
+        sums = read_sums(data, logs, chroot=self.chroot, upto=cut, view=whole_znode)
+        paths = needed_paths(logs, chroot=self.chroot, after=cut)
         touched = {
             path: node
             for path, node in znodes(data, logs, sums)
@@ -91,4 +91,4 @@ class Reader:
 
 def reader(inventory: Inventory, look: Look) -> Reader:
     """Return the reader of the dest hosts' disks."""
-    return Reader(inventory.kafka.chroot, lambda host: listed(look, host, inventory.dest))
+    return Reader(inventory.kafka.chroot, lambda host: list_directories(look, host, inventory.dest))

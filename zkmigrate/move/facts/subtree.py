@@ -20,7 +20,7 @@ from zkmigrate.zookeeper.data.sums import Sums, read_sums
 from zkmigrate.zookeeper.data.tree import Difference, Tree, diff, load_tree, max_zxid
 from zkmigrate.zookeeper.data.txnlog import Cursor
 from zkmigrate.zookeeper.facts.disk import directories, read_disk
-from zkmigrate.zookeeper.facts.ownership import Ephemeral, Ownership, replayed
+from zkmigrate.zookeeper.facts.ownership import Ephemeral, Ownership, apply_records
 
 
 def source_ownership(
@@ -54,7 +54,7 @@ def _replayed(state: Ownership, rest: LogWalk) -> tuple[Ownership, Cursor | None
 
     Raises HostError for a log with a hole.
     """
-    state = replayed(state, rest)
+    state = apply_records(state, rest)
     if rest.gaps:
         raise HostError(f"the log has a hole: {rest.gaps[0]}")
     return state, rest.cursor

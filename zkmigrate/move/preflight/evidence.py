@@ -37,7 +37,7 @@ from zkmigrate.zookeeper.data.four_letter_words import Conf, Connection, Dump, M
 from zkmigrate.zookeeper.data.jute import JUTE_MAXBUFFER
 from zkmigrate.zookeeper.data.reader import Listed
 from zkmigrate.zookeeper.facts.config import ZooConfig, zoo_config
-from zkmigrate.zookeeper.facts.disk import Largest, largest_znode, listed, read_disk
+from zkmigrate.zookeeper.facts.disk import Largest, largest_znode, list_directories, read_disk
 from zkmigrate.zookeeper.facts.ensemble import EnsembleView, answer, dest_view, source_view
 from zkmigrate.zookeeper.questions import SendWord
 
@@ -205,7 +205,7 @@ def _as_configured(c: Context, look: Look, common: Evidence, gate: str) -> Evide
     offers = look.each((*dests, *members), offer)
     source_config = look.each(sources, lambda host: zoo_config(look, host, source.config))
     leader = leader_of(c, common)
-    disk = read_disk(lambda: listed(look, leader, source))
+    disk = read_disk(lambda: list_directories(look, leader, source))
     return replace(
         common,
         source_config=source_config,

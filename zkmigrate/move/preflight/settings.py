@@ -17,7 +17,7 @@ from zkmigrate.runbook.model.finding import Severity
 from zkmigrate.runbook.model.step import Context
 from zkmigrate.zookeeper.data.errors import ZkDataError
 from zkmigrate.zookeeper.data.zoocfg import parse_zoocfg, settings
-from zkmigrate.zookeeper.facts.config import ADDRESS_SETTINGS, ZooConfig, of_one_host, setting
+from zkmigrate.zookeeper.facts.config import ADDRESS_SETTINGS, ZooConfig, is_one_host, setting
 from zkmigrate.zookeeper.facts.members import Members
 
 WORDS = ("srvr", "mntr", "cons", "dump")
@@ -165,7 +165,7 @@ def against(c: Context, e: Evidence) -> Iterator[Judged]:
                 found.append(f"{key}={value}: {reason}")
         for key in ADDRESS_SETTINGS[1:]:  # AGAINST has the first, for which loopback is wrong too.
             value = c.inventory.dest.settings.get(key, "").strip()
-            if value and of_one_host(value):
+            if value and is_one_host(value):
                 found.append(f"{key}={value}: one address for all dest hosts")
         moves = ("remove it from dest.settings or dest's JVM flags until the move is finalized",)
         if found or isinstance(flags, Seen):

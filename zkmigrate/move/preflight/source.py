@@ -21,7 +21,7 @@ from zkmigrate.runbook.model.step import Context
 from zkmigrate.zookeeper.data.four_letter_words import Conf, Mntr, Srvr
 from zkmigrate.zookeeper.data.zoocfg import ServerLine
 from zkmigrate.zookeeper.data.zxid import counter, format_zxid
-from zkmigrate.zookeeper.facts.config import ZooConfig, of_one_host, parse
+from zkmigrate.zookeeper.facts.config import ZooConfig, is_one_host, parse
 
 COUNTER_LIMIT = 0xF0000000
 """A zxid counter above this may overflow during the move, which forces an election on source."""
@@ -147,7 +147,7 @@ def _server_mistakes(
     for odd in config.odd:
         yield f"a server line that is not understood: {odd}", False
     for myid, server in config.servers.items():
-        if myid == own.myid and not of_one_host(server.host):
+        if myid == own.myid and not is_one_host(server.host):
             server = replace(server, host=own.address)
         if myid not in known:
             yield f"server.{myid}={server.host} is not in the inventory", False

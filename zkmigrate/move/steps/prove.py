@@ -33,7 +33,7 @@ from zkmigrate.zookeeper.data.session import format_session
 from zkmigrate.zookeeper.data.zxid import epoch, format_zxid
 from zkmigrate.zookeeper.facts.disk import directories
 from zkmigrate.zookeeper.facts.ensemble import source_view
-from zkmigrate.zookeeper.facts.ownership import Ownership, replayed
+from zkmigrate.zookeeper.facts.ownership import Ownership, apply_records
 
 LOG_DEADLINE_S = 2.0
 LISTED = 10
@@ -66,7 +66,7 @@ class ProveStep(OfDependent, Reads[ProveFacts]):
             _, logs = directories(look, survey.leader, c.inventory.source)
             cursor = survey.cursors.get(survey.leader)
             since = walk(logs, cursor=cursor)
-            state = replayed(survey.ownership, since, lowest)
+            state = apply_records(survey.ownership, since, lowest)
             if since.gaps:
                 raise HostError(f"{survey.leader}: the log has a hole: {since.gaps[0]}")
             found = delta(

@@ -29,7 +29,7 @@ from kazoo.exceptions import (
 from zkmigrate import input_file
 from zkmigrate.errors import JournalError, ZkmigrateError
 from zkmigrate.move.rules.clean_up import Node
-from zkmigrate.zookeeper.clients.ensemble import ANSWER_S, NOT_ITS_OWN, connected, from_kazoo, named, to_kazoo
+from zkmigrate.zookeeper.clients.ensemble import ANSWER_S, NOT_ITS_OWN, connect, from_kazoo, named, to_kazoo
 from zkmigrate.zookeeper.clients.subtree import Server
 from zkmigrate.zookeeper.data.txn import Acl
 
@@ -210,7 +210,7 @@ def _mark(stat: Any) -> tuple[int, int, int]:
 @contextmanager
 def dest(servers: Sequence[Server]) -> Iterator[Dest]:
     """Open a session with one of the servers for the duration of the block. Raises HostError."""
-    with connected("dest", servers) as client:
+    with connect("dest", servers) as client:
         yield Dest(client)
 
 

@@ -25,7 +25,7 @@ from zkmigrate.spark.subtree_at import FIELDS, Subtree, znode
 from zkmigrate.spark.subtree_differences import ONLY_DEST, ONLY_SOURCE, compare_subtrees
 from zkmigrate.spark.verb import AnalysisError, reason
 from zkmigrate.zookeeper.data.errors import ZkDataError
-from zkmigrate.zookeeper.data.tree import shown
+from zkmigrate.zookeeper.data.tree import format_value
 from zkmigrate.zookeeper.data.zxid import format_zxid
 
 KINDS = (ONLY_SOURCE, ONLY_DEST, *FIELDS)
@@ -55,7 +55,7 @@ def run(input: Input) -> Section:
     made: dict[str, _Diff] = {}
     for dest in sides.dests:
         try:
-            zxid = sides.compared_at(sides.reach(dest))
+            zxid = sides.comparison_zxid(sides.reach(dest))
             made[dest.server] = _diff(input, sides.tree(zxid), sides.tree_of(dest, zxid))
         except (PySparkException, ZkDataError) as error:
             raise AnalysisError(f"diff: {dest.server}: {reason(error)}") from error
@@ -85,7 +85,7 @@ def _diff(input: Input, source: Subtree, dest: Subtree) -> _Diff:
 
 def _sample(row: Row) -> dict[str, str]:
     values = {
-        side: shown(row.kind, getattr(znode(row[side]), row.kind)) if row.kind in FIELDS else ""
+        side: format_value(row.kind, getattr(znode(row[side]), row.kind)) if row.kind in FIELDS else ""
         for side in ("source", "dest")
     }
     return {"path": row.path, "kind": row.kind, **values}

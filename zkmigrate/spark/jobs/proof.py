@@ -28,7 +28,7 @@ from zkmigrate.spark.section import Section
 from zkmigrate.spark.subtree_at import continuity
 from zkmigrate.spark.subtree_differences import compare_subtrees, first
 from zkmigrate.spark.verb import reason
-from zkmigrate.zookeeper.data.delta import DeltaFinding, delta_held, not_reached, required_zxid
+from zkmigrate.zookeeper.data.delta import DeltaFinding, delta_held, missing_end, required_zxid
 from zkmigrate.zookeeper.data.errors import ZkDataError
 from zkmigrate.zookeeper.data.proofs import (
     PROOFS,
@@ -36,7 +36,7 @@ from zkmigrate.zookeeper.data.proofs import (
     Proved,
     Reach,
     all_held,
-    cut_over,
+    has_cut_over,
     highest,
     tail_held,
 )
@@ -138,7 +138,7 @@ class _Proofs:
         frame, missing, allowed, counted = None, [], [], {False: 0, True: 0}
         try:
             walked = continuity(sides.spark, sides.source, after, None)
-            unproved = str(walked.broken or "") or not_reached(walked.last, after, required_zxid(sides.upto))
+            unproved = str(walked.broken or "") or missing_end(walked.last, after, required_zxid(sides.upto))
             log = sides.source.log(sides.spark, after, zxids=(after + 1, (1 << 63) - 1))
             if log is not None:
                 owners = self._living(owners_of(sides.tree(min(after, sides.upto)).nodes), reach)
@@ -162,7 +162,7 @@ class _Proofs:
 
         A session lives there if every dest server was cut over, and none has closed the session since.
         """
-        if not cut_over(reach):
+        if not has_cut_over(reach):
             return owners.withColumn("living", F.lit(False))
         closed = [
             log.filter((F.col("type") == CLOSES) & (F.col("zxid") > reach[dest.server].zxid)).select(
@@ -180,7 +180,7 @@ class _Proofs:
 
     def _digest(self, dest: Disk, where: Reach) -> _Proof:
         sides = self._sides
-        zxid = sides.compared_at(where)
+        zxid = sides.comparison_zxid(where)
         body: dict[str, Any] = {
             "zxid": format_zxid(zxid), "znodes": None, "znodes_on_source": None, "differences": [],
             "differences_count": 0, _UNPROVED: "",

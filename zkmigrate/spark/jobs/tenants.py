@@ -21,7 +21,7 @@ from zkmigrate.spark.section import Picture, Section
 from zkmigrate.spark.sources.files import File
 from zkmigrate.zookeeper.data.effect import SYSTEM_ROOT
 from zkmigrate.zookeeper.data.four_letter_words import WordError, parse_wchp
-from zkmigrate.zookeeper.data.logdir import hole
+from zkmigrate.zookeeper.data.logdir import describe_gap
 from zkmigrate.zookeeper.data.snapname import snapshot_zxid
 from zkmigrate.zookeeper.data.txnlog import log_zxid
 from zkmigrate.zookeeper.data.zxid import format_zxid
@@ -66,7 +66,7 @@ def base_snapshot(input: Input) -> File | None:
     if input.snapshots:
         return input.snapshot
     first = log_zxid(input.logs_by_server[input.reference][0].name) or 0
-    if found := hole(None, 0, first):
+    if found := describe_gap(None, 0, first):
         log = f"the log of {input.reference}"
         raise UsageError(f"no snapshot, and {log} does not begin with the first transaction: {found}")
     return None

@@ -56,7 +56,7 @@ def admin_word(address: str, port: int, word: str, deadline_s: float) -> Reading
     place = f"AdminServer at {address}:{port}"
     command = COMMANDS.get(word)
     if command is None:
-        return Unknown("denied", f"{place} does not tell all that {word} tells")
+        return Unknown("denied", f"{place} has no command with the content of {word}")
     # HTTP/1.0: the server ends the answer by closing the connection, as it does after a four-letter word.
     request = f"GET /commands/{command} HTTP/1.0\r\n\r\n"
     answer = conversation(address, port, request, place, deadline_s)
@@ -65,15 +65,15 @@ def admin_word(address: str, port: int, word: str, deadline_s: float) -> Reading
     head, _, body = answer.value.partition("\r\n\r\n")
     first = head.partition("\r\n")[0]
     if first.split(" ")[1:2] != ["200"]:
-        return Unknown("failed", f"{place}: {command} answered {first[:80]!r}")
+        return Unknown("failed", f"{place} answered {command} with {first[:80]!r}")
     try:
-        return Seen(as_word(word, json.loads(body)))
+        return Seen(format_as_word(word, json.loads(body)))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        why = f"the answer to {command} is not understood ({type(error).__name__})"
+        why = f"cannot parse the answer to {command} ({type(error).__name__})"
         return Unknown("garbled", f"{place}: {why}")
 
 
-def as_word(word: str, body: Mapping[str, Any]) -> str:
+def format_as_word(word: str, body: Mapping[str, Any]) -> str:
     """Convert AdminServer's JSON to the text of a four-letter word.
 
     Raises KeyError, TypeError, ValueError or AttributeError for JSON that does not answer this command.
@@ -86,16 +86,20 @@ def as_word(word: str, body: Mapping[str, Any]) -> str:
 
 
 def _mntr(body: Mapping[str, Any]) -> str:
-    lines = (f"zk_{key}\t{_flat(value)}\n" for key, value in body.items() if key not in ("command", "error"))
+    lines = (
+        f"zk_{key}\t{_format_flat(value)}\n" for key, value in body.items() if key not in ("command", "error")
+    )
     return "".join(lines)
 
 
 def _envi(body: Mapping[str, Any]) -> str:
-    lines = (f"{key}={_flat(value)}\n" for key, value in body.items() if key not in ("command", "error"))
+    lines = (
+        f"{key}={_format_flat(value)}\n" for key, value in body.items() if key not in ("command", "error")
+    )
     return "".join(("Environment:\n", *lines))
 
 
-def _flat(value: object) -> str:
+def _format_flat(value: object) -> str:
     """Return a value on one line, so that no text from a server starts a line of its own."""
     return " ".join(str(value).split())
 
@@ -108,8 +112,8 @@ def _connection(c: Mapping[str, Any]) -> str:
     fields = {"queued": c["outstanding_requests"], "recved": c["packets_received"], "sent": c["packets_sent"]}
     if c.get("session_id"):
         fields |= {"sid": format_session(int(c["session_id"])), "to": c["session_timeout"]}
-    pairs = ",".join(f"{key}={_flat(value)}" for key, value in fields.items())
-    return f" /{_flat(c['remote_socket_address'])}[{int(c['interest_ops'])}]({pairs})\n"
+    pairs = ",".join(f"{key}={_format_flat(value)}" for key, value in fields.items())
+    return f" /{_format_flat(c['remote_socket_address'])}[{int(c['interest_ops'])}]({pairs})\n"
 
 
 def _dump(body: Mapping[str, Any]) -> str:
@@ -117,7 +121,7 @@ def _dump(body: Mapping[str, Any]) -> str:
     owners = body["session_id_to_ephemeral_paths"]
     listed = "".join(f"\t{format_session(int(id))}\n" for id in sessions) if sessions else f"{_NOT_LISTED}\n"
     held = "".join(
-        f"{format_session(int(id))}:\n" + "".join(f"\t{_flat(path)}\n" for path in paths)
+        f"{format_session(int(id))}:\n" + "".join(f"\t{_format_flat(path)}\n" for path in paths)
         for id, paths in owners.items()
     )
     ephemerals = f"Sessions with Ephemerals ({len(owners)}):\n{held}"

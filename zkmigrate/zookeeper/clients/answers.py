@@ -34,12 +34,12 @@ class ZooKeeperAnswers:
     def close(self) -> None:
         self._znodes.close()
 
-    def word(self, asked: SendWord) -> Reading[str]:
-        host = asked.host
+    def word(self, request: SendWord) -> Reading[str]:
+        host = request.host
         if host not in self._doors:
-            return Unknown("failed", f"{host} is not a ZooKeeper host: it has no four-letter words")
+            return Unknown("failed", f"{host} is not a ZooKeeper host, so it has no four-letter words")
         most_s = _SILENT_WORD_S if deadline.bounded() and host in self._silent else _WORD_S
-        answer = self._word(host, asked.word, most_s)
+        answer = self._word(host, request.word, most_s)
         if isinstance(answer, Unknown) and answer.cause == "timeout":
             self._silent.add(host)
         else:
@@ -63,27 +63,27 @@ class ZooKeeperAnswers:
             self._not_allowed.discard((host, word))
         return answer
 
-    def znode(self, asked: ReadZnode) -> Reading[Znode]:
-        host = asked.host
+    def znode(self, request: ReadZnode) -> Reading[Znode]:
+        host = request.host
         if host not in self._doors:
-            return _no_znodes(host)
+            return _not_zookeeper(host)
         if deadline.bounded() and host in self._silent:
-            return Unknown("timeout", f"{host} has not answered for a while")
-        answer = self._znodes.read(host, asked.path)
+            return Unknown("timeout", f"{host} did not answer the last request; it is not queried again yet")
+        answer = self._znodes.read(host, request.path)
         if isinstance(answer, Unknown) and answer.cause == "timeout":
             self._silent.add(host)
         return answer
 
-    def modified(self, asked: ReadModified) -> Reading[Mapping[str, int]]:
-        if asked.host not in self._doors:
-            return _no_znodes(asked.host)
-        return self._znodes.modified(asked.host, asked.paths)
+    def modified(self, request: ReadModified) -> Reading[Mapping[str, int]]:
+        if request.host not in self._doors:
+            return _not_zookeeper(request.host)
+        return self._znodes.modified(request.host, request.paths)
 
-    def acls(self, asked: ReadAcls) -> Reading[Mapping[str, Rights]]:
-        if asked.host not in self._doors:
-            return _no_znodes(asked.host)
-        return self._znodes.acls(asked.host, asked.paths)
+    def acls(self, request: ReadAcls) -> Reading[Mapping[str, Rights]]:
+        if request.host not in self._doors:
+            return _not_zookeeper(request.host)
+        return self._znodes.acls(request.host, request.paths)
 
 
-def _no_znodes(host: str) -> Unknown:
-    return Unknown("failed", f"{host} is not a ZooKeeper host: it has no znodes")
+def _not_zookeeper(host: str) -> Unknown:
+    return Unknown("failed", f"{host} is not a ZooKeeper host, so it has no znodes")

@@ -36,12 +36,14 @@ def named(ensemble: str, what: str) -> Iterator[None]:
     try:
         yield
     except (KazooTimeoutError, OSError) as error:
-        raise HostError(f"{ensemble} was lost at {what}: {type(error).__name__} {error}".rstrip()) from error
+        raise HostError(
+            f"the connection to {ensemble} was lost ({what}): {type(error).__name__} {error}".rstrip()
+        ) from error
     except KazooException as error:
-        raise HostError(f"{ensemble}, at {what}: {type(error).__name__} {error}".rstrip()) from error
+        raise HostError(f"{ensemble} failed ({what}): {type(error).__name__} {error}".rstrip()) from error
 
 
-def unconnected(hosts: str, timeout_s: float) -> KazooClient:
+def new_client(hosts: str, timeout_s: float) -> KazooClient:
     """Return a client of these servers that is not started and never repeats a request.
 
     hosts: ``address:port,…``. timeout_s: the timeout of its session.
@@ -63,13 +65,13 @@ def closed(client: KazooClient) -> None:
 
 
 @contextmanager
-def connected(ensemble: str, servers: Sequence[Server]) -> Iterator[KazooClient]:
+def connect(ensemble: str, servers: Sequence[Server]) -> Iterator[KazooClient]:
     """Yield a client with a session on one of the servers, and close it at the end of the block.
 
     ensemble: its name in messages. Raises HostError.
     """
     hosts = ",".join(map(str, servers))
-    client = unconnected(hosts, _SESSION_S)
+    client = new_client(hosts, _SESSION_S)
     try:
         with named(ensemble, hosts.replace(",", ", ")):
             client.start(timeout=_CONNECT_S)

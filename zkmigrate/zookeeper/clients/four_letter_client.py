@@ -48,10 +48,10 @@ def conversation(address: str, port: int, request: str, place: str, deadline_s: 
                     break
                 answer += data
                 if len(answer) > LIMIT:
-                    return Unknown("garbled", f"{place}: more than {LIMIT} bytes and no end")
+                    return Unknown("garbled", f"{place}: the answer is longer than {LIMIT} bytes")
     except OSError as error:
         came = f" after {len(answer)} bytes" if answer else ""
         return Unknown(socket_cause(error), f"{place}: {socket_text(error)}{came}")
     if not answer:
-        return Unknown("failed", f"{place}: connection closed without an answer")
+        return Unknown("failed", f"{place}: the connection was closed without an answer")
     return Seen(answer.decode("utf-8", "replace"))

@@ -75,7 +75,7 @@ class Session:
         try:
             data = self._sock.recv(_AT_ONCE)
             if not data:
-                raise ConnectionResetError("the server closed it")
+                raise ConnectionResetError("the server closed the connection")
             return self._frames.feed(data)
         except OSError as error:
             self._broken = True
@@ -106,7 +106,7 @@ def session(address: str, port: int, limits: Limits) -> Iterator[Session]:
     try:
         sock = socket.create_connection((address, port), timeout=limits.connect_s)
     except OSError as error:
-        raise SessionError(f"not reached: {socket_text(error)}") from error
+        raise SessionError(f"cannot connect: {socket_text(error)}") from error
     with closing(sock):
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         held = Session(sock, _granted_ms(sock, limits) * 2 / 3 / 1000, limits.largest)
@@ -128,15 +128,15 @@ def _granted_ms(sock: socket.socket, limits: Limits) -> int:
             data = sock.recv(_AT_ONCE)
             if not data:
                 raise SessionError(
-                    "closed the connection and gave no session: it does not serve, or accepts no more "
-                    "connections from this address (maxClientCnxns), or is not ZooKeeper"
+                    "the server closed the connection without opening a session. It does not serve, or "
+                    "accepts no more connections from this address (maxClientCnxns), or is not ZooKeeper"
                 )
             whole = frames.feed(data)
         granted = connect_response(whole[0])
     except OSError as error:
-        raise SessionError(f"connected, and gave no session: {socket_text(error)}") from error
+        raise SessionError(f"connected, but opened no session: {socket_text(error)}") from error
     except MalformedError as error:
         raise SessionError(f"is not ZooKeeper: {error}") from error
     if granted.timeout_ms <= 0:
-        raise SessionError("refused the session: it calls it expired")
+        raise SessionError("refused the session as expired")
     return granted.timeout_ms

@@ -71,6 +71,6 @@ def walk_subtree(
             failures.append(f"{server}: {error}{so_far}")
             failed(failures[-1])
     raise HostError(
-        f"no server was walked to the end. {'; '.join(failures)}. Needed: a server that serves clients in "
-        "the clear (without TLS). Next: name others, or read the files of one with --dir"
+        f"no server returned the whole subtree. {'; '.join(failures)}. Needed: a server that serves "
+        "clients without TLS. Next: name other servers, or read the files of one with --dir"
     )

@@ -22,7 +22,7 @@ from kazoo.protocol.states import KazooState
 from zkmigrate import deadline
 from zkmigrate.hosts.transport.failure import socket_cause, socket_text
 from zkmigrate.runbook.model.fact import Absent, Reading, Seen, Unknown
-from zkmigrate.zookeeper.clients.ensemble import closed, from_kazoo, unconnected
+from zkmigrate.zookeeper.clients.ensemble import closed, from_kazoo, new_client
 from zkmigrate.zookeeper.clients.subtree import Server
 from zkmigrate.zookeeper.questions import Rights, Znode
 
@@ -45,12 +45,12 @@ class ZnodeReader:
 
     def read(self, host: str, path: str) -> Reading[Znode]:
         """Read one znode and the names of its children, both from the same moment."""
-        return self._asked(host, path, lambda client: self._znode(client, path))
+        return self._read_within(host, path, lambda client: self._znode(client, path))
 
     def modified(self, host: str, paths: Sequence[str]) -> Reading[Mapping[str, int]]:
         """Read mtime of each existing znode, in milliseconds. ``_IN_FLIGHT`` reads run at once."""
 
-        def ask(client: KazooClient) -> Reading[Mapping[str, int]]:
+        def read(client: KazooClient) -> Reading[Mapping[str, int]]:
             found: dict[str, int] = {}
             for at in range(0, len(paths), _IN_FLIGHT):
                 sent = {path: client.exists_async(path) for path in paths[at : at + _IN_FLIGHT]}
@@ -61,12 +61,12 @@ class ZnodeReader:
                 found |= {path: int(stat.mtime) for path, stat in stats.items() if stat is not None}
             return Seen(found)
 
-        return self._asked(host, f"{len(paths)} znodes", ask)
+        return self._read_within(host, f"{len(paths)} znodes", read)
 
     def acls(self, host: str, paths: Sequence[str]) -> Reading[Mapping[str, Rights]]:
         """Read the ACL of each existing znode: permissions, scheme and id of each entry."""
 
-        def ask(client: KazooClient) -> Reading[Mapping[str, Rights]]:
+        def read(client: KazooClient) -> Reading[Mapping[str, Rights]]:
             found: dict[str, Rights] = {}
             for at in range(0, len(paths), _IN_FLIGHT):
                 sent = {path: client.get_acls_async(path) for path in paths[at : at + _IN_FLIGHT]}
@@ -76,23 +76,25 @@ class ZnodeReader:
                         found[path] = tuple((a.perms, a.scheme, a.id) for a in from_kazoo(acl))
             return Seen(found)
 
-        return self._asked(host, f"the ACL of {len(paths)} znodes", ask)
+        return self._read_within(host, f"the ACL of {len(paths)} znodes", read)
 
-    def _asked(self, host: str, path: str, ask: Callable[[KazooClient], Reading[T]]) -> Reading[T]:
+    def _read_within(self, host: str, path: str, read: Callable[[KazooClient], Reading[T]]) -> Reading[T]:
         """Run a read in the host's session, and turn failures into readings. path: what is read, in words."""
         held = self._hosts[host]
         if not held.turn.acquire(timeout=deadline.remaining(math.inf) if deadline.bounded() else -1):
-            return Unknown("timeout", f"{host}: the read before this one has not been answered yet")
+            return Unknown("timeout", f"{host}: the previous read has not been answered yet")
         try:
             try:
-                return ask(self._connected(held))
+                return read(self._connect(held))
             except NoNodeError:
                 return Absent(path)
             except NoAuthError:
                 return Unknown("denied", f"{host}: no ACL lets this client read {path}")
             except KazooTimeoutError:
                 held.drop()
-                return Unknown("timeout", f"{host}: no ZooKeeper session or answer in time ({held.server})")
+                return Unknown(
+                    "timeout", f"{host}: no ZooKeeper session or answer within the time limit ({held.server})"
+                )
             except OSError as error:
                 held.drop()
                 return Unknown(socket_cause(error), f"{host}: {held.server}: {socket_text(error)}")
@@ -107,7 +109,7 @@ class ZnodeReader:
             with held.turn:
                 held.drop()
 
-    def _connected(self, held: _Host) -> KazooClient:
+    def _connect(self, held: _Host) -> KazooClient:
         """Return the host's client with a live session. A client that lost its connection is replaced."""
         if held.client is not None and held.client.state != KazooState.CONNECTED:
             held.drop()
@@ -115,7 +117,7 @@ class ZnodeReader:
             # kazoo distinguishes a closed port from a silent one only in its log; this connection raises it.
             where = held.server.host, held.server.port
             socket.create_connection(where, timeout=deadline.remaining(self._connect_s)).close()
-            client = unconnected(str(held.server), _SESSION_S)
+            client = new_client(str(held.server), _SESSION_S)
             held.client = client
             client.start(timeout=deadline.remaining(self._connect_s))
         return held.client
@@ -139,7 +141,7 @@ class ZnodeReader:
                         stat.mtime,
                     )
                 )
-        return Unknown("failed", f"{path} changed between two reads, {_TRIES} times running")
+        return Unknown("failed", f"{path} changed between two reads, {_TRIES} times in a row")
 
 
 @dataclass

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from zkmigrate.zookeeper.data.effect import Owned, changes, touches
 from zkmigrate.zookeeper.data.errors import ZkDataError
-from zkmigrate.zookeeper.data.logdir import LogWalk, hole, walk
+from zkmigrate.zookeeper.data.logdir import LogWalk, describe_gap, walk
 from zkmigrate.zookeeper.data.reader import Directory
 from zkmigrate.zookeeper.data.txn import Txn, TxnHeader, TxnType
 from zkmigrate.zookeeper.data.txnlog import MAX_RECORD, Cursor
@@ -103,7 +103,7 @@ class Judge:
         head = txn.header
         found = [change for change in changes(self._owned.take(txn)) if touches(change, self._chroot)]
         if head.type is TxnType.closeSession:
-            self._closed(head, sorted(change.path for change in found))
+            self._close_session(head, sorted(change.path for change in found))
         elif head.type is TxnType.createSession:
             self._opened[head.session] = _finding(head, head.type, "")
         elif found:
@@ -111,7 +111,7 @@ class Judge:
                 self.missing.append(opened)
             self.missing += (_finding(head, change.type, change.path) for change in found)
 
-    def _closed(self, head: TxnHeader, paths: list[str]) -> None:
+    def _close_session(self, head: TxnHeader, paths: list[str]) -> None:
         self._opened.pop(head.session, None)
         expiry = head.cxid == 0  # a server's own request has cxid 0, a client's has a number
         allowed = expiry and head.session in self._living and head.zxid > self._highest
@@ -160,7 +160,7 @@ def delta(
         steps = walk(directory, after=start, cursor=cursor, max_record=max_record)
         for record in steps:
             if record.zxid > start:
-                missing = hole(last, start, record.zxid)
+                missing = describe_gap(last, start, record.zxid)
                 if missing and not unproved:
                     unproved = f"{record.file} at offset {record.offset}: {missing}"
                 judge.take(record.txn())
@@ -168,7 +168,7 @@ def delta(
             last = record.zxid
     except ZkDataError as error:
         unproved = unproved or str(error)
-    unproved = unproved or not_reached(last, start, upto)
+    unproved = unproved or missing_end(last, start, upto)
     return DeltaResult(
         after,
         upto,
@@ -181,7 +181,7 @@ def delta(
     )
 
 
-def not_reached(last: int | None, start: int, upto: int | None) -> str:
+def missing_end(last: int | None, start: int, upto: int | None) -> str:
     """Return why the log does not reach `upto`; "" if it does."""
     reached = start if last is None else max(last, start)
     if upto is None or reached >= upto:

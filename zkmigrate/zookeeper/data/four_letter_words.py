@@ -316,7 +316,7 @@ def _dumped_ephemerals(text: str) -> dict[int, tuple[str, ...]]:
     lines = text.splitlines()
     match = _EPHEMERALS_HEAD.fullmatch(lines[0]) if lines else None
     if not match:
-        raise _garbled("dump", "no head of the ephemerals", text)
+        raise _garbled("dump", "the head line of the ephemerals is missing", text)
     found: dict[int, list[str]] = {}
     owner: list[str] | None = None
     for line in lines[1:]:
@@ -327,7 +327,7 @@ def _dumped_ephemerals(text: str) -> dict[int, tuple[str, ...]]:
         else:
             raise _garbled("dump", "a line of the ephemerals does not parse", line)
     if len(found) < int(match[1]):
-        raise _garbled("dump", f"{match[1]} owners announced, {len(found)} listed: ask again", text)
+        raise _garbled("dump", f"{match[1]} owners announced, {len(found)} listed; read it again", text)
     return {session: tuple(paths) for session, paths in found.items()}
 
 

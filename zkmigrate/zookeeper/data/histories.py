@@ -63,7 +63,7 @@ def compare(source: Directory, dest: Directory, *, max_record: int = MAX_RECORD)
             continue
         if a is not None and a.zxid == b.zxid:
             compared += 1
-            if _same(a, b):
+            if _is_same(a, b):
                 common, own, rejoined = b.zxid, None, parting is not None
                 a, b = next(left, None), next(right, None)
                 continue
@@ -74,7 +74,7 @@ def compare(source: Directory, dest: Directory, *, max_record: int = MAX_RECORD)
     return Histories(common, compared, parting, rejoined, own)
 
 
-def _same(a: Record, b: Record) -> bool:
+def _is_same(a: Record, b: Record) -> bool:
     """Return whether two records with one zxid are the same transaction.
 
     Their bytes may differ between versions. The tree's digest and the paths of a closeSession are logged

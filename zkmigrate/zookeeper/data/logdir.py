@@ -72,7 +72,7 @@ class LogWalk(Iterator[Record]):
 
     `gaps` lists holes after `after`, inside a file or between two files; the caller knows whether a snapshot
     covers them. `ends` has the end of each finished file. Raises the errors of LogScan, CorruptError if zxids
-    do not rise from file to file, and CursorError if the cursor's file is gone.
+    do not rise from file to file, and CursorError if the cursor's file no longer exists.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class LogWalk(Iterator[Record]):
     def _choose(files: tuple[LogFile, ...], after: int | None, cursor: Cursor | None) -> list[LogFile]:
         if cursor is not None:
             if cursor.file not in {file.name for file in files}:
-                raise CursorError("the cursor's file is gone", cursor.file, cursor.offset)
+                raise CursorError("the cursor's file no longer exists", cursor.file, cursor.offset)
             start = log_zxid(cursor.file) or 0
         elif after is not None:
             start = max((f.zxid for f in files if f.zxid <= after + 1 and f.size > 0), default=0)
@@ -143,7 +143,7 @@ class LogWalk(Iterator[Record]):
         if end is not None:
             self.ends[name] = end
             if end.bad_checksum and any(file.size > FILE_HEADER_SIZE for file in self._pending):
-                raise CorruptError(f"{end.detail}, in a log that is not the newest", name, end.offset)
+                raise CorruptError(f"{end.detail}, in a log that is not the newest one", name, end.offset)
 
     def _join(self, record: Record) -> None:
         """Check the first record of a file against the last record of the file before."""
@@ -168,13 +168,13 @@ def records_after(directory: Directory, after: int, *, max_record: int = MAX_REC
     last: int | None = None
     for record in walk(directory, after=after, max_record=max_record):
         if record.zxid > after:
-            if missing := hole(last, after, record.zxid):
+            if missing := describe_gap(last, after, record.zxid):
                 raise CorruptError(missing, record.file, record.offset)
             yield record
         last = record.zxid
 
 
-def hole(last: int | None, start: int, zxid: int) -> str:
+def describe_gap(last: int | None, start: int, zxid: int) -> str:
     """Return why `zxid`, the record after `last`, does not continue a log from `start` on; "" if it does.
 
     start: the zxid already known (dest's, a snapshot's, a cursor's). last: the record read before; None if

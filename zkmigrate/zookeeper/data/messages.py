@@ -120,7 +120,7 @@ def get_children2_response(cursor: JuteInput) -> tuple[list[str], Stat]:
     names = [cursor.string() for _ in range(cursor.count(LENGTH_SIZE))]
     if cursor.remaining() != _STAT.size:
         raise MalformedError(
-            f"{cursor.remaining()} bytes behind the children, a Stat has {_STAT.size}", offset=cursor.pos
+            f"{cursor.remaining()} bytes follow the children, a Stat has {_STAT.size}", offset=cursor.pos
         )
     return names, Stat(*_STAT.unpack(cursor.rest()))
 

@@ -20,7 +20,7 @@ from zkmigrate.zookeeper.data.logdir import walk
 from zkmigrate.zookeeper.data.reader import Directory, Listed
 from zkmigrate.zookeeper.data.seal import check_snapshot
 from zkmigrate.zookeeper.data.snapname import snapshot_files
-from zkmigrate.zookeeper.data.sums import Sums, Teller, read_sums, unequal
+from zkmigrate.zookeeper.data.sums import ReportProgress, Sums, differing_buckets, read_sums
 from zkmigrate.zookeeper.data.tail import newest
 from zkmigrate.zookeeper.data.txn import CloseSessionTxn
 from zkmigrate.zookeeper.data.txnlog import MAX_RECORD
@@ -29,7 +29,7 @@ from zkmigrate.zookeeper.data.zxid import epoch, format_zxid
 Proved = bool | None
 PROOFS = ("tail", "delta", "digest")
 WORDS: Mapping[Proved, str] = {True: "held", False: "NOT HELD", None: "unproved"}
-AFTER_CUT = "if it was cut over, say --after-cut"
+AFTER_CUT = "if it was cut over, pass --after-cut"
 
 
 def all_held(claims: Iterable[Proved]) -> Proved:
@@ -64,7 +64,7 @@ class Reach:
     unproved: str
 
 
-def unread(why: str) -> Reach:
+def unread_reach(why: str) -> Reach:
     """Return the Reach of a disk that cannot be read."""
     return Reach(0, 0, Histories(None, 0, None, False, None), why)
 
@@ -114,21 +114,24 @@ def reach_by(found: Histories, at: int, upto: int, dest: Side, *, after_cut: boo
     """
     if found.rejoined:
         return Reach(
-            at, 0, found, f"the logs parted and agree again at {_hex(found.common)}: {found.parting}"
+            at, 0, found, f"the logs differ and then agree again at {_hex(found.common)}: {found.parting}"
         )
     if found.parting is None and (at <= upto or found.common == upto):
         return Reach(at, at, found, "")
     if not after_cut:
-        ahead = f"it is at {format_zxid(at)}, source at {format_zxid(upto)}, and no log shows both"
-        parted = f"the logs part: {found.parting}" if found.parting else ahead
+        ahead = f"it is at {format_zxid(at)} and source at {format_zxid(upto)}, and no log contains both"
+        parted = f"the logs differ: {found.parting}" if found.parting else ahead
         return Reach(at, 0, found, f"{parted}; {AFTER_CUT}")
     zxid = found.common if found.common is not None else _snapshot_of(dest, epoch(upto))
     if zxid is None:
-        return Reach(at, 0, found, "it holds no transaction and no snapshot from before a cut-over")
+        return Reach(at, 0, found, "it has no transaction or snapshot from before a cut-over")
     if found.own is None:
         return Reach(at, zxid, found, "")
     if epoch(found.own) <= epoch(zxid):
-        why = f"its own transactions begin with {_hex(found.own)}, in the epoch of {_hex(zxid)}: no cut-over"
+        why = (
+            f"its own transactions begin with {_hex(found.own)}, in the epoch of {_hex(zxid)}, so there "
+            "was no cut-over"
+        )
         return Reach(at, 0, found, why)
     return Reach(at, zxid, found, "")
 
@@ -167,7 +170,7 @@ def highest(reach: Mapping[str, Reach]) -> int:
     return max(where.zxid for where in reach.values())
 
 
-def cut_over(reach: Mapping[str, Reach]) -> bool:
+def has_cut_over(reach: Mapping[str, Reach]) -> bool:
     """Return whether every dest disk has transactions of its own.
 
     Then sessions that dest has not closed live on it.
@@ -175,7 +178,7 @@ def cut_over(reach: Mapping[str, Reach]) -> bool:
     return all(not where.unproved and where.histories.own is not None for where in reach.values())
 
 
-def compared_at(where: Reach, upto: int) -> int:
+def comparison_zxid(where: Reach, upto: int) -> int:
     """Return the zxid at which two trees are compared: the newest that both hold. upto: source's newest."""
     return min(upto, where.newest if where.unproved else where.zxid)
 
@@ -200,8 +203,8 @@ def delta_proof(
     if unproved:
         return DeltaResult(lowest, upto, lowest, 0, (), (), unproved, None)
     living = set(on_dest)
-    if cut_over(reach):
-        closed = {session for d in dests for session in _closed(d, reach[d.name].zxid, max_record)}
+    if has_cut_over(reach):
+        closed = {session for d in dests for session in _closed_sessions(d, reach[d.name].zxid, max_record)}
         living |= at.owners.keys() - closed
     return delta(
         source.logs,
@@ -215,13 +218,15 @@ def delta_proof(
     )
 
 
-def _closed(dest: Side, after: int, max_record: int) -> set[int]:
+def _closed_sessions(dest: Side, after: int, max_record: int) -> set[int]:
     """Return the sessions that dest closed after `after`."""
     records = (r for r in walk(dest.logs, after=after, max_record=max_record) if r.zxid > after)
     return {r.session for r in records if isinstance(r.txn().body, CloseSessionTxn)}
 
 
-def digest_proof(source: Sums, dest: Side, *, max_record: int = MAX_RECORD, tell: Teller) -> DigestProof:
+def digest_proof(
+    source: Sums, dest: Side, *, max_record: int = MAX_RECORD, tell: ReportProgress
+) -> DigestProof:
     """Compare source's subtree with dest's at the same zxid. source: its sums at that zxid.
 
     Raises the errors of the readers.
@@ -229,7 +234,7 @@ def digest_proof(source: Sums, dest: Side, *, max_record: int = MAX_RECORD, tell
     theirs = read_sums(
         dest.data, dest.logs, chroot=source.chroot, upto=source.zxid, max_record=max_record, tell=tell
     )
-    buckets = unequal(source, theirs)
+    buckets = differing_buckets(source, theirs)
     return DigestProof(not buckets, source.zxid, source, theirs, buckets)
 
 

@@ -159,8 +159,8 @@ class _Known:
 class Replay(Iterator[Again]):
     """An iterator over the transactions after `after` that leave something in the subtree, as requests.
 
-    logs: dest's `version-2`. at_cut: the znodes that `needed` names, as they were at `after`; a missing one
-    did not exist. owners: session → its ephemerals at `after`.
+    logs: dest's `version-2`. at_cut: the znodes that `needed_paths` names, as they were at `after`; a missing
+    one did not exist. owners: session → its ephemerals at `after`.
 
     `upto` is the newest zxid read. `under` counts the transactions that changed the subtree, `passed` those
     of them that leave nothing. `next` raises ReplayError, CorruptError for a hole in the log after `after`,
@@ -230,44 +230,44 @@ class Replay(Iterator[Again]):
                 kind_of = "container" if isinstance(body, CreateContainerTxn) else "TTL znode"
                 raise ReplayError(f"{body.path} was created as a {kind_of}, which cannot be replayed")
             case DeleteTxn() if is_part(body.path, self._chroot):
-                was = self._there(body.path, "deleted")
+                was = self._existing(body.path, "deleted")
                 del self._known[body.path]
                 if not was.ephemeral:
                     yield Delete(body.path, was.version)
             case SetDataTxn() if is_part(body.path, self._chroot):
-                was = self._there(body.path, "written to")
-                _one_more(body.path, "version", was.version, body.version)
+                was = self._existing(body.path, "written to")
+                _check_next(body.path, "version", was.version, body.version)
                 was.version = body.version
                 if not was.ephemeral:
                     yield SetData(body.path, body.data, body.version - 1)
             case SetACLTxn() if is_part(body.path, self._chroot):
-                was = self._there(body.path, "given an ACL")
-                _one_more(body.path, "aversion", was.aversion, body.version)
+                was = self._existing(body.path, "given an ACL")
+                _check_next(body.path, "aversion", was.aversion, body.version)
                 was.aversion = body.version
                 if not was.ephemeral:
                     yield SetAcl(body.path, body.acl, body.version - 1)
 
     def _create(self, body: CreateTxn) -> Request:
         if body.path in self._known:
-            raise ReplayError(f"{body.path} was created, and was there")
+            raise ReplayError(f"{body.path} was created, but it already existed")
         self._known[body.path] = _Known(0, 0, body.ephemeral)
         if body.ephemeral:
             return Count(body.path, body.acl)
         return Create(body.path, body.data, body.acl)
 
-    def _there(self, path: str, what: str) -> _Known:
+    def _existing(self, path: str, what: str) -> _Known:
         known = self._known.get(path)
         if known is None:
-            raise ReplayError(f"{path} was {what}, and was not there")
+            raise ReplayError(f"{path} was {what}, but it does not exist")
         return known
 
 
-def _one_more(path: str, field_name: str, was: int, becomes: int) -> None:
+def _check_next(path: str, field_name: str, was: int, becomes: int) -> None:
     if becomes != was + 1:
-        raise ReplayError(f"{path} got {field_name} {becomes} where {was + 1} follows")
+        raise ReplayError(f"{path} got {field_name} {becomes}, expected {was + 1}")
 
 
-def needed(logs: Directory, *, chroot: str, after: int, max_record: int = MAX_RECORD) -> frozenset[str]:
+def needed_paths(logs: Directory, *, chroot: str, after: int, max_record: int = MAX_RECORD) -> frozenset[str]:
     """Return the paths of the subtree that the log after `after` changes. Raises the errors of `walk`."""
     found: set[str] = set()
     for record in walk(logs, after=after, max_record=max_record):

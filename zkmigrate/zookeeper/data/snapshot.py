@@ -265,7 +265,7 @@ class Snapshot(Iterator[SnapshotNode]):
                 self._settle(start)
                 self._check_seal()
         if self._fill(1):
-            raise self._fail("there is data behind the last seal")
+            raise self._fail("data follows the last seal")
         self._done = True
 
     def _check_seal(self) -> None:

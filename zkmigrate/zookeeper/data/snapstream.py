@@ -66,7 +66,7 @@ def _gzip(reader: RandomReader, name: str) -> Iterator[bytes]:
     most = max(_ALWAYS_FINE, _MOST_TIMES * size)
     for block in _plain(reader):
         if inflate.eof:
-            raise CorruptError("there is data behind the end of the gzip stream", name, at)
+            raise CorruptError("data follows the end of the gzip stream", name, at)
         rest = block
         while rest:
             try:
@@ -76,15 +76,17 @@ def _gzip(reader: RandomReader, name: str) -> Iterator[bytes]:
             rest = inflate.unconsumed_tail
             made += len(out)
             if made > most:
-                raise CorruptError(f"{size} bytes of gzip hold more than {most}: no snapshot does", name, at)
+                raise CorruptError(
+                    f"{size} bytes of gzip hold more than {most} bytes, which no snapshot does", name, at
+                )
             if out:
                 yield out
         at += len(block)
         if inflate.unused_data:
             behind = at - len(inflate.unused_data)
-            raise CorruptError("there is data behind the end of the gzip stream", name, behind)
+            raise CorruptError("data follows the end of the gzip stream", name, behind)
     if not inflate.eof:
-        raise CorruptError("the gzip stream is cut", name, at)
+        raise CorruptError("the gzip stream is truncated", name, at)
 
 
 def _snappy(reader: RandomReader, name: str) -> Iterator[bytes]:
@@ -103,7 +105,7 @@ def _snappy(reader: RandomReader, name: str) -> Iterator[bytes]:
         if taken == len(buffer):
             return
         if len(buffer) - taken < 4:
-            raise CorruptError("the snappy stream is cut inside a block's length", name, offset)
+            raise CorruptError("the snappy stream is truncated inside a block's length", name, offset)
         length = int.from_bytes(buffer[taken : taken + 4], "big", signed=True)
         if not 0 < length <= _MAX_PACKED:
             raise CorruptError(
@@ -112,7 +114,9 @@ def _snappy(reader: RandomReader, name: str) -> Iterator[bytes]:
         packed = buffer[taken + 4 : taken + 4 + length]
         if len(packed) < length:
             raise CorruptError(
-                f"the snappy stream is cut: {length - len(packed)} bytes of a block are missing", name, offset
+                f"the snappy stream is truncated: {length - len(packed)} bytes of a block are missing",
+                name,
+                offset,
             )
         yield _unpack(packed, name, offset + 4)
         taken += 4 + length
@@ -126,7 +130,7 @@ def _unpack(packed: bytes, name: str, offset: int) -> bytes:
     try:
         declared = cramjam.snappy.decompress_raw_len(packed)
         if not 0 < declared <= MAX_SNAPPY_BLOCK:
-            reason = f"snappy block says it holds {declared} bytes, allowed are 1 to {MAX_SNAPPY_BLOCK}"
+            reason = f"a snappy block declares {declared} bytes, allowed are 1 to {MAX_SNAPPY_BLOCK}"
             raise CorruptError(reason, name, offset)
         return bytes(cramjam.snappy.decompress_raw(packed))
     except cramjam.DecompressionError as error:

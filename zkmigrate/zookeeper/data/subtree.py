@@ -103,24 +103,24 @@ class Walk:
         self._window = window
         # A sync first: a follower that lags behind answers from its own, older tree.
         self._left = [(SYNC, root)]
-        self._asked: deque[tuple[int, int, str]] = deque()
+        self._sent: deque[tuple[int, int, str]] = deque()
 
     @property
     def left(self) -> int:
         """The number of known znodes without an answer yet."""
-        return len(self._left) + len(self._asked)
+        return len(self._left) + len(self._sent)
 
     @property
     def done(self) -> bool:
-        return not self._left and not self._asked
+        return not self._left and not self._sent
 
     def requests_to_send(self) -> bytes:
         """Return as many framed requests as the window allows; empty if there is none to send."""
         out = []
-        while self._left and len(self._asked) < self._window:
+        while self._left and len(self._sent) < self._window:
             kind, path = self._left.pop()
             self.requests += 1
-            self._asked.append((self.requests, kind, path))
+            self._sent.append((self.requests, kind, path))
             out.append(request(self.requests, kind, path))
         return b"".join(out)
 
@@ -132,10 +132,10 @@ class Walk:
         """
         cursor = JuteInput(frame)
         header = reply_header(cursor)
-        if not self._asked or header.xid != self._asked[0][0]:
-            expected = f"to request {self._asked[0][0]}" if self._asked else "none"
-            raise MalformedError(f"a reply to request {header.xid}, expected is {expected}")
-        _, kind, path = self._asked.popleft()
+        if not self._sent or header.xid != self._sent[0][0]:
+            expected = f"to request {self._sent[0][0]}" if self._sent else "none"
+            raise MalformedError(f"a reply to request {header.xid}, expected: {expected}")
+        _, kind, path = self._sent.popleft()
         self.end = header.zxid
         if kind == SYNC and header.err == OK:
             self.begin = header.zxid
@@ -159,7 +159,7 @@ class Walk:
         below = "/" if path == "/" else f"{path}/"
         for name in names:
             if not name or "/" in name:
-                raise MalformedError(f"{path}: a child named {name!r}")
+                raise MalformedError(f"{path}: invalid child name {name!r}")
             child = below + name
             if child != SYSTEM_ROOT:
                 self._left.append((GET_CHILDREN2, child))

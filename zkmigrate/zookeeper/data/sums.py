@@ -30,14 +30,14 @@ from zkmigrate.zookeeper.data.txn import CloseSessionTxn
 from zkmigrate.zookeeper.data.txnlog import MAX_RECORD
 
 BUCKETS = 4096
-TOLD_EVERY = 20_000
+REPORT_EVERY = 20_000
 """The number of znodes between two calls of a Teller."""
 
 _BITS = 256
 _MASK = (1 << _BITS) - 1
 _STAT = struct.Struct(">32sqqqqqqiiiq")
 
-Teller = Callable[[str, int, int | None], None]
+ReportProgress = Callable[[str, int, int | None], None]
 """A function that reports progress: ``tell(what, done, total)``.
 
 what: "znodes" or "transactions". total: None if unknown.
@@ -47,7 +47,7 @@ View = Callable[[str, Znode], Znode | None]
 """A function that returns the part of a znode that is compared; None leaves the znode out."""
 
 
-def whole(_path: str, node: Znode) -> Znode:
+def whole_znode(_path: str, node: Znode) -> Znode:
     """Return the complete znode: the View that compares everything."""
     return node
 
@@ -77,10 +77,10 @@ class Sums:
     @property
     def digest(self) -> str:
         """One value for all sums: 64 hex digits, which are equal exactly if all sums are equal."""
-        whole = hashlib.blake2b(digest_size=32)
+        whole_znode = hashlib.blake2b(digest_size=32)
         for value in self.sums:
-            whole.update(value.to_bytes(_BITS // 8, "big"))
-        return whole.hexdigest()
+            whole_znode.update(value.to_bytes(_BITS // 8, "big"))
+        return whole_znode.hexdigest()
 
 
 def bucket_of(path: str) -> int:
@@ -88,7 +88,7 @@ def bucket_of(path: str) -> int:
     return zlib.crc32(path.encode("utf-8", "surrogatepass")) % BUCKETS
 
 
-def unequal(left: Sums, right: Sums) -> frozenset[int]:
+def differing_buckets(left: Sums, right: Sums) -> frozenset[int]:
     """Return the buckets in which the two differ."""
     return frozenset(n for n, (a, b) in enumerate(zip(left.sums, right.sums, strict=True)) if a != b)
 
@@ -115,7 +115,7 @@ def hash_of(path: str, node: Znode) -> int:
 class _Gathered:
     """The running sums."""
 
-    view: View = whole
+    view: View = whole_znode
     sums: list[int] = field(default_factory=lambda: [0] * BUCKETS)
     znodes: int = 0
     largest: int = 0
@@ -158,7 +158,7 @@ class _Pass(Iterable[tuple[str, Znode]]):
         tree: Tree,
         upto: int | None,
         max_record: int,
-        tell: Teller,
+        tell: ReportProgress,
     ) -> None:
         self._logs = logs
         self._file = file
@@ -167,7 +167,7 @@ class _Pass(Iterable[tuple[str, Znode]]):
         self._max_record = max_record
         self._tell = tell
         self.newer = False
-        self._touched, self._closed, unnamed = _touched(logs, file.zxid, upto, max_record)
+        self._touched, self._closed, unnamed = _touched_paths(logs, file.zxid, upto, max_record)
         if unnamed:
             # Parents come before their children, so only an extra reading knows them in time.
             self._touched |= {
@@ -181,7 +181,7 @@ class _Pass(Iterable[tuple[str, Znode]]):
 
     def __iter__(self) -> Iterator[tuple[str, Znode]]:
         for number, node in enumerate(self._snapshot, 1):
-            if number % TOLD_EVERY == 0:
+            if number % REPORT_EVERY == 0:
                 self._tell("znodes", number, None)
             if not self.tree.holds(node.path):
                 continue
@@ -203,7 +203,7 @@ class _Pass(Iterable[tuple[str, Znode]]):
         yield from self.tree.nodes.items()
 
 
-def _touched(
+def _touched_paths(
     logs: Directory, after: int, upto: int | None, max_record: int
 ) -> tuple[set[str], set[int], set[int]]:
     """Return what the transactions after `after` touch: paths, closed sessions, and unnamed sessions.
@@ -238,9 +238,9 @@ def read_sums(
     *,
     chroot: str = "/",
     upto: int | None = None,
-    view: View = whole,
+    view: View = whole_znode,
     max_record: int = MAX_RECORD,
-    tell: Teller = _silent,
+    tell: ReportProgress = _silent,
 ) -> Sums:
     """Return the sums of a subtree at `upto`, or at the newest zxid of the directories.
 
@@ -279,7 +279,7 @@ def znodes(
     found: Sums,
     *,
     max_record: int = MAX_RECORD,
-    tell: Teller = _silent,
+    tell: ReportProgress = _silent,
 ) -> Iterator[tuple[str, Znode]]:
     """Read the znodes that `found` sums up again, in no order.
 
@@ -291,6 +291,6 @@ def znodes(
         return
     file = next((file for file in snapshot_files(data) if file.name == found.snapshot), None)
     if file is None:
-        raise NoDataError(f"{found.snapshot} is gone since it was read")
+        raise NoDataError(f"{found.snapshot} was removed after it was read")
     tree = Tree(found.chroot, snapshot=found.snapshot)
     yield from _Pass(data, logs, file, tree, found.zxid, max_record, tell)

@@ -129,10 +129,10 @@ def newest(
         skipped.append(file.name)
     floor = -1 if last.zxid is None else last.zxid
     if cursor is not None and floor < cursor.zxid:
-        raise CursorError("no record at or after the cursor is left", cursor.file, cursor.offset)
+        raise CursorError("no record at or after the cursor remains", cursor.file, cursor.offset)
     snapshot = _snapshot_above(data, floor, check, cost, skipped)
     if snapshot is None and last.zxid is None:
-        raise NoDataError("neither a usable snapshot nor a transaction in this directory")
+        raise NoDataError("this directory has neither a usable snapshot nor a transaction")
     unknown = strays(data) if log is None else tuple(sorted({*strays(data), *strays(logs)}))
     figures = (torn, cost.bytes_read, cost.reads, tuple(skipped), unknown)
     if snapshot is not None:

@@ -28,7 +28,7 @@ from zkmigrate.zookeeper.data.effect import (
     parent_of,
 )
 from zkmigrate.zookeeper.data.errors import CorruptError, NoDataError, ZkDataError
-from zkmigrate.zookeeper.data.logdir import hole, walk
+from zkmigrate.zookeeper.data.logdir import describe_gap, walk
 from zkmigrate.zookeeper.data.reader import Directory
 from zkmigrate.zookeeper.data.session import format_session
 from zkmigrate.zookeeper.data.snapname import SnapshotFile, snapshot_files
@@ -272,7 +272,7 @@ def from_best_snapshot(
             skipped[file.name] = str(error)
             continue
         if newer and not sure:
-            skipped[file.name] = "its content is newer than asked for"
+            skipped[file.name] = "its content is newer than the requested zxid"
             continue
         return found, skipped
     if broken is not None:
@@ -297,7 +297,7 @@ def from_log(
             tree.nodes[path] = Znode(*_digest(b""), None, 0, 0, 0, 0, 0, 0, 0, 0, 0)
     replay(tree, logs, 0, upto, max_record, tell)
     if tree.zxid == 0:
-        raise NoDataError("; ".join(skipped.values()) or "no snapshot and no transaction to begin from")
+        raise NoDataError("; ".join(skipped.values()) or "there is no snapshot or transaction to start from")
     return tree
 
 
@@ -328,7 +328,7 @@ def replay(
     total = upto - start if upto is not None and epoch(upto) == epoch(start) else None
     done = 0
     for record in walk(logs, after=start, max_record=max_record):
-        missing = hole(last, start, record.zxid) if record.zxid > start else ""
+        missing = describe_gap(last, start, record.zxid) if record.zxid > start else ""
         if upto is not None and record.zxid > upto:
             # After a hole transactions may be missing: the server may have received a snapshot.
             if missing and tree.zxid < upto:
@@ -343,7 +343,7 @@ def replay(
                 tell(done, total)
         last = record.zxid
     if upto is not None and tree.zxid < upto:
-        raise NoDataError(f"the directories end at 0x{tree.zxid:x}, the state at 0x{upto:x} was asked for")
+        raise NoDataError(f"the directories end at 0x{tree.zxid:x}, before the requested 0x{upto:x}")
     return False
 
 
@@ -374,17 +374,19 @@ def differences(left: Mapping[str, Znode], right: Mapping[str, Znode]) -> Iterat
             yield Difference(path, "only right" if a is None else "only left", "", "")
         elif a != b:
             name = next(name for name in _COMPARED if getattr(a, name) != getattr(b, name))
-            yield Difference(path, name, shown(name, getattr(a, name)), shown(name, getattr(b, name)))
+            yield Difference(
+                path, name, format_value(name, getattr(a, name)), format_value(name, getattr(b, name))
+            )
 
 
-def shown(name: str, value: Any) -> str:
+def format_value(name: str, value: Any) -> str:
     """Return a field's value as ZooKeeper's own shell shows it; for data, the first digits of its SHA-256."""
     if name in ("czxid", "mzxid", "pzxid"):
         return format_zxid(value)
     if name == "ephemeral_owner":
         return format_session(value)
     if name == "acl":
-        return "not known" if value is None else ",".join(_rights(acl) for acl in value) or "nobody"
+        return "unknown" if value is None else ",".join(_rights(acl) for acl in value) or "nobody"
     return value.hex()[:_SHA_DIGITS_SHOWN] if isinstance(value, bytes) else str(value)
 
 

@@ -199,7 +199,7 @@ def _multi(src: JuteInput) -> MultiTxn:
         code = src.int32()
         raw = src.buffer()
         if raw is None or code not in IN_MULTI:
-            raise MalformedError(f"multi holds an operation of type {code}", offset=at)
+            raise MalformedError(f"a multi contains an operation of type {code}", offset=at)
         kind = TxnType(code)
         inner = JuteInput(raw)
         try:
@@ -209,7 +209,7 @@ def _multi(src: JuteInput) -> MultiTxn:
         # An observer applies a transaction while it logs it. Applying a failed multi turns the types of its
         # other operations into -1 in place: their old bodies then follow a -1 (seen with 3.5.8).
         if inner.remaining() and kind is not TxnType.error:
-            raise MalformedError(f"{inner.remaining()} bytes left in a multi's {kind.name}", offset=at)
+            raise MalformedError(f"{inner.remaining()} bytes remain in a multi's {kind.name}", offset=at)
         subs.append(SubTxn(kind, body))
     return MultiTxn(tuple(subs))
 

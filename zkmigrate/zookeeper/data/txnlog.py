@@ -89,7 +89,7 @@ def cursor_from_json(body: object) -> Cursor | None:
             return None
         case {"file": str(file), "offset": int(offset), "zxid": str(zxid)} if not isinstance(offset, bool):
             return Cursor(file, offset, int(zxid, 16))
-    raise ValueError("should be file, offset and zxid of a place in a log")
+    raise ValueError("needs the file, offset and zxid of a position in a log")
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,9 +212,11 @@ class LogScan(Iterator[Record]):
             raise CursorError(f"the cursor belongs to {cursor.file}", self._name)
         size = self._reader.size()
         if size < cursor.offset:
-            raise CursorError(f"the file has {size} bytes now: it was cut since", self._name, cursor.offset)
+            raise CursorError(
+                f"the file now has only {size} bytes; it was truncated", self._name, cursor.offset
+            )
         if cursor.offset > FILE_HEADER_SIZE and self._view(cursor.offset - 1, 1) != bytes([END_MARK]):
-            raise CursorError("no record ends where the cursor stands", self._name, cursor.offset)
+            raise CursorError("no record ends at the cursor's offset", self._name, cursor.offset)
         self.offset = cursor.offset
 
     def _view(self, offset: int, length: int) -> bytes:
@@ -308,8 +310,8 @@ class LogScan(Iterator[Record]):
                 zxid = TXN_HEADER.unpack_from(body, at + 12)[2]
                 if least < zxid <= most or (zxid > most and follows(least, zxid)):
                     raise self._corrupt(
-                        f"the record's length points behind the end of the file, but {format_zxid(zxid)} "
-                        f"stands at {start + 12 + at}",
+                        "the record's length goes beyond the end of the file, but a record with zxid "
+                        f"{format_zxid(zxid)} is at {start + 12 + at}",
                         start,
                     )
             hit = body.find(FRAME_START, at)
@@ -323,7 +325,7 @@ class LogScan(Iterator[Record]):
             if block != bytes(len(block)):
                 at = offset + len(block) - len(block.lstrip(b"\0"))
                 what = f"{detail}, and" if detail else "the zeros that end a log start here, but"
-                raise self._corrupt(f"{what} there is data behind it at {at}", start)
+                raise self._corrupt(f"{what} data follows at {at}", start)
             offset += len(block)
 
     def _check_order(self, record: Record) -> None:
@@ -331,13 +333,14 @@ class LogScan(Iterator[Record]):
         if before is None:
             if self._first is not None and record.zxid != self._first:
                 raise self._corrupt(
-                    f"the first record is {format_zxid(record.zxid)}, not the zxid in the file's name",
+                    f"the first record is {format_zxid(record.zxid)}, which is not the zxid in the "
+                    "file's name",
                     record.offset,
                 )
             return
         if record.zxid <= before:
             raise self._corrupt(
-                f"{format_zxid(record.zxid)} comes after {format_zxid(before)}: zxids must rise",
+                f"{format_zxid(record.zxid)} comes after {format_zxid(before)}; zxids must increase",
                 record.offset,
             )
         if not follows(before, record.zxid):

@@ -95,16 +95,16 @@ class ServerLine:
 
     def render(self) -> str:
         """Return the value of `server.SID=`."""
-        text = f"{bracketed(self.host)}:{self.quorum_port}:{self.election_port}"
+        text = f"{add_brackets(self.host)}:{self.quorum_port}:{self.election_port}"
         if self.role_given or self.role != "participant":
             text += f":{self.role}"
         if self.client_port is not None:
-            client = "" if self.client_host is None else f"{bracketed(self.client_host)}:"
+            client = "" if self.client_host is None else f"{add_brackets(self.client_host)}:"
             text += f";{client}{self.client_port}"
         return text
 
 
-def bracketed(host: str) -> str:
+def add_brackets(host: str) -> str:
     """Return a host as a server line writes it: IPv6 in brackets."""
     return f"[{host}]" if ":" in host else host
 
@@ -131,14 +131,14 @@ def parse_server_line(key: str, value: str, file: str = "zoo.cfg", line: int = 0
         raise ZooCfgError(file, line, f"{key}={value!r} is not {needed}{several}")
     role = (match["role"] or "participant").lower()
     if role not in _ROLES:
-        raise ZooCfgError(file, line, f"{key}: role {match['role']!r}, possible are participant and observer")
+        raise ZooCfgError(
+            file, line, f"{key}: unknown role {match['role']!r}. Needed: participant or observer"
+        )
     ports = [int(match[name]) for name in ("quorum", "election", "client_port") if match[name]]
     if not all(0 < port < 65536 for port in ports):
         raise ZooCfgError(file, line, f"{key}: a port of {ports} is not in 1..65535")
     if ports[0] == ports[1]:
-        raise ZooCfgError(
-            file, line, f"{key}: quorum and election port are both {ports[0]}, they must differ"
-        )
+        raise ZooCfgError(file, line, f"{key}: quorum and election port are both {ports[0]}, but must differ")
     return ServerLine(
         int(number[1]),
         match["host6"] or match["host"],
@@ -189,7 +189,7 @@ class _Reader:
         self._cfg = cfg
 
     def _fail(self, entry: Entry, needed: str) -> ZooCfgError:
-        return ZooCfgError(self._cfg.file, entry.line, f"{entry.key}={entry.value!r}, needed is {needed}")
+        return ZooCfgError(self._cfg.file, entry.line, f"{entry.key}={entry.value!r}. Needed: {needed}")
 
     def number(self, key: str, default: int | None = None) -> int | None:
         entry = self._cfg.entries.get(key)

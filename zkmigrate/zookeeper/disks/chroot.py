@@ -14,6 +14,6 @@ def parse_chroot(path: str) -> str:
     whole = path == "/" or (path.startswith("/") and not any(part in ("", ".", "..") for part in parts))
     if not whole or "\0" in path:
         raise UsageError(
-            f"{path!r} is not a path of a znode. Needed: a path such as /kafka, or / for everything"
+            f"{path!r} is not the path of a znode. Needed: a path such as /kafka, or / for everything"
         )
     return path

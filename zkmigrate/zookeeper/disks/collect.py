@@ -10,219 +10,39 @@ they remove or have not finished are reported and not copied.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from zkmigrate.errors import HostError
 from zkmigrate.runbook.engine.clock import Clock
-from zkmigrate.runbook.model.report import counted
-from zkmigrate.zookeeper.data.errors import (
-    CorruptError,
-    CursorError,
-    ForeignFileError,
-    TruncatedHeaderError,
-    ZkDataError,
-)
+from zkmigrate.zookeeper.data.errors import ZkDataError
 from zkmigrate.zookeeper.data.logdir import LogFile, log_files
 from zkmigrate.zookeeper.data.reader import Directory, FileReader, Listed, RandomReader
 from zkmigrate.zookeeper.data.seal import check_snapshot
 from zkmigrate.zookeeper.data.snapname import SnapshotFile, snapshot_files, snapshot_zxid
 from zkmigrate.zookeeper.data.tail import newest as newest_of
-from zkmigrate.zookeeper.data.txnlog import FILE_HEADER_SIZE, Cursor, EndKind, LogScan, Record, log_zxid
+from zkmigrate.zookeeper.data.txnlog import FILE_HEADER_SIZE, log_zxid
 from zkmigrate.zookeeper.data.zxid import format_zxid
+from zkmigrate.zookeeper.disks.collect_log import Copy, LogCopy
+from zkmigrate.zookeeper.disks.collect_outcome import Note, Outcome, Request, Server
 from zkmigrate.zookeeper.disks.download import (
     BLOCK,
     Bucket,
-    Gone,
+    FileRemoved,
+    FileUnreadable,
     PartFile,
     Progress,
     Source,
     Stopped,
-    Unread,
-    megabytes,
 )
-from zkmigrate.zookeeper.disks.location import VERSION_2, Disks, Place
-from zkmigrate.zookeeper.disks.manifest import (
-    ASIDE,
-    PART,
-    Cut,
-    Entry,
-    Manifest,
-    State,
-    Unfinished,
-    copy_file,
-    locked_manifest,
-    sha256_of,
-    size_of,
-)
+from zkmigrate.zookeeper.disks.location import Disks, Place
+from zkmigrate.zookeeper.disks.manifest import PART, Manifest, Unfinished, locked_manifest, size_of
 
-FAILED, INTERRUPTED = 8, 130
 _HOUR_MS = 3_600_000
 _TIME_AT = 12 + 20
 """The offset of the time in a record: after its frame, session, cxid and zxid."""
-
-_FAILURES = ("damaged", "unread", "unreached")
-
-
-@dataclass(frozen=True)
-class Server:
-    """A server to collect from.
-
-    name: the name of its folder. data: its dataDir. log: its dataLogDir; None if it is the same.
-    """
-
-    name: str
-    data: Place
-    log: Place | None = None
-
-    @property
-    def place(self) -> str:
-        """Both directories as text, without ``version-2``."""
-        return " and ".join(
-            str(Place(one.host, one.path.rstrip("/").removesuffix(f"/{VERSION_2}")))
-            for one in (self.data, self.log)
-            if one is not None
-        )
-
-
-@dataclass(frozen=True)
-class Request:
-    """What to collect, and the limits for it.
-
-    snapshots: how many of the newest complete ones. since_zxid, since_hours: leave out older logs; hours
-    count back from the newest transaction. rate: bytes per second from all hosts together; 0 for no limit.
-    max_record: in bytes.
-    """
-
-    out: Path
-    servers: tuple[Server, ...]
-    snapshots: int
-    rate: float
-    max_record: int
-    since_zxid: int | None = None
-    since_hours: float | None = None
-
-
-@dataclass(frozen=True)
-class Note:
-    """An unusual event.
-
-    what: left, purged, again, aside or torn. With damaged, unread or unreached the run is a failure.
-    """
-
-    server: str
-    name: str
-    what: str
-    why: str
-
-    def __str__(self) -> str:
-        return f"{self.server}{f' {self.name}' if self.name else ''}: {self.why}"
-
-
-@dataclass
-class Outcome:
-    """The outcome of a run.
-
-    taken: files that are new or grew. bytes_read: bytes read from the sources, including those not kept.
-    """
-
-    manifest: Manifest
-    servers: tuple[str, ...]
-    taken: list[Entry] = field(default_factory=list)
-    notes: list[Note] = field(default_factory=list)
-    bytes_read: int = 0
-    seconds: float = 0.0
-    stopped: bool = False
-
-    @property
-    def code(self) -> int:
-        """The exit code."""
-        if self.stopped:
-            return INTERRUPTED
-        return FAILED if any(note.what in _FAILURES for note in self.notes) else 0
-
-
-class _CopyChanged(Exception):
-    """The local copy differs from the manifest."""
-
-
-@dataclass(frozen=True)
-class _Base:
-    """The beginning of a log that is already copied, up to a complete record."""
-
-    path: Path
-    cut: Cut
-
-    def is_in(self, source: RandomReader) -> bool:
-        """Return whether the source still has the last copied record."""
-        cut = self.cut
-        length = cut.offset - cut.record
-        if source.size() < cut.offset:
-            return False
-        return source.read(cut.record, length) == FileReader(self.path).read(cut.record, length)
-
-
-@dataclass
-class _LogRead:
-    """The result of reading a log.
-
-    cut: the end of the last complete record, if any. damage, torn: why the log does not continue there; empty
-    for a normal end.
-    """
-
-    cut: Cut | None
-    wrote: bool = False
-    damage: str = ""
-    torn: str = ""
-
-
-@dataclass(frozen=True)
-class _Copy:
-    """One file of a server, and its local copy."""
-
-    manifest: Manifest
-    server: Server
-    name: str
-    place: Place
-
-    def __str__(self) -> str:
-        return f"{self.server.name} {self.name}"
-
-    @property
-    def key(self) -> tuple[str, str]:
-        return self.server.name, self.name
-
-    @property
-    def path(self) -> Path:
-        return self.manifest.path(*self.key)
-
-    @property
-    def part(self) -> Path:
-        return self.manifest.path(self.server.name, self.name + PART)
-
-    @property
-    def entry(self) -> Entry | None:
-        return self.manifest.files.get(self.key)
-
-    @property
-    def intact(self) -> bool:
-        """Whether the copy exists with the size in the manifest."""
-        return self.entry is not None and size_of(self.path) == self.entry.bytes
-
-    def has(self, size: int) -> bool:
-        """Return whether all `size` bytes of the source's file are copied."""
-        entry = self.entry
-        return entry is not None and entry.state == "whole" and entry.source_size == size
-
-    def change(self, entry: Entry, **values: Any) -> None:
-        """Save other values in the entry."""
-        self.manifest.files[self.key] = replace(entry, **values)
-        self.manifest.save()
 
 
 class Collector:
@@ -258,11 +78,13 @@ class Collector:
         began = self._clock.now()
         self._manifest.claim({server.name: server.place for server in self._request.servers})
         try:
-            reached = [one for one in self._request.servers if self._reached(one, partial(self._plan, one))]
+            reached = [
+                one for one in self._request.servers if self._try_server(one, partial(self._plan, one))
+            ]
             self._manifest.servers |= {server.name: server.place for server in reached}
             self._manifest.save()
             for server in reached:
-                self._reached(server, partial(self._server, server))
+                self._try_server(server, partial(self._server, server))
         except Stopped:
             self._outcome.stopped = True
         self._outcome.bytes_read = self._progress.done
@@ -285,12 +107,12 @@ class Collector:
                 have = file.size if copy.has(file.size) else max(have, entry.bytes)
             self._progress.plan(str(copy), file.size - have)
 
-    def _reached(self, server: Server, do: Callable[[], None]) -> bool:
+    def _try_server(self, server: Server, do: Callable[[], None]) -> bool:
         """Run `do`, and return whether the host was reached. A failing host does not stop the others."""
         try:
             do()
         except HostError as error:
-            why = f"{error}. What came stays; the next run continues"
+            why = f"{error}. What was copied is kept; the next run continues"
             self._outcome.notes.append(Note(server.name, "", "unreached", why))
             return False
         return True
@@ -313,35 +135,37 @@ class Collector:
         logs = self._directory(server.log or server.data)
         files = log_files(logs)
         if not files:
-            hint = "" if server.log else ". A dataLogDir is given with --log-dir"
-            self._outcome.notes.append(Note(server.name, "", "left", f"no log is there{hint}"))
+            hint = "" if server.log else ". If it has a dataLogDir, name it with --log-dir"
+            self._outcome.notes.append(Note(server.name, "", "left", f"it has no log{hint}"))
         self._removed_logs(server, files)
         first = self._first(server, logs, files)
         for file in files:
             copy = self._copy(server, file.name)
             if file.zxid >= first:
                 with self._reading(copy):
-                    self._log(copy, logs, file, newest=file is files[-1])
+                    if not (copy.intact and copy.has(file.size)):
+                        source = self.source(logs, file.name)
+                        self._log(copy).update(source, file, newest=file is files[-1])
             else:
                 self._progress.plan(str(copy), 0)
 
     @contextmanager
-    def _reading(self, copy: _Copy) -> Iterator[None]:
+    def _reading(self, copy: Copy) -> Iterator[None]:
         """Copy one file in the block; an error of this file alone becomes a note."""
         with self._progress.reading(str(copy)):
             try:
                 yield
-            except Gone:
-                self._gone(copy)
-            except Unread as error:
-                self._note(copy, "unread", f"cannot be read: {error}")
+            except FileRemoved:
+                self._handle_removed(copy)
+            except FileUnreadable as error:
+                copy.note("unread", f"cannot be read: {error}")
 
-    def _copy(self, server: Server, name: str) -> _Copy:
+    def _copy(self, server: Server, name: str) -> Copy:
         place = server.data if log_zxid(name) is None else server.log or server.data
-        return _Copy(self._manifest, server, name, place)
+        return Copy(self._outcome, self._clock, server, name, place)
 
-    def _note(self, copy: _Copy, what: str, why: str) -> None:
-        self._outcome.notes.append(Note(copy.server.name, copy.name, what, why))
+    def _log(self, copy: Copy) -> LogCopy:
+        return LogCopy(copy, self._request.max_record)
 
     # -- snapshots -----------------------------------------------------------------------------------------
 
@@ -361,7 +185,7 @@ class Collector:
             with self._reading(copy):
                 found += self._snapshot(copy, directory, file)
 
-    def _snapshot(self, copy: _Copy, directory: Directory, file: SnapshotFile) -> bool:
+    def _snapshot(self, copy: Copy, directory: Directory, file: SnapshotFile) -> bool:
         """Copy a snapshot if it is not copied yet, and return whether a complete copy exists."""
         entry, left = copy.entry, self._manifest.left.get(copy.key)
         if entry is not None and entry.source_size == file.size and copy.intact:
@@ -370,19 +194,20 @@ class Collector:
             why = left.why
         else:
             if entry is not None:
-                why = f"has {file.size} bytes, {entry.source_size} before, or is not here: taken again"
-                self._note(copy, "again", why)
+                had = f"has {file.size} bytes (before: {entry.source_size})"
+                why = f"{had}, or the copy is missing; it is copied again"
+                copy.note("again", why)
             why = self._download(self.source(directory, file.name), copy)
         if why:
             self._manifest.left[copy.key] = Unfinished(file.size, why)
             self._manifest.save()
-            self._note(copy, "left", f"is not whole ({why}): left for the next time")
+            copy.note("left", f"is not complete ({why}); the next run copies it")
             return False
         self._manifest.left.pop(copy.key, None)
-        self._commit(copy, file.size, "whole", None)
+        copy.commit(file.size, "whole", None)
         return True
 
-    def _download(self, source: RandomReader, copy: _Copy) -> str:
+    def _download(self, source: RandomReader, copy: Copy) -> str:
         """Download a snapshot into its part, and return why it is not complete, or "".
 
         A part of an earlier run is continued. It is dropped if the result is not complete.
@@ -423,15 +248,15 @@ class Collector:
         try:
             newest = newest_of(_Logs(self, directory, files), max_record=request.max_record)
             last = _time_at(self.source(directory, newest.file), newest.offset) or 0
-        except (ZkDataError, Gone, Unread) as error:
-            why = f"the time of the newest transaction is not known ({error}): every log is taken"
+        except (ZkDataError, FileRemoved, FileUnreadable) as error:
+            why = f"the time of the newest transaction is unknown ({error}); every log is copied"
             self._outcome.notes.append(Note(server.name, "", "left", why))
             return 0
         since = last - request.since_hours * _HOUR_MS
         for file in reversed(files):
             try:
                 began = _time_at(self.source(directory, file.name), FILE_HEADER_SIZE)
-            except (Gone, Unread):
+            except (FileRemoved, FileUnreadable):
                 continue  # noted when this file is copied
             if began is not None and began <= since:
                 return file.zxid
@@ -450,14 +275,14 @@ class Collector:
             if zxid is None:
                 continue
             copy = self._copy(server, name)
-            if self._taken_back(server, zxid, files):
+            if self._was_truncated(server, zxid, files):
                 copy.part.unlink(missing_ok=True)
                 if copy.entry is not None:
-                    self._set_aside(copy)
+                    copy.set_aside()
             elif copy.entry is None or copy.entry.state not in ("whole", "cut"):
-                self._gone(copy)
+                self._handle_removed(copy)
 
-    def _taken_back(self, server: Server, zxid: int, files: Sequence[LogFile]) -> bool:
+    def _was_truncated(self, server: Server, zxid: int, files: Sequence[LogFile]) -> bool:
         """Return whether a TRUNC removed a log.
 
         TRUNC removes all logs after some transaction, and shortens the log that holds it, padding included. A
@@ -474,152 +299,23 @@ class Collector:
         folder = self._manifest.path(server.name, "")
         return {path.name.removesuffix(PART) for path in folder.glob(f"*{PART}")}
 
-    def _set_aside(self, copy: _Copy) -> None:
-        del self._manifest.files[copy.key]
-        aside = copy.name + ASIDE
-        if copy.path.exists():
-            copy.path.replace(copy.path.with_name(aside))
-        self._manifest.save()
-        self._note(copy, "aside", f"the server took its transactions back; it is {aside} now")
-
-    def _gone(self, copy: _Copy) -> None:
+    def _handle_removed(self, copy: Copy) -> None:
         """Handle a file that the server removed before its end was read.
 
         What was copied of a log stays, including the part of an interrupted run.
         """
-        entry = copy.entry
-        base = next(iter(self._part_base(copy)), None) if log_zxid(copy.name) is not None else None
-        if base is not None and (entry is None or self._extends(base, copy, entry)):
-            self._commit(copy, base.cut.offset if entry is None else entry.source_size, "cut", base.cut)
-        else:
+        if log_zxid(copy.name) is None or not self._log(copy).keep_part():
             copy.part.unlink(missing_ok=True)
-            if entry is not None and entry.state != "whole":
-                copy.change(entry, state="cut")
+            if copy.entry is not None and copy.entry.state != "whole":
+                copy.change(copy.entry, state="cut")
         entry = copy.entry
-        upto = f"; what came stays, up to {format_zxid(entry.cut.zxid)}" if entry and entry.cut else ""
-        why = f"the server removed it before it was read{' to its end' if upto else ''}{upto}"
-        self._note(copy, "purged", why)
-
-    def _extends(self, base: _Base, copy: _Copy, entry: Entry) -> bool:
-        """Return whether a part continues a file that is not complete."""
-        cut = entry.cut
-        if entry.state == "whole" or cut is None or base.cut.offset <= cut.offset:
-            return False
-        return copy.intact and _Base(copy.path, cut).is_in(FileReader(base.path))
-
-    def _log(self, copy: _Copy, directory: Directory, file: LogFile, *, newest: bool) -> None:
-        """Copy what is new of a log."""
-        entry, intact = copy.entry, copy.intact
-        if intact and copy.has(file.size):
-            return
-        source = self.source(directory, file.name)
-        bases = [_Base(copy.path, entry.cut)] if entry and entry.cut and intact else []
-        bases = sorted(bases + self._part_base(copy), key=lambda base: base.cut.offset, reverse=True)
-        base = next((one for one in bases if one.is_in(source)), None)
-        changed = "here it is not as the manifest says: taken again from its start"
-        if entry is not None and base is None:
-            gone = "what was taken is not there any more: taken again from its start"
-            self._note(copy, "again", gone if intact else changed)
-        try:
-            self._take(copy, source, file, base, newest=newest)
-        except _CopyChanged:
-            self._note(copy, "again", changed)
-            self._take(copy, source, file, None, newest=newest)
-        except CursorError as error:
-            raise Unread(f"{error}; it changed while it was read. Next: collect again") from error
-
-    def _part_base(self, copy: _Copy) -> list[_Base]:
-        """Return the part of an earlier run up to its last complete record; empty if it has none."""
-        last: Record | None = None
-        try:
-            for record in LogScan(FileReader(copy.part), copy.name, max_record=self._request.max_record):
-                last = record
-        except (FileNotFoundError, ZkDataError):
-            pass
-        return [_Base(copy.part, Cut(last.end, last.zxid, last.offset))] if last else []
-
-    def _take(
-        self, copy: _Copy, source: RandomReader, file: LogFile, base: _Base | None, *, newest: bool
-    ) -> None:
-        """Continue after the base, or start from the beginning, and keep the result."""
-        entry = copy.entry
-        read = self._read(copy, source, file, base, newest=newest)
-        if read.damage:
-            kept = base is None and entry is not None
-            what = "Kept is what was taken before" if kept else "Taken is what stands before it"
-            self._note(copy, "damaged", f"damaged: {read.damage}. {what}")
-            if kept:  # the existing copy may be the better one
-                copy.part.unlink(missing_ok=True)
-                return
-        elif read.torn:
-            why = f"ends in an incomplete write ({read.torn}), as after a crash; it is left out"
-            self._note(copy, "torn", why)
-        state: State = "damaged" if read.damage else "growing" if newest else "whole"
-        if read.wrote or (base is not None and base.path == copy.part):
-            self._commit(copy, file.size, state, read.cut)
-            return
-        copy.part.unlink(missing_ok=True)
-        if entry is None:
-            if newest and not read.damage:
-                self._note(copy, "left", "has no record yet")
-        elif base is None:
-            self._set_aside(copy)
-        elif (entry.state, entry.source_size) != (state, file.size):
-            copy.change(entry, state=state, source_size=file.size)
-
-    def _read(
-        self, copy: _Copy, source: RandomReader, file: LogFile, base: _Base | None, *, newest: bool
-    ) -> _LogRead:
-        """Copy the records after the base into the part. It keeps what was read, even if reading fails."""
-        read = _LogRead(base.cut if base else None)
-        target: PartFile | None = None
-        try:
-            cursor = Cursor(file.name, read.cut.offset, read.cut.zxid) if read.cut else None
-            scan = LogScan(source, file.name, cursor, max_record=self._request.max_record)
-            for record in scan:
-                target = target or self._part_after(copy, source, base)
-                target.record(record.payload)
-                read.cut = Cut(record.end, record.zxid, record.offset)
-            if scan.end is not None and scan.end.kind is EndKind.TORN and not newest:
-                read.torn = scan.end.detail
-                if scan.end.bad_checksum:
-                    read.damage = f"{file.name} at offset {scan.end.offset}: {read.torn}"
-        except TruncatedHeaderError as error:
-            read.damage = "" if newest or not file.size else str(error)
-        except (ForeignFileError, CorruptError) as error:
-            read.damage = str(error)
-        finally:
-            if target is not None:
-                target.close()
-        read.wrote = target is not None
-        return read
-
-    def _part_after(self, copy: _Copy, source: RandomReader, base: _Base | None) -> PartFile:
-        """Return the part with the content of the base. Raises _CopyChanged."""
-        if base is None:
-            copy.part.write_bytes(b"")
-            target = PartFile(copy.part, 0)
-            target.add(source.read(0, FILE_HEADER_SIZE))
-            return target
-        if (
-            base.path != copy.part
-            and copy_file(base.path, copy.part) != self._manifest.files[copy.key].sha256
-        ):
-            copy.part.unlink()
-            raise _CopyChanged
-        return PartFile(copy.part, base.cut.offset)
-
-    def _commit(self, copy: _Copy, source_size: int, state: State, cut: Cut | None) -> None:
-        """Turn the part into the final file."""
-        size = cut.offset if cut else size_of(copy.part)
-        with copy.part.open("r+b") as file:
-            file.truncate(size)
-            os.fsync(file.fileno())
-        taken_ms = round(self._clock.wall() * 1000)
-        sha256 = sha256_of(copy.part)
-        entry = Entry(*copy.key, str(copy.place), size, sha256, state, source_size, taken_ms, cut)
-        self._manifest.keep(entry)
-        self._outcome.taken.append(entry)
+        upto = (
+            f" to its end; the copy up to {format_zxid(entry.cut.zxid)} is kept"
+            if entry and entry.cut
+            else ""
+        )
+        why = f"the server removed it before it was read{upto}"
+        copy.note("purged", why)
 
 
 class _Logs:
@@ -657,56 +353,3 @@ def collect(
     """
     with locked_manifest(request.out) as manifest:
         return Collector(disks, request, manifest, clock, stop, hint).collect()
-
-
-def body(outcome: Outcome) -> dict[str, Any]:
-    """Return the outcome as JSON values."""
-    servers = {name: _server_body(outcome.manifest, name) for name in outcome.servers}
-    return {**base_body(outcome), "servers": servers}
-
-
-def base_body(outcome: Outcome) -> dict[str, Any]:
-    """Return the JSON values that outcomes of every kind of collecting have."""
-    return {
-        "out": str(outcome.manifest.out),
-        "code": outcome.code,
-        "stopped": outcome.stopped,
-        "bytes_read": outcome.bytes_read,
-        "seconds": round(outcome.seconds, 3),
-        "taken": [entry.to_json() for entry in outcome.taken],
-        "notes": [asdict(note) for note in outcome.notes],
-    }
-
-
-def _server_body(manifest: Manifest, server: str) -> dict[str, Any]:
-    """Return what has been copied of a server, as JSON values."""
-    entries = manifest.of_server(server)
-    newest = max((entry.cut.zxid for entry in entries if entry.cut), default=None)
-    return {
-        "files": len(entries),
-        "bytes": sum(entry.bytes for entry in entries),
-        "logs": sum(entry.cut is not None for entry in entries),
-        "newest": None if newest is None else format_zxid(newest),
-    }
-
-
-def text(outcome: Outcome) -> str:
-    """Return the outcome for a reader."""
-    lines = []
-    for name in outcome.servers:
-        taken = sum(entry.server == name for entry in outcome.taken)
-        here = _server_body(outcome.manifest, name)
-        logs, snapshots = here["logs"], here["files"] - here["logs"]
-        upto = f", log up to {here['newest']}" if here["newest"] else ""
-        lines.append(
-            f"{name}: {counted(taken, 'file')} came or grew; here are {counted(logs, 'log')} and "
-            f"{counted(snapshots, 'snapshot')}, {megabytes(here['bytes'])}{upto}"
-        )
-    return "\n".join([*lines, *base_lines(outcome)])
-
-
-def base_lines(outcome: Outcome) -> list[str]:
-    """Return the lines for a reader that outcomes of every kind of collecting have."""
-    stopped = ["stopped; the same command continues"] if outcome.stopped else []
-    read = f"{megabytes(outcome.bytes_read)} read in {outcome.seconds:.1f} s"
-    return [*map(str, outcome.notes), *stopped, read]

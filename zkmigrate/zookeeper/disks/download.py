@@ -50,11 +50,11 @@ class Stopped(Exception):
     """The operator wants to stop."""
 
 
-class Gone(Exception):
+class FileRemoved(Exception):
     """The source no longer has this file."""
 
 
-class Unread(Exception):
+class FileUnreadable(Exception):
     """This file cannot be read; others of its host may be readable."""
 
 
@@ -151,11 +151,11 @@ def _file_errors() -> Iterator[None]:
     except (OSError, HostError) as error:
         cause = error if isinstance(error, OSError) else error.__cause__
         if isinstance(cause, FileNotFoundError):
-            raise Gone("it is not there any more") from error
+            raise FileRemoved("it no longer exists") from error
         if isinstance(error, OSError):
-            raise Unread(error.strerror or str(error)) from error
+            raise FileUnreadable(error.strerror or str(error)) from error
         if getattr(error, "cause", "") in ("denied", "failed") and isinstance(cause, OSError):
-            raise Unread(str(error)) from error
+            raise FileUnreadable(str(error)) from error
         raise
 
 

@@ -127,8 +127,8 @@ class Disks:
             return here
         shown = ", ".join(sorted(names)[:3]) or "nothing"
         raise UsageError(
-            f"{place} is not a directory of ZooKeeper: it holds {shown}. Needed: a dataDir or dataLogDir "
-            f"with its {VERSION_2}, or that folder itself"
+            f"{place} is not a directory of ZooKeeper. It contains {shown}. Needed: a dataDir or "
+            f"dataLogDir with its {VERSION_2}, or that folder itself"
         )
 
     def _at(self, place: Place) -> Directory:
@@ -138,7 +138,9 @@ class Disks:
 
     def _to(self, place: Place) -> Transport:
         if self._transport is None:
-            raise UsageError(f"{place}: no host can be reached here")
+            raise UsageError(
+                f"{place}: this command cannot reach hosts. Next: name a directory of this machine"
+            )
         return self._transport
 
 

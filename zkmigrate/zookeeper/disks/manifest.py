@@ -33,7 +33,7 @@ PART = ".part"
 ASIDE = ".truncated"
 """Suffix of a log that the source took back. No reader of ZooKeeper's files accepts such a name."""
 
-NOT_AS_SAID = 10
+DIFFERS = 10
 SERVER = re.compile(r"(?!\.+\Z)[A-Za-z0-9._-]+")
 """Names of one folder directly below OUT."""
 
@@ -142,8 +142,8 @@ class Manifest:
         for name, place in places.items():
             if (before := self.servers.get(name, place)) != place:
                 raise UsageError(
-                    f"{self.out} has {name} from {before}, not from {place}. Needed: another name for it "
-                    "(NAME=), or another folder"
+                    f"{self.out} already has copies from {before} under the name {name}, not from {place}. "
+                    "Needed: another name (NAME=), or another folder"
                 )
 
     def save(self) -> None:
@@ -168,10 +168,10 @@ class Manifest:
     def recover(self, server: str) -> None:
         """Finish the renames that a crash left undone."""
         for entry in self.of_server(server):
-            if self.unnamed(entry):
+            if self.needs_rename(entry):
                 self.rename(entry)
 
-    def unnamed(self, entry: Entry) -> bool:
+    def needs_rename(self, entry: Entry) -> bool:
         """Return whether the entry's file is still FILE.part."""
         part = self.path(entry.server, entry.name + PART)
         return size_of(part) == entry.bytes and sha256_of(part) == entry.sha256
@@ -225,7 +225,7 @@ def _entry(body: dict[str, Any]) -> Entry:
     cut = body["cut"]
     name, server = str(body["name"]), _server(body["server"])
     if body["state"] not in get_args(State) or "/" in name or not is_log_or_snapshot(name):
-        raise MalformedError(f"not a file of collect: {server} {name}, {body['state']}")
+        raise MalformedError(f"not a file that collect writes: {server} {name}, {body['state']}")
     return Entry(
         server,
         name,
@@ -257,15 +257,15 @@ def locked_manifest(out: Path) -> Iterator[Manifest]:
     the errors of `load`.
     """
     if out.exists() and not out.is_dir():
-        raise UsageError(f"{out} is a file. Needed: a folder, new or filled by collect before")
+        raise UsageError(f"{out} is a file. Needed: a new folder, or one that collect has filled")
     out.mkdir(parents=True, exist_ok=True)
     with _directory(out) as handle:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise LockedError(
-                f"{out} is being filled by another process. Next: wait for it, or end it with Ctrl-C "
-                "and continue with this one"
+                f"another process is copying into {out}. Next: wait for it, or stop it with Ctrl-C and run "
+                "this command again"
             ) from None
         if (out / MANIFEST).exists():
             yield load(out)
@@ -329,7 +329,7 @@ class Verified:
 
     @property
     def code(self) -> int:
-        return NOT_AS_SAID if self.problems else 0
+        return DIFFERS if self.problems else 0
 
 
 def verify(out: Path) -> Verified:
@@ -339,7 +339,7 @@ def verify(out: Path) -> Verified:
     """
     manifest = load(out)
     problems = [
-        problem for _, entry in sorted(manifest.files.items()) if (problem := _wrong(manifest, entry))
+        problem for _, entry in sorted(manifest.files.items()) if (problem := _problem(manifest, entry))
     ]
     unfinished: list[str] = []
     for pattern in (f"*/{FOLDER}/*", "*/*.parquet", f"*/*{PART}"):
@@ -353,18 +353,18 @@ def verify(out: Path) -> Verified:
     return Verified(len(manifest.files), size, tuple(problems), tuple(unfinished))
 
 
-def _wrong(manifest: Manifest, entry: Entry) -> str:
+def _problem(manifest: Manifest, entry: Entry) -> str:
     """Return how a file differs from its entry; "" if it does not."""
     path = manifest.path(entry.server, entry.name)
     size = size_of(path)
     if size == entry.bytes and sha256_of(path) == entry.sha256:
         return ""
-    if manifest.unnamed(entry):
-        why = f"a run was killed before it renamed {entry.name}{PART}; collect again does it"
+    if manifest.needs_rename(entry):
+        why = f"a run was killed before it renamed {entry.name}{PART}. Next: run collect again"
     elif size < 0:
         why = "is missing"
     elif size != entry.bytes:
-        why = f"has {size} bytes, the manifest says {entry.bytes}"
+        why = f"has {size} bytes, but the manifest has {entry.bytes}"
     else:
-        why = "its SHA-256 is not the manifest's"
+        why = "its SHA-256 differs from the manifest"
     return f"{entry.server} {entry.name}: {why}"

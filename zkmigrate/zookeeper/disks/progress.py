@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from zkmigrate.zookeeper.data.sums import Teller
+from zkmigrate.zookeeper.data.sums import ReportProgress
 
 
 class Interval:
@@ -37,7 +37,7 @@ class ProgressLines:
         self._say = say
         self._interval = Interval()
 
-    def of(self, name: str = "") -> Teller:
+    def of(self, name: str = "") -> ReportProgress:
         """Return the Teller for this server's disk. Without a name there is only one disk."""
 
         def tell(what: str, done: int, total: int | None) -> None:

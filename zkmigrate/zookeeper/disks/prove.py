@@ -21,12 +21,12 @@ from zkmigrate.zookeeper.data.proofs import (
     Side,
     TailProof,
     all_held,
-    compared_at,
+    comparison_zxid,
     delta_proof,
     digest_proof,
     reach_of,
     tail_proof,
-    unread,
+    unread_reach,
 )
 from zkmigrate.zookeeper.data.session import format_session
 from zkmigrate.zookeeper.data.sums import BUCKETS, Sums, read_sums, znodes
@@ -35,7 +35,7 @@ from zkmigrate.zookeeper.data.tree import Difference, Znode
 from zkmigrate.zookeeper.data.txnlog import MAX_RECORD
 from zkmigrate.zookeeper.data.zxid import format_zxid
 from zkmigrate.zookeeper.disks.progress import ProgressLines
-from zkmigrate.zookeeper.disks.subtree_differences import differing
+from zkmigrate.zookeeper.disks.subtree_differences import find_differences
 
 NOT_HELD = 10
 UNPROVED = 11
@@ -108,33 +108,33 @@ def prove(
     disk is no error: it leaves a proof unproved.
     """
     if len({dest.name for dest in dests}) < len(dests):
-        raise UsageError("a directory of dest is given twice; each has to be given once")
+        raise UsageError("a directory of dest is given twice. Needed: each directory once")
     if request.out is not None and request.out.exists():
         raise UsageError(f"--out {request.out}: the file exists. Needed: the name of a new file")
     began = time.monotonic()
-    found = ProofResult(request, source.name)
+    outcome = ProofResult(request, source.name)
     progress = ProgressLines(say)
     subtrees = _SourceSubtrees(source, request, progress)
     try:
         upto = newest(source.data, source.logs, max_record=request.max_record).zxid
-        reach = {dest.name: _reach(source, upto, dest, request) for dest in dests}
+        reach = {dest.name: _find_reach(source, upto, dest, request) for dest in dests}
         if "tail" in request.proofs:
-            found.tail = tail_proof(subtrees.at(upto), reach)
+            outcome.tail = tail_proof(subtrees.at(upto), reach)
         if "delta" in request.proofs:
             known = not any(where.unproved for where in reach.values())
             lowest = min(where.zxid for where in reach.values()) if known else upto
             at, more = subtrees.at(min(lowest, upto)), {"max_record": request.max_record}
-            found.delta = delta_proof(source, upto, at, dests, reach, on_dest=request.on_dest, **more)
+            outcome.delta = delta_proof(source, upto, at, dests, reach, on_dest=request.on_dest, **more)
     except ZkDataError as error:
-        _unread(found, dests, f"{source.name}: {error}")
-        return found
+        _leave_unproved(outcome, dests, f"{source.name}: {error}")
+        return outcome
     if "digest" in request.proofs:
         with _open_new(request.out) as out:
             for dest in dests:
-                zxid = request.zxid or compared_at(reach[dest.name], upto)
-                _digest(found, subtrees, dest, zxid, progress, out)
-    found.seconds = time.monotonic() - began
-    return found
+                zxid = comparison_zxid(reach[dest.name], upto) if request.zxid is None else request.zxid
+                _digest(outcome, subtrees, dest, zxid, progress, out)
+    outcome.seconds = time.monotonic() - began
+    return outcome
 
 
 class _SourceSubtrees:
@@ -165,59 +165,59 @@ class _SourceSubtrees:
             raise no_subtree(source.name, request.chroot, zxid)
         return self._read[zxid]
 
-    def znodes(self, found: Sums) -> Iterator[tuple[str, Znode]]:
+    def znodes(self, outcome: Sums) -> Iterator[tuple[str, Znode]]:
         source, max_record = self._source, self._request.max_record
-        return znodes(source.data, source.logs, found, max_record=max_record, tell=self._tell)
+        return znodes(source.data, source.logs, outcome, max_record=max_record, tell=self._tell)
 
 
 def no_subtree(server: str, chroot: str, zxid: int) -> UsageError:
     """Return the error for a chroot without a znode."""
     return UsageError(
-        f"{server} holds no znode {chroot} at {format_zxid(zxid)}. Needed: --chroot as zookeeper.connect of "
-        "the brokers ends"
+        f"{server} holds no znode {chroot} at {format_zxid(zxid)}. Needed: --chroot as at the end of the "
+        "brokers' zookeeper.connect"
     )
 
 
-def _reach(source: Side, upto: int, dest: Side, request: ProofRequest) -> Reach:
+def _find_reach(source: Side, upto: int, dest: Side, request: ProofRequest) -> Reach:
     try:
         return reach_of(source, upto, dest, after_cut=request.after_cut, max_record=request.max_record)
     except ZkDataError as error:
-        return unread(str(error))
+        return unread_reach(str(error))
 
 
-def _unread(found: ProofResult, dests: Sequence[Side], why: str) -> None:
+def _leave_unproved(outcome: ProofResult, dests: Sequence[Side], why: str) -> None:
     """Leave every proof unproved because source cannot be read."""
-    found.tail = TailProof(None, 0, "", {dest.name: unread(why) for dest in dests})
-    found.delta = DeltaResult(0, None, 0, 0, (), (), why, None)
-    found.digests = {dest.name: DigestProof(None, 0, None, None, unproved=why) for dest in dests}
+    outcome.tail = TailProof(None, 0, "", {dest.name: unread_reach(why) for dest in dests})
+    outcome.delta = DeltaResult(0, None, 0, 0, (), (), why, None)
+    outcome.digests = {dest.name: DigestProof(None, 0, None, None, unproved=why) for dest in dests}
 
 
 def _digest(
-    found: ProofResult,
+    outcome: ProofResult,
     subtrees: _SourceSubtrees,
     dest: Side,
     zxid: int,
     progress: ProgressLines,
     out: TextIO | None,
 ) -> None:
-    request, tell = found.request, progress.of(dest.name)
+    request, tell = outcome.request, progress.of(dest.name)
     try:
         source = subtrees.at(zxid)
         proof = digest_proof(source, dest, max_record=request.max_record, tell=tell)
-        found.digests[dest.name] = proof
+        outcome.digests[dest.name] = proof
         if proof.dest is None or not proof.buckets:
             return
         theirs = znodes(dest.data, dest.logs, proof.dest, max_record=request.max_record, tell=tell)
         expected = (source.znodes + proof.dest.znodes) * len(proof.buckets) // BUCKETS
-        some = found.differences[dest.name] = Differences()
-        for one in differing(subtrees.znodes(source), theirs, proof.buckets, expected):
+        some = outcome.differences[dest.name] = Differences()
+        for one in find_differences(subtrees.znodes(source), theirs, proof.buckets, expected):
             some.count += 1
             if some.count <= request.lines:
                 some.first.append(one)
             if out is not None:
                 out.write(json.dumps({"disk": dest.name, **difference(one)}) + "\n")
     except ZkDataError as error:
-        found.digests[dest.name] = DigestProof(None, zxid, None, None, unproved=str(error))
+        outcome.digests[dest.name] = DigestProof(None, zxid, None, None, unproved=str(error))
 
 
 @contextmanager
@@ -247,23 +247,23 @@ def difference_line(one: Difference) -> str:
     return f"{body['path']} {body['kind']}{values}"
 
 
-def body(found: ProofResult) -> dict[str, Any]:
+def body(outcome: ProofResult) -> dict[str, Any]:
     """Return the result as JSON values."""
-    held = found.held()
+    held = outcome.held()
     whole: dict[str, Any] = {
         "held": all_held(held.values()),
-        "chroot": found.request.chroot,
-        "source": found.source,
+        "chroot": outcome.request.chroot,
+        "source": outcome.source,
     }
-    if "tail" in held and found.tail:
+    if "tail" in held and outcome.tail:
         whole["tail"] = {
             "held": held["tail"],
-            "needed": format_zxid(found.tail.needed),
-            "path": found.tail.path,
-            "dests": {name: reach_body(where) for name, where in found.tail.reach.items()},
+            "needed": format_zxid(outcome.tail.needed),
+            "path": outcome.tail.path,
+            "dests": {name: reach_body(where) for name, where in outcome.tail.reach.items()},
         }
-    if "delta" in held and found.delta:
-        result = found.delta
+    if "delta" in held and outcome.delta:
+        result = outcome.delta
         whole["delta"] = {
             "held": held["delta"],
             "after": format_zxid(result.after),
@@ -274,15 +274,15 @@ def body(found: ProofResult) -> dict[str, Any]:
             "unproved": result.unproved,
         }
     if "digest" in held:
-        shown = found.differences
+        shown = outcome.differences
         whole["digest"] = {
             "held": held["digest"],
             "differences": [
                 {"disk": name, **difference(one)} for name, some in shown.items() for one in some.first
             ],
-            "dests": {name: _digest_body(found, name, proof) for name, proof in found.digests.items()},
+            "dests": {name: _digest_body(outcome, name, proof) for name, proof in outcome.digests.items()},
         }
-    whole["seconds"] = round(found.seconds, 3)
+    whole["seconds"] = round(outcome.seconds, 3)
     return whole
 
 
@@ -308,8 +308,8 @@ def finding(one: DeltaFinding) -> dict[str, Any]:
     }
 
 
-def _digest_body(found: ProofResult, name: str, proof: DigestProof) -> dict[str, Any]:
-    some = found.differences.get(name)
+def _digest_body(outcome: ProofResult, name: str, proof: DigestProof) -> dict[str, Any]:
+    some = outcome.differences.get(name)
     return {
         "held": proof.held,
         "zxid": format_zxid(proof.zxid),
@@ -321,17 +321,17 @@ def _digest_body(found: ProofResult, name: str, proof: DigestProof) -> dict[str,
     }
 
 
-def text(found: ProofResult) -> str:
+def text(outcome: ProofResult) -> str:
     """Return the result for a reader: a line for each proof, and its details."""
-    held = found.held()
+    held = outcome.held()
     lines: list[str] = []
-    if "tail" in held and found.tail:
-        lines += _tail_lines(found.tail)
-    if "delta" in held and found.delta:
-        lines += _delta_lines(found.delta, found.request)
+    if "tail" in held and outcome.tail:
+        lines += _tail_lines(outcome.tail)
+    if "delta" in held and outcome.delta:
+        lines += _delta_lines(outcome.delta, outcome.request)
     if "digest" in held:
-        for name, proof in found.digests.items():
-            lines += _digest_lines(found, name, proof)
+        for name, proof in outcome.digests.items():
+            lines += _digest_lines(outcome, name, proof)
     return "\n".join(lines)
 
 
@@ -359,16 +359,18 @@ def _delta_lines(result: DeltaResult, request: ProofRequest) -> list[str]:
     return lines
 
 
-def _digest_lines(found: ProofResult, name: str, proof: DigestProof) -> list[str]:
+def _digest_lines(outcome: ProofResult, name: str, proof: DigestProof) -> list[str]:
     if proof.source is None or proof.dest is None:
         return [f"digest  unproved: {name}: {proof.unproved}"]
     counted = f"{proof.source.znodes} znodes at {format_zxid(proof.zxid)}"
     if proof.held:
         return [f"digest  held: {name}: {counted}, digest {proof.dest.digest[:16]}"]
-    some = found.differences[name]
+    some = outcome.differences[name]
     lines = [f"digest  NOT HELD: {name}: {some.count} of {counted} on source differ"]
     lines += [f"        {difference_line(one)}" for one in some.first]
     if some.count > len(some.first):
-        all_in = f"all are in {found.request.out}" if found.request.out else "--out FILE takes all"
+        all_in = (
+            f"all are in {outcome.request.out}" if outcome.request.out else "pass --out FILE to write all"
+        )
         lines.append(f"        and {some.count - len(some.first)} more; {all_in}")
     return lines

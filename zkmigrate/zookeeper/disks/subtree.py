@@ -55,17 +55,17 @@ class WalkProgress:
     say: Callable[[str], None]
     interval: Interval = field(default_factory=lambda: Interval(5.0))
 
-    def walked(self, walk: Walk) -> None:
-        """Print a line about a walk. The number of znodes is not known before its end."""
+    def report_walk(self, walk: Walk) -> None:
+        """Print a line about a walk. The number of znodes is unknown before its end."""
         if self.interval.due():
             znodes = walk.extent.znodes
             rate = znodes / self.interval.elapsed_s
-            self.say(f"{znodes} znodes, {rate:.0f} a second; {walk.left} more are known and not answered yet")
+            self.say(f"{znodes} znodes, {rate:.0f} a second; {walk.left} more known znodes are not read yet")
 
-    def replayed(self, done: int, _total: int | None) -> None:
+    def report_replay(self, done: int, _total: int | None) -> None:
         """Print a line about a replay on disk."""
         if self.interval.due():
-            self.say(f"the snapshot is read, and {done} transactions after it")
+            self.say(f"read the snapshot and {done} transactions after it")
 
 
 def from_server(
@@ -75,7 +75,7 @@ def from_server(
 
     Raises HostError if none answers to the end, AbsentError if the chroot does not exist.
     """
-    found = walk_subtree(servers, chroot, window, limits, WalkProgress(hint).walked, hint)
+    found = walk_subtree(servers, chroot, window, limits, WalkProgress(hint).report_walk, hint)
     walk = found.walk
     if walk.above is not None:
         raise AbsentError(
@@ -107,7 +107,7 @@ def from_disk(
     with open_disk(disks, data, log) as side:
         most = max(largest, MAX_RECORD)
         tree = load_tree(
-            side.data, side.logs, chroot=chroot, max_record=most, tell=WalkProgress(hint).replayed
+            side.data, side.logs, chroot=chroot, max_record=most, tell=WalkProgress(hint).report_replay
         )
     if chroot not in tree.nodes:
         raise AbsentError(f"{chroot} does not exist in {data} at {format_zxid(tree.zxid)}")
@@ -123,8 +123,8 @@ def print_answer(
     if not answer.denied:
         return 0
     hint(
-        f"zkmigrate: {answer.chroot} was not read whole: {denials(answer.denied)}. Needed: READ in their "
-        "ACL for everybody, or the files of a server (--dir), where ACLs do not apply"
+        f"zkmigrate: {answer.chroot} was read only in part: {describe_denied(answer.denied)}. Needed: READ "
+        "in their ACL for everybody, or the files of a server (--dir), where ACLs do not apply"
     )
     return 8
 
@@ -155,11 +155,11 @@ def text(answer: Answer) -> str:
     It has the largest zxid, the largest czxid, mzxid and pzxid, and a line for each unusual finding.
     """
     extent = answer.extent
-    asked = f", {answer.requests} requests" if answer.requests else ""
+    requests = f", {answer.requests} requests" if answer.requests else ""
     at_least = "at least " if answer.denied else ""
     lines = [
         f"{at_least}{_zxid(extent.largest) or 'none'} {extent.largest.path or answer.chroot} "
-        f"({extent.znodes} znodes at and under {answer.chroot} on {answer.where}{asked}, "
+        f"({extent.znodes} znodes at and under {answer.chroot} on {answer.where}{requests}, "
         f"{answer.seconds:.2f} s)"
     ]
     named = extent.by_name().items()
@@ -167,20 +167,20 @@ def text(answer: Answer) -> str:
     if answer.source == "disk":
         lines.append(f"at {format_zxid(answer.end)}, the newest transaction in the files")
     elif answer.begin == answer.end:
-        lines.append(f"all of it at {format_zxid(answer.end)}: nothing was written meanwhile")
+        lines.append(f"all of it at {format_zxid(answer.end)}: nothing was written during the read")
     else:
         lines.append(
-            f"written meanwhile, from {format_zxid(answer.begin)} to {format_zxid(answer.end)}: changes made "
-            "after their znode was read are not included"
+            f"written during the read, from {format_zxid(answer.begin)} to {format_zxid(answer.end)}: "
+            "changes made after their znode was read are not included"
         )
     if answer.gone:
         lines.append(f"deleted before they were read: {answer.gone}")
     if answer.denied:
-        lines.append(f"not whole: {denials(answer.denied)}")
+        lines.append(f"incomplete: {describe_denied(answer.denied)}")
     return "\n".join(lines)
 
 
-def denials(paths: Sequence[str]) -> str:
+def describe_denied(paths: Sequence[str]) -> str:
     """Describe the znodes that this client may not read, the first ones by name."""
     more = f" and {len(paths) - _SHOWN} more" if len(paths) > _SHOWN else ""
     return f"no ACL lets this client read {', '.join(paths[:_SHOWN])}{more}, nor the znodes below"

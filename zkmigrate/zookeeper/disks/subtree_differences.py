@@ -22,7 +22,7 @@ IN_MEMORY = 200_000
 Znodes = Iterable[tuple[str, Znode]]
 
 
-def differing(
+def find_differences(
     left: Znodes, right: Znodes, buckets: frozenset[int], expected: int, *, in_memory: int = IN_MEMORY
 ) -> Iterator[Difference]:
     """Yield every path that differs, sorted within each group of buckets.
@@ -32,7 +32,7 @@ def differing(
     """
     groups = min(BUCKETS, expected // in_memory + 1)
     if groups == 1:
-        yield from differences(_only(left, buckets), _only(right, buckets))
+        yield from differences(_in_buckets(left, buckets), _in_buckets(right, buckets))
         return
     with tempfile.TemporaryDirectory(prefix="zkmigrate-differences-") as directory:
         folder = Path(directory)
@@ -44,7 +44,7 @@ def differing(
             other.unlink()
 
 
-def _only(znodes: Znodes, buckets: frozenset[int]) -> dict[str, Znode]:
+def _in_buckets(znodes: Znodes, buckets: frozenset[int]) -> dict[str, Znode]:
     return {path: node for path, node in znodes if bucket_of(path) in buckets}
 
 

@@ -60,7 +60,7 @@ def text(found: Tail) -> str:
     if found.torn:
         lines.append("torn: the newest log ends in an incomplete write, as after a crash; it does not count")
     if found.source == "snapshot":
-        lines.append("no log holds it: it is the zxid in the snapshot's name")
+        lines.append("no log contains it; it is the zxid in the snapshot's name")
     if found.skipped:
         lines.append(f"skipped, without a usable record or content: {', '.join(found.skipped)}")
     if found.strays:

@@ -47,7 +47,7 @@ def print_writers(
     with open_disk(disks, data, log) as side:
         owners = read_sums(side.data, side.logs, chroot=chroot, max_record=limit).owners
         span = None if hours is None else round(hours * 3_600_000)
-        found = writers(
+        result = writers(
             side.logs,
             chroot=chroot,
             span_ms=span,
@@ -56,39 +56,39 @@ def print_writers(
             tell=lambda done: progress("transactions", done, None),
         )
     at = addresses(servers, hint)
-    say(json.dumps(stamped(body(found, at))) if as_json else text(found, at, asked=bool(servers)))
+    say(json.dumps(stamped(body(result, at))) if as_json else text(result, at, queried=bool(servers)))
     return 0
 
 
 def addresses(servers: Sequence[Server], hint: Callable[[str], None]) -> Mapping[int, str]:
     """Return the client's address of each session (unsigned) that is now connected to one of the servers."""
-    found: dict[int, str] = {}
+    result: dict[int, str] = {}
     for server in servers:
         answer = allowed_word(server.host, server.port, ADMIN_PORT, "cons", ANSWER_S)
         if not isinstance(answer, Seen):
-            hint(f"{server}: no addresses from here: {answer}")
+            hint(f"{server}: cannot read client addresses: {answer}")
             continue
         try:
             listed = parse_cons(answer.value)
-            found |= {unsigned(c.session): c.address for c in listed if c.session is not None}
+            result |= {unsigned(c.session): c.address for c in listed if c.session is not None}
         except WordError as error:
-            hint(f"{server}: no addresses from here: {error}")
-    return found
+            hint(f"{server}: cannot read client addresses: {error}")
+    return result
 
 
-def body(found: WriterList, at: Mapping[int, str]) -> dict[str, Any]:
+def body(result: WriterList, at: Mapping[int, str]) -> dict[str, Any]:
     """Return the result as JSON values.
 
     Times are milliseconds since 1970; None means unknown.
     """
     return {
-        "chroot": found.chroot,
-        "since_ms": found.since_ms or None,
-        "until_ms": found.until_ms or None,
-        "records": found.records,
-        "under_chroot": found.under,
-        "gaps": [str(gap) for gap in found.gaps],
-        "writers": [_writer(one, at) for one in found.writers],
+        "chroot": result.chroot,
+        "since_ms": result.since_ms or None,
+        "until_ms": result.until_ms or None,
+        "records": result.records,
+        "under_chroot": result.under,
+        "gaps": [str(gap) for gap in result.gaps],
+        "writers": [_writer(one, at) for one in result.writers],
     }
 
 
@@ -109,28 +109,30 @@ def _writer(one: Writer, at: Mapping[int, str]) -> dict[str, Any]:
     }
 
 
-def text(found: WriterList, at: Mapping[int, str], *, asked: bool) -> str:
+def text(result: WriterList, at: Mapping[int, str], *, queried: bool) -> str:
     """Return the result for a reader: two lines for each writer, brokers last."""
-    others = [one for one in found.writers if not one.is_broker]
-    brokers = [one for one in found.writers if one.is_broker]
-    span = f"{_when(found.since_ms)} to {_when(found.until_ms)}" if found.records else "nothing"
+    others = [one for one in result.writers if not one.is_broker]
+    brokers = [one for one in result.writers if one.is_broker]
+    span = (
+        f"{_format_time(result.since_ms)} to {_format_time(result.until_ms)}" if result.records else "nothing"
+    )
     lines = [
-        f"{found.under} of {found.records} transactions changed {found.chroot} ({span}): "
+        f"{result.under} of {result.records} transactions changed {result.chroot} ({span}): "
         f"{len(brokers)} {'session' if len(brokers) == 1 else 'sessions'} of brokers, {len(others)} of others"
     ]
     for one in (*others, *brokers):
-        known = f"broker {one.broker}" if one.broker is not None else "a broker, by what it wrote"
-        who = known if one.is_broker else "no broker"
-        where = at.get(unsigned(one.session)) or ("not connected to those asked" if asked else "")
-        ended = f", ended {_when(one.ended_ms)}" if one.ended_ms else ""
+        known = f"broker {one.broker}" if one.broker is not None else "a broker, judging by its writes"
+        who = known if one.is_broker else "not a broker"
+        where = at.get(unsigned(one.session)) or ("not connected to the queried servers" if queried else "")
+        ended = f", ended {_format_time(one.ended_ms)}" if one.ended_ms else ""
         lines += [
             f"{format_session(one.session)} {who}{f', {where}' if where else ''}: {one.changes} changes, "
-            f"last {_when(one.last_ms)}{ended}",
+            f"last {_format_time(one.last_ms)}{ended}",
             f"    {inline(one.places_text(_PLACES))}",
         ]
-    lines += [f"the log has a hole, writers may be missing: {gap}" for gap in found.gaps]
+    lines += [f"the log has a gap, so writers may be missing: {gap}" for gap in result.gaps]
     return "\n".join(lines)
 
 
-def _when(ms: int | None) -> str:
+def _format_time(ms: int | None) -> str:
     return datetime.fromtimestamp((ms or 0) / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")

@@ -83,7 +83,7 @@ class ZooConfig:
         return int(text) if re.fullmatch(r"[-+]?[0-9]{1,9}", text) else None
 
 
-def of_one_host(address: str) -> bool:
+def is_one_host(address: str) -> bool:
     """Return whether only one host can listen on this address: it is neither 0.0.0.0 nor loopback."""
     try:
         parsed = ipaddress.ip_address(address.strip("[]"))
@@ -129,7 +129,7 @@ def dynamic_file(
 ) -> Reading[str]:
     """Return the absolute path of the dynamicConfigFile that a host's config names."""
     name = config.values[DYNAMIC].strip()
-    directory = Seen("/") if name.startswith("/") else _works_in(look, host, config.values)
+    directory = Seen("/") if name.startswith("/") else _working_directory(look, host, config.values)
     if (
         not isinstance(directory, Seen)
         and service is not None
@@ -139,12 +139,12 @@ def dynamic_file(
         pid = status.value.unit_pid if isinstance(status, Seen) else 0
         directory = Seen(f"/proc/{pid}/cwd") if pid else directory
     if not isinstance(directory, Seen):
-        why = f"is a relative path, and where the server works is unknown: {directory}"
+        why = f"is a relative path, and the server's working directory is unknown: {directory}"
         return Unknown("failed", f"dynamicConfigFile {name} {why}")
     return Seen(posixpath.normpath(posixpath.join(directory.value, name)))
 
 
-def _works_in(look: Look, host: str, values: Mapping[str, str]) -> Reading[str]:
+def _working_directory(look: Look, host: str, values: Mapping[str, str]) -> Reading[str]:
     """Read the working directory of a host's ZooKeeper server.
 
     ``conf`` shows it if dataDir or dataLogDir is relative. Otherwise ``envi`` is read, which fewer servers
@@ -154,8 +154,8 @@ def _works_in(look: Look, host: str, values: Mapping[str, str]) -> Reading[str]:
         given = posixpath.normpath(values.get(key, "").strip() or "/")
         if given.startswith(("/", "..")):
             continue
-        told = answer(look, host, "conf", parse_conf)
-        path = told.value.values.get(key, "") if isinstance(told, Seen) else ""
+        reading = answer(look, host, "conf", parse_conf)
+        path = reading.value.values.get(key, "") if isinstance(reading, Seen) else ""
         whole = posixpath.normpath(path).removesuffix("/version-2") if path.startswith("/") else ""
         if whole and (given == "." or whole.endswith(f"/{given}")):
             return Seen(whole if given == "." else whole.removesuffix(f"/{given}") or "/")

@@ -47,15 +47,15 @@ class HostDirectory:
         return self.look.reader(self.host, f"{self.path}/{name}")
 
 
-def directories(look: Look, host: str, of: Source | Dest) -> tuple[HostDirectory, HostDirectory]:
+def directories(look: Look, host: str, ensemble: Source | Dest) -> tuple[HostDirectory, HostDirectory]:
     """Return the snapshot and the log directory (``version-2`` of each) of a host of this ensemble."""
-    data = HostDirectory(look, host, f"{of.data_dir}/{VERSION_2}")
-    return data, HostDirectory(look, host, f"{of.txn_dir}/{VERSION_2}")
+    data = HostDirectory(look, host, f"{ensemble.data_dir}/{VERSION_2}")
+    return data, HostDirectory(look, host, f"{ensemble.txn_dir}/{VERSION_2}")
 
 
-def listed(look: Look, host: str, of: Source | Dest) -> tuple[Listed, Listed]:
+def list_directories(look: Look, host: str, ensemble: Source | Dest) -> tuple[Listed, Listed]:
     """List the snapshot and the log directory, once if they are the same. Raises HostError."""
-    data, logs = directories(look, host, of)
+    data, logs = directories(look, host, ensemble)
     snapshots = Listed(data)
     return snapshots, snapshots if data == logs else Listed(logs)
 
@@ -72,7 +72,7 @@ def read_disk(read: Callable[[], T], host: str = "") -> Reading[T]:
 
 
 def durable_tail(
-    look: Look, host: str, of: Source | Dest, cursor: Cursor | None = None, check: bool = True
+    look: Look, host: str, ensemble: Source | Dest, cursor: Cursor | None = None, check: bool = True
 ) -> Reading[Tail]:
     """Read the newest durable zxid of a host.
 
@@ -81,7 +81,7 @@ def durable_tail(
     """
 
     def read() -> Tail:
-        data, logs = directories(look, host, of)
+        data, logs = directories(look, host, ensemble)
         known = cursor is not None and cursor.file in logs.names_with_sizes()
         return newest(data, logs, cursor=cursor if known else None, check=check)
 
@@ -97,7 +97,7 @@ class Largest:
 
 
 def largest_znode(
-    look: Look, host: str, of: Source | Dest, whole: Reading[Mntr], enough: int
+    look: Look, host: str, ensemble: Source | Dest, whole: Reading[Mntr], enough: int
 ) -> Reading[Largest]:
     """Return an upper bound for the data size of the largest znode, as cheaply as possible.
 
@@ -107,10 +107,10 @@ def largest_znode(
     """
     total = whole.value.number("zk_approximate_data_size") if isinstance(whole, Seen) else None
     if total is not None and total <= enough:
-        return Seen(Largest(int(total), f"all data together, by mntr of {host}"))
-    tree = read_disk(lambda: load_tree(*directories(look, host, of)), host)
+        return Seen(Largest(int(total), f"the size of all data in mntr of {host}"))
+    tree = read_disk(lambda: load_tree(*directories(look, host, ensemble)), host)
     if not isinstance(tree, Seen):
         return tree
     sizes = ((node.data_length, path) for path, node in tree.value.nodes.items())
     size, path = max(sizes, default=(0, "/"))
-    return Seen(Largest(size, f"{path}, by the disk of {host}"))
+    return Seen(Largest(size, f"{path} on the disk of {host}"))

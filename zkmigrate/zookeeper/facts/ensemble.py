@@ -68,13 +68,13 @@ class EnsembleView:
         modes = self.modes().values()
         leading = sum(mode in ("leader", "standalone") for mode in modes)
         serving = leading + sum(mode == "follower" for mode in modes)
-        unheard = sum(isinstance(r, Unknown) and r.cause != "refused" for r in self.servers.values())
+        unknown = sum(isinstance(r, Unknown) and r.cause != "refused" for r in self.servers.values())
         majority = len(self.servers) // 2 + 1
-        if leading > 1 or serving + unheard < majority:
+        if leading > 1 or serving + unknown < majority:
             return False
         if serving < majority:
             return None
-        return leading == 1 or unheard > 0
+        return leading == 1 or unknown > 0
 
     @property
     def leading(self) -> Srvr | None:

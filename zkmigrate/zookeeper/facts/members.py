@@ -14,7 +14,7 @@ from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.java_properties import PropertiesError
 from zkmigrate.runbook.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.runbook.model.look import Look
-from zkmigrate.zookeeper.data.zoocfg import ZooCfgError, bracketed
+from zkmigrate.zookeeper.data.zoocfg import ZooCfgError, add_brackets
 from zkmigrate.zookeeper.facts.config import ANY_ADDRESS, DYNAMIC, ZooConfig, dynamic_file, parse
 
 LISTENING = {
@@ -24,7 +24,7 @@ LISTENING = {
 _ANY = re.compile(rf"^\[?({'|'.join(map(re.escape, ANY_ADDRESS))})\]?:(?=\d+:\d)")
 MOST_CUT_PORTS = 15
 """The most ports in one rule of iptables (its match ``multiport``)."""
-REJOIN = "roll back to the join, which gives dest source's members anew: zkmigrate rollback --to join"
+REJOIN = "roll back to the join, which writes source's members to dest again: `zkmigrate rollback --to join`"
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ def members(look: Look, host: str, path: str, address: str) -> Reading[Members]:
     except PropertiesError as error:
         return Unknown("garbled", f"{config.values[DYNAMIC]}: {error}")
     lines = tuple(
-        f"{key}={_ANY.sub(lambda _match: f'{bracketed(address)}:', value.strip())}"
+        f"{key}={_ANY.sub(lambda _match: f'{add_brackets(address)}:', value.strip())}"
         for key, value in found.items()
         if key.startswith("server.")
     )

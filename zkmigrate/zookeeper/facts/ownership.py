@@ -60,7 +60,7 @@ class Ownership:
         return tuple(sorted(owner for owner in self.owners if owner not in self.timeouts))
 
 
-def replayed(state: Ownership, records: Iterable[Record], upto: int | None = None) -> Ownership:
+def apply_records(state: Ownership, records: Iterable[Record], upto: int | None = None) -> Ownership:
     """Return the state after these records.
 
     Records at or below the state's zxid, and those above ``upto``, are ignored.

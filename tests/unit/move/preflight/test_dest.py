@@ -65,7 +65,7 @@ def test_a_znode_above_dests_buffer_is_found_on_disk(disk: dict[str, bytes]) -> 
         assert finding.blocks
         assert finding.seen == (
             "1048575 bytes; source allows 1048575; "
-            f"largest znode {BIG} bytes (/solr/big, by the disk of source2)"
+            f"largest znode {BIG} bytes (/solr/big on the disk of source2)"
         )
         assert finding.needed == f"at least {BIG}"
         assert f"set -Djute.maxbuffer={BIG} in dest's JVM flags" in finding.moves
@@ -79,7 +79,7 @@ def test_much_data_in_small_znodes_is_taken() -> None:
     }
     findings = dest_findings(much_data(**disk), "dest.jute-maxbuffer")
     assert {f.held for f in findings.values()} == {Held.YES}
-    assert "largest znode 100 bytes (/solr/big, by the disk of source2)" in findings["dest1"].seen
+    assert "largest znode 100 bytes (/solr/big on the disk of source2)" in findings["dest1"].seen
 
 
 def test_with_a_buffer_as_large_as_the_znode_dest_takes_it() -> None:
@@ -98,7 +98,7 @@ def test_where_sources_disk_tells_nothing_the_largest_znode_is_unknown() -> None
     """mntr tells of more data than dest takes in one znode, and neither snapshot nor log is there to read."""
     findings = dest_findings(much_data(), "dest.jute-maxbuffer")
     assert {f.held for f in findings.values()} == {Held.UNKNOWN}
-    assert "no snapshot and no transaction to begin from" in findings["dest1"].seen
+    assert "there is no snapshot or transaction to start from" in findings["dest1"].seen
 
 
 def test_what_source_allows_is_not_guessed() -> None:

@@ -105,7 +105,7 @@ def test_damage_is_told_as_the_scan_tells_it(changes: list[tuple[int, int]], cut
 
 def test_zxids_that_do_not_rise_are_told() -> None:
     content = log_from([create_payload(1, "/a"), create_payload(3, "/b"), create_payload(2, "/c")])
-    with pytest.raises(CorruptError, match="0x2 comes after 0x3: zxids must rise"):
+    with pytest.raises(CorruptError, match="0x2 comes after 0x3; zxids must increase"):
         zxids(content)
 
 

@@ -15,7 +15,7 @@ from tests.unit.loopback import listening
 from tests.world.operator import inventory
 from zkmigrate.runbook.model.fact import Reading, Seen, Unknown
 from zkmigrate.runbook.site.observe import Observe
-from zkmigrate.zookeeper.clients.admin import COMMANDS, admin_word, allowed_word, as_word
+from zkmigrate.zookeeper.clients.admin import COMMANDS, admin_word, allowed_word, format_as_word
 from zkmigrate.zookeeper.clients.four_letter_client import LIMIT
 from zkmigrate.zookeeper.data.four_letter_words import (
     NotServingError,
@@ -41,13 +41,13 @@ def word(server: str, word: str) -> str:
 
 @pytest.mark.parametrize("server", SERVERS)
 def test_it_says_what_the_word_says(server: str) -> None:
-    told, said = parse_mntr(as_word("mntr", body(server, "mntr"))), parse_mntr(word(server, "mntr"))
+    told, said = parse_mntr(format_as_word("mntr", body(server, "mntr"))), parse_mntr(word(server, "mntr"))
     assert told.values.keys() >= said.values.keys()
     assert (told.version, told.state, told.learners) == (said.version, said.state, said.learners)
     assert told.synced_followers == said.synced_followers
     clients = [c for c in parse_cons(word(server, "cons")) if c.session is not None]
-    assert list(parse_cons(as_word("cons", body(server, "cons")))) == clients
-    found, wanted = parse_dump(as_word("dump", body(server, "dump"))), parse_dump(word(server, "dump"))
+    assert list(parse_cons(format_as_word("cons", body(server, "cons")))) == clients
+    found, wanted = parse_dump(format_as_word("dump", body(server, "dump"))), parse_dump(word(server, "dump"))
     assert found.ephemerals == wanted.ephemerals
     assert found.sessions == (wanted.sessions if server.endswith("leader") else None)
 
@@ -59,19 +59,19 @@ def test_it_tells_where_the_server_works() -> None:
         "user.home": "/root\nuser.dir=/forged",
         "user.dir": "/srv",
     }
-    assert parse_works_in(as_word("envi", told)) == "/srv"
+    assert parse_works_in(format_as_word("envi", told)) == "/srv"
 
 
 def test_a_session_beyond_javas_longs_is_the_same_session() -> None:
     """The first byte of a session is its server's number: from 128 on Java's long is below zero."""
     dumped = {**body("3.5.8.leader", "dump"), "session_id_to_ephemeral_paths": {str(-(1 << 56)): ["/a"]}}
-    assert parse_dump(as_word("dump", dumped)).ephemerals == {0xFF00000000000000 - (1 << 64): ("/a",)}
+    assert parse_dump(format_as_word("dump", dumped)).ephemerals == {0xFF00000000000000 - (1 << 64): ("/a",)}
 
 
 def test_one_that_does_not_serve_says_so() -> None:
     said = {"command": "dump", "error": "This ZooKeeper instance is not currently serving requests"}
     with pytest.raises(NotServingError):
-        parse_dump(as_word("dump", said))
+        parse_dump(format_as_word("dump", said))
 
 
 @contextmanager
@@ -128,7 +128,7 @@ def test_whatever_answers_there_is_unknown_and_no_error(name: str) -> None:
 
 def test_a_text_of_a_server_begins_no_line_of_its_own() -> None:
     forged = {**body("3.5.8.leader", "mntr"), "server_state": "observer\nzk_synced_followers\t7"}
-    assert "zk_synced_followers\t7" not in as_word("mntr", forged)
+    assert "zk_synced_followers\t7" not in format_as_word("mntr", forged)
 
 
 def asked(client: int, admin: int, times: int = 1, host: str = "source1") -> list[Reading[str]]:

@@ -11,7 +11,7 @@ from kazoo.handlers.threading import KazooTimeoutError
 
 from zkmigrate.errors import HostError
 from zkmigrate.zookeeper.clients import ensemble
-from zkmigrate.zookeeper.clients.ensemble import Pace, closed, connected, from_kazoo, named, to_kazoo
+from zkmigrate.zookeeper.clients.ensemble import Pace, closed, connect, from_kazoo, named, to_kazoo
 from zkmigrate.zookeeper.clients.subtree import Server
 from zkmigrate.zookeeper.data.txn import Acl
 
@@ -19,9 +19,9 @@ from zkmigrate.zookeeper.data.txn import Acl
 @pytest.mark.parametrize(
     ("raised", "said"),
     [
-        (KazooTimeoutError("late"), "source was lost at /a: KazooTimeoutError late"),
-        (ConnectionResetError(), "source was lost at /a: ConnectionResetError"),
-        (NoAuthError(), "source, at /a: NoAuthError"),
+        (KazooTimeoutError("late"), "the connection to source was lost (/a): KazooTimeoutError late"),
+        (ConnectionResetError(), "the connection to source was lost (/a): ConnectionResetError"),
+        (NoAuthError(), "source failed (/a): NoAuthError"),
     ],
 )
 def test_an_error_names_the_ensemble_and_the_place(raised: Exception, said: str) -> None:
@@ -42,8 +42,8 @@ def test_servers_that_do_not_answer_are_named_and_the_session_is_closed(
 
     monkeypatch.setattr(ensemble, "closed", end)
     servers = (Server("127.0.0.1", 1), Server("::1", 1))
-    lost = r"^dest was lost at 127\.0\.0\.1:1, \[::1\]:1: "
-    with pytest.raises(HostError, match=lost), connected("dest", servers):
+    lost = r"^the connection to dest was lost \(127\.0\.0\.1:1, \[::1\]:1\): "
+    with pytest.raises(HostError, match=lost), connect("dest", servers):
         pass
     assert len(ended) == 1
 

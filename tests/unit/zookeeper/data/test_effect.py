@@ -39,7 +39,7 @@ from zkmigrate.zookeeper.data.txn import (
     decode_txn,
 )
 from zkmigrate.zookeeper.data.txnlog import FILE_HEADER_SIZE
-from zkmigrate.zookeeper.facts.ownership import Ownership, replayed
+from zkmigrate.zookeeper.facts.ownership import Ownership, apply_records
 
 ROOT = "/k"
 PATHS = ("/k", "/k/a", "/k/b", "/k/a/x", "/k/a/y", "/kk", "/o", "/o/a")
@@ -166,7 +166,7 @@ def test_every_reader_comes_to_what_a_plain_server_comes_to(asked: Asked) -> Non
     for made in server.log:
         owned.take(decode_txn(made))
     assert owned.owners == server.owners
-    state = replayed(Ownership(ROOT, 0, 0), walk(logs))
+    state = apply_records(Ownership(ROOT, 0, 0), walk(logs))
     assert state.owners == server.owners
     assert state.newest == max(server.touched)
     missing = delta(logs, chroot=ROOT, after=0, upto=None, owners={}).missing

@@ -8,7 +8,15 @@ import pytest
 
 from tests.unit.zkdata_fixtures import close_payload, create_payload, log_from, snapshot_of
 from zkmigrate.zookeeper.data.histories import Histories
-from zkmigrate.zookeeper.data.proofs import Reach, Side, delta_proof, reach_by, reach_of, tail_proof, unread
+from zkmigrate.zookeeper.data.proofs import (
+    Reach,
+    Side,
+    delta_proof,
+    reach_by,
+    reach_of,
+    tail_proof,
+    unread_reach,
+)
 from zkmigrate.zookeeper.data.reader import BytesDirectory
 from zkmigrate.zookeeper.data.sums import Sums
 
@@ -51,7 +59,7 @@ def test_dests_own_transactions_of_the_same_epoch_are_of_no_cut_over() -> None:
 def test_without_a_word_of_a_cut_over_dests_own_transactions_prove_nothing() -> None:
     found = reach_by(apart(NEW + 1), NEW + 1, OLD + 9, side("d"), after_cut=False)
     assert found.zxid == 0
-    assert found.unproved.endswith("say --after-cut")
+    assert found.unproved.endswith("pass --after-cut")
 
 
 WHOLE = snapshot_of({"/kafka": b""})
@@ -87,11 +95,11 @@ def test_logs_that_part_and_agree_again_prove_nothing() -> None:
     dest = side("d", [SHARED[0], create_payload(OLD + 2, "/kafka/own"), *SHARED[2:]])
     found = reach_of(source, OLD + 4, dest, after_cut=True)
     assert found.zxid == 0
-    assert "parted and agree again" in found.unproved
+    assert "differ and then agree again" in found.unproved
 
 
 def test_a_disk_that_cannot_be_read_reaches_nothing() -> None:
-    assert unread("no log") == Reach(0, 0, Histories(None, 0, None, False, None), "no log")
+    assert unread_reach("no log") == Reach(0, 0, Histories(None, 0, None, False, None), "no log")
 
 
 # --- tail --------------------------------------------------------------------------------------------------

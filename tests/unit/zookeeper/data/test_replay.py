@@ -31,7 +31,7 @@ from zkmigrate.zookeeper.data.replay import (
     SetAcl,
     SetData,
     Tally,
-    needed,
+    needed_paths,
 )
 from zkmigrate.zookeeper.data.tree import Tree, Znode
 from zkmigrate.zookeeper.data.txn import Acl, decode_txn
@@ -145,11 +145,11 @@ def test_null_data_stays_null() -> None:
             payload(OWN + 1, 21, text("/kafka/t") + text("") + OPEN_ACL + struct.pack(">iq", 1, 500)),
             "as a TTL znode",
         ),
-        (delete_payload(OWN + 1, "/kafka/unheard"), "/kafka/unheard was deleted, and was not there"),
-        (set_payload(OWN + 1, "/kafka/unheard", b""), "/kafka/unheard was written to, and was not there"),
-        (set_payload(OWN + 1, "/kafka/old", b"", version=9), "/kafka/old got version 9 where 8 follows"),
-        (acl_payload(OWN + 1, "/kafka/old", 1), "/kafka/old got aversion 1 where 3 follows"),
-        (create_payload(OWN + 1, "/kafka/old"), "/kafka/old was created, and was there"),
+        (delete_payload(OWN + 1, "/kafka/unheard"), "/kafka/unheard was deleted, but it does not exist"),
+        (set_payload(OWN + 1, "/kafka/unheard", b""), "/kafka/unheard was written to, but it does not exist"),
+        (set_payload(OWN + 1, "/kafka/old", b"", version=9), "/kafka/old got version 9, expected 8"),
+        (acl_payload(OWN + 1, "/kafka/old", 1), "/kafka/old got aversion 1, expected 3"),
+        (create_payload(OWN + 1, "/kafka/old"), "/kafka/old was created, but it already existed"),
     ],
     ids=["container", "ttl", "delete", "set", "version", "aversion", "create"],
 )
@@ -189,7 +189,7 @@ def test_what_a_tree_needs_is_named_and_no_more() -> None:
         delete_payload(OWN + 3, "/other"),
     ]
     log = BytesDirectory({f"log.{CUT:x}": log_from([create_payload(CUT, "/kafka/shared"), *own])})
-    assert needed(log, chroot="/kafka", after=CUT) == {"/kafka/a/b", "/kafka/c"}
+    assert needed_paths(log, chroot="/kafka", after=CUT) == {"/kafka/a/b", "/kafka/c"}
 
 
 def test_requests_are_counted_by_kind() -> None:

@@ -119,10 +119,10 @@ def answered(*replies: bytes) -> Walk:
 @pytest.mark.parametrize(
     ("reply", "said"),
     [
-        (header(3), "a reply to request 3, expected is to request 2"),
+        (header(3), "a reply to request 3, expected: to request 2"),
         (header(-1), "a reply to request -1"),
-        (children_reply(2, ["a/b"], (1, 1, 1)), "a child named 'a/b'"),
-        (children_reply(2, [""], (1, 1, 1)), "a child named ''"),
+        (children_reply(2, ["a/b"], (1, 1, 1)), "invalid child name 'a/b'"),
+        (children_reply(2, [""], (1, 1, 1)), "invalid child name ''"),
         (header(2), "int needs 4 bytes"),
     ],
     ids=["other", "notification", "slash", "empty-name", "no-record"],
@@ -135,7 +135,7 @@ def test_a_reply_that_is_none_ends_the_walk(reply: bytes, said: str) -> None:
 def test_a_reply_nobody_asked_for_ends_the_walk() -> None:
     walk = answered(children_reply(2, [], (1, 1, 1)))
     assert walk.done
-    with pytest.raises(MalformedError, match="expected is none"):
+    with pytest.raises(MalformedError, match="expected: none"):
         walk.take(header(2))
 
 

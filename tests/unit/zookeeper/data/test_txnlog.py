@@ -110,7 +110,7 @@ def test_a_checksum_that_fails_at_the_end_is_torn_in_the_middle_corrupt() -> Non
     assert log.end.bad_checksum
     middle = bytearray(whole)
     middle[ends[1] - 5] ^= 1
-    with pytest.raises(CorruptError, match=rf"log\.5 at offset {ends[0]}: .*checksum.*data behind it at"):
+    with pytest.raises(CorruptError, match=rf"log\.5 at offset {ends[0]}: .*checksum.*data follows at"):
         list(scan(BytesReader(bytes(middle)), "log.5"))
 
 
@@ -119,7 +119,7 @@ def test_zeros_in_the_middle_are_seen_by_a_full_scan_only() -> None:
     ends = [r.end for r in scan(BytesReader(whole), "log.5")]
     holed = whole[: ends[0]] + b"\0" * (ends[1] - ends[0]) + whole[ends[1] :]
     assert [r.zxid for r in scan(BytesReader(holed), "log.5")] == [5]
-    with pytest.raises(CorruptError, match="zeros that end a log start here, but there is data behind it"):
+    with pytest.raises(CorruptError, match="zeros that end a log start here, but data follows at"):
         list(scan(BytesReader(holed), "log.5", full=True))
 
 
@@ -145,7 +145,7 @@ def test_lengths_out_of_bounds_and_a_first_zxid_unlike_the_name_are_corrupt() ->
         list(scan(BytesReader(build_log(5, 0) + b"\0" * 8 + b"\xff" * 4 + b"\0" * 50), "log.5"))
     with pytest.raises(CorruptError, match="allowed are 1 to 100"):
         list(scan(BytesReader(log_from([create_payload(5, "/a", b"x" * 200)])), "log.5", max_record=100))
-    with pytest.raises(CorruptError, match="first record is 0x5, not the zxid in the file's name"):
+    with pytest.raises(CorruptError, match="first record is 0x5, which is not the zxid in the file's name"):
         list(scan(BytesReader(build_log(5, 2)), "log.4"))
 
 
@@ -187,9 +187,9 @@ def test_a_cursor_reads_only_the_rest_and_notices_new_files() -> None:
 
 def test_a_cursor_that_no_longer_fits_is_refused() -> None:
     data = build_log(5, 3)
-    with pytest.raises(CursorError, match="gone"):
+    with pytest.raises(CursorError, match="no longer exists"):
         walk(BytesDirectory({"log.9": data}), cursor=Cursor("log.5", len(data), 7))
-    with pytest.raises(CursorError, match="cut since"):
+    with pytest.raises(CursorError, match="was truncated"):
         list(walk(BytesDirectory({"log.5": data[:100]}), cursor=Cursor("log.5", len(data), 7)))
     with pytest.raises(CursorError, match="no record ends"):
         list(walk(BytesDirectory({"log.5": data}), cursor=Cursor("log.5", len(data) - 3, 6)))
@@ -265,5 +265,5 @@ def test_a_cursor_is_kept_as_json_and_read_back_whole_or_not_at_all() -> None:
         assert cursor_from_json(json.loads(json.dumps(cursor_to_json(cursor)))) == cursor
     kept = {"file": "log.1", "offset": 16, "zxid": "0x1"}
     for wrong in ({**kept, "offset": "far"}, {**kept, "zxid": "one"}, {"file": "log.1"}):
-        with pytest.raises(ValueError, match=r"place in a log|invalid literal"):
+        with pytest.raises(ValueError, match=r"position in a log|invalid literal"):
             cursor_from_json(wrong)

@@ -49,11 +49,11 @@ def test_lines_end_in_any_way_and_continue_after_an_odd_number_of_backslashes(en
     ("text", "message"),
     [
         ("dataDir=/d\nnonsense\n", r"^a.cfg:2: 'nonsense' is not key=value"),
-        ("dataDir=/d\ntickTime=two\n", r"^a.cfg:2: tickTime='two', needed is a whole number"),
-        ("dataDir=/d\n\npeerType=boss\n", r"^a.cfg:3: peerType='boss', needed is participant or observer"),
+        ("dataDir=/d\ntickTime=two\n", r"^a.cfg:2: tickTime='two'. Needed: a whole number"),
+        ("dataDir=/d\n\npeerType=boss\n", r"^a.cfg:3: peerType='boss'. Needed: participant or observer"),
         ("dataDir=/d\nsyncEnabled=yes\n", r"^a.cfg:2: .*true or false"),
-        ("dataDir=/d\nsecureClientPort=x\n", r"^a.cfg:2: secureClientPort='x', needed is a whole number"),
-        ("dataDir=/d\nserver.1=host:1:2:boss\n", r"^a.cfg:2: server.1: role 'boss'"),
+        ("dataDir=/d\nsecureClientPort=x\n", r"^a.cfg:2: secureClientPort='x'. Needed: a whole number"),
+        ("dataDir=/d\nserver.1=host:1:2:boss\n", r"^a.cfg:2: server.1: unknown role 'boss'"),
         (
             "dataDir=/d\nserver.1=host:2888\n",
             r"^a.cfg:2: server.1='host:2888' is not server.N=host:port:port",

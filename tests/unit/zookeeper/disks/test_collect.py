@@ -36,7 +36,8 @@ from zkmigrate.runbook.engine.clock import Interrupt, RealClock
 from zkmigrate.zookeeper.data.logdir import walk
 from zkmigrate.zookeeper.data.reader import FileDirectory
 from zkmigrate.zookeeper.data.txnlog import MAX_RECORD
-from zkmigrate.zookeeper.disks.collect import Request, Server, collect
+from zkmigrate.zookeeper.disks.collect import collect
+from zkmigrate.zookeeper.disks.collect_outcome import Request, Server
 from zkmigrate.zookeeper.disks.location import Place, open_disks
 from zkmigrate.zookeeper.disks.manifest import locked_manifest
 
@@ -244,7 +245,7 @@ def test_a_copy_that_was_changed_here_is_found_and_taken_again(side: Side) -> No
     kept.write_bytes(flipped)
     code, said = side.verify()
     assert code == 10
-    assert "zk1 log.1: its SHA-256 is not the manifest's" in said
+    assert "zk1 log.1: its SHA-256 differs from the manifest" in said
     side.put("log.1", build_log(1, 12))
     assert noted(side.run()) == {"log.1": "again"}
     assert side.here("log.1") == build_log(1, 12)
@@ -406,7 +407,7 @@ def test_a_run_that_is_ended_in_the_middle_is_gone_on_with(
     out, err = process.communicate(timeout=60)
     assert process.returncode == (-9 if how is signal.SIGKILL else 130), err
     if how is not signal.SIGKILL:
-        assert b"stopped; the same command continues" in out
+        assert b"stopped; run the same command again" in out
     assert side.here("log.1") == build_log(1, 4_000)
     assert side.names() == ["log.1", f"{name}.part"]
     code, said = side.verify()
@@ -444,7 +445,7 @@ def test_a_crash_between_the_manifest_and_the_name_is_finished_by_the_next_run(s
     (folder / "log.1").rename(folder / "log.1.part")
     (folder / "log.1").write_bytes(build_log(1, 200))
     code, said = side.verify()
-    assert (code, "collect again does it" in said) == (10, True)
+    assert (code, "Next: run collect again" in said) == (10, True)
     assert (came(side.run()), noted(side.run())) == ([], {})
     assert side.here("log.1") == build_log(1, 300)
     assert side.verify()[0] == 0
@@ -526,7 +527,7 @@ def test_logs_may_lie_in_a_directory_of_their_own(tmp_path: Path) -> None:
     sources = {one["name"]: one["source"] for one in json.loads((out / "manifest.json").read_text())["files"]}
     assert sources == {"log.1": str(log), "snapshot.0": str(data)}
     hint = run(str(data), "--out", str(tmp_path / "second"))
-    assert (hint.exit_code, "A dataLogDir is given with --log-dir" in hint.output) == (0, True)
+    assert (hint.exit_code, "name it with --log-dir" in hint.output) == (0, True)
 
 
 def test_only_logs_of_the_last_hours_or_behind_a_zxid(side: Side) -> None:
@@ -578,11 +579,11 @@ def test_a_name_stays_with_its_place_and_a_folder_with_one_process(side: Side, t
     other = Side(tmp_path / "other")
     other.put("log.1", build_log(1, 5))
     moved = run(f"zk1={other.data}", "--out", str(side.out))
-    assert (moved.exit_code, f"from {side.data}, not from" in moved.stderr) == (2, True)
+    assert (moved.exit_code, f"has copies from {side.data}" in moved.stderr) == (2, True)
     assert run(f"zk1={side.data}/version-2/", "--out", str(side.out)).exit_code == 0
     with locked_manifest(side.out):
         held = run(f"zk1={side.data}", "--out", str(side.out))
-    assert (held.exit_code, "is being filled by another process" in held.stderr) == (5, True)
+    assert (held.exit_code, "another process is copying into" in held.stderr) == (5, True)
     (side.out / "manifest.json").write_text('{"format": 1, "files": [3]}')
     broken = run(f"zk1={side.data}", "--out", str(side.out))
     assert (broken.exit_code, "cannot be read" in broken.stderr) == (8, True)

@@ -26,7 +26,7 @@ from tests.unit.zkdata_fixtures import (
 from zkmigrate.cli.main import cli
 from zkmigrate.zookeeper.data.sums import BUCKETS
 from zkmigrate.zookeeper.data.tree import Znode, differences
-from zkmigrate.zookeeper.disks.subtree_differences import differing
+from zkmigrate.zookeeper.disks.subtree_differences import find_differences
 
 OLD, NEW = 1 << 32, 2 << 32
 BROKER, STRAY, OTHER = 0x11, 0x22, 0x33
@@ -142,7 +142,7 @@ def test_a_stray_writer_on_source_behind_the_cut_is_named_with_path_and_session(
         ("/kafka/stray", "only on source")
     ]
     assert f"it is at {NEW + 1:#x}" in found["delta"]["unproved"]
-    assert found["tail"]["dests"][str(dest)]["unproved"].endswith("if it was cut over, say --after-cut")
+    assert found["tail"]["dests"][str(dest)]["unproved"].endswith("if it was cut over, pass --after-cut")
 
     code, found = proved("all", source, dest, more=["--after-cut"])
     assert code == 10
@@ -260,7 +260,7 @@ def test_what_fits_in_memory_and_what_does_not_give_the_same_differences() -> No
     expected = list(differences(left, right))
     assert len(expected) > 400
     for in_memory in (10_000, 200, 7):
-        found = list(differing(left.items(), right.items(), every, 1800, in_memory=in_memory))
+        found = list(find_differences(left.items(), right.items(), every, 1800, in_memory=in_memory))
         assert sorted(found, key=lambda one: one.path) == expected
 
 
@@ -296,8 +296,8 @@ def test_a_disk_that_cannot_be_read_leaves_a_proof_unmade(
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        (["--chroot", "kafka"], "is not a path of a znode"),
-        (["--chroot", "/kafka/"], "is not a path of a znode"),
+        (["--chroot", "kafka"], "is not the path of a znode"),
+        (["--chroot", "/kafka/"], "is not the path of a znode"),
         (["--zxid", "soon"], "not a zxid: 'soon'"),
         (["--on-dest", "broker1"], "not a session id"),
         (["--dest-log-dir", "/tmp", "--dest-log-dir", "/tmp"], "1 --dest-dir and 2 --dest-log-dir"),
@@ -312,6 +312,13 @@ def test_what_cannot_be_meant_is_refused_with_2(tmp_path: Path, more: list[str],
     assert (lost.exit_code, "No such file or directory" in lost.stderr) == (2, True)
     twice = run("all", source, dest, dest)
     assert (twice.exit_code, "given twice" in twice.stderr) == (2, True)
+
+
+def test_the_zxid_zero_is_a_requested_zxid_not_the_newest(tmp_path: Path) -> None:
+    source, dest = disk(tmp_path / "s", history()), disk(tmp_path / "d", history())
+    code, found = proved("digest", source, dest, more=["--zxid", "0x0"])
+    (digest,) = found["digest"]["dests"].values()
+    assert (code, digest["held"], digest["zxid"]) == (11, None, "0x0")
 
 
 def test_a_chroot_that_neither_side_has_is_no_proof(tmp_path: Path) -> None:

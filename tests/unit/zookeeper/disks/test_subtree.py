@@ -67,7 +67,7 @@ def test_a_server_is_asked_and_its_session_ended() -> None:
         ["mzxid", "0x30", "/kafka/b/c"],
         ["pzxid", "0x30", "/kafka/b"],
     ]
-    assert state == "all of it at 0x500: nothing was written meanwhile"
+    assert state == "all of it at 0x500: nothing was written during the read"
     assert server.closed == 1
 
 
@@ -102,7 +102,7 @@ def test_writes_meanwhile_and_znodes_that_went_are_told() -> None:
         result = run(at(server))
     assert result.exit_code == 0, result.output
     *_, state, gone = result.stdout.splitlines()
-    assert state.startswith("written meanwhile, from 0x40 to 0x41: ")
+    assert state.startswith("written during the read, from 0x40 to 0x41: ")
     assert gone == "deleted before they were read: 1"
 
 
@@ -111,9 +111,9 @@ def test_a_walk_that_may_not_read_all_is_never_called_whole() -> None:
         plain, machine = run(at(server)), run(at(server), "--json")
     assert (plain.exit_code, machine.exit_code) == (8, 8)
     assert plain.stdout.startswith("at least 0x8 /kafka (2 znodes ")
-    assert plain.stdout.splitlines()[-1].startswith("not whole: no ACL lets this client read /kafka/b, ")
+    assert plain.stdout.splitlines()[-1].startswith("incomplete: no ACL lets this client read /kafka/b, ")
     assert plain.stderr.startswith(
-        "zkmigrate: /kafka was not read whole: no ACL lets this client read /kafka/b"
+        "zkmigrate: /kafka was read only in part: no ACL lets this client read /kafka/b"
     )
     body = json.loads(machine.stdout)
     assert (body["complete"], body["denied"], body["zxid"]) == (False, ["/kafka/b"], "0x8")
@@ -142,8 +142,10 @@ def test_a_walk_that_breaks_off_begins_anew_on_the_next_server() -> None:
         result = run(at(closed_port(), first, second), "--json", "--window", "1")
     assert result.exit_code == 0, result.output
     refused, lost = result.stderr.splitlines()
-    assert refused.endswith(": not reached: Connection refused")
-    assert lost == (f"127.0.0.1:{first.port}: connection lost: the server closed it after 2 znodes")
+    assert refused.endswith(": cannot connect: Connection refused")
+    assert lost == (
+        f"127.0.0.1:{first.port}: connection lost: the server closed the connection after 2 znodes"
+    )
     body = json.loads(result.stdout)
     assert (body["where"], body["requests"]) == (f"127.0.0.1:{second.port}", 5)
     assert [kind for kind, _ in second.requests].count(SYNC) == 1
@@ -156,16 +158,19 @@ HTTP = b"HTTP/1.1 400 Bad Request\r\n\r\n"
 @pytest.mark.parametrize(
     ("server", "said"),
     [
-        (TreeServer(TREE, greeting=None), "closed the connection and gave no session: it does not serve"),
-        (TreeServer(TREE, greeting=EXPIRED), "refused the session: it calls it expired"),
+        (
+            TreeServer(TREE, greeting=None),
+            "closed the connection without opening a session. It does not serve",
+        ),
+        (TreeServer(TREE, greeting=EXPIRED), "refused the session as expired"),
         (TreeServer(TREE, greeting=CONNECTED[:9]), "is not ZooKeeper: a ConnectResponse of 9 bytes"),
-        (TreeServer(TREE, drop_after=0), "connection lost: the server closed it"),
+        (TreeServer(TREE, drop_after=0), "connection lost: the server closed the connection"),
         (TreeServer(TREE, garble=lambda _: HTTP), "a message of 1213486160 bytes, allowed are 0 to "),
         (TreeServer(TREE, garble=lambda _: struct.pack(">i", -9)), "a message of -9 bytes"),
         (TreeServer(TREE, garble=lambda _: struct.pack(">iq", 8, 1)), "long needs 8 bytes, 4 are left"),
         (
             TreeServer(TREE, garble=lambda r: r[:4] + b"\0\0\0\x63" + r[8:]),
-            "a reply to request 99, expected is",
+            "a reply to request 99, expected:",
         ),
         (TreeServer(TREE, garble=lambda r: r[:16] + struct.pack(">i", -112) + r[20:]), "SessionExpired"),
     ],
@@ -186,9 +191,9 @@ def test_all_that_failed_are_named() -> None:
     assert result.exit_code == 8
     assert result.stdout == ""
     last = result.stderr.splitlines()[-1]
-    assert last.startswith("zkmigrate: no server was walked to the end. ")
-    assert f"127.0.0.1:{one.port}: not reached" in last
-    assert f"127.0.0.1:{two.port}: not reached" in last
+    assert last.startswith("zkmigrate: no server returned the whole subtree. ")
+    assert f"127.0.0.1:{one.port}: cannot connect" in last
+    assert f"127.0.0.1:{two.port}: cannot connect" in last
 
 
 def test_a_reply_may_be_as_large_as_is_allowed() -> None:
@@ -259,8 +264,8 @@ def test_files_that_lack_the_chroot_or_cannot_be_read_get_one_line(tmp_path: Pat
         ),
         (("--dir", "/data", "--window", "4"), "--window does not fit reading files"),
         (("h:0/kafka",), "'h:0' in 'h:0/kafka' is not a server"),
-        (("h/kafka/",), "'/kafka/' is not a path of a znode"),
-        (("--dir", "/data", "--chroot", "kafka"), "'kafka' is not a path of a znode"),
+        (("h/kafka/",), "'/kafka/' is not the path of a znode"),
+        (("--dir", "/data", "--chroot", "kafka"), "'kafka' is not the path of a znode"),
     ],
 )
 def test_options_that_do_not_fit_are_refused(words: tuple[str, ...], said: str) -> None:
@@ -280,7 +285,7 @@ def test_servers_are_named_as_clients_name_them() -> None:
     "text", ["", "/kafka", "a,,b/x", "a:/x", "a:99999/x", "fd77::1/x", "a b/x", "a/x//y", "a/./x"]
 )
 def test_what_names_no_server_or_no_path_is_refused(text: str) -> None:
-    with pytest.raises(UsageError, match=r"is not a server|not a path of a znode"):
+    with pytest.raises(UsageError, match=r"is not a server|not the path of a znode"):
         parse_servers(text)
 
 
@@ -296,17 +301,17 @@ def test_a_long_walk_tells_how_many_how_fast_and_what_is_left() -> None:
         walk.extent.take(f"/kafka/{n}", 1, 1, 1)
     said, pace = paced([100.0, 102.0, 108.0, 108.0, 109.0])
     for _ in range(3):
-        pace.walked(walk)
-    assert said == ["800 znodes, 100 a second; 1 more are known and not answered yet"]
+        pace.report_walk(walk)
+    assert said == ["800 znodes, 100 a second; 1 more known znodes are not read yet"]
 
 
 def test_a_long_replay_tells_how_many_transactions() -> None:
     said, pace = paced([0.0, 4.0, 5.0, 9.0, 11.0])
     for done in (500, 1000, 1500, 2000):
-        pace.replayed(done, None)
+        pace.report_replay(done, None)
     assert said == [
-        "the snapshot is read, and 1000 transactions after it",
-        "the snapshot is read, and 2000 transactions after it",
+        "read the snapshot and 1000 transactions after it",
+        "read the snapshot and 2000 transactions after it",
     ]
 
 
@@ -321,7 +326,7 @@ def test_a_server_that_takes_the_connection_and_says_nothing_is_given_up() -> No
     with socket.create_server(("127.0.0.1", 0)) as listener:  # the system accepts, nobody reads
         silent = TreeServer({}, port=listener.getsockname()[1])
         said = failures(silent, Limits(connect_s=0.2))
-    assert f"127.0.0.1:{silent.port}: connected, and gave no session: timed out" in said
+    assert f"127.0.0.1:{silent.port}: connected, but opened no session: timed out" in said
 
 
 def test_a_server_that_falls_silent_is_given_up_within_the_session_it_granted() -> None:

@@ -95,8 +95,8 @@ def test_the_answer_names_what_is_out_of_the_ordinary(tmp_path: Path) -> None:
     [
         ("absent", 8, "No such file"),
         ("file", 8, "Not a directory"),
-        ("empty", 2, "is not a directory of ZooKeeper: it holds nothing"),
-        ("foreign", 2, "is not a directory of ZooKeeper: it holds a.txt"),
+        ("empty", 2, "is not a directory of ZooKeeper. It contains nothing"),
+        ("foreign", 2, "is not a directory of ZooKeeper. It contains a.txt"),
         ("nothing-yet", 8, "neither a usable snapshot nor a transaction"),
         ("not-a-log", 8, "log.1 at offset 0: starts with b'PK"),
         ("cut-header", 8, "log.1 at offset 0: 7 bytes, a transaction log starts with 16"),

@@ -25,7 +25,7 @@ from tests.unit.zkdata_fixtures import (
 from tests.unit.zookeeper.clients.test_admin import body as admin_body
 from tests.unit.zookeeper.clients.test_admin import page, server
 from zkmigrate.cli.main import cli
-from zkmigrate.zookeeper.clients.admin import as_word
+from zkmigrate.zookeeper.clients.admin import format_as_word
 from zkmigrate.zookeeper.clients.subtree import Server
 from zkmigrate.zookeeper.data.effect import path_changes, touches
 from zkmigrate.zookeeper.data.four_letter_words import parse_cons
@@ -192,10 +192,10 @@ def test_what_is_said_of_them(tmp_path: Path) -> None:
     assert result.stdout.splitlines() == [
         "6 of 10 transactions changed /kafka (1970-01-01 01:00:00Z to 1970-01-01 05:00:00Z): 1 session of "
         "brokers, 2 of others",
-        "0x22 no broker, not connected to those asked: 3 changes, last 1970-01-01 03:00:00Z, ended "
-        "1970-01-01 04:00:00Z",
+        "0x22 not a broker, not connected to the queried servers: 3 changes, last 1970-01-01 03:00:00Z, "
+        "ended 1970-01-01 04:00:00Z",
         "    /kafka/admin/delete_topics (2), /kafka/config/topics (1)",
-        "0x44 no broker, not connected to those asked: 1 changes, last 1970-01-01 05:00:00Z",
+        "0x44 not a broker, not connected to the queried servers: 1 changes, last 1970-01-01 05:00:00Z",
         "    /kafka/consumers/group (1)",
         "0x11 broker 7, 10.0.0.31: 2 changes, last 1970-01-01 04:00:00Z",
         "    /kafka/brokers/ids (1), /kafka/brokers/topics (1)",
@@ -220,7 +220,7 @@ def test_addresses_come_from_adminserver_where_cons_is_not_allowed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cons = admin_body("3.5.8.leader", "cons")
-    known = parse_cons(as_word("cons", cons))[0]
+    known = parse_cons(format_as_word("cons", cons))[0]
     denied = "cons is not executed because it is not in the whitelist.\n"
     with answering(denied) as port, server(page(json.dumps(cons).encode())) as (admin, _):
         monkeypatch.setattr("zkmigrate.zookeeper.disks.writer_addresses.ADMIN_PORT", admin)
@@ -236,13 +236,13 @@ def test_a_server_that_gives_no_addresses_is_named_and_the_rest_is_said(tmp_path
     assert result.exit_code == 0
     assert "whitelist" in result.stderr
     closed = run(folder, "--servers", "127.0.0.1:1")
-    assert (closed.exit_code, "127.0.0.1:1: no addresses from here" in closed.stderr) == (0, True)
+    assert (closed.exit_code, "127.0.0.1:1: cannot read client addresses" in closed.stderr) == (0, True)
 
 
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        (["--chroot", "kafka"], 2, "is not a path of a znode"),
+        (["--chroot", "kafka"], 2, "is not the path of a znode"),
         (["--hours", "0"], 2, "0"),
         (["--hours", "soon"], 2, "soon"),
         (["--servers", "zk1:2181/kafka"], 2, "ends in /kafka"),

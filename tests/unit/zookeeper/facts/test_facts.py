@@ -412,7 +412,7 @@ def test_a_relative_dynamic_file_is_below_the_directory_where_the_server_works(
     world.words |= {("h", word): Seen(answer) for word, answer in words.items()}
     reading = zoo_config(world, "h", "/zoo.cfg")
     if place is None:
-        _unknown(reading, "failed", "is a relative path, and where the server works is unknown: ")
+        _unknown(reading, "failed", "is a relative path, and the server's working directory is unknown: ")
     else:
         assert isinstance(reading, Seen), reading
         assert list(reading.value.servers) == [1]
