@@ -21,8 +21,8 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 os.environ.pop("PYTHONUNBUFFERED", None)
 
 # The same code gets the same examples, and none is timed: a run says something of the code, not of its luck
-# or its neighbours. `make explore` looks for new examples; tests/examples.py makes each test draw more then.
-settings.register_profile("same", derandomize=True, deadline=None)
+# or its neighbours. An ordinary run tries few, `make explore` many new ones; tests/examples.py scales others.
+settings.register_profile("same", derandomize=True, deadline=None, max_examples=25)
 settings.register_profile("search", deadline=None, max_examples=300, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
 

@@ -1,13 +1,13 @@
-"""How many examples a test of hypothesis gets that asks for more than the others, or for fewer."""
+"""How many examples or seeds a test gets that asks for more than the others, or for fewer."""
 
 from __future__ import annotations
 
 from hypothesis import settings
 
 USUAL = 100
-"""What the profile of ordinary runs gives (hypothesis' own default)."""
+"""Hypothesis' own default: what a count in a test is relative to."""
 
 
 def examples(count: int) -> int:
-    """So many in an ordinary run; where the profile looks for new ones, as many times more as it gives."""
-    return count * settings().max_examples // USUAL
+    """Scale a count by the profile: fewer in an ordinary run, more where new examples are looked for."""
+    return max(1, count * settings().max_examples // USUAL)
