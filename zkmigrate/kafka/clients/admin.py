@@ -116,6 +116,16 @@ def view(
     return ask(brokers, question, deadline_s)
 
 
+def partitions_of(brokers: Sequence[str], topic: str) -> Reading[Sequence[PartitionState]]:
+    """Return the partitions of a topic of the cluster at ``brokers`` (``host:port``)."""
+
+    def question(admin: Any, _releases: Mapping[str, str]) -> Reading[Sequence[PartitionState]]:
+        partitions = _partitions(admin.describe_topics([topic]))
+        return partitions if isinstance(partitions, Unknown) else Seen(partitions)
+
+    return ask(brokers, question)
+
+
 def ask(
     brokers: Sequence[str],
     question: Callable[[Any, Mapping[str, str]], Reading[T]],

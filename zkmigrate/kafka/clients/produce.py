@@ -5,40 +5,42 @@ most one in flight. A record is sent again, to the current leader, until it is a
 sees what any producer with ``acks=all`` and retries sees. It is not idempotent, because brokers would take
 producer ids from ZooKeeper. Records may be duplicated, but no client reads them. The canary never creates a
 topic.
-
-Format: Kafka protocol guide, Metadata v4 and Produce v3, which Kafka 1.0 to 4 speak.
 """
 
 from __future__ import annotations
 
-import struct
+import math
+import queue
 import threading
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any
 
-from kafka.record.memory_records import MemoryRecordsBuilder
+from kafka import KafkaProducer, TopicPartition
+from kafka.errors import KafkaError, KafkaTimeoutError
 
-from zkmigrate.hosts.transport.failure import socket_text
 from zkmigrate.inventory.inventory import Inventory
-from zkmigrate.kafka.clients.wire import BrokerConnection
-from zkmigrate.kafka.said import said
+from zkmigrate.kafka.clients import admin as kafka
+from zkmigrate.kafka.questions import PartitionState
+from zkmigrate.kafka.said import reason
+from zkmigrate.runbook.model.fact import Seen
 from zkmigrate.runbook.model.look import Pulse
 from zkmigrate.runbook.model.sampling import Body
 
 EVERY_S = 0.25
-_PRODUCE, _METADATA = 0, 3
 _KEY, _VALUE = b"zkmigrate", b"canary"
 """Each record has a key, so that a compacted topic accepts it too."""
 
-_ALL_IN_SYNC = -1
-_BROKER_WAITS_MS = 1500
 _ANSWER_S = 2.0
 _METADATA_S = 1.0
 _KEPT = 1000
 _EAGER_S = 2.0
 _AGAIN_S, _LATER_S = 0.05, 0.5
+_LOOK_S = 5.0
+_POLL_S = 0.1
 _WHY = 200
 
 
@@ -70,21 +72,6 @@ class Late:
     why: str
 
 
-@dataclass(frozen=True)
-class PartitionInfo:
-    """One partition in a metadata answer.
-
-    leader: broker id, or -1 for none. replicas: broker ids, the preferred leader first.
-    """
-
-    leader: int
-    replicas: tuple[int, ...]
-
-
-class NotAcknowledgedError(Exception):
-    """An attempt to send a record that was not acknowledged; the text says why."""
-
-
 def canary(inventory: Inventory) -> ProduceCanary | None:
     """Return the produce canary of the inventory, or None if the inventory names no topic for it."""
     topic = inventory.canary_topic
@@ -105,7 +92,7 @@ def sample(topic: str, acks: Sequence[Ack], late: Sequence[Late], now: float) ->
 
 
 class ProduceCanary:
-    """A canary that sends records from ``begin`` until ``rest``, in one thread for each broker.
+    """A canary that sends records from ``begin`` until ``rest``, through one producer in one thread.
 
     Only one thread may call its methods. brokers: name → (broker.id, address, port). every_s: seconds between
     the records of a partition.
@@ -122,30 +109,26 @@ class ProduceCanary:
         self._pulses: dict[str, deque[Pulse]] = {name: deque(maxlen=_KEPT) for name in self._brokers}
         self._late: dict[str, Late] = {}
         self._stop: threading.Event | None = None
-        self._threads: list[threading.Thread] = []
+        self._thread: threading.Thread | None = None
         self._closed = False
 
     def begin(self) -> None:
         """Start sending, unless the canary sends already or is closed."""
-        if self._stop is not None or self._closed:
-            return
-        self._stop = threading.Event()
-        for home in self._brokers:
-            sender = _PartitionSender(self.topic, home, self._brokers)
-            args = (sender, self._stop)
-            thread = threading.Thread(target=self._send, args=args, name=f"produce-{home}", daemon=True)
-            self._threads.append(thread)
-            thread.start()
+        if self._stop is None and not self._closed:
+            self._stop = threading.Event()
+            sender = _Sender(self.topic, self._brokers, self._every_s, self._acknowledged, self._failed)
+            self._thread = threading.Thread(
+                target=sender.run, args=(self._stop,), name="produce", daemon=True
+            )
+            self._thread.start()
 
     def rest(self) -> None:
         """Stop sending and close the connections; wait at most one answer's limit for records in flight."""
-        if self._stop is None:
+        if self._stop is None or self._thread is None:
             return
         self._stop.set()
-        end = time.monotonic() + _ANSWER_S + _METADATA_S
-        for thread in self._threads:
-            thread.join(timeout=max(0.0, end - time.monotonic()))
-        self._stop, self._threads = None, []
+        self._thread.join(timeout=_ANSWER_S + _METADATA_S)
+        self._stop, self._thread = None, None
         with self._lock:
             self._late.clear()
             for own in self._pulses.values():
@@ -170,190 +153,153 @@ class ProduceCanary:
         """
         now = time.monotonic()
         with self._lock:
-            told = {name: list(own) for name, own in self._pulses.items()}
+            pulses = {name: list(own) for name, own in self._pulses.items()}
             for own in self._pulses.values():
                 own.clear()
             for late in self._late.values():
                 if late.partition is not None:
-                    told[late.home].append(Pulse(None, took_s=now - late.since))
-        return {name: tuple(own) for name, own in told.items() if own}
+                    pulses[late.home].append(Pulse(None, took_s=now - late.since))
+        return {name: tuple(own) for name, own in pulses.items() if own}
 
     def sampled(self, now: float) -> Body | None:
         """Return the results since the last call as a sample."""
         return sample(self.topic, *self.results(), now)
 
-    def _send(self, sender: _PartitionSender, over: threading.Event) -> None:
+    def _acknowledged(self, home: str, ack: Ack) -> None:
+        with self._lock:
+            self._late.pop(home, None)
+            self._acks.append(ack)
+            self._pulses[ack.broker].append(Pulse(0.0, took_s=ack.took_s))
+
+    def _failed(self, late: Late) -> None:
+        with self._lock:
+            self._late[late.home] = late
+
+
+class _Sender:
+    """The sender of all records, for use by one thread.
+
+    acknowledged: is called with the preferred leader and the acknowledgement of each record. failed: is
+    called after each attempt without one.
+    """
+
+    def __init__(
+        self,
+        topic: str,
+        brokers: Mapping[str, tuple[int, str, int]],
+        every_s: float,
+        acknowledged: Callable[[str, Ack], None],
+        failed: Callable[[Late], None],
+    ) -> None:
+        self._topic, self._every_s = topic, every_s
+        self._acknowledged, self._failed = acknowledged, failed
+        self._ids = {name: id for name, (id, _, _) in brokers.items()}
+        self._names = {id: name for name, id in self._ids.items()}
+        self._addresses = [f"{address}:{port}" for _, address, port in brokers.values()]
+        self._producer: KafkaProducer | None = None
+        self._partitions: Mapping[int, int] = {}
+        self._found_at = -math.inf
+        self._sent: dict[str, float] = {}
+        self._due = dict.fromkeys(brokers, 0.0)
+        self._in_flight: dict[str, int] = {}
+        self._answers: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
+
+    def run(self, over: threading.Event) -> None:
+        """Send until ``over`` is set, then wait for the records in flight and close the connections."""
         while not over.is_set():
-            begun = time.monotonic()
-            while not over.is_set():
-                try:
-                    broker = sender.send()
-                except NotAcknowledgedError as error:
-                    why = str(error)
-                else:
-                    now = time.monotonic()
-                    with self._lock:
-                        self._late.pop(sender.home, None)
-                        self._acks.append(Ack(sender.partition or 0, broker, now, now - begun))
-                        self._pulses[broker].append(Pulse(0.0, took_s=now - begun))
-                    break
-                with self._lock:
-                    if over.is_set():
-                        break
-                    self._late[sender.home] = Late(sender.home, sender.partition, begun, why)
-                over.wait(_AGAIN_S if time.monotonic() - begun < _EAGER_S else _LATER_S)
-            over.wait(max(0.0, self._every_s - (time.monotonic() - begun)))
-        sender.drop()
+            for home, due in self._due.items():
+                if home not in self._in_flight and due <= time.monotonic() and not over.is_set():
+                    self._send(home)
+            self._take_answers()
+        end = time.monotonic() + _ANSWER_S
+        while self._in_flight and time.monotonic() < end:
+            self._take_answers()
+        if self._producer is not None:
+            with suppress(KafkaError):  # a record is still in flight; it ends with this process
+                self._producer.close(timeout=_METADATA_S)
 
-
-class _PartitionSender:
-    """A sender of the records of one partition to its current leader, for use by one thread."""
-
-    def __init__(self, topic: str, home: str, brokers: Mapping[str, tuple[int, str, int]]) -> None:
-        self.home = home
-        self.partition: int | None = None
-        self._topic = topic
-        self._brokers = brokers
-        self._names = {id: name for name, (id, _, _) in brokers.items()}
-        self._leader = ""
-        self._connection: BrokerConnection | None = None
-
-    def send(self) -> str:
-        """Send the record once and return the broker that acknowledged it. Raises NotAcknowledgedError."""
-        if self._connection is None:
-            self._find_leader()
-        connection, partition = self._connection, self.partition
-        assert connection is not None
-        assert partition is not None
+    def _send(self, home: str) -> None:
+        self._sent.setdefault(home, time.monotonic())
         try:
-            request, end = produce_request(self._topic, partition), time.monotonic() + _ANSWER_S
-            error = produce_error(connection.ask(_PRODUCE, 3, request, end))
-        except (OSError, ValueError) as error_:
-            self.drop()
-            why = socket_text(error_) if isinstance(error_, OSError) else str(error_)
-            raise NotAcknowledgedError(f"{self._leader}: {why}") from error_
-        if error:
-            self.drop()
-            raise NotAcknowledgedError(f"{self._leader}: {said(error)}")
-        return self._leader
+            partition = self._partition(home)
+            sent = self._connection().send(self._topic, _VALUE, _KEY, partition=partition)
+        except (KafkaError, OSError, LookupError) as error:
+            self._late(home, self._partitions.get(self._ids[home]), _why(error))
+            return
+        self._in_flight[home] = partition
+        sent.add_both(lambda answer: self._answers.put((home, answer)))
 
-    def drop(self) -> None:
-        """Close the connection, so that the next record looks for the leader again."""
-        if self._connection is not None:
-            self._connection.drop()
-            self._connection = None
-
-    def _find_leader(self) -> None:
-        led = self._metadata()
-        if self.partition is None:
-            self.partition = preferred_partition(led, self._brokers[self.home][0])
-        if self.partition is None:
-            raise NotAcknowledgedError(
-                f"{self._topic} has no partition of which {self.home} is the preferred leader"
+    def _connection(self) -> KafkaProducer:
+        if self._producer is None:
+            self._producer = KafkaProducer(
+                bootstrap_servers=self._addresses,
+                client_id="zkmigrate-canary",
+                acks="all",
+                enable_idempotence=False,
+                retries=0,
+                allow_auto_create_topics=False,
+                max_in_flight_requests_per_connection=1,
+                max_block_ms=int(_METADATA_S * 1000),
+                bootstrap_timeout_ms=int(_METADATA_S * 1000),
+                request_timeout_ms=int(_ANSWER_S * 1000),
+                delivery_timeout_ms=int(_ANSWER_S * 1000),
+                retry_backoff_ms=int(_AGAIN_S * 1000),
+                reconnect_backoff_max_ms=int(_LATER_S * 1000),
+                metrics_enabled=False,
             )
-        if self.partition not in led:
-            raise NotAcknowledgedError(f"{self._topic} has no partition {self.partition} any more")
-        name = self._names.get(led[self.partition].leader)
-        if name is None:
-            raise NotAcknowledgedError("no broker leads it")
-        self._leader = name
-        self._connection = BrokerConnection(*self._brokers[name][1:])
+        return self._producer
 
-    def _metadata(self) -> dict[int, PartitionInfo]:
-        """Return the partitions from the first broker that answers, trying the last leader last."""
-        why = ""
-        for name in sorted(self._brokers, key=lambda name: name == self._leader):
-            connection = BrokerConnection(*self._brokers[name][1:])
-            try:
-                request, end = metadata_request(self._topic), time.monotonic() + _METADATA_S
-                return parse_metadata(connection.ask(_METADATA, 4, request, end))
-            except (OSError, ValueError) as error:
-                why = f"{name}: {socket_text(error) if isinstance(error, OSError) else error}"
-            finally:
-                connection.drop()
-        raise NotAcknowledgedError(why)
+    def _partition(self, home: str) -> int:
+        """Return the partition of a broker. Raises LookupError if it is the preferred leader of none."""
+        if self._ids[home] not in self._partitions and time.monotonic() - self._found_at >= _LOOK_S:
+            found = kafka.partitions_of(self._addresses, self._topic)
+            if not isinstance(found, Seen):
+                raise LookupError(str(found))
+            self._found_at = time.monotonic()
+            self._partitions = preferred_partitions(found.value)
+        if self._ids[home] not in self._partitions:
+            raise LookupError(f"{self._topic} has no partition of which {home} is the preferred leader")
+        return self._partitions[self._ids[home]]
 
+    def _take_answers(self) -> None:
+        """Handle the answers that arrive until the next record is due."""
+        due = min((due for home, due in self._due.items() if home not in self._in_flight), default=math.inf)
+        wait_s = max(0.0, min(due - time.monotonic(), _POLL_S))
+        with suppress(queue.Empty):
+            while True:
+                self._take(*self._answers.get(timeout=wait_s))
+                wait_s = 0.0
 
-def preferred_partition(led: Mapping[int, PartitionInfo], home: int) -> int | None:
-    """Return the first partition that a broker is the preferred leader of, or None if there is none."""
-    preferred = [p for p, state in led.items() if state.replicas[:1] == (home,)]
-    return min(preferred, default=None)
+    def _take(self, home: str, answer: Any) -> None:
+        partition = self._in_flight.pop(home)
+        leader = self._leader(partition) or home
+        if isinstance(answer, Exception):
+            self._late(home, partition, f"{leader}: {_why(answer)}")
+            return
+        now = time.monotonic()
+        took_s = now - self._sent.pop(home)
+        self._due[home] = now + max(0.0, self._every_s - took_s)
+        self._acknowledged(home, Ack(partition, leader, now, took_s))
 
+    def _leader(self, partition: int) -> str | None:
+        """Return the name of the partition's current leader, or None if it is none of the brokers."""
+        assert self._producer is not None
+        # kafka-python has no public method for this.
+        leader = self._producer._metadata.leader_for_partition(TopicPartition(self._topic, partition))
+        return self._names.get(leader)
 
-def produce_request(topic: str, partition: int) -> bytes:
-    """Return a produce request with one small record and acks=all."""
-    builder = MemoryRecordsBuilder(magic=2, compression_type=0, batch_size=1024)
-    builder.append(timestamp=int(time.time() * 1000), key=_KEY, value=_VALUE)
-    builder.close()
-    batch = bytes(builder.buffer())
-    head = struct.pack(">hhi", -1, _ALL_IN_SYNC, _BROKER_WAITS_MS)
-    return head + struct.pack(">i", 1) + _text(topic) + struct.pack(">iii", 1, partition, len(batch)) + batch
-
-
-def produce_error(answer: bytes) -> int:
-    """Return the error code of the one partition in the answer. Raises ValueError for another answer."""
-    take = _Answer(answer)
-    if take.many() != 1 or take.text() is None or take.many() != 1:
-        raise ValueError("answered for a wrong number of partitions")
-    take.number(">i")
-    return take.number(">h")
-
-
-def metadata_request(topic: str) -> bytes:
-    """Return a metadata request for one topic that does not create the topic."""
-    return struct.pack(">i", 1) + _text(topic) + struct.pack(">?", False)
+    def _late(self, home: str, partition: int | None, why: str) -> None:
+        now, sent = time.monotonic(), self._sent[home]
+        self._due[home] = now + (_AGAIN_S if now - sent < _EAGER_S else _LATER_S)
+        self._failed(Late(home, partition, sent, why))
 
 
-def parse_metadata(answer: bytes) -> dict[int, PartitionInfo]:
-    """Return the partitions in an answer about one topic. Raises ValueError with the topic's error."""
-    take = _Answer(answer)
-    take.number(">i")
-    for _ in range(take.many()):
-        take.number(">i"), take.text(), take.number(">i"), take.text()
-    take.text(), take.number(">i")
-    if take.many() != 1:
-        raise ValueError("answered about a wrong number of topics")
-    if error := take.number(">h"):
-        raise ValueError(f"the topic: {said(error)}")
-    take.text(), take.number(">?")
-    out = {}
-    for _ in range(take.many()):
-        take.number(">h")
-        partition, leader = take.number(">i"), take.number(">i")
-        replicas = tuple(take.number(">i") for _ in range(take.many()))
-        for _ in range(take.many()):
-            take.number(">i")
-        out[partition] = PartitionInfo(leader, replicas)
-    return out
+def _why(error: Exception) -> str:
+    if isinstance(error, KafkaTimeoutError):
+        return f"no answer within {_ANSWER_S:g} s"
+    return str(error) if isinstance(error, LookupError) else reason(error)
 
 
-def _text(value: str) -> bytes:
-    data = value.encode()
-    return struct.pack(">h", len(data)) + data
-
-
-class _Answer:
-    """A reader of the fields of an answer in order; raises ValueError if the answer is too short."""
-
-    def __init__(self, data: bytes) -> None:
-        self._data = data
-        self._at = 0
-
-    def number(self, form: str) -> int:
-        size = struct.calcsize(form)
-        return int(struct.unpack(form, self._take(size))[0])
-
-    def many(self) -> int:
-        """Read the length of an array."""
-        return self.number(">i")
-
-    def text(self) -> str | None:
-        size = self.number(">h")
-        return None if size < 0 else self._take(size).decode(errors="replace")
-
-    def _take(self, size: int) -> bytes:
-        part = self._data[self._at : self._at + size]
-        if len(part) < size:
-            raise ValueError("answered too few bytes")
-        self._at += size
-        return part
+def preferred_partitions(partitions: Iterable[PartitionState]) -> dict[int, int]:
+    """Return, by broker id, the first partition that the broker is the preferred leader of."""
+    return {p.replicas[0]: p.partition for p in sorted(partitions, key=lambda p: -p.partition)}
