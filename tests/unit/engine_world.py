@@ -10,6 +10,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol, Self, TypeVar, cast
@@ -20,7 +21,7 @@ from zkmigrate.move.rules.window_rules import WINDOW
 from zkmigrate.runbook.engine import chain, events, journal
 from zkmigrate.runbook.engine.clock import Interrupt
 from zkmigrate.runbook.engine.events import RunEnded
-from zkmigrate.runbook.engine.journal import NAME, Journal
+from zkmigrate.runbook.engine.journal import NAME, Disk, Journal
 from zkmigrate.runbook.engine.ports import (
     Answer,
     HookRunner,
@@ -161,6 +162,33 @@ def homeward(left: Sequence[AnyDesk]) -> Iterator[AnyDesk]:
         assert made.process(resume if turned else back).code == 0, number
         assert made.home, number
         yield made
+
+
+@contextmanager
+def walking(
+    run_dir: Path, playbook: Playbook, inventory: Inventory, disk: Disk, **ports: Any
+) -> Iterator[Walk]:
+    """One process of a run: its journal is opened, and closed however it ends.
+
+    disk: what the journal is written to. ports: those of :class:`Ports`; ``clock`` and ``apply`` are needed.
+    """
+    wall = ports["clock"].wall
+    kept = (Journal.open if (run_dir / NAME).exists() else Journal.create)(run_dir, wall, disk)
+    if not kept.history.run:
+        body = {"run": "r-1", "name": "", "playbook": playbook.id, "inventory": "0", "plan": "0"}
+        kept.append("begin", body)
+    given: dict[str, Any] = {
+        "look": None,
+        "confirm": TinyConfirm(),
+        "lock": TinyLock(),
+        "interrupt": Interrupt(),
+        "emit": lambda _event: None,
+        **ports,
+    }
+    try:
+        yield Walk(playbook, inventory, kept, Ports(**given))
+    finally:
+        kept.close()
 
 
 class PointDisk:

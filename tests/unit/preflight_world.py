@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from tests.unit.zkdata_fixtures import create_payload, log_from
-from tests.world.model.topics import TopicQuestions, TopicWorld
+from tests.world.cluster import Cluster
+from tests.world.cluster_look import TopicQuestions
 from zkmigrate.errors import HostError
 from zkmigrate.inventory.inventory import Broker, Dest, Inventory, Kafka, Service, Source, Ssh, ZooKeeperHost
 from zkmigrate.kafka.questions import KafkaView, PartitionState
@@ -266,8 +267,8 @@ class PreflightWorld(TopicQuestions):
         return 1000.0
 
     @property
-    def cluster(self) -> TopicWorld:
-        return TopicWorld("A" * 22, {})
+    def cluster(self) -> Cluster:
+        return Cluster()
 
     def _told(self, *what: str) -> None:
         self.asked.append(what)

@@ -22,7 +22,19 @@ from tests.unit.engine_world import (
     on_and_back,
     resume,
 )
-from tests.unit.reassign_world import BROKERS, ID, RATE, Desk, Flight, ReassignWorld, inventory, plan, world
+from tests.world.cluster_desk import at
+from tests.world.cluster_state import ID, Flight
+from tests.world.reassigning import (
+    BROKERS,
+    RATE,
+    ReassignDesk,
+    desk,
+    found,
+    inventory,
+    plan,
+    submitted,
+    world,
+)
 from zkmigrate.cluster.placement import maps
 from zkmigrate.cluster.reassign.hours import Hours, closed
 from zkmigrate.cluster.reassign.inflow import APART_S
@@ -40,7 +52,6 @@ from zkmigrate.kafka.changes import (
 from zkmigrate.kafka.questions import TopicSetting
 from zkmigrate.kafka.rates import Overrides
 from zkmigrate.runbook.engine import events, journal
-from zkmigrate.runbook.engine.codec import decode_finding
 from zkmigrate.runbook.engine.events import RunEnded
 from zkmigrate.runbook.engine.hold_file import HoldFile
 from zkmigrate.runbook.engine.journal import NAME
@@ -51,37 +62,6 @@ from zkmigrate.runbook.model.change import Change
 from zkmigrate.runbook.model.finding import Finding, Held, Severity
 from zkmigrate.runbook.model.step import Way
 from zkmigrate.runbook.ui.recent_events import RecentEvents
-
-
-def desk(tmp_path: Path, partitions: int = 8, **section: int) -> Desk:
-    cluster = world(partitions)
-    return Desk(tmp_path / "r", cluster, inventory(plan(cluster), {}, None, (), **section))
-
-
-def found(made: Desk, id: str) -> Finding:
-    """The newest finding with this id that the journal holds."""
-    told = [
-        decode_finding(body)
-        for entry in journal.kept_lines(made.run_dir)
-        for body in (entry.body.get("findings") or [entry.body.get("finding")])
-        if isinstance(body, dict) and body["id"] == id
-    ]
-    return told[-1]
-
-
-def submitted(made: Desk) -> list[str]:
-    return [f"{c.topic}-{c.partition}" for c in made.cluster.made if isinstance(c, ReassignPartition)]
-
-
-def at(number: int, kind: type[Change], act: Callable[[], object]) -> Callable[[Change], None]:
-    """Does ``act`` at the change of this kind and number."""
-    numbers = iter(range(1, 1000))
-
-    def heeded(change: Change) -> None:
-        if isinstance(change, kind) and next(numbers) == number:
-            act()
-
-    return heeded
 
 
 def test_r13_there_and_back(tmp_path: Path) -> None:
@@ -100,7 +80,7 @@ def test_r13_there_and_back(tmp_path: Path) -> None:
     assert made.history.touched("move.replicas") == ()
 
 
-def done(made: Desk) -> set[tuple[str, int]]:
+def done(made: ReassignDesk) -> set[tuple[str, int]]:
     return {name for name, held in made.first.held.items() if held.replicas == made.inventory.sets[name]}
 
 
@@ -181,7 +161,7 @@ def test_p7_only_partitions_with_another_preferred_leader_are_elected(tmp_path: 
     assert ("t0", 1) in elected, "its order has changed"
 
 
-def way_back(made: Desk) -> dict[tuple[str, int], tuple[int, ...]]:
+def way_back(made: ReassignDesk) -> dict[tuple[str, int], tuple[int, ...]]:
     return maps.parse((made.run_dir / "way-back.json").read_bytes(), "way-back.json")
 
 
@@ -235,7 +215,7 @@ def test_what_is_left_by_kills_is_what_a_killed_process_leaves(
     """One move and one thread at a time: there the order of the changes is always the same."""
     monkeypatch.setattr(parallel, "MAX_THREADS", 1)
 
-    def begun(name: str) -> Desk:
+    def begun(name: str) -> ReassignDesk:
         made = desk(tmp_path / name, in_flight=1)
         if act is back:
             assert made.process(forward).code == 0
@@ -252,7 +232,7 @@ def test_what_is_left_by_kills_is_what_a_killed_process_leaves(
         assert lines(kept) == lines(made), number
 
 
-def lines(made: Desk) -> Counter[str]:
+def lines(made: ReassignDesk) -> Counter[str]:
     """The journal's lines without their sums."""
     return Counter(str((entry.kind, entry.body)) for entry in journal.kept_lines(made.run_dir))
 
@@ -340,7 +320,7 @@ def test_a_lost_answer_is_looked_at_and_never_assumed(
 M = 1_000_000
 
 
-def operator(made: Desk, wishes: dict[int, Overrides]) -> list[dict[int, tuple[str, str]]]:
+def operator(made: ReassignDesk, wishes: dict[int, Overrides]) -> list[dict[int, tuple[str, str]]]:
     """Sets rates before moves of these numbers are submitted, as ``zkmigrate throttle`` does. Returns a list
     that gets the rates of all brokers at each move."""
     file, numbers, seen = ThrottleFile(made.run_dir), iter(range(1, 1000)), []
@@ -464,7 +444,7 @@ def test_killed_on_the_way_back_no_rate_of_an_operator_stays(tmp_path: Path) -> 
     assert sent > 100
 
 
-def rates_sent(made: Desk, rate: int) -> Counter[tuple[int, str]]:
+def rates_sent(made: ReassignDesk, rate: int) -> Counter[tuple[int, str]]:
     alters = [c for c in made.cluster.made if isinstance(c, AlterBrokerConfig) and c.value == str(rate)]
     return Counter((c.broker, c.key) for c in alters)
 
@@ -502,7 +482,7 @@ def test_a_lost_answer_about_a_rate_is_looked_at(tmp_path: Path, place: int) -> 
 # --- refused before the first change -------------------------------------------------------------------
 
 
-def refused(made: Desk) -> tuple[Finding, ...]:
+def refused(made: ReassignDesk) -> tuple[Finding, ...]:
     ended = made.process(forward)
     assert ended.code == 3, ended
     assert made.cluster.made == []
@@ -913,7 +893,7 @@ def test_a_broker_that_got_no_rate_does_not_hold_up_the_way_back(tmp_path: Path)
     """It had that rate before the run."""
     cluster = world()
     cluster.rates[5] = {LEADER_RATE: str(RATE), FOLLOWER_RATE: str(RATE)}
-    made = Desk(tmp_path / "r", cluster, inventory(plan(cluster)))
+    made = ReassignDesk(tmp_path / "r", cluster, inventory(plan(cluster)))
     made.after_change = at(3, AlterTopicConfig, lambda: made.cluster.down.add(5))
     assert made.process(forward).code == 6
     assert 5 not in {change.broker for change in made.cluster.made if isinstance(change, AlterBrokerConfig)}
@@ -980,8 +960,7 @@ def test_some_moves_are_a_canary(tmp_path: Path) -> None:
 
 def test_the_journal_of_a_thousand_partitions_is_small(tmp_path: Path) -> None:
     """Of 250 topics, each with a throttle. Ten times as many take 20 MB in proportion."""
-    cluster: ReassignWorld = world(1_000, size=10)
-    made = Desk(tmp_path / "r", cluster, inventory(plan(cluster), {}, None, (), in_flight=50, per_broker=50))
+    made = desk(tmp_path, 1_000, size=10, in_flight=50, per_broker=50)
     assert made.process(forward).code == 0
     assert made.there
     assert (made.run_dir / NAME).stat().st_size < 2_000_000
@@ -993,7 +972,7 @@ OPEN = Hours(begin="22:41", end="22:31")
 """The run begins at 22:30, so moves pause for ten minutes after one."""
 
 
-def paced(made: Desk, hours: Hours | None, window: Window | None = None) -> list[float]:
+def paced(made: ReassignDesk, hours: Hours | None, window: Window | None = None) -> list[float]:
     """Give the run these hours; returns when moves will have begun."""
     reassign = made.inventory.reassign.model_copy(update={"hours": hours})
     policy = made.inventory.policy.model_copy(update={"window": window})
@@ -1140,7 +1119,7 @@ def test_after_the_machine_slept_the_run_finds_what_kafka_did_and_keeps_to_the_h
         if next(looks) == 25:
             made.clock.t += slept
             for _ in range(100):
-                made.cluster._tick()
+                made.cluster.tick()
 
     made.cluster.before_look = sleep
     assert made.process(forward).code == 0
@@ -1158,7 +1137,7 @@ def test_a_throttle_that_another_run_set_since_the_preflight_is_not_taken_for_wh
 ) -> None:
     """Both pass the preflight before one sets its throttle. The other one begins once that is off again."""
     one = desk(tmp_path)
-    two = Desk(tmp_path / "two", one.cluster, one.inventory)
+    two = ReassignDesk(tmp_path / "two", one.cluster, one.inventory)
     for made in (one, two):
         assert made.process(lambda walk: walk.forward(until="preflight")).code == 0
     assert one.process(lambda walk: walk.resume(until="move.throttle")).code == 0

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.unit.engine_world import back, forward, homeward, left_by_kills, on_and_back
-from tests.unit.reassign_world import Desk, inventory, plan, world
-from tests.world.test_reassign import at, found
+from tests.world.cluster_desk import at
+from tests.world.reassigning import ReassignDesk, found, inventory, plan, world
 from zkmigrate.cluster.placement.check import log_dirs_of
 from zkmigrate.cluster.reassign.throttle import INSIDE_RATE
 from zkmigrate.kafka.changes import AlterBrokerConfig, PlaceReplica, ReassignPartition
@@ -21,7 +21,7 @@ from zkmigrate.runbook.model.step import Way
 SIZE = 3_000_000
 
 
-def desk(tmp_path: Path, partitions: int = 7, **section: int) -> Desk:
+def desk(tmp_path: Path, partitions: int = 7, **section: int) -> ReassignDesk:
     """Two directories on every broker; all replicas are in the first. The plan wants every preferred leader
     in the second one. Partition t1-2 keeps its set."""
     cluster = world(partitions, SIZE)
@@ -29,10 +29,10 @@ def desk(tmp_path: Path, partitions: int = 7, **section: int) -> Desk:
     cluster.rates[2] = {INSIDE_RATE: "55"}
     sets = plan(cluster)
     dirs = {name: ("/d2", *["any"] * (len(replicas) - 1)) for name, replicas in sets.items()}
-    return Desk(tmp_path / "r", cluster, inventory(sets, {}, dirs, (), **section))
+    return ReassignDesk(tmp_path / "r", cluster, inventory(sets, {}, dirs, (), **section))
 
 
-def inside(made: Desk) -> list[tuple[int, tuple[str, int]]]:
+def inside(made: ReassignDesk) -> list[tuple[int, tuple[str, int]]]:
     """The replicas that stay on their broker and change their directory."""
     sets = made.inventory.sets
     return [(sets[name][0], name) for name, held in made.first.held.items() if sets[name][0] in held.replicas]
@@ -162,7 +162,7 @@ def test_the_next_look_tells_copies_inside_brokers(tmp_path: Path) -> None:
     assert any(" into /d2: 1,000,000 bytes of 3,000,000 bytes" in progress for progress in waits)
 
 
-def refused(made: Desk) -> Finding:
+def refused(made: ReassignDesk) -> Finding:
     ended = made.process(forward)
     assert ended.code == 3
     assert made.cluster.made == []

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.unit.engine_world import Killed, Points, back, forward, resume
-from tests.unit.reassign_world import Desk, Flight, inventory, plan, world
-from tests.world.test_reassign import at, found
+from tests.world.cluster_desk import at
+from tests.world.cluster_state import Flight
+from tests.world.reassigning import ReassignDesk, found, inventory, plan, world
 from zkmigrate.cluster.reassign.throttle import FOLLOWER_LIST, FOLLOWER_RATE, LEADER_LIST
 from zkmigrate.kafka.changes import CancelReassignment, ReassignPartition
 from zkmigrate.runbook.engine import events
@@ -20,7 +21,9 @@ from zkmigrate.runbook.model.change import Change
 THEIRS = ("t2", 0)
 
 
-def desk(tmp_path: Path, others: str, theirs: tuple[str, int] = THEIRS, hung: tuple[int, ...] = (5,)) -> Desk:
+def desk(
+    tmp_path: Path, others: str, theirs: tuple[str, int] = THEIRS, hung: tuple[int, ...] = (5,)
+) -> ReassignDesk:
     """The plan is for topics t0 and t1. Another hand moves a partition from brokers 3 and 1 to 5 and 1, and
     broker 5 copies nothing at first."""
     cluster = world(12)
@@ -28,10 +31,10 @@ def desk(tmp_path: Path, others: str, theirs: tuple[str, int] = THEIRS, hung: tu
     before = cluster.held[theirs].replicas
     cluster.flights[theirs] = Flight((5, before[1]), before, {5: 0})
     cluster.hung = set(hung)
-    return Desk(tmp_path / "r", cluster, inventory(sets, {}, None, others=others))
+    return ReassignDesk(tmp_path / "r", cluster, inventory(sets, {}, None, others=others))
 
 
-def theirs(made: Desk) -> list[Change]:
+def theirs(made: ReassignDesk) -> list[Change]:
     """The changes of the run to what another hand moves."""
     return [
         change
@@ -41,7 +44,7 @@ def theirs(made: Desk) -> list[Change]:
     ]
 
 
-def waits(made: Desk, what: str) -> list[str]:
+def waits(made: ReassignDesk, what: str) -> list[str]:
     return [event.progress for event in made.seen if isinstance(event, events.Waits) and event.what == what]
 
 
@@ -146,7 +149,7 @@ def test_t4_a_partition_of_the_plan_in_flight_is_waited_for_and_then_moved(tmp_p
     assert made.home, "back where the other hand had moved it"
 
 
-def ends_at(made: Desk, number: int, act: Callable[[Walk], RunEnded]) -> bool:
+def ends_at(made: ReassignDesk, number: int, act: Callable[[Walk], RunEnded]) -> bool:
     """Whether a process was killed at its change of this number."""
     try:
         made.process(act, Points(number, kinds=("applied",)))

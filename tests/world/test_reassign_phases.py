@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.unit.engine_world import back, forward, homeward, left_by_kills, on_and_back
-from tests.unit.reassign_world import Desk, ReassignWorld, inventory, plan, world
+from tests.world.cluster import Cluster
+from tests.world.reassigning import ReassignDesk, inventory, plan, world
 from tests.world.test_reassign import way_back
 from zkmigrate.cluster.placement.leaders import led_by
 from zkmigrate.cluster.reassign.section import Sets
@@ -16,26 +17,28 @@ from zkmigrate.runbook.model.change import Change
 from zkmigrate.runbook.model.step import Way
 
 
-def halves(cluster: ReassignWorld, sets: Sets) -> tuple[Sets, Sets]:
+def halves(cluster: Cluster, sets: Sets) -> tuple[Sets, Sets]:
     """As ``placement --phased-reassignment`` writes them: first with the old leader, then without it."""
     first = {name: led_by(cluster.held[name].replicas[0], after) for name, after in sets.items()}
     return first, {name: after for name, after in sets.items() if first[name] != after}
 
 
-def desk(tmp_path: Path, partitions: int = 8) -> Desk:
+def desk(tmp_path: Path, partitions: int = 8) -> ReassignDesk:
     cluster = world(partitions)
     sets = plan(cluster)
     first, second = halves(cluster, sets)
-    return checked(Desk(tmp_path / "r", cluster, inventory(sets, {}, None, ((first, {}), (second, {})))))
+    return checked(
+        ReassignDesk(tmp_path / "r", cluster, inventory(sets, {}, None, ((first, {}), (second, {}))))
+    )
 
 
-def checked(made: Desk) -> Desk:
+def checked(made: ReassignDesk) -> ReassignDesk:
     """The same desk; each of its changes is looked at."""
     made.before_change = lambda change: in_turn(made, change)
     return made
 
 
-def in_turn(made: Desk, change: Change) -> None:
+def in_turn(made: ReassignDesk, change: Change) -> None:
     """No move of a phase begins before those of the other are over."""
     if not isinstance(change, ReassignPartition) or made.history.way is Way.BACK:
         return

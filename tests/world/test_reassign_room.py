@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tests.unit.engine_world import back, forward, left_by_kills, on_and_back
-from tests.unit.reassign_world import BROKERS, ID, Desk, Held, ReassignWorld, inventory
-from tests.world.test_reassign import found, submitted
+from tests.world.build import World
+from tests.world.reassigning import BROKERS, ReassignDesk, found, inventory, submitted
 from zkmigrate.cluster.placement.cluster import Name
 from zkmigrate.cluster.reassign.facts import Move
 from zkmigrate.cluster.reassign.rules import fitting
@@ -24,17 +24,18 @@ SETS: Mapping[Name, tuple[int, ...]] = {
 }
 
 
-def desk(tmp_path: Path, **section: object) -> Desk:
+def desk(tmp_path: Path, **section: object) -> ReassignDesk:
     """Broker 1 holds three replicas and has room for less than one. Broker 4 holds one and has room for one.
     The plan swaps: the first of its moves has no room before the second is done."""
     held = {
-        name: Held((id,), (id,), id, SIZE)
+        name: (id,)
         for name, id in ((("t4", 0), 4), (("t1", 0), 1), (("t1", 1), 1), (("t1", 2), 1), (("t2", 0), 2))
     }
-    topics: dict[str, dict[str, str]] = {topic: {} for topic, _ in held}
-    cluster = ReassignWorld(ID, topics, held=held, disk={1: 10_000_000, 4: 8_000_000})
+    cluster = World().brokers(5).topics(held, SIZE).cluster(disk={1: 10_000_000, 4: 8_000_000})
     cluster.usable = {id: 10**9 for id in BROKERS if id not in cluster.disk}
-    return Desk(tmp_path / "r", cluster, inventory(SETS, {}, None, (), throttle_bytes_s=10**6, **section))
+    return ReassignDesk(
+        tmp_path / "r", cluster, inventory(SETS, {}, None, (), throttle_bytes_s=10**6, **section)
+    )
 
 
 def test_moves_wait_for_room_in_an_order_that_has_it(tmp_path: Path) -> None:

@@ -8,19 +8,18 @@ from typing import Any
 import pytest
 
 from tests.unit.engine_world import Killed, Points, back, forward, resume
-from tests.unit.reassign_world import Desk, inventory, plan, world
-from tests.world.test_reassign import found
+from tests.world.reassigning import ReassignDesk, found, inventory, plan, world
 from zkmigrate.runbook.engine import events
 from zkmigrate.runbook.model.fact import Unknown
 
 NAME = ("t0", 0)
 
 
-def desk(tmp_path: Path) -> Desk:
+def desk(tmp_path: Path) -> ReassignDesk:
     """The first server is down. The plan moves t0-0 from brokers 1 and 2 to 4 and 2."""
     cluster = world(8)
     servers = ("zk1:2181", "zk2:2181")
-    return Desk(tmp_path / "r", cluster, inventory(plan(cluster), {}, None, zookeeper=servers))
+    return ReassignDesk(tmp_path / "r", cluster, inventory(plan(cluster), {}, None, zookeeper=servers))
 
 
 def test_there_and_back_with_both_witnesses(tmp_path: Path) -> None:

@@ -6,14 +6,16 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
 from tests.unit.engine_world import Killed, back, forward, homeward, left_by_kills, on_and_back, resume
-from tests.unit.reassign_world import BROKERS, RATE, ReassignWorld
-from tests.unit.removal_world import GONE, POLICY_FILE, RACKS, RemovalDesk, RemovalWorld, desk
-from tests.world.test_reassign import at, found, submitted
+from tests.world.cluster import Cluster
+from tests.world.cluster_desk import at
+from tests.world.cluster_state import DISK
+from tests.world.reassigning import BROKERS, RATE, found, submitted
+from tests.world.removing import GONE, POLICY_FILE, RACKS, RemovalDesk, desk
 from zkmigrate.cluster.reassign.hours import Hours, closed
 from zkmigrate.cluster.reassign.throttle import FOLLOWER_RATE, LEADER_RATE
 from zkmigrate.cluster.removal.exclude_step import ExcludeFacts, ExcludeStep
@@ -32,10 +34,10 @@ from zkmigrate.runbook.model.finding import Held, Severity
 from zkmigrate.runbook.model.step import Context, Waiting, Way
 
 
-def born(count: int, *sets: tuple[int, ...]) -> Callable[[RemovalWorld], None]:
+def born(count: int, *sets: tuple[int, ...]) -> Callable[[Cluster], None]:
     """A topic at each look at all topics, so many in all, with these sets in turn."""
 
-    def bear(world: RemovalWorld) -> None:
+    def bear(world: Cluster) -> None:
         if len(world.birthplaces) < count:
             world.bear(*sets[len(world.birthplaces) % len(sets)])
 
@@ -45,7 +47,7 @@ def born(count: int, *sets: tuple[int, ...]) -> Callable[[RemovalWorld], None]:
 BORN = ((1, 4), (5, 2), (1, 2), (3, 5))
 
 
-def busy(tmp_path: Path, count: int = 6, partitions: int = 12, **section: object) -> RemovalDesk:
+def busy(tmp_path: Path, count: int = 6, partitions: int = 12, **section: Any) -> RemovalDesk:
     """A desk over a cluster in which topics are born."""
     made = desk(tmp_path, partitions, **section)
     made.cluster.born = born(count, *BORN)
@@ -64,7 +66,7 @@ def skipped(made: RemovalDesk) -> list[tuple[str, str]]:
     return [(body["stage"], body["by"]) for body in lines if body["event"] == "skipped"]
 
 
-def on(world: ReassignWorld, ids: tuple[int, ...]) -> list[tuple[str, int]]:
+def on(world: Cluster, ids: tuple[int, ...]) -> list[tuple[str, int]]:
     """The partitions with a replica on one of these brokers."""
     return [name for name, held in world.held.items() if set(ids) & set(held.replicas)]
 
@@ -115,7 +117,7 @@ def test_outside_the_hours_of_a_removal_no_move_begins_not_even_of_what_is_born(
     hours = Hours(begin="22:41", end="22:31")
     made = desk(tmp_path, 12, hours=hours, throttle_bytes_s=RATE // 10, in_flight=100, per_broker=100)
 
-    def bear(world: RemovalWorld) -> None:
+    def bear(world: Cluster) -> None:
         if not world.birthplaces and closed(hours, None, made.clock.wall()) is not None:
             world.bear(1, 4)
 
@@ -140,7 +142,7 @@ def test_outside_the_hours_of_a_removal_no_move_begins_not_even_of_what_is_born(
 def test_the_throttle_of_a_removal_follows_the_load(tmp_path: Path) -> None:
     adapt = {"cap_bytes_s": 4 * RATE, "percent": 50, "floor_bytes_s": 100_000, "tick_s": 12}
     made = desk(tmp_path, 12, adapt=adapt)
-    for host in made.cluster.hosts.values():
+    for host in made.cluster.loads.values():
         host.clients = lambda _now: 3 * RATE
     assert made.process(forward).code == 0
     assert found(made, "reassign.listened").held is Held.YES
@@ -165,7 +167,7 @@ def test_x10_two_looks_apart_must_find_the_brokers_empty(tmp_path: Path) -> None
     made = desk(tmp_path)
     looks: list[int] = []
 
-    def bear(world: RemovalWorld) -> None:
+    def bear(world: Cluster) -> None:
         looks.append(len(on(world, GONE)))
         if len(looks) == 2:
             world.bear(4, 1)
@@ -182,7 +184,7 @@ def test_a_partition_that_comes_a_second_time_is_moved_again(tmp_path: Path) -> 
     name = ("t1", 0)
     came: list[tuple[int, ...]] = []
 
-    def assigned(world: RemovalWorld) -> None:
+    def assigned(world: Cluster) -> None:
         held = world.held[name]
         if len(came) < 2 and name not in world.flights:
             came.append(held.replicas)
@@ -200,11 +202,11 @@ def test_a_reassignment_of_another_hand_onto_the_brokers_is_waited_for(tmp_path:
     made = desk(tmp_path)
     looks: list[int] = []
 
-    def assigned(world: RemovalWorld) -> None:
+    def assigned(world: Cluster) -> None:
         looks.append(len(looks))
         if len(looks) == 1:
             held = world.held["t1", 1]
-            world._made(ReassignPartition("kafka", "t1", 1, (held.replicas[0], 5), held.replicas))
+            world.answer(ReassignPartition("kafka", "t1", 1, (held.replicas[0], 5), held.replicas))
             world.hung.add(5)
         if len(looks) == 5:
             world.hung.clear()
@@ -219,13 +221,13 @@ def test_a_reassignment_of_another_hand_onto_the_brokers_is_waited_for(tmp_path:
 
 def test_x19_a_stray_replica_on_a_disk_is_named_and_waited_for(tmp_path: Path) -> None:
     made = desk(tmp_path)
-    made.cluster.strays = {4: [("old", 7)]}
+    made.cluster.lay("broker4", "old-7")
     looks: list[int] = []
 
-    def gone(world: RemovalWorld) -> None:
+    def gone(world: Cluster) -> None:
         looks.append(1)
         if len(looks) == 3:
-            world.strays = {}
+            world.unlay("broker4", "old-7")
 
     made.cluster.born = gone
     assert made.process(forward).code == 0
@@ -239,15 +241,19 @@ ASIDE = (f"t1-0.{'a' * 32}-stray", f"t2-1.{'b' * 32}-delete", "__cluster_metadat
 
 @pytest.mark.parametrize(
     ("shutdown", "step", "log_dirs"),
-    [(False, "sweep", "/d"), (True, "forget", "/d"), (True, "forget", "./d")],
+    [
+        (False, "sweep", "/var/lib/kafka"),
+        (True, "forget", "/var/lib/kafka"),
+        (True, "forget", "./var/lib/kafka"),
+    ],
 )
 def test_x19_what_kafka_set_aside_on_the_disks_is_told(
     tmp_path: Path, shutdown: bool, step: str, log_dirs: str
 ) -> None:
     """A relative log directory is below the one where the unit starts the broker."""
-    made = desk(tmp_path, shutdown=shutdown)
-    made.cluster.disk_named = log_dirs
-    made.cluster.aside = {4: ASIDE}
+    made = desk(tmp_path, log_dirs=log_dirs, shutdown=shutdown)
+    for name in ASIDE:
+        made.cluster.lay("broker4", name)
     assert made.process(forward).code == 0
     [told] = [
         f
@@ -257,7 +263,7 @@ def test_x19_what_kafka_set_aside_on_the_disks_is_told(
         if f.id == "remove.directories"
     ]
     assert (told.held, told.blocks) == (Held.NO, False)
-    assert told.seen == f"broker4: 1 stray: /d/{ASIDE[0]}; broker4: 1 being deleted: /d/{ASIDE[1]}"
+    assert told.seen == (f"broker4: 1 stray: {DISK}/{ASIDE[0]}; broker4: 1 being deleted: {DISK}/{ASIDE[1]}")
 
 
 def test_every_broker_that_stays_gets_a_rate_before_anything_moves(tmp_path: Path) -> None:
@@ -366,7 +372,7 @@ def test_a_partition_below_its_min_isr(tmp_path: Path) -> None:
 def test_a_reassignment_of_another_hand(tmp_path: Path) -> None:
     made = desk(tmp_path)
     held = made.cluster.held["t1", 1]
-    made.cluster._made(ReassignPartition("kafka", "t1", 1, (3, 2), held.replicas))
+    made.cluster.answer(ReassignPartition("kafka", "t1", 1, (3, 2), held.replicas))
     assert "1 in flight: t1-1 to 3,2" in refused(made, "reassign.foreign")
 
 
@@ -388,7 +394,7 @@ def test_brokers_that_list_no_reassignments(tmp_path: Path) -> None:
 def test_x7_x9_x11_a_cordon_is_set_kept_while_the_brokers_run_and_given_back(tmp_path: Path) -> None:
     made = busy(tmp_path)
     made.cluster.cordons = True
-    made.cluster.rates[5] = {CORDONED: "/d"}
+    made.cluster.rates[5] = {CORDONED: "/var/lib/kafka"}
     made.first = made.cluster.copy()
     assert made.process(forward).code == 0
     assert made.there
@@ -449,17 +455,17 @@ CLOSES = REFUSES + b"closed_s=300\n"
 
 def told(made: RemovalDesk, content: bytes) -> bool:
     """Whether the policy reads this on every broker's host."""
-    return made.cluster.files == {f"broker{id}": content for id in BROKERS}
+    return made.policies == {f"broker{id}": content for id in BROKERS}
 
 
-def fenced(tmp_path: Path, **section: object) -> RemovalDesk:
+def fenced(tmp_path: Path, **section: Any) -> RemovalDesk:
     """A desk over a cluster that has loaded our policy, in which topics come while it lets them."""
     made = desk(tmp_path, 8, **{"shutdown": True, **OWN, **section})
     made.cluster.policy, made.cluster.outrun = OWN_POLICY, True
     without_end = always((4, 1), (2, 5), (1, 2))
 
-    def bear(world: RemovalWorld) -> None:
-        if not any(b"closed_s" in content for content in world.files.values()):
+    def bear(world: Cluster) -> None:
+        if not any(b"closed_s" in content for content in made.policies.values()):
             without_end(world)
 
     made.cluster.born = bear
@@ -574,18 +580,17 @@ def test_x11_x16_x18_empty_brokers_stop_one_by_one_the_controller_last(tmp_path:
     assert made.home, "they run again, and hold what they held"
 
 
-@pytest.mark.parametrize("log_dirs", ["/d", "./d"], ids=["whole", "relative"])
+@pytest.mark.parametrize("log_dirs", ["/var/lib/kafka", "./var/lib/kafka"], ids=["whole", "relative"])
 def test_p12_a_broker_that_would_not_start_as_itself_is_not_started(tmp_path: Path, log_dirs: str) -> None:
-    made = desk(tmp_path, shutdown=True)
-    made.cluster.disk_named = log_dirs
+    made = desk(tmp_path, log_dirs=log_dirs, shutdown=True)
     assert made.process(forward).code == 0
-    made.cluster.owners = {4: 9}
+    made.cluster.own("broker4", 9)
     ended = made.process(back)
     [finding] = [f for f in ended.findings if f.blocks]
     assert (finding.id, finding.target) == ("remove.identity", "broker4")
     assert finding.seen == f"{log_dirs}/meta.properties: broker.id=9, /etc/kafka/server.properties: 4"
     assert made.cluster.down == set(GONE)
-    made.cluster.owners = {}
+    made.cluster.own("broker4", 4)
     assert made.process(resume).code == 0
     assert made.home
 
@@ -644,7 +649,7 @@ def test_the_rates_of_a_removed_broker_that_died_go_before_kafka_forgets_it(tmp_
 def test_x10_what_lands_on_a_broker_before_it_stops_is_moved_first(tmp_path: Path) -> None:
     made = desk(tmp_path, shutdown=True)
 
-    def bear(world: RemovalWorld) -> None:
+    def bear(world: Cluster) -> None:
         if len(world.birthplaces) < 4 and world.installed:
             world.bear(*((4, 5), (5, 1), (1, 4), (2, 5))[len(world.birthplaces)])
 
@@ -660,7 +665,7 @@ def test_x10_what_lands_on_a_broker_before_it_stops_is_moved_first(tmp_path: Pat
 def test_x10_what_names_a_stopped_broker_is_moved_away_from_it(tmp_path: Path) -> None:
     made = desk(tmp_path, shutdown=True)
 
-    def bear(world: RemovalWorld) -> None:
+    def bear(world: Cluster) -> None:
         if world.stops and len(world.birthplaces) < 2:
             world.bear(4, 1)
 
@@ -671,10 +676,10 @@ def test_x10_what_names_a_stopped_broker_is_moved_away_from_it(tmp_path: Path) -
     assert len(made.cluster.birthplaces) == 2
 
 
-def always(*sets: tuple[int, ...]) -> Callable[[RemovalWorld], None]:
+def always(*sets: tuple[int, ...]) -> Callable[[Cluster], None]:
     """A topic at each look, as long as the brokers that it names run: as good as without end."""
 
-    def bear(world: RemovalWorld) -> None:
+    def bear(world: Cluster) -> None:
         if len(world.birthplaces) < 60 and (up := [one for one in sets if not world.down & set(one)]):
             world.bear(*up[len(world.birthplaces) % len(up)])
 
@@ -736,7 +741,7 @@ def test_x10_an_empty_broker_that_goes_on_running_has_no_birth_left(tmp_path: Pa
 def test_data_that_is_only_on_a_stopped_broker_is_named_and_a_restart_brings_it(tmp_path: Path) -> None:
     made = desk(tmp_path, shutdown=True)
 
-    def bear(world: RemovalWorld) -> None:
+    def bear(world: Cluster) -> None:
         if world.stops and not world.birthplaces:
             world.bear(4)
 

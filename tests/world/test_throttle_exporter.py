@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.engine_world import forward
-from tests.unit.reassign_world import BROKERS, Desk
-from tests.world.test_reassign import found
+from tests.world.reassigning import BROKERS, ReassignDesk, found
 from tests.world.test_throttle_listens import STEPS, M, everywhere, listening, rates
 from zkmigrate.runbook.engine import events
 from zkmigrate.runbook.model.finding import Held
@@ -21,9 +20,9 @@ TEXT = (Path(__file__).parent.parent / "recorded" / "load" / "node_exporter-1.5.
 PLAIN = "text/plain; version=0.0.4; charset=utf-8"
 
 
-def exported(made: Desk, broker: int) -> str:
+def exported(made: ReassignDesk, broker: int) -> str:
     """What a node exporter of release 1.5.0 serves, with the counters of a broker's host."""
-    host, now = made.cluster.hosts[broker], made.clock.now()
+    host, now = made.cluster.loads[broker], made.clock.now()
     host.move_on(now)
     text = TEXT
     for name, value in (
@@ -82,7 +81,7 @@ def scraping(
     brokers: tuple[int, ...] = BROKERS,
     size: int = 40 * M,
     keep_ticks: int = 1,
-) -> Desk:
+) -> ReassignDesk:
     """A run whose hosts answer no ssh. brokers: those with an exporter."""
     made = listening(
         tmp_path,
@@ -93,7 +92,7 @@ def scraping(
         interfaces=("eth0",),
         keep_ticks=keep_ticks,
     )
-    for host in made.cluster.hosts.values():
+    for host in made.cluster.loads.values():
         host.blind = lambda _now: True
     exporters.answer = lambda broker: (200, PLAIN, exported(made, broker).encode())
     return made
@@ -102,7 +101,7 @@ def scraping(
 def test_the_rates_follow_what_node_exporters_serve(tmp_path: Path, exporters: Exporters) -> None:
     made = scraping(tmp_path, exporters)
     everywhere(made, clients=lambda _t: 1.5 * M)
-    made.cluster.hosts[4].busy = lambda now: 0.98 if now > 1060 else 0.1
+    made.cluster.loads[4].busy = lambda now: 0.98 if now > 1060 else 0.1
     assert made.process(forward).code == 0
     assert made.there
     assert found(made, "reassign.load").held is Held.YES

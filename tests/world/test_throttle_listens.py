@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.engine_world import Killed, back, forward, homeward, left_by_kills, on_and_back, resume
-from tests.unit.reassign_world import BROKERS, RATE, Desk, inventory, plan, world
-from tests.world.test_reassign import found, submitted
+from tests.world.reassigning import BROKERS, RATE, ReassignDesk, found, inventory, plan, submitted, world
 from zkmigrate.cluster.reassign.throttle import FOLLOWER_RATE, LEADER_RATE
 from zkmigrate.kafka.changes import AlterBrokerConfig, ReassignPartition
 from zkmigrate.kafka.questions import InFlight, LogDirs
@@ -30,24 +29,24 @@ while (above := int(STEPS[-1] * 1.25)) <= 4 * M:
     STEPS.append(above)
 
 
-def listening(tmp_path: Path, partitions: int = 8, size: int = 40 * M, **adapt: object) -> Desk:
+def listening(tmp_path: Path, partitions: int = 8, size: int = 40 * M, **adapt: object) -> ReassignDesk:
     cluster = world(partitions, size)
-    return Desk(tmp_path / "r", cluster, inventory(plan(cluster), {}, adapt={**ADAPT, **adapt}))
+    return ReassignDesk(tmp_path / "r", cluster, inventory(plan(cluster), {}, adapt={**ADAPT, **adapt}))
 
 
-def everywhere(made: Desk, **of: Callable[[float], float]) -> None:
+def everywhere(made: ReassignDesk, **of: Callable[[float], float]) -> None:
     """Gives every host this load, as a function of the time since the run began."""
-    for host in made.cluster.hosts.values():
+    for host in made.cluster.loads.values():
         for name, at in of.items():
             setattr(host, name, lambda now, at=at: at(now - 1000.0))
 
 
-def rates(made: Desk, broker: int, role: int = 0) -> list[tuple[float, int]]:
+def rates(made: ReassignDesk, broker: int, role: int = 0) -> list[tuple[float, int]]:
     """What each tick gave a broker, with the seconds since the run began."""
     return [(at - 1000.0, body["rates"][str(broker)][role]) for at, body in made.noted]
 
 
-def settings_sent(made: Desk) -> set[str]:
+def settings_sent(made: ReassignDesk) -> set[str]:
     return {c.value for c in made.cluster.made if isinstance(c, AlterBrokerConfig) and c.value is not None}
 
 
@@ -75,12 +74,12 @@ def test_rates_fall_at_the_next_tick_when_the_load_doubles_and_rise_by_steps_whe
 
 def test_without_the_section_no_host_is_asked_and_the_rate_stays(tmp_path: Path) -> None:
     cluster = world(8)
-    made = Desk(tmp_path / "r", cluster, inventory(plan(cluster), {}))
+    made = ReassignDesk(tmp_path / "r", cluster, inventory(plan(cluster), {}))
     everywhere(made, clients=lambda _t: 9 * M)
     assert made.process(forward).code == 0
     assert made.there
     assert made.noted == []
-    assert all(host.at == 0.0 for host in made.cluster.hosts.values())
+    assert all(host.at == 0.0 for host in made.cluster.loads.values())
     assert settings_sent(made) <= {
         str(RATE),
         "77",
@@ -101,7 +100,7 @@ def test_no_move_is_submitted_before_the_load_is_known(tmp_path: Path) -> None:
 
 def test_a_busy_disk_lowers_the_rate_of_its_broker_alone_T7(tmp_path: Path) -> None:
     made = listening(tmp_path)
-    made.cluster.hosts[4].busy = lambda now: 0.98 if now > 1060 else 0.1
+    made.cluster.loads[4].busy = lambda now: 0.98 if now > 1060 else 0.1
     assert made.process(forward).code == 0
     assert rates(made, 4, 1)[-1][1] == STEPS[0]
     assert rates(made, 2)[-1][1] == max(step for step in STEPS if step <= 2 * M)
@@ -109,7 +108,7 @@ def test_a_busy_disk_lowers_the_rate_of_its_broker_alone_T7(tmp_path: Path) -> N
 
 def test_without_figures_a_rate_is_kept_for_a_tick_and_then_the_floor_holds_T8(tmp_path: Path) -> None:
     made = listening(tmp_path, size=100 * M)
-    made.cluster.hosts[2].blind = lambda now: 1060 < now < 1140
+    made.cluster.loads[2].blind = lambda now: 1060 < now < 1140
     assert made.process(forward).code == 0
     assert made.there
     told = rates(made, 2)
@@ -129,7 +128,7 @@ def test_log_directories_on_no_disk_matter_only_where_disks_have_a_limit(
     """As on NFS, ZFS or an overlay."""
     made = listening(tmp_path, busy_limit=busy_limit)
     everywhere(made, clients=lambda _t: M)
-    for host in made.cluster.hosts.values():
+    for host in made.cluster.loads.values():
         host.device = "0:41"
     assert made.process(forward).code == 0
     free = max(step for step in STEPS if step <= (4 * M - M) / 2)
@@ -198,7 +197,7 @@ def test_a_slow_canary_first_lowers_the_rates_and_then_no_move_is_submitted_T10(
     assert f"no move was submitted after {len(paused)} of them" in found(made, "reassign.listened").seen
 
 
-def endless(tmp_path: Path, *, raise_to_end: bool = False) -> tuple[Desk, list[str]]:
+def endless(tmp_path: Path, *, raise_to_end: bool = False) -> tuple[ReassignDesk, list[str]]:
     """A run whose partition t0-0 grows faster than the rate. What was told and sent, in order."""
     made = listening(tmp_path, 1, end_within_s=100, raise_to_end=raise_to_end)
     everywhere(made, clients=lambda t: 3.2 * M if t < 150 else 0.0)
@@ -229,10 +228,10 @@ def test_a_rate_that_can_never_finish_is_told_before_it_is_set_T9(tmp_path: Path
     assert "told before they were set: broker" in found(made, "reassign.listened").seen
 
 
-def fixed_and_growing(tmp_path: Path) -> Desk:
+def fixed_and_growing(tmp_path: Path) -> ReassignDesk:
     """A run at a fixed rate of 1 MB/s. Its first partition grows by 1.2 MB in each of the first looks."""
     cluster = world(1, 40 * M)
-    made = Desk(tmp_path / "r", cluster, inventory(plan(cluster), {}))
+    made = ReassignDesk(tmp_path / "r", cluster, inventory(plan(cluster), {}))
     made.cluster.grows["t0", 0] = 1_200_000 * 5
     return made
 
@@ -265,7 +264,7 @@ def test_a_fixed_rate_that_can_never_finish_is_told_before_the_run_and_while_it_
 
 def test_a_fixed_rate_above_what_clients_write_is_said_to_be_enough_T9(tmp_path: Path) -> None:
     cluster = world(8)
-    made = Desk(tmp_path / "r", cluster, inventory(plan(cluster), {}))
+    made = ReassignDesk(tmp_path / "r", cluster, inventory(plan(cluster), {}))
     made.cluster.grows["t0", 0] = 50_000
     made.before_change = lambda _change: made.cluster.grows.clear()
     assert made.process(forward).code == 0
@@ -362,7 +361,7 @@ def test_a_broker_that_copies_nothing_keeps_its_rate_and_a_move_there_begins_at_
     made.inventory = inventory(
         {("t0", 0): (5, 2), ("t0", 1): (4, 3)}, {}, adapt=ADAPT, in_flight=1, throttle_bytes_s=RATE
     )
-    made.cluster.hosts[4].clients = lambda now: 3.4 * M if now > 1016 else 0.0
+    made.cluster.loads[4].clients = lambda now: 3.4 * M if now > 1016 else 0.0
     sent: list[tuple[str, str]] = []
 
     def heeded(change: Change) -> None:
@@ -421,7 +420,7 @@ def test_there_and_back_both_ways_listen(tmp_path: Path) -> None:
     assert made.cluster.unthrottled == 0
 
 
-def swinging(tmp_path: Path) -> Desk:
+def swinging(tmp_path: Path) -> ReassignDesk:
     """A short run whose rates change at nearly every tick."""
     made = listening(tmp_path, 4, 3 * M)
     everywhere(made, clients=lambda t: 3.4 * M if (t // 24) % 2 else 1.0 * M)

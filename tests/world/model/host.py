@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tests.world.model.disk import Disk
+from zkmigrate.runbook.model.look import DirEntry
 
 JVM_START_S = 1.0
 PID = 100
@@ -69,7 +71,7 @@ class Host:
     installed: bytes = b""
     fencing: int = 0
     ops: dict[str, tuple[str, int, str]] = field(default_factory=dict)
-    before: dict[str, tuple[str, File | Disk | None]] = field(default_factory=dict)
+    before: dict[str, tuple[str, File | Disk | dict[str, File] | None]] = field(default_factory=dict)
     boot: str = ""
     skew_s: float = 0.0
     systemd: bool = True
@@ -106,3 +108,19 @@ class Host:
     def ready(self, now: float) -> bool:
         """Whether the process has had time to come up."""
         return self.running and now >= self.started + JVM_START_S
+
+
+def entries(files: Mapping[str, File], path: str) -> dict[str, DirEntry]:
+    """What lies in a directory, by name. A directory is as old as the newest file below it."""
+    found: dict[str, DirEntry] = {}
+    for name, file in files.items():
+        if not name.startswith(f"{path}/"):
+            continue
+        head, slash, _ = name[len(path) + 1 :].partition("/")
+        changed = round(file.changed * 1e9)
+        if slash:
+            newest = max(changed, (found[head].changed_ns or 0) if head in found else 0)
+            found[head] = DirEntry(head, "d", 4096, newest)
+        else:
+            found[head] = DirEntry(head, "f", len(file.content), changed, file.mode, *file.owner.split(":"))
+    return found

@@ -7,12 +7,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
+from tests.world.cluster import Cluster
+from tests.world.cluster_look import TopicQuestions
+from tests.world.cluster_state import spread
 from tests.world.model import ensemble as words
 from tests.world.model import program
 from tests.world.model.disk import Disk
 from tests.world.model.ensemble import Ensemble
 from tests.world.model.members import RELEASE, Process
-from tests.world.model.topics import TopicQuestions, TopicWorld
 from tests.world.model.world import LOGS, SESSION_TIMEOUT_MS, World
 from zkmigrate.errors import HostError
 from zkmigrate.hosts import zkm_host
@@ -44,11 +46,12 @@ class WorldLook(TopicQuestions):
         return self.world.wall
 
     @property
-    def cluster(self) -> TopicWorld:
+    def cluster(self) -> Cluster:
         topics: dict[str, dict[str, str]] = {p.topic: {} for p in self.world.partitions()}
         for (topic, key), value in self.world.settings.items():
             topics.setdefault(topic, {})[key] = value
-        return TopicWorld(self.world.inventory.kafka.cluster_id, topics)
+        ids = tuple(broker.id for broker in self.world.inventory.kafka.brokers) or (1, 2, 3)
+        return Cluster(self.world.inventory.kafka.cluster_id, topics, spread(tuple(topics), ids), ids)
 
     def each(self, hosts: Iterable[str], ask: Callable[[str], T]) -> dict[str, T]:
         return {host: ask(host) for host in hosts}

@@ -128,7 +128,7 @@ def _phase(host: Host, verb: str, allowed: tuple[str, ...]) -> Answer | None:
     return 3, f"{verb} is refused in phase {host.phase}; it needs {' or '.join(allowed)}"
 
 
-def _before(host: Host, operation: str, path: str, image: File | Disk | None) -> None:
+def _before(host: Host, operation: str, path: str, image: File | Disk | dict[str, File] | None) -> None:
     host.before.setdefault(operation, (path, image))
 
 
@@ -148,8 +148,12 @@ def _move_aside(host: Host, operation: str, path: str) -> Answer:
     if path.endswith("/version-2"):
         _before(host, operation, path, host.disk)
         host.disk = None
+    elif path in host.files:
+        _before(host, operation, path, host.files.pop(path))
     else:
-        _before(host, operation, path, host.files.pop(path, None))
+        below = {name: file for name, file in host.files.items() if name.startswith(f"{path}/")}
+        _before(host, operation, path, below or None)
+        host.files = {name: file for name, file in host.files.items() if name not in below}
     return 0, f"moved {path}"
 
 
@@ -160,6 +164,8 @@ def _restore(host: Host, operation: str, now: float, wall: float) -> Answer:
     host.aside.pop(operation, None)
     if isinstance(image, Disk):
         host.disk = image
+    elif isinstance(image, dict):
+        host.files |= image
     elif image is None:
         host.files.pop(path, None)
     else:
@@ -406,8 +412,22 @@ def facts(host: Host, wall: float, directories: tuple[str, ...]) -> str:
                 start = re.search(rb"^ExecStart=(.*)$", file.content, re.MULTILINE)
                 command = start[1].decode() if start else ""
                 lines.append(f"unit.FragmentPath={path}")
+                lines += [f"unit.WorkingDirectory={directory}"] if (directory := works_in(host)) else []
                 lines.append(f"unit.ExecStart={{ argv[]={command} ; ignore_errors=no ; }}")
     return "".join(f"{line}\n" for line in lines)
+
+
+def works_in(host: Host) -> str:
+    """The directory in which its unit starts the service; empty where the unit names none."""
+    units = [file.content for path, file in host.files.items() if path.endswith(".service")]
+    found = re.search(rb"^WorkingDirectory=(.*)$", b"\n".join(units), re.MULTILINE)
+    return found[1].decode() if found else ""
+
+
+def plain(host: Host, path: str) -> str:
+    """A path in which the directory of the running service is written out."""
+    here = f"/proc/{PID}/cwd/"
+    return f"{works_in(host).rstrip('/')}/{path[len(here) :]}" if path.startswith(here) else path
 
 
 def surroundings(host: Host) -> str:

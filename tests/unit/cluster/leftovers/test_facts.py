@@ -10,7 +10,9 @@ from typing import Any, cast
 import pytest
 
 from tests.answers import Answering
-from tests.unit.leftovers_world import ALL, DISK, Desk, inventory
+from tests.world import leavings
+from tests.world.cluster_state import DISK
+from tests.world.leavings import ALL, LeftoversDesk, inventory
 from zkmigrate.cluster.leftovers import facts
 from zkmigrate.cluster.leftovers.facts import Scan
 from zkmigrate.cluster.leftovers.rules import leftovers
@@ -47,12 +49,12 @@ class Heard(Answering):
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Desk:
-    return Desk(tmp_path / "r", inventory())
+def desk(tmp_path: Path) -> LeftoversDesk:
+    return leavings.desk(tmp_path)
 
 
-def scanned(desk: Desk, **answers: Answer) -> tuple[Scan, Heard]:
-    heard = Heard(desk.look, answers)
+def scanned(desk: LeftoversDesk, **answers: Answer) -> tuple[Scan, Heard]:
+    heard = Heard(desk.look(), answers)
     return facts.scan(Context("r-1", desk.inventory), cast(Look, heard)), heard
 
 
@@ -70,14 +72,16 @@ def told(reading: Reading[Any]) -> Any:
 
 
 @pytest.mark.parametrize("part", ["cluster", "in_flight", "tree", "partitions", "throttles"])
-def test_an_answer_that_is_missing_is_told(desk: Desk, part: str) -> None:
+def test_an_answer_that_is_missing_is_told(desk: LeftoversDesk, part: str) -> None:
     scan, _ = scanned(desk)
     assert scan.unheard is None
     missing: dict[str, Any] = {part: SILENT}
     assert replace(scan, **missing).unheard == SILENT
 
 
-def test_a_topic_lives_by_the_list_of_topics_alone_and_who_was_not_asked_is_not_gone(desk: Desk) -> None:
+def test_a_topic_lives_by_the_list_of_topics_alone_and_who_was_not_asked_is_not_gone(
+    desk: LeftoversDesk,
+) -> None:
     scan, _ = scanned(desk)
     assert replace(scan, partitions=SILENT).live == {"live", "live2"}
     assert scan.told("gone") == Absent("gone")
@@ -86,23 +90,23 @@ def test_a_topic_lives_by_the_list_of_topics_alone_and_who_was_not_asked_is_not_
     assert isinstance(lives.told("gone"), Unknown)
 
 
-def test_the_inventory_of_another_playbook_is_a_mistake(desk: Desk) -> None:
+def test_the_inventory_of_another_playbook_is_a_mistake(desk: LeftoversDesk) -> None:
     other = Inventory.model_validate(desk.inventory.model_dump(exclude={"leftovers"}))
     with pytest.raises(TypeError, match="section leftovers"):
         facts.section(Context("r-1", other))
 
 
-def test_without_zookeeper_there_is_no_tree_to_miss(desk: Desk) -> None:
+def test_without_zookeeper_there_is_no_tree_to_miss(desk: LeftoversDesk) -> None:
     desk.inventory = desk.inventory.model_copy(update={"leftovers": Leftovers()})
     scan, _ = scanned(desk)
     assert isinstance(scan.tree, Absent)
     assert scan.unheard is None
 
 
-def test_topics_are_looked_at_last_and_each_that_anything_names_is_asked_for(desk: Desk) -> None:
+def test_topics_are_looked_at_last_and_each_that_anything_names_is_asked_for(desk: LeftoversDesk) -> None:
     """A topic that is born during the look is no leftover."""
     names = iter((("live",), ("live", "born")))
-    desk.world.disks["broker1"]["only.here-0"] = (1, 0.0)
+    desk.cluster.lay("broker1", "only.here-0")
     scan, heard = scanned(desk, topics=lambda _real, _cluster: Seen(ClusterTopics("c", next(names))))
     assert told(scan.cluster).names == ("live", "born")
     [(_, asked, _)] = heard.words("topic_partitions")
@@ -110,7 +114,7 @@ def test_topics_are_looked_at_last_and_each_that_anything_names_is_asked_for(des
     assert "" not in asked
 
 
-def test_throttles_are_asked_of_topics_that_are_there(desk: Desk) -> None:
+def test_throttles_are_asked_of_topics_that_are_there(desk: LeftoversDesk) -> None:
     scan, heard = scanned(desk)
     assert {topic for _, _, topics in heard.words("topic_settings") for topic in topics} == {"live", "live2"}
     assert told(scan.throttles)
@@ -124,12 +128,12 @@ def test_throttles_are_asked_of_topics_that_are_there(desk: Desk) -> None:
 # -- znodes
 
 
-def test_who_names_no_topics_leaves_the_tree_unknown(desk: Desk) -> None:
+def test_who_names_no_topics_leaves_the_tree_unknown(desk: LeftoversDesk) -> None:
     scan, _ = scanned(desk, topics=silent())
     assert isinstance(scan.tree, Unknown)
 
 
-def test_the_next_server_is_asked_where_one_does_not_answer(desk: Desk) -> None:
+def test_the_next_server_is_asked_where_one_does_not_answer(desk: LeftoversDesk) -> None:
     first, second = desk.inventory.leftovers.doors
     scan, heard = scanned(desk, znode=silent(first))
     assert told(scan.tree).found
@@ -139,28 +143,30 @@ def test_the_next_server_is_asked_where_one_does_not_answer(desk: Desk) -> None:
 @pytest.mark.parametrize(
     "path", ["/cluster/id", "/brokers/topics", "/config/changes", "/admin/delete_topics/gone"]
 )
-def test_a_znode_that_cannot_be_read_is_not_taken_for_one_that_is_not_there(desk: Desk, path: str) -> None:
+def test_a_znode_that_cannot_be_read_is_not_taken_for_one_that_is_not_there(
+    desk: LeftoversDesk, path: str
+) -> None:
     scan, _ = scanned(desk, znode=silent(f"/kafka{path}", at=1))
     assert scan.tree == SILENT
 
 
-def test_rights_that_cannot_be_read_and_a_wrong_chroot_leave_the_tree_unknown(desk: Desk) -> None:
+def test_rights_that_cannot_be_read_and_a_wrong_chroot_leave_the_tree_unknown(desk: LeftoversDesk) -> None:
     assert scanned(desk, acls=silent())[0].tree == SILENT
-    del desk.world.tree["/cluster/id"]
+    del desk.cluster.tree["/cluster/id"]
     scan, _ = scanned(desk)
     assert isinstance(scan.tree, Unknown)
     assert scan.tree.why.endswith("has no /kafka/cluster/id: is the chroot right?")
 
 
-def test_where_nothing_may_be_left_no_rights_are_asked_for(desk: Desk) -> None:
+def test_where_nothing_may_be_left_no_rights_are_asked_for(desk: LeftoversDesk) -> None:
     kept = ("/cluster/id", "/controller", "/controller_epoch", "/brokers/topics/live", "/config/topics/live")
-    desk.world.tree = {path: node for path, node in desk.world.tree.items() if path in kept}
+    desk.cluster.tree = {path: node for path, node in desk.cluster.tree.items() if path in kept}
     scan, heard = scanned(desk)
     assert told(scan.tree).found == {}
     assert heard.words("acls") == []
 
 
-def test_a_znode_that_vanishes_during_the_look_is_left_out(desk: Desk) -> None:
+def test_a_znode_that_vanishes_during_the_look_is_left_out(desk: LeftoversDesk) -> None:
     def acls(real: Answer, door: str, paths: list[str]) -> Any:
         rights = dict(told(real(door, paths)))
         del rights["/kafka/brokers/topics/empty/partitions"]
@@ -177,11 +183,13 @@ def test_a_znode_that_vanishes_during_the_look_is_left_out(desk: Desk) -> None:
     assert "/brokers/topics/empty" not in told(scan.tree).found
 
 
-def test_what_is_found_is_of_no_topic_that_brokers_name_and_of_none_with_an_assignment(desk: Desk) -> None:
-    desk.world.put("/brokers/topics/unnamed", b'{"partitions": {"0": [1]}}')
-    desk.world.put("/brokers/topics/list", b"[1]")
-    desk.world.put("/brokers/topics/none", b'{"partitions": {}}')
-    desk.world.put("/config/changes/odd")
+def test_what_is_found_is_of_no_topic_that_brokers_name_and_of_none_with_an_assignment(
+    desk: LeftoversDesk,
+) -> None:
+    desk.cluster.put("/brokers/topics/unnamed", b'{"partitions": {"0": [1]}}')
+    desk.cluster.put("/brokers/topics/list", b"[1]")
+    desk.cluster.put("/brokers/topics/none", b'{"partitions": {}}')
+    desk.cluster.put("/config/changes/odd")
     tree = told(scanned(desk)[0].tree)
     assert tree.assigned == {"unnamed"}
     assert {*tree.found} == {*ALL[:10], "/brokers/topics/list", "/brokers/topics/none"}
@@ -201,9 +209,10 @@ def test_what_is_found_is_of_no_topic_that_brokers_name_and_of_none_with_an_assi
     ],
 )
 def test_a_host_that_does_not_tell_is_named_and_the_others_are_read(
-    desk: Desk, question: str, words: tuple[str, ...]
+    desk: LeftoversDesk, question: str, words: tuple[str, ...]
 ) -> None:
-    desk.world.log_dirs = "lib/../lib/kafka"
+    desk.cluster.configure("broker1", log_dirs="lib/../lib/kafka")
+    desk.cluster.configure("broker2", log_dirs="lib/../lib/kafka")
     answer: Answer = lambda real, *given: SILENT if given[: len(words)] == words else real(*given)  # noqa: E731
     scan, _ = scanned(desk, **{question: answer})
     assert [one.broker.name for one in scan.disks] == ["broker2"]
@@ -211,7 +220,7 @@ def test_a_host_that_does_not_tell_is_named_and_the_others_are_read(
     assert unread.startswith("broker1: ")
 
 
-def test_sizes_are_read_of_strays_alone(desk: Desk) -> None:
+def test_sizes_are_read_of_strays_alone(desk: LeftoversDesk) -> None:
     scan, heard = scanned(desk, listing=silent(f"{DISK}/live2-7", at=1))
     read = {path for _, path in heard.words("listing") if path != DISK}
     assert f"{DISK}/gone-0" in read
@@ -220,7 +229,7 @@ def test_sizes_are_read_of_strays_alone(desk: Desk) -> None:
     assert (sizes[f"{DISK}/gone-0"], sizes[f"{DISK}/live2-7"]) == (1000, 0), "the second one has vanished"
 
 
-def test_where_nobody_tells_of_a_topic_its_directories_are_kept(desk: Desk) -> None:
+def test_where_nobody_tells_of_a_topic_its_directories_are_kept(desk: LeftoversDesk) -> None:
     def partitions(real: Answer, *words: Any) -> Any:
         found = told(real(*words))
         return Seen(replace(found, topics={"live": found.topics["live"]}))
@@ -230,7 +239,7 @@ def test_where_nobody_tells_of_a_topic_its_directories_are_kept(desk: Desk) -> N
     assert f"broker1:{DISK}/gone-0" not in names
 
 
-def test_without_ssh_no_host_is_asked_and_what_brokers_do_not_tell_is_named(desk: Desk) -> None:
+def test_without_ssh_no_host_is_asked_and_what_brokers_do_not_tell_is_named(desk: LeftoversDesk) -> None:
     desk.inventory = inventory(ssh=False)
     logs = (ReplicaLog("gone", 0, 5, 0, future=False), ReplicaLog("live", 0, 5, 0, future=True))
     dirs = {"/d": Seen(LogDir(logs)), "/broken": Unknown("failed", "KAFKA_STORAGE_ERROR")}

@@ -12,8 +12,10 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from tests.unit.engine_world import TinyClock
-from tests.unit.reassign_world import ID, ReassignLook, ReassignWorld, plan, world
+from tests.world.cluster import Cluster
+from tests.world.cluster_look import ClusterLook
+from tests.world.cluster_state import ID
+from tests.world.reassigning import plan, world
 from zkmigrate.cli.main import cli
 from zkmigrate.cluster.placement import maps
 from zkmigrate.cluster.reassign import inflow
@@ -245,13 +247,13 @@ def test_a_run_is_bound_to_the_sets_and_not_to_the_pace(tmp_path: Path) -> None:
     assert digest(loaded(tmp_path, content=PLAN.replace("[4,2]", "[2,4]"))) != first, "the order counts"
 
 
-def site_of(world: ReassignWorld) -> Callable[[Inventory, str], Site]:
+def site_of(world: Cluster) -> Callable[[Inventory, str], Site]:
     """The real site, in which the world stands for Kafka."""
 
     class ReassignSite(Site):
         def __init__(self, inventory: Inventory, run: str) -> None:
             super().__init__(inventory, run)
-            answers = ReassignLook(world, TinyClock())
+            answers = ClusterLook(world)
             for look in (self.look, self._watch_look):
                 setattr(look, "ask", answers.ask)  # noqa: B010
             self.apply: Any = self._sent
@@ -264,12 +266,12 @@ def site_of(world: ReassignWorld) -> Callable[[Inventory, str], Site]:
 
 
 @pytest.fixture
-def cluster() -> ReassignWorld:
+def cluster() -> Cluster:
     return world(8, size=1_000)
 
 
 @pytest.fixture
-def asked(tmp_path: Path, cluster: ReassignWorld, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
+def asked(tmp_path: Path, cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
     """``asked(verb, options)``: one verb over the world, whose two readings of sizes are soon made."""
     monkeypatch.setattr(inflow, "APART_S", 0.1)
     loaded(tmp_path, content=maps.text((name, ids, ()) for name, ids in plan(cluster).items()))
@@ -285,7 +287,7 @@ def asked(tmp_path: Path, cluster: ReassignWorld, monkeypatch: pytest.MonkeyPatc
     return ask
 
 
-def test_from_plan_to_rollback(asked: Callable[..., Result], cluster: ReassignWorld, tmp_path: Path) -> None:
+def test_from_plan_to_rollback(asked: Callable[..., Result], cluster: Cluster, tmp_path: Path) -> None:
     first = cluster.copy()
     planned = asked("plan")
     assert (planned.exit_code, cluster.state) == (0, first.state), planned.output
@@ -318,7 +320,7 @@ def test_from_plan_to_rollback(asked: Callable[..., Result], cluster: ReassignWo
 
 @pytest.fixture
 def typed(
-    asked: Callable[..., Result], cluster: ReassignWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    asked: Callable[..., Result], cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[..., list[str]]:
     """``typed(verb)``: what a terminal shows until the first question, which nobody answers."""
     monkeypatch.setenv("TERM", "dumb")
@@ -352,7 +354,7 @@ def test_the_question_tells_how_much_is_copied_and_how_long_that_takes(
 
 
 def test_a_rollback_asks_with_what_it_copies_at_most(
-    asked: Callable[..., Result], typed: Callable[..., list[str]], cluster: ReassignWorld
+    asked: Callable[..., Result], typed: Callable[..., list[str]], cluster: Cluster
 ) -> None:
     assert asked("run", "--yes", "--until", "move").exit_code == 0
     state = cluster.copy().state
@@ -365,7 +367,7 @@ def test_a_rollback_asks_with_what_it_copies_at_most(
 
 
 def test_the_plan_tells_of_a_throttle_that_can_never_end_T9(
-    asked: Callable[..., Result], cluster: ReassignWorld
+    asked: Callable[..., Result], cluster: Cluster
 ) -> None:
     cluster.grows["t0", 0] = 40_000_000
     planned = asked("plan")
@@ -377,7 +379,7 @@ def test_the_plan_tells_of_a_throttle_that_can_never_end_T9(
     assert line.startswith(told)
 
 
-def test_the_plan_tells_what_refuses_it(asked: Callable[..., Result], cluster: ReassignWorld) -> None:
+def test_the_plan_tells_what_refuses_it(asked: Callable[..., Result], cluster: Cluster) -> None:
     cluster.down.add(4)
     dead = asked("plan")
     assert dead.exit_code == 8, dead.output
@@ -390,7 +392,7 @@ def test_the_plan_tells_what_refuses_it(asked: Callable[..., Result], cluster: R
 
 
 def test_a_run_is_not_continued_with_the_journal_of_another(
-    asked: Callable[..., Result], cluster: ReassignWorld, tmp_path: Path
+    asked: Callable[..., Result], cluster: Cluster, tmp_path: Path
 ) -> None:
     assert asked("run", "--yes", "--until", "move.throttle").exit_code == 0
     (tmp_path / "runs" / "moves-1").rename(tmp_path / "runs" / "moves-2")
@@ -400,9 +402,7 @@ def test_a_run_is_not_continued_with_the_journal_of_another(
     assert "journal.jsonl is the journal of run moves-1; needed: that of moves-2" in refused.output
 
 
-def test_the_runbook_has_each_move_there_and_back(
-    asked: Callable[..., Result], cluster: ReassignWorld
-) -> None:
+def test_the_runbook_has_each_move_there_and_back(asked: Callable[..., Result], cluster: Cluster) -> None:
     page = asked("runbook")
     assert page.exit_code == 0, page.output
     assert '"replicas": [4, 2]' in page.output
@@ -434,7 +434,7 @@ def test_the_command_that_releases_a_run_is_told_whole(asked: Callable[..., Resu
 
 
 def test_the_phases_of_a_plan_from_plan_to_rollback(
-    asked: Callable[..., Result], cluster: ReassignWorld, tmp_path: Path
+    asked: Callable[..., Result], cluster: Cluster, tmp_path: Path
 ) -> None:
     first = cluster.copy()
     (tmp_path / "phase0.json").write_text(PLAN.replace("[4,2]", "[1,4,2]"))
@@ -451,7 +451,7 @@ def test_the_phases_of_a_plan_from_plan_to_rollback(
     assert cluster.state == first.state
 
 
-def test_an_operator_sets_rates_of_its_runs(asked: Callable[..., Result], cluster: ReassignWorld) -> None:
+def test_an_operator_sets_rates_of_its_runs(asked: Callable[..., Result], cluster: Cluster) -> None:
     """Also of brokers that only the plan names."""
     assert asked("run", "--yes", "--until", "preflight").exit_code == 0
     assert asked("throttle", "set", "2M").exit_code == 0
@@ -466,7 +466,7 @@ def test_an_operator_sets_rates_of_its_runs(asked: Callable[..., Result], cluste
 
 
 def test_a_saved_plan_is_stale_once_a_set_has_changed(
-    asked: Callable[..., Result], cluster: ReassignWorld, tmp_path: Path
+    asked: Callable[..., Result], cluster: Cluster, tmp_path: Path
 ) -> None:
     file = str(tmp_path / "moves.plan")
     assert asked("plan", "--out", file).exit_code == 0

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.reassign_world import inventory
+from tests.world.reassigning import inventory
 from zkmigrate.cluster.reassign.facts import LOOKS, Move, Originals
 from zkmigrate.cluster.reassign.throttle import (
     FOLLOWER_LIST,

@@ -8,10 +8,10 @@ from typing import Any, cast
 
 import pytest
 
-from tests.unit.engine_world import TinyClock
 from tests.unit.move.steps.facts import ARMED
-from tests.unit.reassign_world import Held
-from tests.unit.removal_world import POLICY_FILE, RemovalLook, inventory, world
+from tests.world.cluster_look import ClusterLook
+from tests.world.cluster_state import Held
+from tests.world.removing import POLICY_FILE, inventory, world
 from zkmigrate.cluster.reassign.facts import LOOKS, LateStragglers
 from zkmigrate.cluster.reassign.moves_facts import MovesFacts
 from zkmigrate.cluster.removal.clean_step import CleanFacts, CleanStep, Uncordoned
@@ -187,7 +187,7 @@ def test_a_broker_stops_only_once_the_one_before_it_has_stopped(
     cluster.held = {name: held for name, held in cluster.held.items() if not {4, 5} & {*held.replicas}}
     cluster.controller = 4
     c = context(kept={"empty": -10.0})
-    seen = StopStep().observe(c, cast(Look, RemovalLook(cluster, TinyClock())))
+    seen = StopStep().observe(c, cast(Look, ClusterLook(cluster)))
     cluster.down = {*down}
     states = {"broker4": first, "broker5": "active"}
     services = {host: Seen(replace(ARMED, unit_state=state)) for host, state in states.items()}
@@ -203,7 +203,7 @@ def test_the_end_is_there_once_the_cluster_names_no_stopped_broker() -> None:
     cluster = world()
     cluster.held = {name: held for name, held in cluster.held.items() if not {4, 5} & {*held.replicas}}
     c = context(kept={"empty": -10.0})
-    seen = StopStep().observe(c, cast(Look, RemovalLook(cluster, TinyClock())))
+    seen = StopStep().observe(c, cast(Look, ClusterLook(cluster)))
     down = Seen(replace(ARMED, unit_state="inactive"))
     seen = replace(seen, services=dict.fromkeys(("broker4", "broker5"), down))
     cluster.down = {4}
@@ -241,7 +241,7 @@ def test_a_broker_is_told_to_stop_so_many_times_and_no_more() -> None:
     cluster = world()
     cluster.held.clear()
     c = context(kept={"empty": -10.0, "told": {"broker4": TRIES}})
-    seen = StopStep().observe(c, cast(Look, RemovalLook(cluster, TinyClock())))
+    seen = StopStep().observe(c, cast(Look, ClusterLook(cluster)))
     cluster.down = {5}
     facts = replace(seen, view=cluster.view())
     states = {"broker4": "active", "broker5": "inactive"}

@@ -12,7 +12,9 @@ from kafka.protocol.admin import DescribeLogDirsResponse
 from tests.ports import free_port
 from tests.unit.kafka.clients.fake_cluster import CLUSTER_ID, FakeCluster, Told
 from tests.unit.kafka.clients.test_topics import cause
-from tests.world.model.topics import TopicQuestions, TopicWorld
+from tests.world.cluster import Cluster
+from tests.world.cluster_look import TopicQuestions
+from tests.world.cluster_state import spread
 from zkmigrate.inventory.inventory import Broker, Inventory, Kafka
 from zkmigrate.kafka.clients import log_dirs, topics
 from zkmigrate.kafka.questions import (
@@ -266,7 +268,7 @@ def test_each_look_at_topics_and_disks_states_what_it_asks_of_whom() -> None:
 
 def test_the_model_world_tells_the_same(cluster: FakeCluster) -> None:
     class Questions(TopicQuestions):
-        cluster = TopicWorld(CLUSTER_ID, {"a": {}, "b": {}, "c": {}}, down={1, 2})
+        cluster = Cluster(CLUSTER_ID, {}, spread("abc", (1, 2, 3)), down={1, 2})
 
     look = Questions()
     seen = look.topic_partitions("kafka", ("a", "b", "gone"), 2)
@@ -280,9 +282,10 @@ def test_the_model_world_tells_the_same(cluster: FakeCluster) -> None:
                 "b": Seen((PartitionState("b", 0, 3, (2, 3), (3,)),)),
                 "gone": Absent("gone"),
             },
+            {"a": "id1", "b": "id1"},
         )
     )
     disk = look.log_dirs("kafka", (1, 3), {"b": (0,)})
     assert isinstance(disk, Seen)
     assert cause(disk.value[1])[0] == "timeout"
-    assert disk.value[3] == Seen({"/var/lib/kafka": Seen(LogDir((ReplicaLog("b", 0, 0, 0, False),)))})
+    assert disk.value[3] == Seen({"/var/lib/kafka": Seen(LogDir((ReplicaLog("b", 0, 0, 0, False),), 10**12))})

@@ -15,7 +15,8 @@ from click.testing import Result
 
 from tests.unit.cluster.reassign.test_command_line import asked, cluster
 from tests.unit.engine_world import Killed
-from tests.unit.reassign_world import ReassignWorld, plan
+from tests.world.cluster import Cluster
+from tests.world.reassigning import plan
 from zkmigrate.cli.main import cli
 from zkmigrate.kafka.changes import ReassignPartition
 from zkmigrate.runbook.model.change import ClusterChange
@@ -80,7 +81,7 @@ def test_only_a_process_that_a_signal_ended_is_begun_again() -> None:
 
 
 def test_what_a_killed_operator_left_is_found_and_the_unit_goes_on_with_it(
-    asked: Callable[..., Result], cluster: ReassignWorld, monkeypatch: pytest.MonkeyPatch
+    asked: Callable[..., Result], cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No host keeps a mark of it: this machine's do."""
     first = cluster.copy()
