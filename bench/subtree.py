@@ -21,10 +21,11 @@ from typing import Any
 
 import click
 from kazoo.client import KazooClient
+from kazoo.protocol.serialization import Create, SetData
+from kazoo.security import OPEN_ACL_UNSAFE
 
 from bench.spread import compared, in_turn, out_option, save, show_compared
 from bench.zookeeper import send, server
-from zkmigrate.lab.load import zkmessages as messages
 from zkmigrate.zookeeper.clients.session import Limits
 from zkmigrate.zookeeper.clients.subtree import Server
 from zkmigrate.zookeeper.data.reader import FileDirectory
@@ -36,7 +37,6 @@ from zkmigrate.zookeeper.disks.subtree import Answer, from_disk, from_server
 ROOT = "/kafka"
 SIZES = (1_000, 50_000, 500_000)
 WINDOWS = (1, 10, 100, 500)
-CREATE, SET = 1, 5
 IN_FLIGHT = 500
 LARGE = 500_000
 """From this number of znodes on kazoo takes minutes, so its number of rounds is set apart."""
@@ -65,12 +65,12 @@ def paths(znodes: int) -> Iterator[str]:
 def fill(port: int, znodes: int) -> None:
     """Create the znodes with many requests in flight, then write one in a hundred once more."""
 
-    def requests() -> Iterator[tuple[int, bytes]]:
+    def requests() -> Iterator[Create | SetData]:
         for path in paths(znodes):
-            yield CREATE, messages.create_request(path, DATA, 0)
+            yield Create(path, DATA, OPEN_ACL_UNSAFE, 0)
         for n, path in enumerate(paths(znodes)):
             if n % 100 == 50:
-                yield SET, messages.set_request(path, DATA)
+                yield SetData(path, DATA, -1)
 
     send(port, requests(), IN_FLIGHT)
 

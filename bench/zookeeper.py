@@ -8,14 +8,14 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import click
 
 from tests.ports import free_port
 from zkmigrate.lab import provision
-from zkmigrate.lab.load import zkmessages as messages
-from zkmigrate.lab.load.zkclient import Client
-from zkmigrate.lab.load.zkloop import settle, turn
+from zkmigrate.lab.load.session import Reply, Session
+from zkmigrate.lab.wait import wait_until
 
 VERSION = "3.5.8"
 _ANSWER_S, _SEND_S = 60.0, 1800.0
@@ -45,33 +45,29 @@ def server(folder: Path, heap: str, snap_count: int) -> Iterator[int]:
             process.wait(60)
 
 
-def send(
-    port: int, requests: Iterator[tuple[int, bytes]], in_flight: int, start_s: float = _ANSWER_S
-) -> None:
-    """Send requests (operation, body) in a session that is closed at the end.
+def send(port: int, requests: Iterator[Any], in_flight: int, start_s: float = _ANSWER_S) -> None:
+    """Send requests of ``kazoo.protocol.serialization`` in a session that is closed at the end.
 
     in_flight: the maximum number of unanswered requests. start_s: seconds that the server may take for its
     first answer. Raises ClickException if a request fails.
     """
-    client = Client([("127.0.0.1", port)], 40_000, lambda _event, _fields: None)
-    if not settle([client], lambda: client.connected, start_s):
-        raise click.ClickException("the server did not answer")
-    failed: list[int] = []
+    session = Session([f"127.0.0.1:{port}"], 40_000, lambda _event, **_fields: None)
+    failed: list[str] = []
 
-    def answered(reply: messages.Reply) -> None:
+    def answered(reply: Reply) -> None:
         if reply.error:
             failed.append(reply.error)
 
-    deadline = time.monotonic() + _SEND_S
-    todo = next(requests, None)
-    while todo is not None and not failed and time.monotonic() < deadline:
-        while client.connected and client.in_flight < in_flight and todo is not None:
-            client.submit(*todo, answered)
-            todo = next(requests, None)
-        turn([client], time.monotonic_ns() + 50_000_000)
-    if failed or todo is not None or not settle([client], lambda: not client.in_flight, _ANSWER_S):
-        raise click.ClickException(f"not all was written: {failed[:3]}")
-    closed: list[int] = []
-    client.close_session(lambda reply: closed.append(reply.error))
-    settle([client], lambda: bool(closed), _ANSWER_S)
-    client.shut()
+    try:
+        wait_until("the server's answer", lambda: None if session.connected else "a session", start_s)
+        deadline = time.monotonic() + _SEND_S
+        for request in requests:
+            while session.in_flight >= in_flight and not failed and time.monotonic() < deadline:
+                time.sleep(0.001)
+            if failed or time.monotonic() >= deadline:
+                raise click.ClickException(f"not all was written: {failed[:3]}")
+            session.send(request, answered)
+        if not session.wait_answered(_ANSWER_S) or failed:
+            raise click.ClickException(f"not all was written: {failed[:3]}")
+    finally:
+        session.end()

@@ -49,7 +49,7 @@ def serving(
         + member.line(observer=observes is not None)
     )
     main = [*options, "org.apache.zookeeper.server.quorum.QuorumPeerMain", str(config)]
-    mode = "observer" if observes else "leader"
+    mode = "observer" if observes else "standalone" if version.startswith("3.4.") else "leader"
     with server("java", provision.zookeeper_classpath(version), main, log) as process:
         wait_for(f"ZooKeeper {version}", process, log, member.port, "srvr", f"Mode: {mode}")
         yield member

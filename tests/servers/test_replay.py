@@ -9,10 +9,10 @@ from __future__ import annotations
 import json
 import shutil
 import signal
-import socket
 import subprocess
 import sys
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,32 +23,37 @@ from kazoo.security import make_acl
 
 from tests.servers.ensembles import Member, client, serving
 from tests.servers.process import ADDRESS, START_SECONDS
-from zkmigrate.lab.load.zkmessages import CREATE, EPHEMERAL, buffer, create_request
 from zkmigrate.lab.wait import wait_until
 from zkmigrate.move.clients import replay
 from zkmigrate.move.facts.replay import ReplayDisks, ReplayScope
 from zkmigrate.move.facts.replay_disks import Reader
 from zkmigrate.zookeeper.changes import SOURCE, BeginReplay, EndReplay, ReplayTransactions
 from zkmigrate.zookeeper.clients.subtree import Server
-from zkmigrate.zookeeper.data.messages import connect_request
 from zkmigrate.zookeeper.data.proofs import Side
 from zkmigrate.zookeeper.data.reader import FileDirectory
 from zkmigrate.zookeeper.data.replay import MARKER, Mark
 from zkmigrate.zookeeper.data.zxid import format_zxid
 
-OWNER_TIMEOUT_MS = 4000
+OWNER_TIMEOUT_S = 4
 EXPIRY_SECONDS = 60
 
 
-def forgotten_owner(member: Member, path: str) -> socket.socket:
-    """A session that owns an ephemeral and never says goodbye: it ends by its timeout once this is closed."""
-    sock = socket.create_connection((ADDRESS, member.port), timeout=START_SECONDS)
-    sock.sendall(connect_request(OWNER_TIMEOUT_MS))
-    sock.recv(1000)
-    header = (1).to_bytes(4, "big") + CREATE.to_bytes(4, "big")
-    sock.sendall(buffer(header + create_request(path, b"", EPHEMERAL)))
-    sock.recv(1000)
-    return sock
+@contextmanager
+def forgotten_owner(member: Member, path: str) -> Iterator[None]:
+    """A session of another process that owns an ephemeral; the process is killed with the block, so that the
+    session ends by its timeout."""
+    program = (
+        f"from kazoo.client import KazooClient; zk = KazooClient('{ADDRESS}:{member.port}', "
+        f"timeout={OWNER_TIMEOUT_S}); zk.start({START_SECONDS}); zk.create('{path}', ephemeral=True); "
+        "print('owned', flush=True); import time; time.sleep(600)"
+    )
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == b"owned\n"
+            yield
+        finally:
+            process.kill()
 
 
 def plant(zk: KazooClient) -> None:
@@ -183,7 +188,7 @@ def test_what_dest_did_is_done_again_on_source_once_each(tmp_path: Path) -> None
     source, dest = Member(1, tmp_path / "source"), Member(1, tmp_path / "dest")
     with serving("3.5.8", source), client(source) as on_source:
         plant(on_source)
-        with closing(forgotten_owner(source, "/kafka/brokers/ids/7")):
+        with forgotten_owner(source, "/kafka/brokers/ids/7"):
             shutil.copytree(source.folder, dest.folder)
         with serving("3.8.4", dest):
             with client(dest) as on_dest:

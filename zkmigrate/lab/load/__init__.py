@@ -47,10 +47,10 @@ metadata (admin requests through the brokers)
                  change read back
     ``closed``   ``ok``, ``failed``, ``unknown``
 
-raw (one pipelined client per dest host, connected to that host only; sequential creates under
+raw (one client per dest host, connected to that host only; sequential creates under
 ``<chroot>/zkmigrate-raw/<host>/n-``)
     ``ack``      ``host``, ``path``, ``zxid`` (of the reply: the create's czxid), ``sent_mono_ns``
-    ``unknown``  ``host``, ``count``: creates that got no answer because the connection broke
+    ``unknown``  ``host``, ``count`` (1): a create that got no answer because the connection broke
     ``error``    ``host``, ``error``, ``zxid``: the server refused a create
     session events, below
     ``closed``   ``acked``, ``unknown``, ``errors`` per host
@@ -58,7 +58,7 @@ raw (one pipelined client per dest host, connected to that host only; sequential
 tenant (another chroot, on source)
     ``ack``      ``op`` (``set`` | ``create`` | ``ephemeral`` | ``delete`` | ``large``), ``path``, ``zxid``,
                  ``sent_mono_ns``, and ``value`` for sets
-    ``unknown``  ``op``, ``count``; ``error``  ``op``, ``path``, ``error``
+    ``unknown``  ``op``, ``count`` (1); ``error``  ``op``, ``path``, ``error``
     session events
     ``verified`` ``complete``, ``ephemerals``, ``counters``, ``creates`` (numbers of acknowledged ones),
                  ``ephemerals_lost``, ``counters_wrong``, ``creates_missing`` (lists), ``error``
@@ -71,10 +71,10 @@ samples (moving and under-replicated partitions, each second, from ``brokers`` a
     ``unseen``   ``source``, ``error``: this source did not answer
     ``closed``   number of samples by source
 
-Session events (raw with ``host``; tenant with the server's address in ``host``)
-    ``connected``       ``session``, ``timeout_ms``, ``renewed`` (the same session on a new connection)
+Session events (raw with ``host``)
+    ``connected``       ``session``, ``renewed`` (the same session on a new connection)
     ``disconnected``    ``session``, ``reason``
-    ``connect_failed``  ``session``, ``reason``, ``attempts`` (how many in a row had this reason)
+    ``connect_failed``  ``session``, ``reason``; not repeated while the reason stays the same
     ``expired``         ``session``: the server answers that the session has expired; a new one follows
 
 ``DIR/log.json`` (``python -m zkmigrate.lab.load again``), what the topics contain after all clients stopped

@@ -8,7 +8,7 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
-from zkmigrate.lab.load.config import KINDS, LoadConfigError, load_config, parse_address
+from zkmigrate.lab.load.config import KINDS, LoadConfigError, load_config
 from zkmigrate.lab.load.json_lines import Recorder
 from zkmigrate.lab.load.process import Orders
 from zkmigrate.lab.load.tree import write_tree
@@ -28,7 +28,7 @@ def main(argv: list[str]) -> int:
     options.out.mkdir(parents=True, exist_ok=True)
     if options.kind == "tree":
         complete = [
-            write_tree(options.out, host, parse_address(address), config.raw_root, config.session_timeout_ms)
+            write_tree(options.out, host, address, config.raw_root, config.session_timeout_ms)
             for host, address in config.raw_hosts.items()
         ]
         return 0 if all(complete) else 1

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import signal
 import threading
+import time
+from collections.abc import Iterable
 from types import FrameType
+
+_TICK_NS = 20_000_000
 
 
 class Orders:
@@ -37,6 +41,11 @@ class Orders:
     def wait(self, seconds: float) -> None:
         """Wait for ``seconds``, or until a stop signal arrives."""
         self._stop.wait(seconds)
+
+    def wait_due(self, due_ns: Iterable[int]) -> None:
+        """Wait until the earliest of these times (CLOCK_MONOTONIC), at most 20 ms, or until a stop signal."""
+        now = time.monotonic_ns()
+        self.wait(max(0, min([now + _TICK_NS, *due_ns]) - now) / 1e9)
 
     @property
     def stopping(self) -> bool:

@@ -3,66 +3,54 @@
 from __future__ import annotations
 
 import json
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-from zkmigrate.lab.load import zkmessages as messages
-from zkmigrate.lab.load.zkclient import Client
-from zkmigrate.lab.load.zkloop import end_sessions, read_all
+from zkmigrate.lab.load.config import parse_address
+from zkmigrate.zookeeper.clients.session import Limits, SessionError, session
+from zkmigrate.zookeeper.data.errors import ZkDataError
+from zkmigrate.zookeeper.data.subtree import Extent, Walk
+from zkmigrate.zookeeper.data.zxid import format_zxid
 
-_LIMIT_S = 120.0
+_IN_FLIGHT = 256
 
 
-def list_tree(host: str, address: tuple[str, int], root: str, timeout_ms: int) -> dict[str, Any]:
+class _Czxids(Extent):
+    """An extent that also keeps the czxid of every znode, by path."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.by_path: dict[str, str] = {}
+
+    def take(self, path: str, czxid: int, mzxid: int, pzxid: int) -> None:
+        super().take(path, czxid, mzxid, pzxid)
+        self.by_path[path] = format_zxid(czxid)
+
+
+def list_tree(host: str, address: str, root: str, timeout_ms: int) -> dict[str, Any]:
     """Return the listing of ``root`` as ``tree-HOST.json`` contains it.
 
-    ``complete`` is True only when every read was answered. The listing goes level by level: first the czxids
-    of a level's znodes, then their children. A znode that disappears between the two reads is left out;
-    nothing deletes what raw clients create. timeout_ms: session timeout.
+    ``complete`` is True only when every read was answered. A znode that disappears between two reads is left
+    out; nothing deletes what raw clients create. address: ``host:port``. timeout_ms: session timeout.
     """
-    client = Client([address], timeout_ms, lambda _event, _fields: None)
-    nodes: dict[str, str] = {}
-    errors: set[str] = set()
-    level = [root]
-
-    def stat(path: str, found: list[str], reply: messages.Reply) -> None:
-        if reply.error == messages.OK:
-            nodes[path] = messages.hex_id(messages.stat_of(reply.body).czxid)
-            if messages.stat_of(reply.body).num_children:
-                found.append(path)
-        elif reply.error != messages.NO_NODE or path == root:
-            errors.add(f"{path}: {messages.error_name(reply.error)}")
-
-    def children(path: str, found: list[str], reply: messages.Reply) -> None:
-        if reply.error == messages.OK:
-            found += [f"{path.rstrip('/')}/{name}" for name in messages.children_of(reply.body)]
-        elif reply.error != messages.NO_NODE:
-            errors.add(f"{path}: {messages.error_name(reply.error)}")
-
-    unanswered = 0
-    while level and not unanswered and not errors:
-        parents: list[str] = []
-        reads = [(messages.EXISTS, path, partial(stat, path, parents)) for path in level]
-        unanswered += read_all(client, root, reads, _LIMIT_S)
-        below: list[str] = []
-        reads = [(messages.GET_CHILDREN, path, partial(children, path, below)) for path in parents]
-        if reads and not unanswered:
-            unanswered += read_all(client, root, reads, _LIMIT_S)
-        level = below
-    end_sessions([client])
-    if unanswered:
-        errors.add(f"{unanswered} reads without an answer")
-    return {
-        "host": host,
-        "root": root,
-        "complete": not errors,
-        "error": "; ".join(sorted(errors)),
-        "nodes": nodes,
-    }
+    walk, found, error = Walk(root, _IN_FLIGHT), _Czxids(), ""
+    walk.extent = found
+    try:
+        with session(*parse_address(address), Limits(timeout_ms=timeout_ms)) as held:
+            while not walk.done:
+                held.send(walk.requests_to_send())
+                for frame in held.receive():
+                    walk.take(frame)
+    except (SessionError, ZkDataError) as failed:
+        error = str(failed)
+    if not error and walk.denied:
+        error = f"no permission to read {', '.join(walk.denied)}"
+    if not error and root not in found.by_path:
+        error = f"{root} does not exist"
+    return {"host": host, "root": root, "complete": not error, "error": error, "nodes": found.by_path}
 
 
-def write_tree(out: Path, host: str, address: tuple[str, int], root: str, timeout_ms: int) -> bool:
+def write_tree(out: Path, host: str, address: str, root: str, timeout_ms: int) -> bool:
     """Write ``tree-HOST.json`` into ``out``. Return whether the listing is complete."""
     listing = list_tree(host, address, root, timeout_ms)
     (out / f"tree-{host}.json").write_text(json.dumps(listing) + "\n")
