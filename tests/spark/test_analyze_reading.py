@@ -12,6 +12,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
+from tests.memory_files import BytesDirectory
 from tests.unit.pipeline_rows import expected
 from tests.unit.zkdata_fixtures import VERSIONS, build_log, snapshot_of
 from zkmigrate.spark import archive, session
@@ -19,7 +20,6 @@ from zkmigrate.spark.reading import StretchCache, load
 from zkmigrate.spark.sources.files import File, files
 from zkmigrate.spark.sources.stretches import Part, Stretches
 from zkmigrate.zookeeper.data.logdir import walk
-from zkmigrate.zookeeper.data.reader import BytesDirectory
 from zkmigrate.zookeeper.data.snapname import snapshot_zxid
 from zkmigrate.zookeeper.data.txnlog import log_zxid
 

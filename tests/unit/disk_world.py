@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
+from tests.memory_files import BytesReader
 from zkmigrate.cli.main import cli
 from zkmigrate.errors import HostError
 from zkmigrate.inventory.inventory import Inventory
@@ -42,7 +43,7 @@ from zkmigrate.runbook.model.step import (
     Verdict,
     Way,
 )
-from zkmigrate.zookeeper.data.reader import BytesReader, RandomReader
+from zkmigrate.zookeeper.data.reader import RandomReader
 
 T = TypeVar("T")
 

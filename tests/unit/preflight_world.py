@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
 
+from tests.memory_files import BytesReader
 from tests.unit.zkdata_fixtures import create_payload, log_from
 from tests.world.cluster import Cluster
 from tests.world.cluster_look import TopicQuestions
@@ -20,7 +21,6 @@ from zkmigrate.runbook.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.runbook.model.finding import Finding
 from zkmigrate.runbook.model.look import DirEntry, Look, Pulse, RandomReader, Volume
 from zkmigrate.runbook.model.step import Context
-from zkmigrate.zookeeper.data.reader import BytesReader
 from zkmigrate.zookeeper.questions import Rights, Znode
 
 T = TypeVar("T")

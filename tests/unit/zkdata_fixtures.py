@@ -10,7 +10,7 @@ from pathlib import Path
 
 import cramjam
 
-from zkmigrate.zookeeper.data.reader import BytesDirectory
+from tests.memory_files import BytesDirectory
 
 RECORDED = Path(__file__).parent.parent / "recorded" / "zk"
 VERSIONS = tuple(sorted(path.parent.name for path in RECORDED.glob("*/expected.json")))

@@ -22,8 +22,9 @@ from tests.unit.engine_world import (
     on_and_back,
     resume,
 )
+from tests.world.cluster import Cluster
 from tests.world.cluster_desk import at
-from tests.world.cluster_state import ID, Flight
+from tests.world.cluster_state import Flight
 from tests.world.reassigning import (
     BROKERS,
     RATE,
@@ -33,7 +34,6 @@ from tests.world.reassigning import (
     inventory,
     plan,
     submitted,
-    world,
 )
 from zkmigrate.cluster.placement import maps
 from zkmigrate.cluster.reassign.hours import Hours, closed
@@ -489,86 +489,56 @@ def refused(made: ReassignDesk) -> tuple[Finding, ...]:
     return tuple(f for f in ended.findings if f.blocks)
 
 
-def test_a_reassignment_of_others_is_named(tmp_path: Path) -> None:
-    made = desk(tmp_path)
-    made.cluster.flights["t1", 2] = Flight((5, 1), made.cluster.held["t1", 2].replicas, {5: -(10**9)})
-    [finding] = refused(made)
-    assert (finding.id, finding.seen) == ("reassign.foreign", "1 in flight: t1-2 to 5,1")
+def moved_by_others(cluster: Cluster) -> None:
+    held = cluster.held["t1", 2]
+    cluster.flights["t1", 2] = Flight((5, 1), held.replicas, {5: -(10**9)})
 
 
-def test_a_dead_broker_of_a_new_set_is_named(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("trouble", "id", "seen"),
+    [
+        (moved_by_others, "reassign.foreign", "1 in flight: t1-2 to 5,1"),
+        (lambda c: c.down.add(5), "reassign.brokers", "not registered: 5"),
+        (lambda c: setattr(c.held["t0", 0], "isr", ()), "reassign.leaders", "1 have none: t0-0"),
+        (lambda c: setattr(c, "denied", frozenset({"t1"})), "reassign.partitions", "metadata of topic t1"),
+        (lambda c: setattr(c, "cluster_id", "B" * 22), "reassign.cluster", "B" * 22),
+        (lambda c: setattr(c, "old", True), "reassign.release", "they know no such request"),
+        (lambda c: setattr(c, "silent", True), "reassign.answer", "no broker answers"),
+    ],
+    ids=["others", "dead", "leaderless", "denied", "another cluster", "before 2.4", "silent"],
+)
+def test_what_stops_a_plan_is_named(
+    tmp_path: Path, trouble: Callable[[Cluster], object], id: str, seen: str
+) -> None:
     made = desk(tmp_path)
-    made.cluster.down = {5}
-    [finding] = refused(made)
-    assert (finding.id, finding.seen) == ("reassign.brokers", "not registered: 5")
+    trouble(made.cluster)
+    assert seen in next(f for f in refused(made) if f.id == id).seen
 
 
 def test_a_replica_that_stays_must_be_in_sync_and_one_that_goes_need_not(tmp_path: Path) -> None:
     """Partition t0-0 moves from brokers 1 and 2 to 4 and 2."""
     made = desk(tmp_path)
-    held = made.cluster.held["t0", 0]
-    held.isr = (1,)
+    made.cluster.held["t0", 0].isr = (1,)
     [finding] = refused(made)
-    assert (finding.id, finding.seen) == (
-        "reassign.in-sync", "under-replicated: 1: t0-0 on 2"
-    )  # fmt: skip
+    assert (finding.id, finding.seen) == ("reassign.in-sync", "under-replicated: 1: t0-0 on 2")
     other = desk(tmp_path / "other")
     other.cluster.held["t0", 0].isr = (2,)
     other.cluster.held["t0", 0].leader = 2
     assert other.process(forward).code == 0
 
 
-def test_a_partition_without_a_leader_is_named(tmp_path: Path) -> None:
-    made = desk(tmp_path)
-    made.cluster.held["t0", 0].isr = ()
-    assert [f.seen for f in refused(made) if f.id == "reassign.leaders"] == ["1 have none: t0-0"]
-
-
 def test_a_stale_plan_is_refused_by_name_and_what_is_done_is_not_stale(tmp_path: Path) -> None:
     made = desk(tmp_path)
-    sets = {name: held.replicas for name, held in made.cluster.held.items()}
+    sets = made.cluster.sets
     made.inventory = inventory(made.inventory.sets, {**sets, ("t0", 0): (3, 1)})
     [finding] = refused(made)
     assert (finding.id, finding.seen) == ("reassign.stale", "1 changed: t0-0 has 1,2, not 3,1")
-    made.inventory = inventory(made.inventory.sets, {**sets, ("t1", 2): (5, 4)})
-    assert made.process(resume).code == 0
-    assert made.there
-
-
-def test_a_partition_that_does_not_exist_is_named(tmp_path: Path) -> None:
-    made = desk(tmp_path)
     made.inventory = inventory({**made.inventory.sets, ("t0", 9): (1,), ("x", 0): (1,)})
     [finding] = refused(made)
     assert (finding.id, finding.seen) == ("reassign.partitions", "missing: t0-9, x-0")
-
-
-def test_a_topic_that_may_not_be_described_is_named(tmp_path: Path) -> None:
-    made = desk(tmp_path)
-    made.cluster.denied = frozenset({"t1"})
-    [finding] = refused(made)
-    assert (finding.id, finding.held) == ("reassign.partitions", Held.UNKNOWN)
-    assert "metadata of topic t1" in finding.seen
-
-
-def test_the_brokers_of_another_cluster_are_refused(tmp_path: Path) -> None:
-    made = desk(tmp_path)
-    made.cluster.cluster_id = "B" * 22
-    [finding] = refused(made)
-    assert (finding.id, finding.needed) == ("reassign.cluster", ID)
-
-
-def test_brokers_before_2_4_are_refused(tmp_path: Path) -> None:
-    made = desk(tmp_path)
-    made.cluster.old = True
-    [finding] = refused(made)
-    assert (finding.id, finding.needed) == ("reassign.release", "Kafka 2.4 or later")
-
-
-def test_silent_brokers_are_refused(tmp_path: Path) -> None:
-    made = desk(tmp_path)
-    made.cluster.silent = True
-    [finding] = refused(made)
-    assert (finding.id, finding.cause) == ("reassign.answer", "timeout")
+    made.inventory = inventory(plan(made.cluster), {**sets, ("t1", 2): (5, 4)})
+    assert made.process(resume).code == 0
+    assert made.there
 
 
 def test_a_broker_without_room_for_its_new_replicas_is_named(tmp_path: Path) -> None:
@@ -576,9 +546,8 @@ def test_a_broker_without_room_for_its_new_replicas_is_named(tmp_path: Path) -> 
     made = desk(tmp_path)
     made.cluster.usable = {4: 8_999_999, 5: 9_000_000}
     [finding] = refused(made)
-    assert (finding.id, finding.seen) == (
-        "reassign.room", "broker 4 is 1 bytes short after all moves; free now: 8999999"
-    )  # fmt: skip
+    seen = "broker 4 is 1 bytes short after all moves; free now: 8999999"
+    assert (finding.id, finding.seen) == ("reassign.room", seen)
     made.cluster.usable[4] += 1
     assert made.process(resume).code == 0
     assert found(made, "reassign.room").held is Held.YES
@@ -891,9 +860,9 @@ def test_somebody_may_accept_that_a_broker_that_is_gone_keeps_the_throttle(tmp_p
 
 def test_a_broker_that_got_no_rate_does_not_hold_up_the_way_back(tmp_path: Path) -> None:
     """It had that rate before the run."""
-    cluster = world()
-    cluster.rates[5] = {LEADER_RATE: str(RATE), FOLLOWER_RATE: str(RATE)}
-    made = ReassignDesk(tmp_path / "r", cluster, inventory(plan(cluster)))
+    made = desk(tmp_path)
+    made.cluster.rates[5] = {LEADER_RATE: str(RATE), FOLLOWER_RATE: str(RATE)}
+    made.first = made.cluster.copy()
     made.after_change = at(3, AlterTopicConfig, lambda: made.cluster.down.add(5))
     assert made.process(forward).code == 6
     assert 5 not in {change.broker for change in made.cluster.made if isinstance(change, AlterBrokerConfig)}

@@ -302,16 +302,6 @@ def refused(made: RemovalDesk, id: str) -> str:
     return found(made, id).seen
 
 
-def test_x8_an_unknown_broker_among_known_ones_stops_it(tmp_path: Path) -> None:
-    assert refused(desk(tmp_path, brokers=(4, 9)), "remove.known") == "unknown: 9"
-
-
-def test_x3_too_few_brokers(tmp_path: Path) -> None:
-    told = refused(desk(tmp_path, brokers=(2, 3, 4, 5)), "remove.placed")
-    assert "placement.few-brokers" in told
-    assert "the limit: 1 chosen brokers" in told
-
-
 def test_x3_x21_too_little_disk_with_the_margin(tmp_path: Path) -> None:
     made = desk(tmp_path, margin=0.5)
     need = sum(h.size for n, h in made.cluster.held.items() for b in h.replicas if b in GONE)
@@ -322,12 +312,6 @@ def test_x3_x21_too_little_disk_with_the_margin(tmp_path: Path) -> None:
     assert made.process(forward).code == 0
 
 
-def test_x3_too_few_racks(tmp_path: Path) -> None:
-    made = desk(tmp_path)
-    made.cluster.racks = {1: "a", 2: "a", 3: "a", 4: "b", 5: "c"}
-    assert "placement.few-racks" in refused(made, "remove.placed")
-
-
 def test_what_moves_goes_to_as_many_racks_as_there_are(tmp_path: Path) -> None:
     made = desk(tmp_path, 24)
     made.cluster.racks = {1: "a", 2: "a", 3: "b", 4: "a", 5: "a"}
@@ -335,14 +319,6 @@ def test_what_moves_goes_to_as_many_racks_as_there_are(tmp_path: Path) -> None:
     moved = [made.cluster.held[name].replicas for name in on(made.first, GONE)]
     assert moved
     assert all(3 in replicas for replicas in moved), "rack b has one broker, and each set two replicas"
-
-
-def test_x13_a_size_that_nobody_tells(tmp_path: Path) -> None:
-    made = desk(tmp_path)
-    made.cluster.unsized = {("t2", 2)}
-    told = refused(made, "remove.placed")
-    assert "placement.size-missing" in told
-    assert "t2-2" in told
 
 
 def test_a_size_that_is_told_late_is_waited_for(tmp_path: Path) -> None:
@@ -362,30 +338,39 @@ def test_a_size_that_is_told_late_is_waited_for(tmp_path: Path) -> None:
     assert made.there
 
 
-def test_a_partition_below_its_min_isr(tmp_path: Path) -> None:
-    made = desk(tmp_path)
-    made.cluster.min_isr = 2
-    made.cluster.held["t2", 0].isr = (4,)
-    assert refused(made, "remove.min-isr") == "1 are: t2-0 has 1 of 2"
+def below_min_isr(cluster: Cluster) -> None:
+    cluster.min_isr = 2
+    cluster.held["t2", 0].isr = (4,)
 
 
-def test_a_reassignment_of_another_hand(tmp_path: Path) -> None:
-    made = desk(tmp_path)
-    held = made.cluster.held["t1", 1]
-    made.cluster.answer(ReassignPartition("kafka", "t1", 1, (3, 2), held.replicas))
-    assert "1 in flight: t1-1 to 3,2" in refused(made, "reassign.foreign")
+def moved_by_others(cluster: Cluster) -> None:
+    cluster.answer(ReassignPartition("kafka", "t1", 1, (3, 2), cluster.held["t1", 1].replicas))
 
 
-def test_another_broker_that_is_down_is_not_emptied_by_the_way(tmp_path: Path) -> None:
-    made = desk(tmp_path)
-    made.cluster.down.add(3)
-    assert refused(made, "remove.others-alive") == "not registered: 3"
-
-
-def test_brokers_that_list_no_reassignments(tmp_path: Path) -> None:
-    made = desk(tmp_path)
-    made.cluster.old = True
-    assert refused(made, "reassign.release") == "they know no such request"
+@pytest.mark.parametrize(
+    ("section", "trouble", "id", "seen"),
+    [
+        ({"brokers": (4, 9)}, None, "remove.known", "unknown: 9"),
+        ({"brokers": (2, 3, 4, 5)}, None, "remove.placed", "placement.few-brokers"),
+        ({"brokers": (2, 3, 4, 5)}, None, "remove.placed", "the limit: 1 chosen brokers"),
+        ({}, lambda c: c.racks.update({2: "a", 3: "a", 4: "b", 5: "c"}), "remove.placed", "few-racks"),
+        ({}, lambda c: c.unsized.add(("t2", 2)), "remove.placed", "placement.size-missing"),
+        ({}, lambda c: c.unsized.add(("t2", 2)), "remove.placed", "t2-2"),
+        ({}, below_min_isr, "remove.min-isr", "1 are: t2-0 has 1 of 2"),
+        ({}, moved_by_others, "reassign.foreign", "1 in flight: t1-1 to 3,2"),
+        ({}, lambda c: c.down.add(3), "remove.others-alive", "not registered: 3"),
+        ({}, lambda c: setattr(c, "old", True), "reassign.release", "they know no such request"),
+        ({"exclusion": "cordon"}, None, "remove.exclusion", "unknown to brokers 4, 5"),
+        ({"exclusion": "policy"}, None, "remove.exclusion", "no policy on brokers"),
+    ],
+)
+def test_what_stops_a_removal_before_any_change_is_named(
+    tmp_path: Path, section: dict[str, Any], trouble: Callable[[Cluster], object] | None, id: str, seen: str
+) -> None:
+    made = desk(tmp_path, **section)
+    if trouble is not None:
+        trouble(made.cluster)
+    assert seen in refused(made, id)
 
 
 # --- how new replicas are kept away --------------------------------------------------------------------
@@ -430,14 +415,6 @@ def test_x8_a_cordon_that_is_there_is_not_set_again(tmp_path: Path) -> None:
     assert not [c for c in made.cluster.made if isinstance(c, AlterBrokerConfig) and c.key == CORDONED]
     assert made.process(back).code == 0
     assert made.home, "it was there before the run, and stays"
-
-
-def test_a_cordon_where_kafka_has_none(tmp_path: Path) -> None:
-    assert "unknown to brokers 4, 5" in refused(desk(tmp_path, exclusion="cordon"), "remove.exclusion")
-
-
-def test_a_policy_that_nobody_has_loaded(tmp_path: Path) -> None:
-    assert "no policy on brokers" in refused(desk(tmp_path, exclusion="policy"), "remove.exclusion")
 
 
 def test_a_policy_is_named_and_what_it_lets_through_is_moved(tmp_path: Path) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.drills.disks import loaded_from
+from tests.memory_files import BytesDirectory
 from tests.unit.zkdata_fixtures import VERSIONS, recorded_files
-from zkmigrate.zookeeper.data.reader import BytesDirectory
 from zkmigrate.zookeeper.data.snapname import snapshot_files
 from zkmigrate.zookeeper.data.tree import Tree, diff, load_tree
 

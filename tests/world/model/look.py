@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
+from tests.memory_files import BytesReader
 from tests.world.cluster import Cluster
 from tests.world.cluster_look import TopicQuestions
 from tests.world.cluster_state import spread
@@ -21,7 +22,6 @@ from zkmigrate.hosts import zkm_host
 from zkmigrate.kafka.questions import KafkaView
 from zkmigrate.runbook.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.runbook.model.look import DirEntry, Pulse, RandomReader, Volume
-from zkmigrate.zookeeper.data.reader import BytesReader
 from zkmigrate.zookeeper.questions import Rights, Znode
 
 T = TypeVar("T")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from tests.memory_files import BytesDirectory
 from tests.world.model.disk import Transaction, Tree, replay
 from tests.world.model.ensemble import Ensemble
 from zkmigrate.errors import HostError
 from zkmigrate.move.facts.replay_disks import Reader
 from zkmigrate.zookeeper.changes import BeginReplay, EndReplay, Replaying
-from zkmigrate.zookeeper.data.reader import BytesDirectory
 from zkmigrate.zookeeper.data.replay import Again, Count, Create, Delete, Mark, Request, SetData, marker_of
 from zkmigrate.zookeeper.data.zxid import parse_zxid
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.memory_files import BytesReader
 from tests.unit.kafka_segments import batch, index, message, timeindex, unpack
 from zkmigrate.kafka.disks.segments import (
     BLOCK,
@@ -16,7 +17,7 @@ from zkmigrate.kafka.disks.segments import (
     read_segment,
     segment,
 )
-from zkmigrate.zookeeper.data.reader import BytesReader, CountingReader, FileReader
+from zkmigrate.zookeeper.data.reader import CountingReader, FileReader
 
 UUID = "f60c9836d10b4fb9b5763e8ede4aa9dc"
 

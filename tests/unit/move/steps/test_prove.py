@@ -9,6 +9,7 @@ from typing import Any, TypeVar, cast
 import pytest
 
 from tests.answers import Answering
+from tests.memory_files import BytesReader
 from tests.unit.move.steps.facts import DEST, HIGH, HIGH_TEXT, SILENT, context, stopped_by, surveyed, well
 from tests.unit.zkdata_fixtures import create_payload, log_from, record
 from zkmigrate.move.dependents.kafka import KAFKA
@@ -19,7 +20,6 @@ from zkmigrate.runbook.model.look import DirEntry, Look, RandomReader
 from zkmigrate.runbook.model.step import Blocked, Context, Done, Verdict, Waiting
 from zkmigrate.runbook.model.step_record import recorded
 from zkmigrate.zookeeper.data.delta import DeltaFinding, DeltaResult
-from zkmigrate.zookeeper.data.reader import BytesReader
 from zkmigrate.zookeeper.data.txnlog import Cursor
 from zkmigrate.zookeeper.facts.ownership import Ephemeral, Ownership
 

@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.examples import examples
+from tests.memory_files import BytesReader
 from tests.unit.pipeline_rows import expected
 from tests.unit.zkdata_fixtures import (
     OPEN_ACL,
@@ -25,7 +26,6 @@ from tests.unit.zkdata_fixtures import (
 from zkmigrate.spark.sources.columns import ALL, SCHEMA, Stretch, Wanted, table
 from zkmigrate.spark.sources.stretches import record_starts
 from zkmigrate.zookeeper.data.errors import MalformedError, ZkDataError
-from zkmigrate.zookeeper.data.reader import BytesReader
 from zkmigrate.zookeeper.data.txn import TxnType
 from zkmigrate.zookeeper.data.txnlog import FILE_HEADER_SIZE, LogScan, Record
 

@@ -13,11 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.examples import examples
+from tests.memory_files import BytesReader
 from tests.unit.pipeline_rows import access, plain
 from tests.unit.zkdata_fixtures import RECORDED, pack_snappy, snapshot_of
 from zkmigrate.spark.sources.nodes import NODES, SESSIONS, SnapshotTable, Sought
 from zkmigrate.zookeeper.data.errors import ZkDataError
-from zkmigrate.zookeeper.data.reader import BytesReader
 from zkmigrate.zookeeper.data.snapname import snapshot_zxid
 from zkmigrate.zookeeper.data.snapshot import read_snapshot
 

@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.examples import examples
+from tests.memory_files import BytesReader
 from tests.unit.zkdata_fixtures import create_payload, log_from, record, set_payload
 from zkmigrate.spark.sources import stretches
 from zkmigrate.spark.sources.stretches import Part, Stretches, find, parts, record_starts, span
 from zkmigrate.zookeeper.data.errors import CorruptError, ZkDataError
-from zkmigrate.zookeeper.data.reader import BytesReader
 from zkmigrate.zookeeper.data.txnlog import FILE_HEADER_SIZE, EndKind, LogScan
 
 NAME = "log.1"

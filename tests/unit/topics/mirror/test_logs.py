@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.examples import examples
+from tests.memory_files import BytesReader
 from tests.unit.topics.mirror.batches import MS, at, built, in_transaction, marker, sent, without
 from tests.unit.topics.mirror.logs import CODECS, body, first_difference, holding, segments, told
 from zkmigrate.topics.mirror.rules import log as logs
@@ -21,7 +22,6 @@ from zkmigrate.topics.mirror.rules.difference import Read
 from zkmigrate.topics.mirror.rules.join import Joined, join
 from zkmigrate.topics.mirror.rules.log import LogError, Segment, chained, committed, slices
 from zkmigrate.topics.mirror.rules.scan import scan
-from zkmigrate.zookeeper.data.reader import BytesReader
 
 ONE = built(3)
 

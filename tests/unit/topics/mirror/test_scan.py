@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.memory_files import BytesReader
 from tests.unit.kafka_segments import unpack
 from tests.unit.topics.mirror.batches import at, built, in_transaction, marker, sent
 from tests.unit.topics.mirror.logs import CODECS
@@ -19,7 +20,7 @@ from zkmigrate.topics.mirror.rules import scan as scanning
 from zkmigrate.topics.mirror.rules.batch import Batch, BatchError
 from zkmigrate.topics.mirror.rules.records import aborts
 from zkmigrate.topics.mirror.rules.scan import Aborted, Scanned, Transactions, scan
-from zkmigrate.zookeeper.data.reader import BytesReader, FileReader
+from zkmigrate.zookeeper.data.reader import FileReader
 
 ONE = built(3)
 

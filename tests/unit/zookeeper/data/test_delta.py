@@ -6,6 +6,7 @@ import struct
 
 import pytest
 
+from tests.memory_files import BytesDirectory
 from tests.unit.zkdata_fixtures import (
     VERSIONS,
     acl_payload,
@@ -20,7 +21,6 @@ from tests.unit.zkdata_fixtures import (
     text,
 )  # fmt: skip
 from zkmigrate.zookeeper.data.delta import DeltaResult, delta, required_zxid
-from zkmigrate.zookeeper.data.reader import BytesDirectory
 
 OWNER, OTHER = 0x77, 0x99
 

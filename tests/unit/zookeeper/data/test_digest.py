@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.memory_files import BytesDirectory, BytesReader
 from tests.unit.zkdata_fixtures import (
     RECORDED,
     VERSIONS,
@@ -32,7 +33,6 @@ from tests.unit.zookeeper.data.whole_tree import (
     znode_digest,
 )
 from zkmigrate.zookeeper.data.logdir import walk
-from zkmigrate.zookeeper.data.reader import BytesDirectory, BytesReader
 from zkmigrate.zookeeper.data.snapname import snapshot_files, snapshot_zxid
 from zkmigrate.zookeeper.data.snapshot import read_snapshot
 from zkmigrate.zookeeper.data.tree import Tree, load_tree

@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.examples import examples
+from tests.memory_files import BytesDirectory
 from tests.unit.zkdata_fixtures import OPEN_ACL, create_payload, log_from, payload, set_payload, text
 from zkmigrate.spark.sources.columns import Stretch, table
 from zkmigrate.spark.sources.stretches import record_starts
@@ -26,7 +27,6 @@ from zkmigrate.zookeeper.data.effect import (
     path_changes,
 )
 from zkmigrate.zookeeper.data.logdir import walk
-from zkmigrate.zookeeper.data.reader import BytesDirectory
 from zkmigrate.zookeeper.data.sums import read_sums
 from zkmigrate.zookeeper.data.tree import load_tree
 from zkmigrate.zookeeper.data.txn import (

@@ -21,6 +21,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.examples import examples
+from tests.memory_files import BytesDirectory, BytesReader
 from tests.unit.zkdata_fixtures import (
     RECORDED,
     VERSIONS,
@@ -33,7 +34,7 @@ from tests.unit.zkdata_fixtures import (
 from zkmigrate.zookeeper.data.delta import delta
 from zkmigrate.zookeeper.data.errors import CorruptError, MalformedError, ZkDataError
 from zkmigrate.zookeeper.data.logdir import walk
-from zkmigrate.zookeeper.data.reader import BytesDirectory, BytesReader, CountingReader
+from zkmigrate.zookeeper.data.reader import CountingReader
 from zkmigrate.zookeeper.data.seal import check_snapshot
 from zkmigrate.zookeeper.data.snapname import snapshot_zxid
 from zkmigrate.zookeeper.data.snapshot import SnapshotNode, read_snapshot

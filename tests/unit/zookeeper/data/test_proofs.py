@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from tests.memory_files import BytesDirectory
 from tests.unit.zkdata_fixtures import close_payload, create_payload, log_from, snapshot_of
 from zkmigrate.zookeeper.data.histories import Histories
 from zkmigrate.zookeeper.data.proofs import (
@@ -17,7 +18,6 @@ from zkmigrate.zookeeper.data.proofs import (
     tail_proof,
     unread_reach,
 )
-from zkmigrate.zookeeper.data.reader import BytesDirectory
 from zkmigrate.zookeeper.data.sums import Sums
 
 OLD, NEW = 1 << 32, 2 << 32

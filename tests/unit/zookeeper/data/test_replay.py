@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from tests.memory_files import BytesDirectory
 from tests.unit.zkdata_fixtures import (
     OPEN_ACL,
     acl_payload,
@@ -20,7 +21,6 @@ from tests.unit.zkdata_fixtures import (
     text,
 )  # fmt: skip
 from zkmigrate.zookeeper.data.errors import CorruptError
-from zkmigrate.zookeeper.data.reader import BytesDirectory
 from zkmigrate.zookeeper.data.replay import (
     Again,
     Count,

@@ -13,10 +13,11 @@ from typing import Any
 import cramjam
 import pytest
 
+from tests.memory_files import BytesDirectory, BytesReader
 from tests.unit.zkdata_fixtures import RECORDED, pack_snappy, recorded_files, snapshot_of
 from zkmigrate.zookeeper.data import snapstream
 from zkmigrate.zookeeper.data.errors import CorruptError, ForeignFileError, TruncatedHeaderError, ZkDataError
-from zkmigrate.zookeeper.data.reader import BytesDirectory, BytesReader, CountingReader
+from zkmigrate.zookeeper.data.reader import CountingReader
 from zkmigrate.zookeeper.data.seal import check_snapshot
 from zkmigrate.zookeeper.data.snapshot import SnapshotDigest, SnapshotNode, read_snapshot
 from zkmigrate.zookeeper.data.snapstream import MAX_SNAPPY_BLOCK, SNAPPY_HEADER, raw_blocks

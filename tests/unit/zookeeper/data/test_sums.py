@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.examples import examples
+from tests.memory_files import BytesDirectory
 from tests.unit.zkdata_fixtures import (
     VERSIONS,
     build_log,
@@ -25,7 +26,7 @@ from tests.unit.zkdata_fixtures import (
 )
 from zkmigrate.zookeeper.data.errors import CorruptError, NoDataError, ZkDataError
 from zkmigrate.zookeeper.data.logdir import walk
-from zkmigrate.zookeeper.data.reader import BytesDirectory, Directory
+from zkmigrate.zookeeper.data.reader import Directory
 from zkmigrate.zookeeper.data.sums import (
     BUCKETS,
     Sums,

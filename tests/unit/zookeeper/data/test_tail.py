@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.memory_files import BytesDirectory
 from tests.unit.zkdata_fixtures import (
     VERSIONS,
     build_log,
@@ -24,7 +25,7 @@ from tests.unit.zkdata_fixtures import (
 )
 from zkmigrate.zookeeper.data.errors import CorruptError, CursorError, ForeignFileError, NoDataError
 from zkmigrate.zookeeper.data.logdir import walk
-from zkmigrate.zookeeper.data.reader import BytesDirectory, FileDirectory
+from zkmigrate.zookeeper.data.reader import FileDirectory
 from zkmigrate.zookeeper.data.tail import newest
 from zkmigrate.zookeeper.data.txnlog import Cursor
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.memory_files import BytesDirectory, BytesReader
 from tests.unit.zkdata_fixtures import (
     OPEN_ACL,
     RECORDED,
@@ -37,7 +38,6 @@ from zkmigrate.zookeeper.data.errors import (
     ZkDataError,
 )
 from zkmigrate.zookeeper.data.logdir import walk
-from zkmigrate.zookeeper.data.reader import BytesDirectory, BytesReader
 from zkmigrate.zookeeper.data.seal import check_snapshot
 from zkmigrate.zookeeper.data.session import parse_session
 from zkmigrate.zookeeper.data.snapshot import read_snapshot

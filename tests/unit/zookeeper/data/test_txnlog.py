@@ -6,11 +6,11 @@ import json
 
 import pytest
 
+from tests.memory_files import BytesDirectory, BytesReader
 from tests.unit.zkdata_fixtures import VERSIONS, build_log, create_payload, log_from, payload, recorded
 from zkmigrate.zookeeper.data.effect import touched_paths
 from zkmigrate.zookeeper.data.errors import CorruptError, CursorError, ForeignFileError, TruncatedHeaderError
 from zkmigrate.zookeeper.data.logdir import strays, walk
-from zkmigrate.zookeeper.data.reader import BytesDirectory, BytesReader
 from zkmigrate.zookeeper.data.txn import CloseSessionTxn, ErrorTxn, MultiTxn, TxnType
 from zkmigrate.zookeeper.data.txnlog import Cursor, EndKind, cursor_from_json, cursor_to_json, log_zxid, scan
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from tests.memory_files import BytesDirectory
 from tests.unit.loopback import listening
 from tests.unit.zkdata_fixtures import (
     OPEN_ACL,
@@ -31,7 +32,6 @@ from zkmigrate.zookeeper.data.effect import path_changes, touches
 from zkmigrate.zookeeper.data.four_letter_words import parse_cons
 from zkmigrate.zookeeper.data.log_writers import WriterList, broker_of, writers
 from zkmigrate.zookeeper.data.logdir import walk
-from zkmigrate.zookeeper.data.reader import BytesDirectory
 from zkmigrate.zookeeper.data.session import unsigned
 from zkmigrate.zookeeper.data.txn import CloseSessionTxn
 from zkmigrate.zookeeper.disks.writer_addresses import addresses
