@@ -469,11 +469,12 @@ def _held_after_first_wave(site: RollSite, *verb: str) -> Iterator[tuple[ToolPro
     """Hold the roll, or this verb, after its first broker; yield the tool and that broker.
 
     No hold is left at the end, because the next trial would wait there. On a busy machine ``hold`` comes too
-    late. So the roll holds by ``--pause-after``, which a way back does not have.
+    late. So the roll holds by a number, which does not count on a way back.
     """
     forward = verb[:1] != ("rollback",)
-    words = (*(verb or ("run", "--until", "roll")), *(("--pause-after", "1") if forward else ()))
-    with site.tool(*words) as tool:
+    if forward:
+        site.run_beside("hold", "--at", "1")
+    with site.tool(*(verb or ("run", "--until", "roll"))) as tool:
         wait_during(tool, "the first wave", lambda: bool(wave_targets(tool)))
         try:
             if not forward:

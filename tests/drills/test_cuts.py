@@ -1,10 +1,10 @@
 """Repeat the cut-over under load: up to CHECK and back with every client on dest, the last time to OPEN.
 
-It builds a lab, moves brokers and raw clients to dest, and repeats ``run --until cutover --hold-at check``
-answered with ``back``: the whole cut-over except the open door. While the tool holds, the drill copies dest's
-disks. They must hold every create and every Kafka change that was acknowledged by then, and every session
-with its ephemerals. Source's disk must hold the same after each way back. Meanwhile dest hosts receive
-source's frames late, and their disks are slow, each by another part of ``SKEW_MS``.
+It builds a lab, moves brokers and raw clients to dest, and repeats ``run --until cutover``, held after
+CHECK and answered with ``back``: the whole cut-over except the open door. While the tool holds, the drill
+copies dest's disks. They must hold every create and every Kafka change that was acknowledged by then, and
+every session with its ephemerals. Source's disk must hold the same after each way back. Meanwhile dest
+hosts receive source's frames late, and their disks are slow, each by another part of ``SKEW_MS``.
 """
 
 from __future__ import annotations
@@ -146,7 +146,8 @@ class Cuts:
         spans = len(step_spans(self.operator.journal))
         asked_ns = time.monotonic_ns()
         promised_ns = 0
-        with self.operator.tool(name, "run", "--until", "cutover", "--hold-at", "check") as tool:
+        self.operator.hold("check")
+        with self.operator.tool(name, "run", "--until", "cutover") as tool:
             held = tool.wait_for_hold(HELD_S)
             if held:
                 self._copy(name, "check", Role.DEST)

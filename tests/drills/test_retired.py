@@ -76,7 +76,8 @@ class Retirement:
     gone: str = ""
 
     def dies(self) -> str:
-        with self.site.tool("run", "--until", "roll", "--pause-after", "2") as tool:
+        self.site.run_beside("hold", "--at", "2")
+        with self.site.tool("run", "--until", "roll") as tool:
             wait_during(tool, "it holds behind two brokers", lambda: bool(tool.events_of("Holding")))
             moved = wave_targets(tool)
             require(len(set(moved)) == 2, f"moved: {moved}")
@@ -91,9 +92,8 @@ class Retirement:
             f"it does not say why: {output}",
         )
         self._wait_registered(False)
+        self.site.run_beside("release")
         with self.site.tool("resume", "--until", "roll") as tool:
-            wait_during(tool, "it holds as before", lambda: bool(tool.events_of("Holding")))
-            self.site.run_beside("release")
             wait_during(
                 tool, "the roll waits for it by name", lambda: self._waits_for(tool.events_of("Waits"))
             )

@@ -201,8 +201,8 @@ class Switches:
     def _first(self, one: Fault, operator: Operator, source: str) -> int:
         """Run the switch with its fault and return the exit code."""
         program = ["zkmigrate.lab.killing", *map(str, one.kill)] if one.kill else ["zkmigrate"]
-        hold = ("--hold-at", one.hold) if one.hold else ()
-        with operator.tool("run", "run", *BOOK, *SHORT, *hold, program=program) as self.tool:
+        operator.hold(one.hold, *BOOK)
+        with operator.tool("run", "run", *BOOK, *SHORT, program=program) as self.tool:
             if one.hold:
                 require(self.tool.wait_for_hold(HELD_S), f"it ended before {one.hold}: {self._troubles()}")
                 self.harm(one.harm, source)

@@ -120,13 +120,13 @@ class WindowSite(Scene):
 
     def _first(self, case: Case) -> int:
         """Run the cut-over with the fault and return its exit code."""
-        hold = ("--hold-at", case.hold) if case.hold else ()
         program = ["zkmigrate"]
         if case.kill is not None:
             program = ["zkmigrate.lab.killing", *map(str, case.kill)]
         for attempt in range(1, TRIES + 1):
             name = f"{case.name}-{attempt}"
-            with self.operator.tool(name, "run", *CUTOVER, *hold, program=program) as self.tool:
+            self.operator.hold(case.hold)
+            with self.operator.tool(name, "run", *CUTOVER, program=program) as self.tool:
                 if reached := self._reached(case, self.tool):
                     self._harmed = True
                     case.harm.begin(self)
@@ -160,17 +160,17 @@ class WindowSite(Scene):
 
     def _resumed(self, case: Case) -> tuple[int, bool]:
         """Resume the run; return its exit code, and whether it reached a hold at CHECK."""
-        hold = () if case.last else ("--hold-at", "check")
         # The journal has the direction: an option of the way forward is refused on a way back.
         turn = journal.read(self.operator.journal).turn
         back = turn is not None and turn.then == "end"
-        words = () if back else (*CUTOVER, *hold)
+        words = () if back else CUTOVER
+        self.operator.hold("" if back or case.last else "check")
         with self.operator.tool(f"{case.name}-resume", "resume", *words) as self.tool:
             held = not case.last and not back and self.tool.wait_for_hold(HELD_S)
             if held:
                 self.tool.type("back")
             code = self.tool.wait_for_end(ENDED_S)
-            if held and any(event["how"] == "go" for event in self.tool.events_of("HoldEnded")):
+            if held and any(event["how"] == "deadline" for event in self.tool.events_of("HoldEnded")):
                 raise LabError(
                     "the hold after CHECK began too late for a way back that keeps sessions, so the run went "
                     "on to OPEN by itself. Repeat this case on an idle machine"

@@ -227,7 +227,8 @@ def hanging_hook(night: Night, moment: str) -> Iterator[None]:
 def test_rollback_from_cut_keeps_sessions_and_trees(night: Night) -> None:
     before = length(night.run_directory)
     with hanging_hook(night, "on_turn_back"):
-        code, text = night.said("run", "--until", "cutover", "--hold-at", "cut", answer="back\n")
+        assert night.second("hold", "--at", "cut").returncode == 0
+        code, text = night.said("run", "--until", "cutover", answer="back\n")
     assert code == 0
     assert "s after FENCE, in time (limit " in text
     assert " sessions survived" in text
@@ -258,12 +259,14 @@ def test_a_fault_while_cut_turns_back_and_nobody_is_hurt(night: Night) -> None:
 
 
 def test_with_the_operator_cut_off_dest_observes_again_by_itself(night: Night) -> None:
-    process = night.start("run", "--until", "cutover", "--hold-at", "cut")
+    assert night.second("hold", "--at", "cut").returncode == 0
+    process = night.start("run", "--until", "cutover")
     wait_until("every dest host is cut", lambda: night.not_in_phase("cut"), 300, 0.05)
     fault.operator_cut(night.lab)
     # Killed at once: a tool that noticed its own silence first would have turned back for that reason.
     process.kill()
     process.communicate()
+    assert night.second("release").returncode == 0
     try:
         wait_until("dest has gone back by itself", lambda: night.not_in_phase("armed"), 180)
     finally:
@@ -306,7 +309,8 @@ def test_killed_between_two_seals_it_resumes_on_the_way_back(night: Night) -> No
 
 
 def test_rollback_from_check_keeps_sessions_and_trees(night: Night) -> None:
-    assert night.tool("run", "--until", "cutover", "--hold-at", "check", answer="back\n") == 0
+    assert night.second("hold", "--at", "check").returncode == 0
+    assert night.tool("run", "--until", "cutover", answer="back\n") == 0
     assert night.configs() == night.rolled
     night.clients_are_back()
     night.same_sessions()

@@ -21,6 +21,7 @@ from zkmigrate.move.rules.window_rules import WINDOW
 from zkmigrate.runbook.engine import chain, events, journal
 from zkmigrate.runbook.engine.clock import Interrupt
 from zkmigrate.runbook.engine.events import RunEnded
+from zkmigrate.runbook.engine.hold_file import Hold, HoldFile
 from zkmigrate.runbook.engine.journal import NAME, Disk, Journal
 from zkmigrate.runbook.engine.ports import (
     Answer,
@@ -353,7 +354,7 @@ class TinyConfirm:
     def listen(self) -> bool:
         return self._say("listen").word == "stop"
 
-    def hold(self, phase: str, unanswered: Word | None, left_s: float | None) -> Answer | None:
+    def hold(self, phase: str) -> Answer | None:
         return self._say(f"hold {phase}")
 
     def _say(self, name: str) -> Answer:
@@ -459,6 +460,11 @@ class Tiny:
         finally:
             journal.close()
 
+    def hold(self, at: str = "") -> None:
+        """Request a hold."""
+        self.run_dir.mkdir(mode=0o700, exist_ok=True)
+        HoldFile(self.run_dir).place(Hold(at=at, by="tester"))
+
     def walk(self, journal: Journal) -> Walk:
         ports = Ports(
             look=cast(Look, None),
@@ -470,6 +476,7 @@ class Tiny:
             emit=self.seen.append,
             watch=self.watch,
             hooks=self.runner,
+            holds=HoldFile(self.run_dir),
         )
         known = inventory(**self.policy).model_copy(update={"hooks": self.hooks})
         return Walk(self.playbook, known, journal, ports)

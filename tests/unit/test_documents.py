@@ -73,7 +73,6 @@ VALUES = {
     "--to": PLACES,
     "--wait": PLACES | {"end"},
     "--findings": PLACES | {"all"},
-    "--hold-at": PHASES,
     "--at": PLACES | PHASES,
     "--skip": {"rehearse"},
 }
@@ -137,7 +136,7 @@ def unknown(words: list[str]) -> list[str]:
 def misplaced(option: str, value: str) -> list[str]:
     """The value, where an option takes a stage or step and there is none of this name."""
     known = VALUES.get(option)
-    named = value.strip(",.:`").removeprefix("cutover.") if option == "--hold-at" else value.strip(",.:`")
+    named = value.strip(",.:`")
     return [f"{option} {named}"] if known and re.fullmatch(r"[a-z.]+", named) and named not in known else []
 
 

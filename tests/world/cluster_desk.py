@@ -15,7 +15,7 @@ from zkmigrate.runbook.engine import events, journal
 from zkmigrate.runbook.engine.codec import decode_finding
 from zkmigrate.runbook.engine.events import RunEnded
 from zkmigrate.runbook.engine.history import History
-from zkmigrate.runbook.engine.hold_file import HoldPort
+from zkmigrate.runbook.engine.hold_file import Hold, HoldFile
 from zkmigrate.runbook.engine.run import Walk
 from zkmigrate.runbook.engine.throttle_file import ThrottleFile
 from zkmigrate.runbook.model.change import Change, ClusterChange, Outcome
@@ -36,7 +36,6 @@ class ClusterDesk:
     seen: list[events.Event] = field(default_factory=list)
     before_change: Callable[[Change], object] = lambda _change: None
     after_change: Callable[[Change], object] = lambda _change: None
-    holds: HoldPort = field(default_factory=HoldPort)
     noted: list[tuple[float, Body]] = field(default_factory=list)
     playbook: ClassVar[Playbook]
     chroot: ClassVar[str] = ""
@@ -59,6 +58,11 @@ class ClusterDesk:
         made = type(self)(run_dir, self.cluster.copy(), self.inventory)
         made.first = self.first
         return made
+
+    def hold(self, at: str) -> None:
+        """Request a hold."""
+        self.run_dir.mkdir(mode=0o700, exist_ok=True)
+        HoldFile(self.run_dir).place(Hold(at=at, by="tester"))
 
     def look(self) -> Look:
         """What a process sees."""
@@ -102,7 +106,7 @@ class ClusterDesk:
             clock=self.clock,
             confirm=self.confirm,
             emit=self.seen.append,
-            holds=self.holds,
+            holds=HoldFile(self.run_dir),
             overrides=ThrottleFile(self.run_dir).read,
             note=lambda _kind, body: self.noted.append((self.clock.now(), body)),
         ) as walk:

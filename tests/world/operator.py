@@ -19,7 +19,7 @@ from tests.world.model.world import SLICE_S, World, new_world
 from zkmigrate.inventory.inventory import Broker, Dest, Inventory, Kafka, Service, Source, Ssh, ZooKeeperHost
 from zkmigrate.runbook.engine.clock import Interrupt
 from zkmigrate.runbook.engine.events import Event, RunEnded
-from zkmigrate.runbook.engine.hold_file import HoldFile
+from zkmigrate.runbook.engine.hold_file import Hold, HoldFile
 from zkmigrate.runbook.engine.journal import NAME, Journal, RealDisk
 from zkmigrate.runbook.engine.ports import (
     Answer,
@@ -143,12 +143,21 @@ class Operator:
     _journal: Journal = field(init=False, repr=False)
 
     def forward(self, until: str = "", hold_at: str = "", skip: tuple[str, ...] = ()) -> RunEnded:
+        self._request(hold_at)
         with self._process() as walk:
-            return walk.forward(until, hold_at, skip)
+            return walk.forward(until, skip)
 
-    def resume(self, until: str = "", hold_at: str = "", pause_after: int = 0) -> RunEnded:
+    def resume(self, until: str = "", hold_at: str = "") -> RunEnded:
+        self._request(hold_at)
         with self._process() as walk:
-            return walk.resume(until, hold_at, pause_after=pause_after)
+            return walk.resume(until)
+
+    def _request(self, phase: str) -> None:
+        """Request a hold at a phase, answered with go unless ``answers`` says otherwise."""
+        if phase:
+            self.run_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+            HoldFile(self.run_dir).place(Hold(at=phase, by="tester"))
+            self.answers.setdefault(phase.rpartition(".")[2], "go")
 
     def back(self, to: str = "") -> RunEnded:
         with self._process() as walk:
@@ -264,8 +273,6 @@ class Operator:
     def listen(self) -> bool:
         return False
 
-    def hold(self, phase: str, unanswered: Word | None, left_s: float | None) -> Answer | None:
-        """A hold of ``--hold-at`` is answered go, one from a hold file by nobody, unless a test says so."""
-        if unanswered is None and phase not in self.answers:
-            return None
-        return Answer(self.answers.pop(phase, "go"))
+    def hold(self, phase: str) -> Answer | None:
+        """Nobody answers a hold, unless a test says so."""
+        return Answer(self.answers.pop(phase)) if phase in self.answers else None

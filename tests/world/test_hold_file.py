@@ -55,9 +55,9 @@ class Room:
     world: World
     run_dir: Path
 
-    def hold(self, at: str = "", why: str = "") -> None:
+    def hold(self, at: str = "", why: str = "", since: float = 1.0) -> None:
         self.run_dir.mkdir(mode=0o700, exist_ok=True)
-        HoldFile(self.run_dir).place(Hold(at, why, "bert@desk", "/dev/pts/7", 1.0))
+        HoldFile(self.run_dir).place(Hold(at, why, "bert@desk", "/dev/pts/7", since))
 
     def release(self) -> None:
         HoldFile(self.run_dir).release("bert@desk", "/dev/pts/7", 2.0)
@@ -267,7 +267,7 @@ def test_walking_back_a_hold_is_honoured_between_stages_and_not_in_the_window(ro
     room.hold("fence")
     room.release()
     assert operator.forward(until="cutover", hold_at="cut").code == 0
-    assert room.held()[-1] == ("cutover.cut", "back"), "and --hold-at is written down as well"
+    assert room.held()[-1] == ("cutover.cut", "back")
 
 
 BAD: dict[str, Callable[[Path], object]] = {

@@ -13,7 +13,6 @@ from zkmigrate.runbook.engine import events
 from zkmigrate.runbook.engine.clock import Interrupt
 from zkmigrate.runbook.engine.journal import kept_lines
 from zkmigrate.runbook.engine.ports import Answer
-from zkmigrate.runbook.model.window import Word
 from zkmigrate.runbook.runs.hooks import HookProcesses
 
 
@@ -65,7 +64,7 @@ def test_a_hook_that_hangs_keeps_no_shut_door_waiting(
     operator = Operator(world, tmp_path / "run", hooks=processes)
     before: set[int] = set()
 
-    def hold(phase: str, unanswered: Word, left_s: float | None) -> Answer:
+    def hold(_phase: str) -> Answer:
         before.update(world.source.tree().sessions)
         return Answer("back")
 

@@ -1,4 +1,4 @@
-"""``--pause-after``: the roll holds once so many brokers have moved, as any hold does."""
+"""``hold --at N``: the roll holds once so many brokers have moved, as any hold does."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import pytest
 
 from tests.world.operator import Killed, quiet_world
 from tests.world.test_hold_file import Room
-from zkmigrate.errors import UsageError
 from zkmigrate.kafka.rules import next_wave
 from zkmigrate.kafka.rules.next_wave import BrokerPosition
+from zkmigrate.runbook.engine.pause import words
 
 
 @pytest.fixture
@@ -41,11 +41,11 @@ def test_the_roll_pauses_after_its_canary_until_it_is_released(
         seen.append(moved())
         room.release()
 
-    operator = room.operator(act)
-    assert operator.resume(until="roll", pause_after=1).code == 0
+    room.hold("1", "canary")
+    assert room.operator(act).resume(until="roll").code == 0
     assert (seen, moved()) == ([1], 3)
     begin, _ = room.lines("hold")
-    assert (begin["hold"]["by"], begin["hold"]["why"]) == ("--pause-after 1", "as many brokers have moved")
+    assert (begin["place"], begin["hold"]["at"], begin["hold"]["why"]) == ("in", "1", "canary")
     assert begin["progress"].startswith("1 of 3 brokers done")
 
 
@@ -55,17 +55,28 @@ def test_a_process_that_ends_in_the_pause_leaves_it_to_the_next(room: Room) -> N
     def kill() -> None:
         raise Killed
 
-    with pytest.raises(Killed):
-        room.operator(kill).resume(until="roll", pause_after=1)
-    with pytest.raises(Killed):
-        room.operator(kill).resume(until="roll")
-    room.release()
-    with pytest.raises(Killed):
-        room.operator(kill).resume(until="roll", pause_after=1)
+    room.hold("1")
+    for _ in range(2):
+        with pytest.raises(Killed):
+            room.operator(kill).resume(until="roll")
     assert sum(p.connected.startswith("dest") for p in room.world.brokers.values()) == 1
-    room.release()
-    with pytest.raises(UsageError, match="cannot pause after 3 of 3 brokers; 1 have been changed"):
-        room.operator().resume(until="roll", pause_after=3)
     assert room.operator().resume(until="roll").code == 0
-    with pytest.raises(UsageError, match="cannot pause after 1 of 3 brokers; 3 have been changed"):
-        room.operator().resume(until="cutover", pause_after=1)
+    assert room.held()[-1] == ("roll.roll", "released")
+
+
+def test_a_way_back_does_not_count_and_does_not_hold_there(room: Room) -> None:
+    assert room.operator().forward(until="roll").code == 0
+    room.hold("1")
+    assert room.operator().back("roll").code == 0
+    assert room.held() == []
+
+
+def test_a_hold_at_a_time_waits_at_the_next_place_from_then_on(room: Room) -> None:
+    assert room.operator().forward(until="join").code == 0
+    wall = room.world.wall
+    room.hold(words(wall + 120.0), since=wall)
+    assert room.operator().forward(until="roll").code == 0
+    assert room.held() == [], "it has not come"
+    room.world.advance(120.0)
+    assert room.operator().back("roll").code == 0
+    assert room.held() == [("roll.roll", "begin"), ("roll.roll", "released")]

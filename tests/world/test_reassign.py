@@ -53,11 +53,10 @@ from zkmigrate.kafka.questions import TopicSetting
 from zkmigrate.kafka.rates import Overrides
 from zkmigrate.runbook.engine import events, journal
 from zkmigrate.runbook.engine.events import RunEnded
-from zkmigrate.runbook.engine.hold_file import HoldFile
 from zkmigrate.runbook.engine.journal import NAME
+from zkmigrate.runbook.engine.pause import words
 from zkmigrate.runbook.engine.run import Walk
 from zkmigrate.runbook.engine.throttle_file import ThrottleFile
-from zkmigrate.runbook.engine.until import words
 from zkmigrate.runbook.model.change import Change
 from zkmigrate.runbook.model.finding import Finding, Held, Severity
 from zkmigrate.runbook.model.step import Way
@@ -363,8 +362,8 @@ def test_a_rate_that_an_operator_sets_holds_from_the_next_look_until_it_is_clear
 def test_progress_counts_partitions_and_no_brokers(tmp_path: Path) -> None:
     made = desk(tmp_path, 16)
     operator(made, {2: Overrides(every=3 * M)})
-    made.holds = HoldFile(made.run_dir)
-    assert made.process(lambda walk: walk.forward(pause_after=6)).code == 0
+    made.hold("6")
+    assert made.process(forward).code == 0
     told = [e for e in made.seen if isinstance(e, events.Progressed)]
     assert (told[-1].done, told[-1].of) == (14, 14)
     [held, _] = [e.body for e in journal.kept_lines(made.run_dir) if e.kind == "hold"]
@@ -919,12 +918,11 @@ def test_a_run_that_changed_nothing_goes_back_without_the_cluster(tmp_path: Path
 def test_some_moves_are_a_canary(tmp_path: Path) -> None:
     """The run holds between two moves, with the throttle on, and goes on when it is let go."""
     made = desk(tmp_path, 16)
-    made.holds = HoldFile(made.run_dir)
-    assert made.process(lambda walk: walk.forward(pause_after=2)).code == 0
+    made.hold("2")
+    assert made.process(forward).code == 0
     assert made.there
     [held, _] = [e.body for e in journal.kept_lines(made.run_dir) if e.kind == "hold"]
     assert held["progress"].startswith("2 of 14 partitions begun (t0-0, ")
-    assert held["hold"]["why"] == "as many partitions have begun"
 
 
 def test_the_journal_of_a_thousand_partitions_is_small(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ from zkmigrate.runbook.model.fact import Reading, Seen, Unknown
 from zkmigrate.runbook.model.finding import Held
 from zkmigrate.runbook.model.playbook import Playbook
 from zkmigrate.runbook.model.step import Records, Retired, Way
-from zkmigrate.runbook.runs import run_status
+from zkmigrate.runbook.runs import hold_verbs, run_status
 from zkmigrate.runbook.runs.open_run import JournalOpener
 from zkmigrate.runbook.runs.plan_verb import show_plan
 from zkmigrate.runbook.runs.preflight import preflight
@@ -186,8 +186,8 @@ def test_a_lost_journal_that_tells_of_it_is_recovered_without_its_host(left: Nig
 def test_what_counts_brokers_counts_no_retired_one(left: Night) -> None:
     history = journals.read(left.operator.run_dir)
     assert set(history.touched("roll.roll")) == {"broker1", "broker3"}
-    with pytest.raises(UsageError, match="cannot pause after 2 of 2 brokers; 2 have been changed"):
-        left.operator.resume(pause_after=2)
+    with pytest.raises(UsageError, match="cannot hold after 2 of 2 brokers; 2 have been changed"):
+        hold_verbs.hold(left.setting(), "run", "2", "")
 
 
 def test_a_run_walks_back_without_it(night: Night) -> None:

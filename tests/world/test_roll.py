@@ -14,7 +14,7 @@ from tests.world.model.members import Process
 from tests.world.model.world import World
 from tests.world.operator import Killed, Operator, quiet_world
 from tests.world.rolled import rolled
-from zkmigrate.errors import HostError, UsageError
+from zkmigrate.errors import HostError
 from zkmigrate.inventory.inventory import Window
 from zkmigrate.kafka.changes import ElectLeaders
 from zkmigrate.kafka.questions import PartitionState
@@ -549,14 +549,6 @@ def test_an_election_that_changes_nothing_is_asked_for_three_times_and_the_roll_
     ended = operator.resume(until="roll")
     assert [(f.id, f.target) for f in ended.findings] == [("engine.no-progress", "leaders")]
     assert elections(world) == 3
-
-
-def test_a_hold_behind_the_election_counts_brokers_alone(tmp_path: Path) -> None:
-    world = electing(tmp_path)
-    operator = Operator(world, tmp_path / "run")
-    assert operator.resume(until="roll").code == 0
-    with pytest.raises(UsageError, match="cannot pause after 1 of 3 brokers; 3 have been changed"):
-        operator.resume(until="roll", pause_after=1)
 
 
 @pytest.mark.parametrize("way", list(Way))

@@ -15,6 +15,7 @@ import pytest
 
 from tests.world.site import INVENTORY
 from zkmigrate.runbook.engine.journal import NAME, Journal
+from zkmigrate.runbook.engine.process import user
 
 # Long leases: the test is about the screen, and must not fail because a loaded machine renews late.
 PATIENT = "policy: {lease: {fence_ttl_ms: 60000, cut_ttl_ms: 30000}}\n"
@@ -143,8 +144,11 @@ def test_a_slip_of_the_finger_at_a_question_is_asked_about_again(tmp_path: Path)
 
 
 def test_a_hold_counts_down_and_obeys_back(tmp_path: Path) -> None:
-    screen = Screen(tmp_path, "run", "--yes", "--hold-at", "cut")
-    screen.until("holding after cut: go (g), stop (s) or back (b)?")
+    asked = Screen(tmp_path, "hold", "--run-id", "early", "--at", "cut", "--why", "look")
+    asked.until("run early has not begun")
+    assert asked.close() == 0
+    screen = Screen(tmp_path, "run", "--yes", "--run-id", "early")
+    screen.until(f"holding after cut ({user()}: look): zkmigrate release, or go (g), stop (s) or back (b)?")
     screen.until("s left to turn back")
     screen.type("back")
     screen.until("zkmigrate status")

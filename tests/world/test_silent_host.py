@@ -27,7 +27,7 @@ from zkmigrate.runbook.model.fact import Reading, Unknown
 from zkmigrate.runbook.model.finding import Finding, Held
 from zkmigrate.runbook.model.playbook import Stage
 from zkmigrate.runbook.model.step import Context, Way
-from zkmigrate.runbook.model.window import Trouble, Word
+from zkmigrate.runbook.model.window import Trouble
 
 SILENT = "dest2"
 APPLY_S, ZKM_S, WORD_S, MUTE_S = 20.0, 30.0, 3.0, 0.3
@@ -114,7 +114,7 @@ class Silenced(Operator):
     ahead: set[str] = field(default_factory=set)
     others: threading.Condition = field(default_factory=threading.Condition)
 
-    def hold(self, phase: str, unanswered: Word | None, left_s: float | None) -> Answer | None:
+    def hold(self, phase: str) -> Answer | None:
         if self.at_hold:
             self.falls_silent()
         return Answer("go") if self.world.now - self.fenced_at >= self.held_until else None

@@ -17,7 +17,7 @@ from zkmigrate.runbook.engine.ports import Answer, WatchPort
 from zkmigrate.runbook.model.finding import Finding, Held
 from zkmigrate.runbook.model.playbook import Stage
 from zkmigrate.runbook.model.step import Context, Way
-from zkmigrate.runbook.model.window import Trouble, Word
+from zkmigrate.runbook.model.window import Trouble
 from zkmigrate.zookeeper.facts.ensemble import source_view
 
 HELD_S = 5.0
@@ -55,7 +55,7 @@ class Holding(Operator):
     back_after_s: float = 0.0
     held_at: float = 0.0
 
-    def hold(self, phase: str, unanswered: Word | None, left_s: float | None) -> Answer | None:
+    def hold(self, phase: str) -> Answer | None:
         if not self.held_at:
             self.held_at = self.world.now
             self.world.source_down = set(self.down)

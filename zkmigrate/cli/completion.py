@@ -87,7 +87,6 @@ _KINDS: Mapping[str, Callable[[Given, str], list[CompletionItem]]] = {
     "steps": _stages_and_steps,
     "steps or end": lambda given, typed: [*_stages_and_steps(given, typed), *_plain(["end"])],
     "steps or all": lambda given, typed: [*_stages_and_steps(given, typed), *_plain(["all"])],
-    "phases": lambda given, _typed: _plain(step_names.phases(_book(given))),
     "places": lambda given, _typed: _plain(step_names.hold_places(_book(given))),
     "skippable": lambda given, _typed: _plain(s.id for s in _book(given).stages if s.skip),
 }

@@ -167,19 +167,6 @@ walking: Callable[[F], F] = together(
         "Stop after this stage or stage.step, such as roll. Or at this time, 06:00 or "
         "2026-11-26T06:00+01:00, before the next wave; moves in flight are waited for.",
     ),
-    named(
-        "--hold-at",
-        "phases",
-        "PHASE",
-        "Hold after this step of the cut-over, such as check. After serve and check the hosts wait only "
-        "policy.open_limit_s, then open to clients by themselves.",
-    ),
-    click.option(
-        "--pause-after",
-        type=click.IntRange(min=1),
-        metavar="N",
-        help="Hold the roll after N brokers, or the moves after N partitions, until zkmigrate release.",
-    ),
     click.option(
         "--skip",
         shell_complete=completed("skippable"),

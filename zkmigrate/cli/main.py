@@ -261,6 +261,7 @@ def runbook(run_id: str, out: Path | None, go_no_go: bool, **options: Any) -> No
 @cli.command()
 @flags.common
 @flags.walking
+@removed.options("run")
 @click.option("--plan", type=flags.FILE, help="Begin only if this plan (of plan --out) still holds.")
 def run(**options: Any) -> None:
     """Begin a run, or restart one that has turned back.
@@ -280,6 +281,7 @@ def run(**options: Any) -> None:
 @cli.command()
 @flags.common
 @flags.walking
+@removed.options("resume")
 @click.option(
     "--journal-lost",
     type=click.Choice(["forward", "back"]),
@@ -426,16 +428,17 @@ def status(
 @flags.named(
     "--at",
     "places",
-    "STEP",
-    "Hold before this stage or stage.step, or after this step of the cut-over (check). Default: the next "
-    "possible place.",
+    "STEP|N|TIME",
+    "Hold before this stage or stage.step, or after this step of the cut-over (check). Or after N brokers of "
+    "the roll or N moves. Or at the next place from this time on, as in --until. Default: the next place.",
 )
 @click.option("--why", default="", metavar="TEXT", help="Screen, status and journal show it.")
 def hold(run_id: str, at: str, why: str, **options: Any) -> None:
-    """Make a run wait, from a second terminal or before resume. Asks no host.
+    """Make a run wait, from a second terminal, or before run or resume. Asks no host.
 
     The run holds until `zkmigrate release` or an answer at its own terminal. Inside the window it holds at
-    most until the deadline. Then it turns back; once all hosts are sealed, it goes on.
+    most until the deadline. Then it turns back; once all hosts are sealed, it goes on. For a run that has not
+    begun, give hold and run the same --run-id.
     """
     from zkmigrate.runbook.runs import hold_verbs
 
@@ -626,10 +629,7 @@ def _real_site(playbook: str, inventory: Any, run_id: str) -> Any:
 def _wishes(options: dict[str, Any]) -> RunOptions:
     from zkmigrate.runbook.runs.run_options import RunOptions
 
-    names = (
-        "yes", "run_id", "until", "hold_at", "skip", "to", "plan", "steal", "journal_lost", "metrics",
-        "pause_after",
-    )  # fmt: skip
+    names = ("yes", "run_id", "until", "skip", "to", "plan", "steal", "journal_lost", "metrics")
     return RunOptions(**{name: options[name] for name in names if options.get(name) is not None})
 
 

@@ -11,6 +11,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 _MEASURE = "Measure sizes and rates with zkmigrate placement measure, and plan with --cluster."
 _REPORT = "See what a run did, with times and gaps, in zkmigrate report; --load adds recordings of clients."
+_HOLD = "Type zkmigrate hold {} before this command. If the run has not begun, give both the same --run-id."
 
 REMOVED: Mapping[tuple[str, str], str] = {
     ("", "watch"): (
@@ -21,6 +22,10 @@ REMOVED: Mapping[tuple[str, str], str] = {
         "Set topic configs with Kafka's kafka-configs.sh --alter --entity-type topics. "
         "Finish or roll back an open run with the version that began it."
     ),
+    ("run", "--hold-at"): _HOLD.format("--at PHASE"),
+    ("resume", "--hold-at"): _HOLD.format("--at PHASE"),
+    ("run", "--pause-after"): _HOLD.format("--at N"),
+    ("resume", "--pause-after"): _HOLD.format("--at N"),
     ("analyze", "partitions"): _MEASURE,
     ("analyze", "--broker-dir"): _MEASURE,
     ("analyze", "--cluster"): _MEASURE,

@@ -16,6 +16,7 @@ from typing import Any
 from zkmigrate.lab.failure import LabError
 from zkmigrate.lab.lab import Lab
 from zkmigrate.lab.wait import Progress, silent, wait_until
+from zkmigrate.runbook.engine import hold_file
 
 _POLL_S, _STATUS_S = 0.02, 120.0
 _BUSY = (6, 7)
@@ -150,6 +151,18 @@ class Operator:
                     process.kill()
                 with contextlib.suppress(BrokenPipeError):
                     process.communicate()
+
+    def hold(self, at: str, *options: str) -> None:
+        """Replace the requested hold by one after this step, or remove it if ``at`` is empty.
+
+        Raises LabError if the hold is refused.
+        """
+        (self.journal / hold_file.NAME).unlink(missing_ok=True)
+        if at:
+            words = ["hold", "--run-id", self.run, "--at", at, *options]
+            done = call(self.lab, self.directory / "migration.yml", *words, timeout_s=_STATUS_S)
+            if done.returncode:
+                raise LabError(f"hold --at {at} ended with {done.returncode}: {done.stderr}")
 
     def status(self, *options: str) -> tuple[int, dict[str, Any]]:
         """Return the exit code of ``status`` and its JSON. Raises LabError if it prints no JSON."""

@@ -65,11 +65,9 @@ def test_steps_and_phases_are_those_the_verbs_take() -> None:
     assert set(steps) == {stage.id for stage in MOVE.stages} | set(MOVE.step_ids())
     for name in steps:
         step_names.known(MOVE, name)
-    for name in completed("zkmigrate run --hold-at ", {}):
-        assert step_names.phase(MOVE, name)
     for name in completed("zkmigrate hold --at ", {}):
         assert step_names.place(MOVE, name)
-    assert completed("zkmigrate run --hold-at se", {}) == ["seal", "serve"]
+    assert completed("zkmigrate hold --at se", {}) == ["seal", "serve"]
     assert completed("zkmigrate rollback --to cutover.se", {}) == ["cutover.seal", "cutover.serve"]
     assert completed("zkmigrate status --wait en", {}) == ["end"]
     assert step_names.skippable(MOVE, tuple(completed("zkmigrate run --skip ", {})))
@@ -132,7 +130,7 @@ def test_bash_completes_with_the_script(place: Place) -> None:
 
     assert tab("zkmigrate", "res") == ["resume"]
     assert tab("zkmigrate", "resume", "--run-id", "") == ["night"]
-    assert tab("zkmigrate", "run", "--hold-at", "che") == ["check"]
+    assert tab("zkmigrate", "hold", "--at", "che") == ["check"]
 
 
 def test_help_and_completion_import_nothing_heavy() -> None:

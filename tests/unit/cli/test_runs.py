@@ -120,7 +120,6 @@ def test_a_run_goes_on_only_with_the_inventory_it_was_begun_with(place: Place) -
     ("words", "expected"),
     [
         (("run", "--until", "prepare.3"), "'prepare.3' is not a stage or step of disk; possible: pre"),
-        (("run", "--hold-at", "cut"), "is not a phase of disk to hold at; possible: none, it has no window"),
         (("run", "--plan", "missing.json"), "missing.json is not a plan ([Errno 2]"),
         (("run", "--run-id", "Demo"), "run id 'Demo' is invalid"),
         (("resume", "--until", "nowhere"), "'nowhere' is not a stage or step"),
@@ -145,15 +144,6 @@ def test_a_run_of_which_nothing_tells_has_no_lost_journal(place: Place, way: str
     )
     assert place.files() == set()
     assert not (place.runs / "typo").exists()
-
-
-def test_where_to_hold_is_looked_at_on_a_run_that_is_back_too(place: Place) -> None:
-    place.call("run", "--yes", "--until", "install")
-    place.call("rollback", "--yes")
-    for words in (("run", "--run-id", "lab-1"), ("resume",)):
-        done = place.call(*words, "--yes", "--hold-at", "cut")
-        assert (done.exit_code, "'cut' is not a phase" in done.output) == (2, True)
-    assert journal.read(place.runs / "lab-1").ended == (0, "back at the beginning: asked by the operator")
 
 
 @pytest.mark.parametrize(("words", "times"), [((), 2), (("--run-id", "lab-1"), 1)])
@@ -217,7 +207,7 @@ def turned(place: Place, to: str = "prepare") -> None:
     book.close()
 
 
-@pytest.mark.parametrize("given", ["--until install", "--pause-after 1", "--until 06:00"])
+@pytest.mark.parametrize("given", ["--until install", "--until 06:00"])
 def test_a_resume_that_goes_back_refuses_options_of_the_way_forward(place: Place, given: str) -> None:
     turned(place)
     options, words = given.split(), f"-i {place.file} --playbook {PLAYBOOK} --run-id lab-1"

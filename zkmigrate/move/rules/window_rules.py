@@ -141,11 +141,11 @@ def to_seal_s(c: Context, trip_s: float = 0.0) -> float:
 
 
 HOLD_S = 2.0
-"""The least seconds that a ``--hold-at`` before SEAL leaves for an answer."""
+"""The least seconds that a hold before SEAL leaves for an answer."""
 
 
 def hold_s(c: Context) -> float:
-    """Return the seconds that ``--hold-at`` takes from the time until the way back must start."""
+    """Return the seconds that a hold takes from the time until the way back must start."""
     return HOLD_S if c.hold_at in BEFORE_SEAL else 0.0
 
 

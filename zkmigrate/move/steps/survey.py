@@ -230,8 +230,8 @@ def _window_fits(words: Words, c: Context, trip_s: float, left_s: float) -> Find
         )
         moves = ("rehearse, which measures the time: zkmigrate rollback --to rehearse, then run",)
     if hold := hold_s(c):
-        counts += f"; an answer to --hold-at {c.hold_at} needs {hold:g} s more"
-        moves = ("resume without --hold-at, or hold after SEAL: --hold-at seal or later", *moves)
+        counts += f"; an answer to the hold after {c.hold_at} needs {hold:g} s more"
+        moves = ("zkmigrate release, then resume; or hold after SEAL: zkmigrate hold --at seal", *moves)
     return claim(
         "survey.window-fits",
         "FENCE to SEAL ends before the way back must start",

@@ -165,9 +165,9 @@ class Terminal:
                 self._console.show([f"  {told}" for told in self._look_up.whole((finding,))])
         return Answer(unanswered)
 
-    def hold(self, where: str, unanswered: Word | None, _left_s: float | None) -> Answer | None:
+    def hold(self, where: str) -> Answer | None:
         """Return go, stop or back, or None while nothing was typed; polled during a hold."""
-        return self._hold.answer(where, unanswered)
+        return self._hold.answer(where)
 
     def _ask(self, where: str, *, skip: bool = False) -> Answer:
         self._look_up.asking(where)
@@ -210,15 +210,9 @@ class Unattended:
     def decide(self, _phase: str, _finding: Finding, unanswered: Word, _left_s: float | None) -> Answer:
         return Answer(unanswered, by=_UNATTENDED)
 
-    def hold(self, where: str, unanswered: Word | None, left_s: float | None) -> Answer | None:
-        """Return what was typed during a hold.
-
-        Once all hosts are sealed and a way back comes too late, return go.
-        """
-        answer = self._hold.answer(where, unanswered)
-        if answer is None and unanswered == "go" and left_s is not None and left_s <= 0:
-            return Answer("go", by=_UNATTENDED)
-        return answer
+    def hold(self, where: str) -> Answer | None:
+        """Return what was typed during a hold, or None."""
+        return self._hold.answer(where)
 
 
 def _changing(stage: Stage) -> list[AnyStep]:
@@ -232,15 +226,13 @@ class _Hold:
         self._console, self._look_up, self._user = console, look_up, user
         self._where = ""
 
-    def answer(self, where: str, unanswered: Word | None) -> Answer | None:
-        """Return the answer in a polled line, or ``unanswered`` at the end of input if there is one."""
+    def answer(self, where: str) -> Answer | None:
+        """Return the answer in a polled line, or None without one and at the end of input."""
         if where != self._where:
             self._where = where
             self._console.forget()
         line = self._console.poll(0.0)
-        if line is None:
-            return None if unanswered is None else Answer(unanswered)
-        if not line.strip():
+        if line is None or not line.strip():
             return None
         answer, said = _understood(line, self._look_up)
         if answer is not None and answer.word != "skip":

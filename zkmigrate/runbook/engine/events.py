@@ -217,7 +217,7 @@ class Holding:
     """The walk holds after ``phase`` of a window, or before a step outside one.
 
     - before: the step, empty in a window.
-    - who: the person who made it hold, and why; empty for ``--hold-at``.
+    - who: the person who made it hold, and why.
     - left_s: seconds in which the window can still turn back without losing a session, None if that does not
       apply.
     - opens_s: seconds, at most, until the hosts open by themselves, None before they serve.

@@ -85,13 +85,6 @@ class HoldPort:
         """Return the last release from another terminal."""
         return None
 
-    def place(self, _hold: Hold, /) -> Hold | None:
-        """Write a hold. Return the hold of the same person that it replaces, if any.
-
-        Raises LockedError while another person holds, and OSError if the file cannot be written.
-        """
-        return None
-
 
 class HoldFile(HoldPort):
     """The hold file of one run directory."""
@@ -120,7 +113,11 @@ class HoldFile(HoldPort):
         except (OSError, ValueError):
             return None
 
-    def place(self, hold: Hold, /) -> Hold | None:
+    def place(self, hold: Hold) -> Hold | None:
+        """Write a hold. Return the hold of the same person that it replaces, if any.
+
+        Raises LockedError while another person holds, and OSError if the file cannot be written.
+        """
         before = self.wanted()
         if before is not None and (before.by != hold.by or before.wrong):
             raise LockedError(f"a hold exists already ({before.words()}). Next: zkmigrate release, then hold")

@@ -90,12 +90,10 @@ class Confirm(Protocol):
     def listen(self) -> bool:
         """Return whether the operator wants to stop; polled while a step waits outside the window."""
 
-    def hold(self, where: str, unanswered: Word | None, left_s: float | None, /) -> Answer | None:
-        """Return the operator's answer during a hold; None: it still holds.
+    def hold(self, where: str, /) -> Answer | None:
+        """Return go, stop or back, or None while nothing was typed; polled during a hold.
 
-        where: a phase or ``stage.step``. left_s: seconds until the way back must start, 0 once that has
-        passed, None without such a time. unanswered: the answer at the end of input; with None only another
-        terminal ends the hold.
+        where: the step, or the phase in a window.
         """
 
 

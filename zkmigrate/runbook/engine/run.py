@@ -15,7 +15,7 @@ from typing import Any, assert_never
 
 from zkmigrate.errors import HostError, RecordError, UsageError, ZkmigrateError
 from zkmigrate.inventory.inventory import Inventory
-from zkmigrate.runbook.engine import events, step_names, until
+from zkmigrate.runbook.engine import events, step_names
 from zkmigrate.runbook.engine.apply import Wave
 from zkmigrate.runbook.engine.codec import decode_finding
 from zkmigrate.runbook.engine.events import RunEnded
@@ -29,12 +29,12 @@ from zkmigrate.runbook.engine.history import (
     Turn,
     complete,
 )
-from zkmigrate.runbook.engine.hold_points import HoldPoints
 from zkmigrate.runbook.engine.hook_points import HookPoints
 from zkmigrate.runbook.engine.journal import Journal
 from zkmigrate.runbook.engine.logbook import Logbook
+from zkmigrate.runbook.engine.pause import Pause
+from zkmigrate.runbook.engine.pause_points import PausePoints
 from zkmigrate.runbook.engine.ports import Answer, Ports
-from zkmigrate.runbook.engine.until import Until
 from zkmigrate.runbook.engine.window_walk import Window
 from zkmigrate.runbook.model.change import Changes, ClusterChange
 from zkmigrate.runbook.model.finding import Finding, Held, doubts, meanings
@@ -61,10 +61,8 @@ class Walk:
         self._wave = Wave(journal, playbook, inventory, ports.apply, ports.emit, ports.clock.now)
         self._log = Logbook(playbook, journal, ports)
         self._window = Window(journal, inventory.policy, ports, self._log)
-        self._holds = HoldPoints(playbook, inventory, journal, self._window, ports, self._stop_if_asked)
+        self._pauses = PausePoints(playbook, inventory, journal, self._window, ports, self._stop_if_asked)
         self._hooks = HookPoints(playbook, inventory, journal, ports)
-        self._until = Until()
-        self._hold_at = ""
         self._fresh = True
         self._skip: frozenset[str] = frozenset()
         self._cause: tuple[Finding, ...] = ()
@@ -73,27 +71,17 @@ class Walk:
 
     # --- the three ways to start -----------------------------------------------------------------------
 
-    def forward(
-        self,
-        until: str = "",
-        hold_at: str = "",
-        skip: tuple[str, ...] = (),
-        pause_after: int = 0,
-        end_at: float | None = None,
-    ) -> RunEnded:
+    def forward(self, until: str = "", skip: tuple[str, ...] = (), end_at: float | None = None) -> RunEnded:
         """Walk forward to the end, through ``until`` (a stage or ``stage.step``), or until a time.
 
         After a finished way back this turns the run forward again.
 
-        - hold_at: window step, with or without its stage, after which the walk holds until the operator
-          answers.
         - skip: stages to skip unless they have begun.
-        - pause_after: hold once this number of targets of the paced step have been changed.
         - end_at: seconds since the epoch, after which no wave and no window begins.
 
         Raises UsageError if the run is on its way back, or for a name that the walk cannot reach.
         """
-        self._wish(Until(until, end_at), hold_at, skip, pause_after)
+        self._wish(until, skip, end_at)
         if self.history.way is Way.BACK:
             if isinstance(self.history.next(self.playbook), Next):
                 raise UsageError(
@@ -102,19 +90,12 @@ class Walk:
             self._turn_forward("asked by the operator")
         return self._guarded(self._after_interruption)
 
-    def resume(
-        self,
-        until: str = "",
-        hold_at: str = "",
-        skip: tuple[str, ...] = (),
-        pause_after: int = 0,
-        end_at: float | None = None,
-    ) -> RunEnded:
+    def resume(self, until: str = "", skip: tuple[str, ...] = (), end_at: float | None = None) -> RunEnded:
         """Continue in the journal's direction; parameters as in :meth:`forward`.
 
         A rehearsal that was interrupted walks back and starts again.
         """
-        self._wish(Until(until, end_at), hold_at, skip, pause_after)
+        self._wish(until, skip, end_at)
         return self._guarded(self._after_interruption)
 
     def back(self, to: str = "", by: str = "") -> RunEnded:
@@ -131,18 +112,11 @@ class Walk:
             )
         return self._guarded(lambda: self._begin_back(to, by), Way.BACK)
 
-    def _wish(self, until: Until, hold_at: str, skip: tuple[str, ...], pause_after: int) -> None:
-        """Store how far to go, where to hold and what to skip.
-
-        Raises UsageError for a name that the walk would never reach.
-        """
+    def _wish(self, until: str, skip: tuple[str, ...], end_at: float | None) -> None:
+        """Store how far to go and what to skip. Raises UsageError for an unknown name."""
         self._skip = step_names.skippable(self.playbook, skip)
-        step_names.known(self.playbook, until.name)
-        self._until, self._hold_at = until, step_names.phase(self.playbook, hold_at)
-        self._holds.pause_after(pause_after)
-        at = self.history.next(self.playbook)
-        if isinstance(at, Next) and at.way is Way.FORWARD:
-            step_names.ahead(self.playbook, self._hold_at, at.id, begun=self.history.has_touched(at.id))
+        step_names.known(self.playbook, until)
+        self._pauses.until = Pause(until, at=end_at, end=True) if until or end_at is not None else None
 
     def _after_interruption(self) -> None:
         at = self.history.next(self.playbook)
@@ -177,10 +151,8 @@ class Walk:
                     case Rehearsed(stage):
                         self._turn(Turn(stage.id, REHEARSED, then="next"))
                     case Next() as at:
-                        if self._reached(self._until.name):
-                            return RunEnded(0, f"stopped after {self._until.name} as asked; resume goes on")
-                        if self._over(at):
-                            return self._ended_in_time()
+                        if ended := self._pauses.ended(at):
+                            return ended
                         if self._enter(at):
                             started = self.ports.clock.now()
                             self._leave(at, self._visit(at), started)
@@ -211,8 +183,9 @@ class Walk:
         agreed: set[str] = set()
         while True:
             self._stop_if_asked()
-            self._holds.notice()
-            context = replace(self._context(at), kept=kept)
+            self._pauses.notice()
+            over = self._pauses.ended(at)
+            context = replace(self._context(at), kept=kept, over=over is not None)
             verdict, facts = self._look(at, context)
             match verdict:
                 case Done() | Blocked():
@@ -224,11 +197,10 @@ class Walk:
                     self._wait(at, verdict, left)
                 case Ready(targets, record=record, both_ways=both_ways):
                     patience.ready()
-                    if context.over and not failures and self._holds.counts(at, targets):
-                        raise Leave(self._ended_in_time())
-                    targets, paused = self._holds.limit_wave(at, targets)
-                    may_hold = paused or failures == {}
-                    if may_hold and (held := self._holds.between(at)):
+                    if over and not failures and self._pauses.counts(at, targets):
+                        raise Leave(over)
+                    targets = self._pauses.limited(at, targets)
+                    if not failures and (held := self._pauses.between(at, targets, whole=failures == {})):
                         self._obey(held, at.stage)
                         continue
                     if asked := [f for f in verdict.ask if f.target not in agreed]:
@@ -352,7 +324,7 @@ class Walk:
         return tuple(decode_finding(f) for f in self.history.found)
 
     def _hold_before(self, at: Next) -> None:
-        self._obey(self._holds.before(at), at.stage)
+        self._obey(self._pauses.before(at), at.stage)
 
     def _hold_again(self, at: Next) -> None:
         """Hold after the previous step if a hold is wanted there and this process has not sent anything yet.
@@ -366,7 +338,7 @@ class Walk:
             return
         before = Next(at.stage, steps[number - 1], Way.FORWARD)
         if before.id in self.history.done:
-            self._obey(self._holds.after(before, before.id == self._hold_at), at.stage)
+            self._obey(self._pauses.after(before), at.stage)
 
     def _enter_stage(self, at: Next) -> bool:
         """Begin a stage after its question. Return False if it is skipped."""
@@ -378,7 +350,7 @@ class Walk:
         if fresh and (key := stage.idle(self.inventory)):
             self._log.stage_skipped(stage, key)
             return False
-        self._holds.announce_end(at, self._hold_at, self._context(at))
+        self._pauses.announce_end(at, self._context(at))
         if at.way is Way.FORWARD and stage.consent and stage.id not in self.history.consents:
             answer = self.ports.confirm.consent(stage)
             self._log.answered(stage.id, "", stage.consent, answer, self._found())
@@ -402,7 +374,7 @@ class Walk:
         self._window.follow(at, self._context(at))
         if at.way is Way.FORWARD:
             self._log.copy()
-            self._obey(self._holds.after(at, at.id == self._hold_at), at.stage)
+            self._obey(self._pauses.after(at), at.stage)
 
     def _blocked(self, at: Next, verdict: Blocked) -> None:
         """Stop at a blocked step, or in a window let the rules decide whether to turn back."""
@@ -498,23 +470,6 @@ class Walk:
         if self.ports.interrupt.wanted:
             raise Leave(RunEnded(130, f"interrupted; {self.state()}; {self.history.onward}"))
 
-    def _reached(self, until: str) -> bool:
-        forward = self.history.way is Way.FORWARD
-        return bool(until) and forward and until in (self.history.done | self.history.stages_done)
-
-    def _over(self, at: Next) -> bool:
-        """Return whether the time of ``--until`` has come and the walk can end here.
-
-        A window or rehearsal that has begun continues.
-        """
-        if at.way is Way.BACK or not self._time_is_over():
-            return False
-        return not ((at.stage.window or at.stage.rehearsal) and self.history.entered(at.stage.id))
-
-    def _ended_in_time(self) -> RunEnded:
-        assert self._until.at is not None
-        return RunEnded(0, f"stopped at {until.words(self._until.at)} as asked; resume goes on")
-
     def _guarded(self, begin: Callable[[], None], way: Way | None = None) -> RunEnded:
         """Run ``begin`` and the walk; afterwards no thread continues, whatever happened.
 
@@ -571,10 +526,6 @@ class Walk:
             text += f" (window, phase {phase}: a lease that is not sealed ends by itself)"
         return text + (f"; not confirmed: {', '.join(open_)}" if open_ else "")
 
-    def _time_is_over(self) -> bool:
-        """Return whether the time of ``--until`` has come."""
-        return self._until.at is not None and self.ports.clock.wall() >= self._until.at
-
     def _context(self, at: Next) -> Context:
         return Context(
             run=self.history.run,
@@ -590,11 +541,10 @@ class Walk:
                 events.Waits(at.stage.id, at.step.id, what, progress, None)
             ),
             retired=tuple(self.history.retired.values()),
-            hold_at=self._hold_at.partition(".")[2],
+            hold_at=self._pauses.phase(),
             overrides=self.ports.overrides(),
             note=self.ports.note,
-            over=self._over(at),
-            ends_at=self._until.at,
+            ends_at=None if self._pauses.until is None else self._pauses.until.at,
         )
 
 

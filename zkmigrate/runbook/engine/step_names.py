@@ -33,44 +33,20 @@ def known(playbook: Playbook, name: str) -> None:
         raise UsageError(f"{name!r} is not a stage or step of {playbook.id}; possible: {', '.join(names)}")
 
 
-def phases(playbook: Playbook) -> list[str]:
-    """Return the phases to hold at: a window's step, with and without its stage."""
-    windows = [s for s in playbook.stages if s.window and not s.rehearsal]
-    return [name for s in windows for step in s.steps for name in (step.id, f"{s.id}.{step.id}")]
-
-
 def hold_places(playbook: Playbook) -> list[str]:
     """Return the names that :func:`place` takes: stages, steps outside windows, phases of the cut-over."""
     outside = _ids(s for s in playbook.stages if not s.window)
-    return [*(s.id for s in playbook.stages), *outside, *phases(playbook)]
+    phases = [name for phase in _phases(playbook) for name in (phase.partition(".")[2], phase)]
+    return [*(s.id for s in playbook.stages), *outside, *phases]
 
 
-def phase(playbook: Playbook, hold_at: str) -> str:
-    """Return the ``stage.step`` of a window's step, given with or without its stage.
-
-    Raises UsageError for another name.
-    """
-    phases = _ids(s for s in playbook.stages if s.window and not s.rehearsal)
-    found = [name for name in phases if hold_at in (name, name.partition(".")[2])]
-    if hold_at and not found:
-        possible = ", ".join(phases) or "none, it has no window"
-        raise UsageError(f"{hold_at!r} is not a phase of {playbook.id} to hold at; possible: {possible}")
-    return found[0] if found else ""
+def _phases(playbook: Playbook) -> list[str]:
+    return _ids(s for s in playbook.stages if s.window and not s.rehearsal)
 
 
-def ahead(playbook: Playbook, hold_at: str, now: str, *, begun: bool) -> None:
-    """Raise UsageError for a phase after which the walk can no longer hold.
-
-    now: the step the walk is at. begun: whether that step has sent a change. Without this check an operator
-    who requested a hold would see the door open instead.
-    """
-    ids = playbook.step_ids()
-    first = ids.index(now) - (0 if begun else 1)
-    if not hold_at or ids.index(hold_at) >= first:
-        return
-    left = [name for name in phases(playbook) if name in ids[max(first, 0) :]]
-    possible = f"--hold-at {', '.join(left)}" if left else "none is left to hold at"
-    raise UsageError(f"cannot hold at {hold_at}: it is behind, the run is at {now}. Next: {possible}")
+def is_phase(playbook: Playbook, name: str) -> bool:
+    """Return whether a place is a step of a window, so that the walk holds after it and not before."""
+    return name in _phases(playbook)
 
 
 def place(playbook: Playbook, at: str) -> str:
@@ -78,26 +54,15 @@ def place(playbook: Playbook, at: str) -> str:
 
     Raises UsageError if the walk cannot hold there.
     """
-    stages = {s.id: s for s in playbook.stages}
-    outside = _ids(s for s in playbook.stages if not s.window)
-    if not at or at in stages or at in outside:
+    phases = _phases(playbook)
+    whole = [*(s.id for s in playbook.stages), *_ids(s for s in playbook.stages if not s.window), *phases]
+    if not at or at in whole:
         return at
-    try:
-        return phase(playbook, at)
-    except UsageError:
-        inside = _ids(s for s in playbook.stages if s.window)
-        rehearsed = [name for name in inside if stages[name.partition(".")[0]].rehearsal]
-        why = "a rehearsal is held before it begins, not inside" if at in rehearsed else "no such place"
-        possible = ", ".join([*stages, *outside, *(name for name in inside if name not in rehearsed)])
-        raise UsageError(f"cannot hold at {at!r} in {playbook.id}: {why}; possible: {possible}") from None
-
-
-def holds(playbook: Playbook, at: str) -> str:
-    """Return where a hold takes effect, in words. at: from :func:`place`."""
-    if not at:
-        return "at the next place"
-    inside = at in _ids(s for s in playbook.stages if s.window)
-    return f"after {at}" if inside else f"before {at}"
+    if found := [name for name in phases if at == name.partition(".")[2]]:
+        return found[0]
+    rehearsed = _ids(s for s in playbook.stages if s.rehearsal)
+    why = "a rehearsal is held before it begins, not inside" if at in rehearsed else "no such place"
+    raise UsageError(f"cannot hold at {at!r} in {playbook.id}: {why}; possible: {', '.join(whole)}")
 
 
 def skippable(playbook: Playbook, names: tuple[str, ...]) -> frozenset[str]:

@@ -6,7 +6,6 @@ Outside a window every method lets the walk continue.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 
@@ -16,10 +15,9 @@ from zkmigrate.runbook.engine import events
 from zkmigrate.runbook.engine.codec import encode_finding
 from zkmigrate.runbook.engine.events import RunEnded
 from zkmigrate.runbook.engine.history import Leave, Next, Turn
-from zkmigrate.runbook.engine.hold_file import Hold
 from zkmigrate.runbook.engine.journal import Journal
 from zkmigrate.runbook.engine.logbook import Logbook
-from zkmigrate.runbook.engine.ports import Answer, Ports
+from zkmigrate.runbook.engine.ports import Ports
 from zkmigrate.runbook.engine.watch import past_deadline
 from zkmigrate.runbook.model.finding import Finding, Held
 from zkmigrate.runbook.model.playbook import Stage
@@ -29,7 +27,6 @@ from zkmigrate.runbook.model.window import Decision, Trouble, WindowSpec
 LEASE_ENDED = 9
 """Exit code of a window that turned back because a lease had ended."""
 _RETRY_S = 1.0
-_HOLD_S = 0.1
 _UNHEARD_S = 10.0
 _LOOK_AGAIN_S = 0.3
 _KEPT_S, _KEPT_POLL_S = 10.0, 0.5
@@ -108,35 +105,21 @@ class Window:
         self._ports.clock.pause(_LOOK_AGAIN_S if at.stage.window.renews else _RETRY_S)
         return True
 
-    def hold(
-        self, at: Next, hold: Hold, let_go: Callable[[], bool], stop_if_asked: Callable[[], None]
-    ) -> tuple[Answer, str]:
-        """Hold after a step. Return the answer, and ``released``, ``answered`` or ``deadline``.
+    def holding(self, at: Next, who: str) -> events.Holding | None:
+        """Return the event of a hold after a step, or None if the hold is over and the run goes on.
 
-        ``--hold-at`` implies a person at this terminal, who may take any time once all hosts are sealed. A
-        hold file may have been forgotten: it ends at its deadline. So does every hold with ``--yes``.
+        who: the person who made it hold, and why. A hold may have been forgotten, so it ends at its deadline.
+        Raises Leave if the run must turn back then, or because of a finding of the watch.
         """
-        from_file = bool(hold.mark)
-        while True:
-            stop_if_asked()
-            self.ask(at)
-            if let_go():
-                return Answer("go"), "released"
-            left, opens = self._ports.watch.left_s(), self._opens_s(at.stage)
-            unanswered = _spec(at.stage).without_operator(self._all_sealed(at.stage))
-            if from_file and (self._late(at) if opens is None else opens <= 0):
-                if unanswered == "back":
-                    why = f"the hold after {at.id} lasted until the way back had to begin"
-                    raise Leave(Turn(at.stage.id, why, 7, findings=(past_deadline(_spec(at.stage).steps),)))
-                return Answer(unanswered), "deadline"
-            who, late = hold.words() if from_file else "", self._late(at)
-            costs = late or self._costs(at)
-            self._ports.emit(events.Holding(at.step.id, left, opens, who=who, late=costs))
-            fallback = None if from_file else unanswered
-            answer = self._ports.confirm.hold(at.step.id, fallback, 0.0 if late else left)
-            if answer is not None:
-                return answer, "answered"
-            self._ports.clock.pause(_HOLD_S)
+        self.ask(at)
+        left, opens = self._ports.watch.left_s(), self._opens_s(at.stage)
+        late = self._late(at)
+        if late if opens is None else opens <= 0:
+            if _spec(at.stage).without_operator(self._all_sealed(at.stage)) == "go":
+                return None
+            why = f"the hold after {at.id} lasted until the way back had to begin"
+            raise Leave(Turn(at.stage.id, why, 7, findings=(past_deadline(_spec(at.stage).steps),)))
+        return events.Holding(at.step.id, left, opens, who=who, late=late or self._costs(at))
 
     def told_back(self, stage: Stage, context: Context) -> list[str]:
         """Return whether a window's way back began in time, and what clients kept.

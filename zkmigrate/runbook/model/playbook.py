@@ -55,7 +55,7 @@ class Counted:
 
     - step: ``stage.step``. many: the plural noun for its targets.
     - targets: returns all of them, from the inventory and the run's records; none while unknown.
-    - paced: whether the run reports its progress and time left, and ``--pause-after`` counts its targets;
+    - paced: whether the run reports its progress and time left, and ``hold --at`` counts its targets;
       true for at most one step.
     - told: whether the step reports its own progress and time left while it waits, because a changed target
       is not done yet.

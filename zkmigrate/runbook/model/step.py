@@ -188,7 +188,7 @@ class Context:
     - kept: facts kept by the step's last ``Waiting`` or ``Ready`` of this visit. tell: shows the progress of
       long looks.
     - retired: brokers left out of the run; the inventory does not name them.
-    - hold_at: the step of the window after which ``--hold-at`` holds.
+    - hold_at: the step of the window after which a hold is requested.
     - overrides: the rates that ``zkmigrate throttle`` set for this run.
     - note: records a sample for the report.
     - over: whether the time of ``--until`` has come, so that the engine ends the run instead of the next

@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from zkmigrate.errors import UsageError
-from zkmigrate.runbook.engine import journal, process, runs, step_names
+from zkmigrate.inventory.inventory import Inventory
+from zkmigrate.runbook.engine import journal, pause, process, runs
 from zkmigrate.runbook.engine.history import History, Next
 from zkmigrate.runbook.engine.hold_file import Hold, HoldFile, where_held
+from zkmigrate.runbook.engine.pause import Pause
 from zkmigrate.runbook.model.playbook import Playbook
 from zkmigrate.runbook.model.step import Way
 from zkmigrate.runbook.runs.verb_context import (
@@ -22,60 +24,84 @@ from zkmigrate.runbook.runs.verb_context import (
     inventory_options,
     load,
     print_result,
+    run_dir_of,
 )
 
 
 def hold(context: VerbContext, run_id: str, at: str, why: str) -> int:
     """Request a hold, whether or not a process works on the run.
 
-    at: the place at which to hold; empty for the next one.
+    run_id: may name a run that has not begun; its directory is made. at: a place, a number of targets or a
+    time; empty for the next place.
 
     Raises UsageError for an unknown or passed place and for a complete run, and LockedError while another
     hold exists.
     """
     inventory, playbook = load(context)
-    step_names.place(playbook, at)
-    body = _hold(existing_run_dir(context, run_id, inventory, playbook), playbook, at, why)
+    where = pause.parse(playbook, at, time.time())
+    run_dir = run_dir_of(context, run_id, inventory, playbook)
+    begun = runs.has_begun(run_dir)
+    if not begun and any(
+        run.is_of(playbook) and run.is_open(playbook) for run in runs.runs_of(context.runs, inventory)
+    ):
+        existing_run_dir(context, run_id, inventory, playbook)  # raises: another run cannot begin now
+    history = _history(run_dir)
+    working = _process(run_dir)
+    _refuse(run_dir.name, playbook, inventory, history, where, under_way=working is not None)
+    runs.make(run_dir)
+    new_hold = Hold(where.text, why, process.user(), process.terminal(os.environ), round(time.time(), 3))
+    file = HoldFile(run_dir)
+    replaced = file.place(new_hold)
+    new_hold = file.wanted() or new_hold  # as others read it
+    body = {
+        "run": run_dir.name,
+        "hold": {**new_hold.body(), "where": pause.where(playbook, where)},
+        "replaced": None if replaced is None else replaced.body(),
+        "next": _next(playbook, history),
+        "process": working,
+    }
     again = f"zkmigrate release {inventory_options(context)} --run-id {body['run']}"
     windows = any(stage.window is not None for stage in playbook.stages)
-    print_result(context, body, _hold_lines(body, again, windows=windows))
+    print_result(context, body, _hold_lines(body, again, windows=windows, begun=begun))
     return 0
 
 
 def release(context: VerbContext, run_id: str) -> int:
     """Continue a held run. Raises UsageError if the run has no hold."""
     inventory, playbook = load(context)
-    body = _release(existing_run_dir(context, run_id, inventory, playbook), playbook)
+    run_dir = run_dir_of(context, run_id, inventory, playbook)
+    if HoldFile(run_dir).wanted() is None:
+        existing_run_dir(context, run_id, inventory, playbook)
+    body = _release(run_dir, playbook)
     print_result(context, body, _release_lines(body))
     return 0
 
 
-def _hold(run_dir: Path, playbook: Playbook, at: str, why: str) -> dict[str, Any]:
-    place = step_names.place(playbook, at)
-    history = journal.read(run_dir)
+def _refuse(
+    run: str, playbook: Playbook, inventory: Inventory, history: History, where: Pause, *, under_way: bool
+) -> None:
+    """Raise UsageError if the run can no longer hold at a place, or never will."""
     if runs.state_of(history, playbook).state == "complete":
-        raise UsageError(f"run {run_dir.name} is complete: there is nothing to hold. Next: zkmigrate status")
-    working = _process(run_dir)
-    if place in _passed(playbook, history, under_way=working is not None):
+        raise UsageError(f"run {run} is complete: there is nothing to hold. Next: zkmigrate status")
+    if where.name in _passed(playbook, history, under_way=under_way):
         raise UsageError(
-            f"run {run_dir.name} is past {step_names.holds(playbook, place)!r} already. Next: hold "
-            "without --at, for the next place; or a later place"
+            f"run {run} is past {pause.where(playbook, where)!r} already. Next: hold without --at, for the "
+            "next place; or a later place"
         )
-    new_hold = Hold(place, why, process.user(), process.terminal(os.environ), round(time.time(), 3))
-    file = HoldFile(run_dir)
-    replaced = file.place(new_hold)
-    new_hold = file.wanted() or new_hold  # as others read it
-    return {
-        "run": run_dir.name,
-        "hold": {**new_hold.body(), "where": step_names.holds(playbook, place)},
-        "replaced": None if replaced is None else replaced.body(),
-        "next": _next(playbook, history),
-        "process": working,
-    }
+    paced = playbook.paced
+    if not where.number or paced is None:
+        return
+    every = paced.targets(playbook.without(inventory, history.retired), history.records())
+    changed, of = len(set(history.touched(paced.step)) & set(every)), len(every)
+    if of and not changed <= where.number < of:
+        raise UsageError(
+            f"cannot hold after {where.number} of {of} {paced.many}; {changed} have been changed. Next: "
+            f"a number from {max(1, changed)} to {of - 1}, or hold without --at"
+        )
 
 
 def _release(run_dir: Path, playbook: Playbook) -> dict[str, Any]:
-    history = journal.read(run_dir)
+    history = _history(run_dir)
     working = _process(run_dir)
     held = history.held if working is not None else None
     file = HoldFile(run_dir)
@@ -92,10 +118,11 @@ def _release(run_dir: Path, playbook: Playbook) -> dict[str, Any]:
     }
 
 
-def _hold_lines(body: dict[str, Any], again: str, *, windows: bool) -> list[str]:
+def _hold_lines(body: dict[str, Any], again: str, *, windows: bool, begun: bool) -> list[str]:
     """Return what ``hold`` prints.
 
-    again: the command that continues the run. windows: whether the playbook has a window.
+    again: the command that continues the run. windows: whether the playbook has a window. begun: whether the
+    run has begun.
     """
     out = [f"run {body['run']} holds {body['hold']['where']}"]
     if body["replaced"]:
@@ -107,8 +134,10 @@ def _hold_lines(body: dict[str, Any], again: str, *, windows: bool) -> list[str]
         out.append(f"  under way: process {body['process']['pid']} by {body['process']['by']}")
         if windows:
             out.append("  a hold in the window ends at its deadlines (docs/reference/cli.md#holding-a-run)")
-    else:
+    elif begun:
         out.append("  no process on this machine works on it: kept for the next run or resume")
+    else:
+        out.append(f"  run {body['run']} has not begun: kept for zkmigrate run --run-id {body['run']}")
     out.append(f"  continue: {again}")
     return out
 
@@ -161,6 +190,10 @@ def _passed(playbook: Playbook, history: History, *, under_way: bool) -> set[str
         reached = history.begun if under_way and not stage.window else history.done
         passed |= names if stage.id in history.stages_done else names & reached
     return passed
+
+
+def _history(run_dir: Path) -> History:
+    return journal.read(run_dir) if runs.has_begun(run_dir) else History()
 
 
 def _process(run_dir: Path) -> dict[str, Any] | None:

@@ -13,7 +13,7 @@ from typing import Any
 
 from zkmigrate.errors import HostError, JournalError, UsageError
 from zkmigrate.inventory.inventory import Inventory
-from zkmigrate.runbook.engine import events, evidence, step_names
+from zkmigrate.runbook.engine import events, evidence, pause, step_names
 from zkmigrate.runbook.engine.confirm import WHILE_IT_WAITS, Terminal, Unattended
 from zkmigrate.runbook.engine.history import Next
 from zkmigrate.runbook.engine.hold_file import HoldPort
@@ -153,11 +153,8 @@ class RunInfo:
         before, self._seen_hold = self._seen_hold, "" if hold is None else hold.mark
         if hold is None or hold.mark == before:
             return ()
-        try:
-            at = step_names.place(self.playbook, hold.at)
-        except UsageError:
-            at = ""
-        return (sentences.sentence(events.HoldAsked(step_names.holds(self.playbook, at), hold.words())),)
+        where = pause.where_wanted(self.playbook, hold)
+        return (sentences.sentence(events.HoldAsked(where, hold.words())),)
 
     def asking(self, where: str, keys: str = "", left_s: float | None = None) -> None:
         self.emit(events.Asking(where, keys, left_s))

@@ -68,7 +68,7 @@ def preflight(context: VerbContext, stage: str = "") -> int:
     command = ""
     if done and under_way:
         onward = heading(under_way.history, playbook)
-        command = f"{onward}: {next_command(context, under_way.history, playbook, inventory)}"
+        command = f"{onward}: {next_command(context, under_way.history, playbook)}"
     preflight_view.show(
         context.out, findings, read_locations(context.inventory), inventory_options(context), command, stage
     )

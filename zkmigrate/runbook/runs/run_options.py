@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from zkmigrate.errors import UsageError
-from zkmigrate.inventory.inventory import Inventory
-from zkmigrate.runbook.engine import run_file, step_names, until
-from zkmigrate.runbook.engine.history import Arrived, History, Next
+from zkmigrate.runbook.engine import pause, run_file
+from zkmigrate.runbook.engine.history import Arrived, History
 from zkmigrate.runbook.model.playbook import Playbook
 
 NAME = "options"
@@ -25,20 +24,16 @@ class RunOptions:
     yes: bool = False
     run_id: str = ""
     until: str = ""
-    hold_at: str = ""
     skip: tuple[str, ...] = ()
     to: str = ""
     plan: Path | None = None
     steal: bool = False
     journal_lost: str = ""
     metrics: Path | None = None
-    pause_after: int = 0
 
     def onward(self) -> str:
         """Return the given options that fit only the way forward, quoted for a shell."""
         words = ["--until", self.until] if self.until else []
-        words += ["--hold-at", self.hold_at] if self.hold_at else []
-        words += ["--pause-after", str(self.pause_after)] if self.pause_after else []
         return shlex.join([*words, *(word for stage in self.skip for word in ("--skip", stage))])
 
 
@@ -53,16 +48,13 @@ def keep(run_dir: Path, options: RunOptions, playbook: Playbook, now: float, *, 
     if back:
         kept = replace(kept_in(run_dir), yes=options.yes, metrics=options.metrics)
     else:
-        at = until.parse(playbook, options.until, now).at
-        kept = replace(options, until=options.until if at is None else until.words(at))
+        kept = replace(options, until=pause.parse(playbook, options.until, now, end=True).text)
     run_file.write(
         run_dir / NAME,
         {
             "yes": kept.yes,
             "until": kept.until,
-            "hold_at": kept.hold_at,
             "skip": kept.skip,
-            "pause_after": kept.pause_after,
             "metrics": str(kept.metrics or ""),
         },
     )
@@ -79,23 +71,19 @@ def kept_in(run_dir: Path) -> RunOptions:
 
 def _read(said: Mapping[str, Any]) -> RunOptions:
     """Convert the content of the file to options. Raises ValueError or KeyError."""
-    stages, count = said["skip"], said["pause_after"]
-    if not isinstance(stages, list) or type(count) is not int or count < 0 or type(said["yes"]) is not bool:
+    stages = said["skip"]
+    if not isinstance(stages, list) or type(said["yes"]) is not bool:
         raise ValueError("not options")
     metrics = run_file.line(said["metrics"])
     return RunOptions(
         yes=said["yes"],
         until=run_file.line(said["until"]),
-        hold_at=run_file.line(said["hold_at"]),
         skip=tuple(run_file.line(stage) for stage in stages),
-        pause_after=count,
         metrics=Path(metrics) if metrics else None,
     )
 
 
-def still_needed(
-    options: RunOptions, history: History, playbook: Playbook, inventory: Inventory, now: float
-) -> str:
+def still_needed(options: RunOptions, history: History, playbook: Playbook, now: float) -> str:
     """Return the options that the command that continues a run repeats, quoted for a shell.
 
     If ``--until`` was reached, that command goes further than the operator agreed to; so ``--yes`` is left
@@ -110,8 +98,6 @@ def still_needed(
         kept = replace(
             options,
             until="" if reached else options.until,
-            hold_at=options.hold_at if _can_hold(options.hold_at, at, history, playbook) else "",
-            pause_after=options.pause_after * _can_pause(options.pause_after, history, playbook, inventory),
             skip=tuple(stage for stage in options.skip if stage not in history.stages_done),
         )
         words += shlex.split(kept.onward())
@@ -122,27 +108,7 @@ def still_needed(
 def _is_reached(name: str, history: History, playbook: Playbook, now: float) -> bool:
     """Return whether a walk to ``--until`` has nothing left to do: its place is done, or its time is past."""
     try:
-        until.parse(playbook, name, now)
+        pause.parse(playbook, name, now, end=True)
     except UsageError:
         return True
     return name in history.done | history.stages_done
-
-
-def _can_hold(hold_at: str, at: object, history: History, playbook: Playbook) -> bool:
-    """Return whether a walk from here can still hold at a phase."""
-    try:
-        name = step_names.phase(playbook, hold_at)
-        if isinstance(at, Next):
-            step_names.ahead(playbook, name, at.id, begun=history.has_touched(at.id))
-    except UsageError:
-        return False
-    return True
-
-
-def _can_pause(after: int, history: History, playbook: Playbook, inventory: Inventory) -> bool:
-    """Return whether fewer than ``after`` targets of the paced step were changed."""
-    paced = playbook.paced
-    if paced is None:
-        return False
-    every = paced.targets(inventory, history.records())
-    return len(set(history.touched(paced.step)).intersection(every)) < after

@@ -12,11 +12,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any, get_args
 
-from zkmigrate.errors import JournalError, LostJournalError, UsageError
+from zkmigrate.errors import JournalError, LostJournalError
 from zkmigrate.hosts.facts.lock import Lock, host_lock
 from zkmigrate.hosts.facts.status import HostStatus, host_status, unit_status
 from zkmigrate.inventory.inventory import Inventory
-from zkmigrate.runbook.engine import events, evidence, hold_file, journal, process, runs, step_names
+from zkmigrate.runbook.engine import events, evidence, hold_file, journal, pause, process, runs, step_names
 from zkmigrate.runbook.engine.clock import RealClock
 from zkmigrate.runbook.engine.codec import decode_finding, encode_finding
 from zkmigrate.runbook.engine.history import CLEANED, History, NotUndone
@@ -74,7 +74,7 @@ def status(
         step_names.known(playbook, findings)
     run_dir = existing_run_dir(context, run_id, inventory, playbook)
     code = _wait(context, run_dir, wait, timeout_s) if wait else 0
-    goes_on = partial(next_command, context, playbook=playbook, inventory=inventory)
+    goes_on = partial(next_command, context, playbook=playbook)
     try:
         working, history = known = read(run_dir)
     except JournalError as lost:
@@ -192,7 +192,7 @@ def of_run(
         "way": history.way.value,
         "process": None if working is None else working.body(),
         "now": None if working is None else _now(run_dir, history, hosts, wall()),
-        "hold": None if wanted is None else {**wanted.body(), "where": _where(playbook, wanted)},
+        "hold": None if wanted is None else {**wanted.body(), "where": pause.where_wanted(playbook, wanted)},
         "held": None if working is None or history.held is None else _held(history.held),
         "ended": None if history.ended is None else {"code": history.ended[0], "message": history.ended[1]},
         "turn": None if history.turn is None else {"to": history.turn.to, "why": history.turn.why},
@@ -408,13 +408,6 @@ def _seen(now: Mapping[str, Any], views: Sequence[View]) -> list[str]:
         return [line.strip() for line in board.hosts()] if now["samples"] else []
     except (KeyError, TypeError, ValueError, AttributeError, IndexError):
         return []
-
-
-def _where(playbook: Playbook, wanted: hold_file.Hold) -> str:
-    try:
-        return step_names.holds(playbook, step_names.place(playbook, wanted.at))
-    except UsageError:
-        return step_names.holds(playbook, "")
 
 
 def _who(wanted: Mapping[str, Any]) -> str:

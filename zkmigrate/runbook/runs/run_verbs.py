@@ -15,7 +15,7 @@ from pathlib import Path
 from zkmigrate.errors import UsageError
 from zkmigrate.inventory import inventory as inventories
 from zkmigrate.inventory.inventory import Inventory
-from zkmigrate.runbook.engine import events, planfile, runs, step_names, until
+from zkmigrate.runbook.engine import events, pause, planfile, runs, step_names
 from zkmigrate.runbook.engine import journal as journals
 from zkmigrate.runbook.engine.clock import RealClock
 from zkmigrate.runbook.engine.events import RunEnded
@@ -61,7 +61,7 @@ _Act = Callable[[Walk, StdConsole, str], RunEnded]
 def run(context: VerbContext, options: RunOptions) -> int:
     """Begin a run, or walk forward one that has begun."""
     inventory, playbook = _load(context, options)
-    far = until.parse(playbook, options.until, time.time())
+    far = pause.parse(playbook, options.until, time.time(), end=True)
     hooks.refuse_missing(inventory.hooks)
     given_plan = planfile.read(options.plan) if options.plan is not None else None
     run_dir = runs.directory(context.runs, options.run_id) if options.run_id else None
@@ -75,7 +75,7 @@ def run(context: VerbContext, options: RunOptions) -> int:
         runs.make(run_dir)
 
     def act(walk: Walk, _console: StdConsole, _back_to: str) -> RunEnded:
-        return walk.forward(far.name, options.hold_at, options.skip, options.pause_after, far.at)
+        return walk.forward(far.name, options.skip, far.at)
 
     return _walk(context, options, inventory, playbook, run_dir, act, given_plan, asked=Way.FORWARD)
 
@@ -86,7 +86,7 @@ def resume(context: VerbContext, options: RunOptions) -> int:
     A way back is announced and confirmed first, and refuses the options of the way forward.
     """
     inventory, playbook = _load(context, options)
-    far = until.parse(playbook, options.until, time.time())
+    far = pause.parse(playbook, options.until, time.time(), end=True)
     run_dir = _run_dir(context, options, inventory, playbook)
     lost = Way(options.journal_lost) if options.journal_lost else None
     if lost is Way.BACK and (given := options.onward()):
@@ -112,7 +112,7 @@ def resume(context: VerbContext, options: RunOptions) -> int:
                 return RunEnded(130, "nothing was changed")
         if lost is Way.BACK:
             return walk.back(back_to)
-        return walk.resume(far.name, options.hold_at, options.skip, options.pause_after, far.at)
+        return walk.resume(far.name, options.skip, far.at)
 
     return _walk(context, options, inventory, playbook, run_dir, act, asked=lost)
 
@@ -218,7 +218,6 @@ def _load(context: VerbContext, options: RunOptions) -> tuple[Inventory, Playboo
     """
     inventory, playbook = load(context)
     step_names.known(playbook, options.to)
-    step_names.phase(playbook, options.hold_at)
     step_names.skippable(playbook, options.skip)
     if not options.yes and (context.as_json or not context.interactive):
         raise UsageError("Cannot prompt. Pass --yes, or run on a terminal without --json.")
@@ -359,7 +358,7 @@ def _print_next_commands(
         return
     words = f"{inventory_options(context)} --run-id {history.run}"
     onward = heading(history, playbook)
-    command = next_command(context, history, playbook, walk.inventory, options)
+    command = next_command(context, history, playbook, options)
     said = remark(onward, command)
     commands = {f"go on {onward}": command + (f"\n   {said}" if said else "")}
     if final := history.no_way_back(playbook):

@@ -141,7 +141,6 @@ def next_command(
     context: VerbContext,
     history: History,
     playbook: Playbook,
-    inventory: Inventory,
     options: RunOptions | None = None,
 ) -> str:
     """Return the command that continues an open run: ``run`` after a finished way back, else ``resume``.
@@ -152,7 +151,7 @@ def next_command(
     verb = "run" if isinstance(history.next(playbook), Arrived) else "resume"
     if options is None:
         options = run_options.kept_in(runs.directory(context.runs, history.run))
-    again = run_options.still_needed(options, history, playbook, inventory, time.time())
+    again = run_options.still_needed(options, history, playbook, time.time())
     return f"zkmigrate {verb} {inventory_options(context)} --run-id {history.run} {again}".rstrip()
 
 

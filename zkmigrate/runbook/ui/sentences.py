@@ -152,18 +152,14 @@ def _hook_ended(event: events.HookEnded) -> str:
 def holding(event: events.Holding) -> str:
     """Say why the walk holds, the possible answers, and what happens without one."""
     back = "back (b; too late to keep the clients' sessions)" if event.late else "back (b)"
-    answers = f"go (g), stop (s) or {back}?"
+    answers = f"zkmigrate release, or go (g), stop (s) or {back}?"
     if event.before:
         where = f"in {event.before}, {event.progress}" if event.progress else f"before {event.before}"
-        return f"holding {where} ({event.who}): zkmigrate release, or {answers}"
-    after = f"holding after {event.phase}" + (f" ({event.who})" if event.who else "")
-    answers = f"zkmigrate release, or {answers}" if event.who else answers
+        return f"holding {where} ({event.who}): {answers}"
+    after = f"holding after {event.phase} ({event.who})"
     if event.opens_s is None:
         return f"{after}{_left(event.left_s)}: {answers}"
-    if event.opens_s <= 0:
-        return f"{after}; the hosts open by themselves by now: go (g) or stop (s)?"
-    seconds = f"{event.opens_s:.0f} s"
-    return f"{after}; in {seconds} at most the hosts open by themselves: {answers}"
+    return f"{after}; in {event.opens_s:.0f} s at most the hosts open by themselves: {answers}"
 
 
 def waits_for(what: str, left_s: float | None) -> str:

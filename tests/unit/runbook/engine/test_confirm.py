@@ -155,7 +155,7 @@ def test_a_stage_that_may_be_skipped_says_what_is_missing_then_and_takes_skip() 
 
 def test_a_hold_says_what_it_did_not_understand_and_holds_on() -> None:
     held, script = terminal(" ", "b far", "f roll", "k", "what", "b near")
-    answers = [held.hold("cut", "back", 5.0) for _ in range(6)]
+    answers = [held.hold("cut") for _ in range(6)]
     assert answers == [None, None, None, None, None, Answer("back", "near")]
     assert [line.split(".")[0] for line in script.shown] == [
         "  far is ahead", "  behind roll", "  not understood: 'k'", "  not understood: 'what'"
@@ -163,8 +163,8 @@ def test_a_hold_says_what_it_did_not_understand_and_holds_on() -> None:
 
 
 def test_a_hold_that_somebody_else_ends_does_not_end_with_the_input() -> None:
-    assert unattended(None).hold("roll.roll", None, None) is None
-    assert unattended("g").hold("roll.roll", None, None) == Answer("go")
+    assert unattended(None).hold("roll.roll") is None
+    assert unattended("g").hold("roll.roll") == Answer("go")
 
 
 def test_while_it_waits_findings_are_shown_and_stop_is_heard() -> None:
@@ -177,7 +177,7 @@ def test_while_it_waits_findings_are_shown_and_stop_is_heard() -> None:
     assert terminal(None)[0].listen() is False, "the end of input is no wish"
     held = unattended("s", "back")
     assert held.listen() is False
-    assert held.hold("cut", "go", None) == Answer("stop"), "it was left for the hold"
+    assert held.hold("cut") == Answer("stop"), "it was left for the hold"
 
 
 def test_a_decision_shows_its_finding_whole() -> None:
@@ -261,21 +261,8 @@ def test_ctrl_c_stops_where_stop_is_what_no_answer_means() -> None:
 
 def test_a_hold_goes_on_until_something_is_typed() -> None:
     held, script = terminal("", "what", "go")
-    assert [held.hold("cut", "back", 5.0) for _ in range(3)] == [None, None, Answer("go")]
+    assert [held.hold("cut") for _ in range(3)] == [None, None, Answer("go")]
     assert script.forgotten == 1, "what was typed before the hold, and not what is typed during it"
-    closed = unattended(None, None)
-    rules: tuple[Word, ...] = ("back", "go")
-    assert [closed.hold("cut", rule, None) for rule in rules] == [Answer("back"), Answer("go")]
-
-
-def test_with_yes_a_hold_behind_seal_ends_where_a_way_back_comes_too_late() -> None:
-    held = unattended("", "", "", "", "back")
-    assert [held.hold("seal", "go", left) for left in (0.1, None)] == [None, None]
-    answer = held.hold("seal", "go", 0.0)
-    assert (answer, answer and answer.by) == (Answer("go"), "--yes")
-    assert held.hold("cut", "back", 0.0) is None, "before it the deadline turns back"
-    assert held.hold("seal", "go", 0.0) == Answer("back"), "what was typed counts"
-    assert terminal("")[0].hold("seal", "go", 0.0) is None, "a person may take the time"
 
 
 def test_the_console_reads_whole_lines_and_sees_the_end() -> None:

@@ -204,7 +204,8 @@ def test_what_runs_beside_the_walk_is_journaled_when_it_ends(tiny: Tiny) -> None
 def test_what_ends_after_the_run_says_nothing_any_more(tiny: Tiny) -> None:
     tiny.hooks = Hooks(on_stop=(Hook(run="/hooks/x"),))
     tiny.confirm.words["hold cut"] = Answer("stop")
-    assert tiny.process(lambda walk: walk.forward(hold_at="cut")).code == 130
+    tiny.hold("cut")
+    assert tiny.process(forward).code == 130
     ((name, finish),) = programs(tiny).beside
     assert name == "on_stop main"
     lines, told = (tiny.run_dir / journal.NAME).read_bytes(), len(tiny.seen)
@@ -215,7 +216,9 @@ def test_what_ends_after_the_run_says_nothing_any_more(tiny: Tiny) -> None:
 
 def test_a_run_taken_up_in_the_window_waits_for_nothing(tiny: Tiny) -> None:
     tiny.confirm.words["hold cut"] = Answer("stop")
-    tiny.process(lambda walk: walk.forward(hold_at="cut"))
+    tiny.hold("cut")
+    tiny.process(forward)
+    tiny.confirm.words.clear()
     done, programs(tiny).beside = len(programs(tiny).waited), []
     programs(tiny).ends["before_run"] = SICK
     assert tiny.process(resume).code == 0

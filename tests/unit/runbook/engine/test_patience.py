@@ -10,7 +10,7 @@ import pytest
 from tests.unit.engine_world import Tiny
 from zkmigrate.errors import HostError
 from zkmigrate.runbook.engine.events import RunEnded
-from zkmigrate.runbook.engine.hold_points import HoldPoints
+from zkmigrate.runbook.engine.pause_points import PausePoints
 from zkmigrate.runbook.engine.ports import Answer
 from zkmigrate.runbook.engine.run import Patience, Walk
 from zkmigrate.runbook.model.step import Ready, Verdict, Waiting, Way
@@ -152,10 +152,10 @@ def test_an_operators_hold_does_not_eat_up_the_wait_after_it(
 
     held = iter([Answer("go")])
 
-    def between(*_: object) -> Answer | None:
+    def between(*_: object, **__: object) -> Answer | None:
         tiny.clock.t += HOUR_S
         return next(held, None)
 
-    monkeypatch.setattr(HoldPoints, "between", between)
+    monkeypatch.setattr(PausePoints, "between", between)
     assert tiny.process(forward).code == 0
     assert tiny.clock.t > 1000.0 + HOUR_S

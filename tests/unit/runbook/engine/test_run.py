@@ -544,19 +544,11 @@ def test_stop_and_roll_back_at_a_question(tiny: Tiny) -> None:
     assert tiny.hosts.files == {(host, "/one"): b"new" for host in HOSTS}
 
 
-@pytest.mark.parametrize("name", ["chek", "prepare.one", "rehearse.cut"])
-def test_a_hold_that_would_never_come_is_refused_before_anything_is_done(tiny: Tiny, name: str) -> None:
-    with pytest.raises(UsageError, match=r"'.*' is not a phase of tiny to hold at; possible: main\."):
-        tiny.process(lambda walk: walk.forward(hold_at=name))
-    with pytest.raises(UsageError, match="is not a phase"):
-        tiny.process(lambda walk: walk.resume(hold_at=name))
-    assert tiny.hosts.files == {}
-
-
 @pytest.mark.parametrize("phase", ["cut", "main.cut"])
-def test_hold_at_holds_after_the_phase_until_answered(tiny: Tiny, phase: str) -> None:
+def test_a_run_holds_after_a_phase_until_answered(tiny: Tiny, phase: str) -> None:
+    tiny.hold(phase)
     tiny.confirm.words["hold cut"] = Answer("back")
-    ended = tiny.process(lambda walk: walk.forward(hold_at=phase))
+    ended = tiny.process(forward)
     assert ended.code == 0
     assert ended.message.startswith("back at the start of main")
     assert walked(tiny, Way.FORWARD)[-1] == "main.cut"

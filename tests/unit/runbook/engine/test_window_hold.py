@@ -12,17 +12,14 @@ from tests.unit.engine_world import Tiny, TinyClock, back, tiny_window, until
 from zkmigrate.inventory.inventory import Policy
 from zkmigrate.runbook.engine import events
 from zkmigrate.runbook.engine.history import Leave, Next, Turn
-from zkmigrate.runbook.engine.hold_file import Hold
+from zkmigrate.runbook.engine.hold_file import Hold, HoldFile
 from zkmigrate.runbook.engine.journal import Journal
 from zkmigrate.runbook.engine.ports import Answer, WatchPort
-from zkmigrate.runbook.engine.window_walk import Window
+from zkmigrate.runbook.engine.run import Walk
 from zkmigrate.runbook.model.finding import Finding, Held
 from zkmigrate.runbook.model.step import Blocked, Context, Verdict, Way
 from zkmigrate.runbook.model.window import Decision, Trouble
 
-FILE = Hold(by="ann@ops", why="lunch", mark="1.1")
-HERE = Hold()
-"""``--hold-at``: no file."""
 PATIENCE_S = 200.0
 
 
@@ -199,23 +196,30 @@ def test_outside_a_window_a_silent_host_stops_the_way_back_at_once(tmp_path: Pat
 
 @dataclass
 class Holds:
-    """A hold after a step of the cut-over, asked as the walk asks it."""
+    """A hold after a step of the cut-over, as the walk makes it."""
 
     tiny: Tiny
     book: Journal
-    window: Window
+    walk: Walk
     stops: int = 0
+    how: str = ""
 
-    def hold(
-        self, hold: Hold, step: str = "cut", let_go: Callable[[], bool] = lambda: False
-    ) -> tuple[Answer, str]:
+    def hold(self, step: str = "cut", let_go: Callable[[], bool] = lambda: False) -> Answer:
         stage = self.tiny.playbook.stages[3]
         at = Next(stage, next(s for s in stage.steps if s.id == step), Way.FORWARD)
+        file = HoldFile(self.tiny.run_dir)
+        file.place(Hold(at=at.id, why="lunch", by="ann@ops"))
 
         def stop_if_asked() -> None:
             self.stops += 1
+            if let_go():
+                file.answered()
 
-        return self.window.hold(at, hold, let_go, stop_if_asked)
+        self.walk._pauses._stop_if_asked = stop_if_asked
+        try:
+            return self.walk._pauses.after(at)
+        finally:
+            self.how = next(e.how for e in reversed(self.tiny.seen) if isinstance(e, events.HoldEnded))
 
 
 @pytest.fixture
@@ -234,9 +238,9 @@ def desk(tmp_path: Path) -> Iterator[Callable[..., Holds]]:
         book = tiny.journal()
         books.append(book)
         walk = tiny.walk(book)
-        tiny.confirm.hold = lambda *_asked: None  # type: ignore[method-assign]
+        tiny.confirm.hold = lambda _phase: None  # type: ignore[method-assign, assignment]
         walk._window._context = Context("tiny-1", walk.inventory)
-        return Holds(tiny, book, walk._window)
+        return Holds(tiny, book, walk)
 
     yield made
     for book in books:
@@ -247,63 +251,49 @@ def test_a_hold_ends_when_it_is_released_and_listens_meanwhile(desk: Callable[..
     watch = Watched()
     held = desk(watch)
     asked = watch.asked
-    looks = iter(range(5))
-    assert held.hold(FILE, let_go=lambda: next(looks) == 4) == (Answer("go"), "released")
-    assert held.stops == 5, "Ctrl-C is asked for at each turn"
+    looks = iter(range(1, 6))
+    assert held.hold(let_go=lambda: next(looks) == 5) == Answer("go")
+    assert (held.stops, held.how) == (5, "released"), "Ctrl-C is asked for at each turn"
     assert watch.asked - asked == 5, "and so is the watch"
     assert held.tiny.clock.pauses >= 4
     shown = [e for e in held.tiny.seen if isinstance(e, events.Holding)]
-    assert (len(shown), shown[0].who) == (4, "ann@ops: lunch")
+    assert (len(shown), shown[0].who) == (5, "ann@ops: lunch")
 
 
 def test_trouble_ends_a_hold(desk: Callable[..., Holds]) -> None:
     held = desk(watch := Watched())
     watch.found.append(trouble("main.trouble"))
     with pytest.raises(Leave) as left:
-        held.hold(HERE)
+        held.hold()
     assert isinstance(left.value.outcome, Turn)
-    assert left.value.outcome.code == 7
+    assert (left.value.outcome.code, held.how) == (7, "left")
 
 
-def test_a_hold_file_that_was_forgotten_ends_when_the_way_back_must_begin(desk: Callable[..., Holds]) -> None:
+def test_a_hold_that_was_forgotten_ends_when_the_way_back_must_begin(desk: Callable[..., Holds]) -> None:
     held = desk(deadline_s=60.0)
     with pytest.raises(Leave) as left:
-        held.hold(FILE)
+        held.hold()
     turn = left.value.outcome
     assert isinstance(turn, Turn)
     assert (turn.to, turn.code, [f.id for f in turn.findings]) == ("main", 7, [Trouble.DEADLINE])
     assert "lasted until the way back had to begin" in turn.why
+    assert HoldFile(held.tiny.run_dir).wanted() is not None, "it is kept for the next run"
 
 
-def test_a_hold_file_on_sealed_hosts_ends_and_the_run_goes_on(desk: Callable[..., Holds]) -> None:
-    assert desk(until_step="seal").hold(FILE, "seal") == (Answer("go"), "deadline")
+def test_a_hold_on_sealed_hosts_ends_and_the_run_goes_on(desk: Callable[..., Holds]) -> None:
+    held = desk(until_step="seal")
+    assert held.hold("seal") == Answer("go")
+    assert held.how == "deadline"
+    assert HoldFile(held.tiny.run_dir).wanted() is None, "the run is past its place"
 
 
-def test_somebody_who_announced_himself_may_take_his_time(desk: Callable[..., Holds]) -> None:
-    held = desk(deadline_s=1.0)
-    answers = iter([None] * 50)
-    given: list[tuple[object, ...]] = []
-
-    def hold(*asked: object) -> Answer | None:
-        given.append(asked)
-        return next(answers, Answer("back", by="ann"))
-
-    held.tiny.confirm.hold = hold  # type: ignore[method-assign, assignment]
-    assert held.hold(HERE) == (Answer("back", by="ann"), "answered")
-    assert given[-1] == ("cut", "back", 0.0), "what silence means, and that it is late"
-
-
-def test_who_holds_by_a_file_is_not_answered_for_by_the_end_of_input(desk: Callable[..., Holds]) -> None:
+def test_an_answer_at_the_run_s_terminal_ends_a_hold(desk: Callable[..., Holds]) -> None:
     held = desk()
-    given: list[tuple[object, ...]] = []
-
-    def hold(*asked: object) -> Answer | None:
-        given.append(asked)
-        return Answer("go", by="ann")
-
-    held.tiny.confirm.hold = hold  # type: ignore[method-assign, assignment]
-    assert held.hold(FILE)[1] == "answered"
-    assert given == [("cut", None, None)]
+    answers = iter([None, None])
+    held.tiny.confirm.hold = lambda _phase: next(answers, Answer("back", by="ann"))  # type: ignore[method-assign, assignment]
+    assert held.hold() == Answer("back", by="ann")
+    assert held.how == "back"
+    assert HoldFile(held.tiny.run_dir).wanted() is None
 
 
 @pytest.mark.parametrize(("since_s", "ends_after_s"), [(0.0, 30.0), (29.0, 1.0)])
@@ -317,7 +307,8 @@ def test_once_hosts_serve_a_hold_file_ends_when_they_open_alone(
     history.done.add("main.serve")
     history.done_at["main.serve"] = clock.wall() - since_s
     begun = clock.t
-    assert held.hold(FILE, "seal") == (Answer("go"), "deadline")
+    assert held.hold("seal") == Answer("go")
+    assert held.how == "deadline"
     assert clock.t - begun == pytest.approx(ends_after_s, abs=0.5)
 
 
@@ -329,16 +320,17 @@ def test_what_served_before_a_turn_or_at_a_time_that_is_not_known_ends_no_hold(
     history.done_at["main.serve"] = clock.wall() - 1000.0
     begun = clock.t
     with pytest.raises(Leave):
-        held.hold(FILE)
+        held.hold()
     assert clock.t - begun == pytest.approx(60.0, abs=1.0)
     history.done.add("main.serve")
     del history.done_at["main.serve"]
     with pytest.raises(Leave):
-        held.hold(FILE)
+        held.hold()
 
 
 def test_before_anything_was_fenced_nothing_is_late(desk: Callable[..., Holds]) -> None:
     held = desk(deadline_s=0.0)
     held.book.history.first_sent.clear()
     looks = iter(range(9))
-    assert held.hold(FILE, let_go=lambda: next(looks) == 5) == (Answer("go"), "released")
+    assert held.hold(let_go=lambda: next(looks) == 5) == Answer("go")
+    assert held.how == "released"

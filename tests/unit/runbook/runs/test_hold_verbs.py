@@ -91,6 +91,27 @@ def test_a_run_holds_says_so_and_goes_on_when_it_is_released(desk: Desk) -> None
     assert not (desk.runs / "lab-1" / process.NAME).exists()
 
 
+def test_a_hold_is_kept_for_a_run_that_has_not_begun(desk: Desk) -> None:
+    placed = desk.ends(0, "hold", "--run-id", "lab-1", "--at", "install")
+    assert "  next is preflight.sick: " in placed
+    assert "run lab-1 has not begun: kept for zkmigrate run --run-id lab-1" in placed
+    assert "the hold is released" in desk.ends(0, "release", "--run-id", "lab-1")
+    assert desk.call("hold", "--run-id", "lab-1", "--at", "prepare.two").exit_code == 0
+    run = desk.start("run", "--yes", "--run-id", "lab-1")
+    assert desk.until_held()["held"]["where"] == "before prepare.two"
+    assert desk.call("release").exit_code == 0
+    assert run.wait(timeout=30) == 0
+
+
+def test_a_hold_at_a_time_keeps_its_date(desk: Desk) -> None:
+    desk.call("run", "--yes", "--until", "install")
+    placed = json.loads(desk.ends(0, "hold", "--at", "2999-12-31T06:00+00:00", "--json"))["hold"]
+    assert placed["at"].startswith("2999-12-31T") or placed["at"].startswith("3000-01-01T")
+    assert placed["where"] == f"at the next place from {placed['at']} on"
+    assert desk.status()["hold"] == placed
+    assert desk.call("resume", "--yes").exit_code == 0, "the time has not come"
+
+
 def test_killed_while_it_holds_the_run_holds_again_when_it_is_resumed(desk: Desk) -> None:
     desk.call("run", "--yes", "--until", "install")
     desk.call("hold")
@@ -157,6 +178,9 @@ def _catches(pid: int, number: int) -> bool:
         (("hold", "--at", "install"), 2, "run lab-1 is past 'before install' already. Next: hold "),
         (("hold", "--at", "preflight.sick"), 2, "is past 'before preflight.sick' already"),
         (("hold", "--run-id", "other"), 2, "no run other in "),
+        (("hold", "--at", "3"), 2, "cannot hold at 3: disk has no step that counts so"),
+        (("hold", "--at", "2020-01-01T00:00Z"), 2, "2020-01-01T00:00Z is past"),
+        (("release", "--run-id", "other"), 2, "no run other in "),
         (("release",), 2, "run lab-1 has no hold to release. Next: zkmigrate status"),
         (("status", "--wait", "nowhere"), 2, "'nowhere' is not a stage or step"),
         (("status", "--timeout", "3"), 2, "--timeout needs --wait"),

@@ -45,7 +45,7 @@ STORY: tuple[events.Event, ...] = (
     events.Waits("main", "fence", "the door is closed", "2 of 3", 3.9),
     events.Countdown(6.2),
     events.Countdown(6.1),
-    events.Holding("fence", 6.0),
+    events.Holding("fence", 6.0, who="ann@ops"),
     events.StepEnded("main", "fence", Way.FORWARD, 0.25, (claim("tiny.ok", "shut", True, seen="3 of 3"),)),
     events.Consented("main", "Now?", "go", "anna"),
     events.Alarm("fence", SICK, "back"),
@@ -69,7 +69,7 @@ def test_plain_lines_tell_the_whole_story_once() -> None:
         "!! d2: main.fence.d2.1.1 failed: no room",
         "   main.fence waits until the door is closed: 2 of 3 (4 s left)",
         "   6 s left to turn back",
-        "   holding after fence, 6 s left: go (g), stop (s) or back (b)?",
+        "   holding after fence (ann@ops), 6 s left: zkmigrate release, or go (g), stop (s) or back (b)?",
         "   main.fence done in 0.25 s",
         "     [ok] tiny.ok: shut; 3 of 3",
         "   main: Now? go (anna)",
@@ -233,7 +233,8 @@ def test_the_live_view_shows_hosts_waits_and_the_countdown() -> None:
     text = drawn.getvalue()
     assert "run r-1: tiny" in text
     assert re.search(r"d1 +done 0 s ago: refuse clients", text)
-    assert "holding after fence: go (g), stop (s) or back (b)?" in text
+    words = " ".join(text.split())
+    assert "holding after fence (ann@ops): zkmigrate release, or go (g), stop (s) or back (b)?" in words
     assert "6.0 s left to turn back" in text
     assert "[NO] tiny.sick d2: Failed: sick; expected: it is well" in out.getvalue()
 
@@ -377,15 +378,13 @@ def test_on_a_terminal_every_step_is_explained_and_asked(
 
 
 def test_a_hold_says_when_the_hosts_open_by_themselves_and_what_is_left_to_say_then() -> None:
-    assert sentences.sentence(events.Holding("check", None, 7.4)) == (
-        "   holding after check; in 7 s at most the hosts open by themselves: go (g), stop (s) or back (b)?"
+    assert sentences.sentence(events.Holding("check", None, 7.4, who="ann")) == (
+        "   holding after check (ann); in 7 s at most the hosts open by themselves: "
+        "zkmigrate release, or go (g), stop (s) or back (b)?"
     )
-    assert sentences.sentence(events.Holding("check", None, -0.1)) == (
-        "   holding after check; the hosts open by themselves by now: go (g) or stop (s)?"
-    )
-    assert sentences.sentence(events.Holding("check", None, 2.0, late=True)) == (
-        "   holding after check; in 2 s at most the hosts open by themselves: "
-        "go (g), stop (s) or back (b; too late to keep the clients' sessions)?"
+    assert sentences.sentence(events.Holding("check", None, 2.0, who="ann", late=True)) == (
+        "   holding after check (ann); in 2 s at most the hosts open by themselves: "
+        "zkmigrate release, or go (g), stop (s) or back (b; too late to keep the clients' sessions)?"
     )
 
 

@@ -1,0 +1,189 @@
+"""Where and when a run pauses: ``--until`` ends it there, and ``zkmigrate hold`` makes it wait there.
+
+Pure: the present time is an argument.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import datetime, time, timedelta, tzinfo
+from enum import Enum
+from typing import NamedTuple
+
+from zkmigrate.errors import UsageError
+from zkmigrate.runbook.engine import step_names
+from zkmigrate.runbook.engine.history import Next
+from zkmigrate.runbook.engine.hold_file import Hold
+from zkmigrate.runbook.model.playbook import Playbook
+from zkmigrate.runbook.model.step import Way
+
+_CLOCK = re.compile("([01][0-9]|2[0-3]):[0-5][0-9]")
+_DATED = re.compile("[0-9]{4}-[0-9]{2}-[0-9]{2}T.+")
+
+
+class Pause(NamedTuple):
+    """A request to pause; without name and number at the next possible place.
+
+    - name: a stage or ``stage.step``.
+    - number: how many targets of the paced step are changed by then.
+    - at: no earlier than this time, in seconds since the epoch.
+    - end: the run ends, after the named place. Otherwise it waits: before the place, or after a step of a
+      window.
+    """
+
+    name: str = ""
+    number: int = 0
+    at: float | None = None
+    end: bool = False
+
+    @property
+    def text(self) -> str:
+        """The request as :func:`parse` takes it, with the date of a time."""
+        return words(self.at) if self.at is not None else self.name or str(self.number or "")
+
+
+class Moment(Enum):
+    """When the walk can pause at a step."""
+
+    BEFORE = "before"
+    BETWEEN = "between two waves"
+    AFTER = "after"
+
+
+@dataclass(frozen=True)
+class Spot:
+    """A place at which the walk can pause.
+
+    - entered: whether the stage has begun. done: the finished stages and steps.
+    - changed: the number of changed targets of the paced step; 0 at another step.
+    """
+
+    at: Next
+    moment: Moment
+    entered: bool = False
+    done: Collection[str] = ()
+    changed: int = 0
+
+
+class Verdict(Enum):
+    """What the run does at a place."""
+
+    GO = "go"
+    WAIT = "wait"
+    END = "end"
+
+
+def decide(pause: Pause, spot: Spot, now: float) -> Verdict:
+    """Return what the run does at a place because of one pause.
+
+    A window or rehearsal that has begun neither ends nor waits, except after a step of a window. The way back
+    waits for a pause without a place only.
+    """
+    if pause.at is not None and now < pause.at:
+        return Verdict.GO
+    if pause.end:
+        return Verdict.END if _ends(pause, spot) else Verdict.GO
+    return Verdict.WAIT if _waits(pause, spot) else Verdict.GO
+
+
+def _ends(pause: Pause, spot: Spot) -> bool:
+    stage = spot.at.stage
+    if spot.at.way is Way.BACK or spot.moment is not Moment.BEFORE:
+        return False
+    if pause.name:
+        return pause.name in spot.done
+    return not ((stage.window or stage.rehearsal) and spot.entered)
+
+
+def _waits(pause: Pause, spot: Spot) -> bool:
+    stage, forward = spot.at.stage, spot.at.way is Way.FORWARD
+    anywhere = not pause.name and not pause.number
+    fresh = forward and not spot.entered
+    if spot.moment is Moment.AFTER:
+        inside = stage.window and not stage.rehearsal and forward
+        return bool(inside) and (anywhere or pause.name == spot.at.id)
+    if stage.window and not (fresh and spot.moment is Moment.BEFORE):
+        return False
+    if spot.moment is Moment.BETWEEN:
+        return anywhere or (forward and 0 < pause.number <= spot.changed)
+    named = {spot.at.id} if not stage.window else set()
+    named |= {stage.id} if fresh else set()
+    return anywhere or (forward and pause.name in named)
+
+
+def parse(
+    playbook: Playbook, text: str, now: float, *, end: bool = False, zone: tzinfo | None = None
+) -> Pause:
+    """Parse the value of ``--until`` (end) or of ``hold --at``.
+
+    It is a name of the playbook, HH:MM within the next day, or an ISO time; for a hold also a number of
+    targets. zone: the zone of times without one; None: this machine's. Raises UsageError for anything else,
+    and for a past time.
+    """
+    if _CLOCK.fullmatch(text):
+        return Pause(at=_next(time.fromisoformat(text), now, zone), end=end)
+    if _DATED.fullmatch(text):
+        try:
+            when = datetime.fromisoformat(text)
+        except ValueError as error:
+            raise UsageError(f"{text}: {error}; needed: a time such as 2026-11-26T06:00+01:00") from None
+        at = (when if when.tzinfo else _local(when, zone)).timestamp()
+        if at <= now:
+            raise UsageError(f"{text} is past. Next: a time to come")
+        return Pause(at=at, end=end)
+    if end:
+        step_names.known(playbook, text)
+        return Pause(text, end=True)
+    if text.isascii() and text.isdecimal():
+        if playbook.paced is None or not int(text):
+            raise UsageError(
+                f"cannot hold at {text}: {playbook.id} has no step that counts so. Next: a place"
+            )
+        return Pause(number=int(text))
+    return Pause(step_names.place(playbook, text))
+
+
+def requested(playbook: Playbook, hold: Hold) -> tuple[Pause, str]:
+    """Return the pause that a hold means, and why its place is invalid; then it means the next place.
+
+    HH:MM in a file counts from when it was written.
+    """
+    try:
+        return parse(playbook, hold.at, hold.since), ""
+    except UsageError as error:
+        return Pause(), str(error)
+
+
+def where_wanted(playbook: Playbook, hold: Hold) -> str:
+    """Return where a hold takes effect, in words."""
+    return where(playbook, requested(playbook, hold)[0])
+
+
+def where(playbook: Playbook, pause: Pause) -> str:
+    """Return where a pause that waits takes effect, in words."""
+    if pause.at is not None:
+        return f"at the next place from {words(pause.at)} on"
+    if pause.number and playbook.paced is not None:
+        many = playbook.paced.many
+        return f"after {pause.number} {many.removesuffix('s') if pause.number == 1 else many}"
+    if not pause.name:
+        return "at the next place"
+    return f"{'after' if step_names.is_phase(playbook, pause.name) else 'before'} {pause.name}"
+
+
+def words(at: float, zone: tzinfo | None = None) -> str:
+    """Return a time as text for messages and files."""
+    when = datetime.fromtimestamp(at, zone).astimezone(zone)
+    return f"{when:%Y-%m-%dT%H:%M}{f':{when:%S}' if when.second else ''}{when:%z}"
+
+
+def _next(clock: time, now: float, zone: tzinfo | None) -> float:
+    today = datetime.fromtimestamp(now, zone).date()
+    times = (_local(datetime.combine(today + timedelta(days=n), clock), zone).timestamp() for n in range(3))
+    return next(at for at in times if at > now)
+
+
+def _local(when: datetime, zone: tzinfo | None) -> datetime:
+    return when.astimezone() if zone is None else when.replace(tzinfo=zone)
