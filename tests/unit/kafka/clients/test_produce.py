@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
+import pytest
 from kafka.protocol.metadata import MetadataResponse
 from kafka.protocol.producer import ProduceRequest, ProduceResponse
 from kafka.record import MemoryRecords
@@ -28,7 +29,8 @@ class Cluster(WireBrokers):
     """Brokers that know one topic.
 
     led: partition → (leader, replicas). refuse: broker → the error code of its answers to a record. mute:
-    brokers that never answer a record. accepted: (partition, broker) of each accepted record.
+    brokers that never answer a record. accepted: (partition, broker) of each accepted record. produced: how
+    many Produce requests arrived.
     """
 
     def __init__(self, led: Leaders | None = None) -> None:
@@ -39,6 +41,7 @@ class Cluster(WireBrokers):
         self.mute: set[int] = set()
         self.accepted: list[tuple[int, int]] = []
         self.would_create = False
+        self.produced = 0
 
     def metadata(self, id: int, request: Any) -> Mapping[str, Any]:
         self.would_create |= bool(request.topics) and request.allow_auto_topic_creation
@@ -58,6 +61,7 @@ class Cluster(WireBrokers):
 
     def produce(self, broker: int, request: Any) -> Mapping[str, Any] | None:
         assert request.acks == -1, "acknowledged by all"
+        self.produced += 1
         [topic] = request.topic_data
         answer = ProduceResponse.TopicProduceResponse
         answers = []
@@ -83,14 +87,18 @@ class Cluster(WireBrokers):
         return {"responses": [answer(name=TOPIC, partition_responses=answers)]}
 
 
+def canary_of(cluster: Cluster) -> ProduceCanary:
+    names = {f"b{id}": (id, at.split(":")[0], int(at.split(":")[1])) for id, at in cluster.at.items()}
+    return ProduceCanary(TOPIC, names, every_s=0.01)
+
+
 @contextmanager
 def sending(cluster: Cluster, dead: int = 0) -> Iterator[ProduceCanary]:
     """The canary over brokers 1 and 2; nobody listens at the address of ``dead``."""
     with cluster.running([id for id in (1, 2) if id != dead]):
         if dead:
             cluster.at[dead] = "127.0.0.1:1"
-        names = {f"b{id}": (id, at.split(":")[0], int(at.split(":")[1])) for id, at in cluster.at.items()}
-        canary = ProduceCanary(TOPIC, names, every_s=0.01)
+        canary = canary_of(cluster)
         canary.begin()
         try:
             yield canary
@@ -132,14 +140,11 @@ def test_every_broker_acknowledges_the_records_of_the_partition_it_leads() -> No
 
 def test_nothing_is_sent_while_it_rests_nor_after_it_was_closed() -> None:
     cluster = Cluster()
-    before = set(threading.enumerate())
     with sending(cluster) as canary:
         seen = Results(canary)
         seen.until("some of each", lambda: len(seen.by) == 2)
         canary.rest()
         canary.results()
-        left = [t for t in set(threading.enumerate()) - before if not t.name.startswith("Thread-")]
-        assert not [t for t in left if "kafka" in t.name or "_Sender" in t.name], left
         canary.begin()
         seen.by.clear()
         seen.until("some of each again", lambda: len(seen.by) == 2)
@@ -149,6 +154,23 @@ def test_nothing_is_sent_while_it_rests_nor_after_it_was_closed() -> None:
         canary.begin()
         assert canary.results() == ([], [])
         assert len(cluster.accepted) == sent
+
+
+@pytest.mark.parametrize("mute", [set(), {1, 2}], ids=["answered", "silent"])
+def test_no_thread_and_no_connection_is_left_after_it_was_closed(mute: set[int]) -> None:
+    cluster = Cluster()
+    cluster.mute = mute
+    with cluster.running([1, 2]):
+        canary = canary_of(cluster)
+        canary.begin()
+        wait_until("records sent", lambda: None if cluster.produced >= 2 else "none yet", 30)
+        canary.close()
+
+        def left() -> str | None:
+            threads = [t.name for t in threading.enumerate() if "kafka" in f"{t.name} {type(t)}".lower()]
+            return f"{threads}, {cluster.open} connections" if threads or cluster.open else None
+
+        wait_until("everything closed", left, 30)
 
 
 def test_steps_get_the_latency_of_each_broker_and_the_report_gets_it_too() -> None:

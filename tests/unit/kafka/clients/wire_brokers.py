@@ -26,13 +26,14 @@ RELEASE = {0: 9, 1: 11, 2: 9, 3: 9, 10: 3, 18: 3, 29: 2, 32: 4, 35: 4, 45: 0, 46
 
 class WireBrokers:
     """at: ``host:port`` by id. hung: ids that accept connections and never answer. fenced: ids that metadata
-    does not name. opened: connections so far. asked: broker and API key of each request."""
+    does not name. opened: connections so far. open: connections now. asked: broker and API key of each
+    request."""
 
     def __init__(self, answers: Mapping[type[Any], Answer]) -> None:
         self.at: dict[int, str] = {}
         self.hung: set[int] = set()
         self.fenced: set[int] = set()
-        self.opened = 0
+        self.opened = self.open = 0
         self.asked: list[tuple[int, int]] = []
         self._answers: dict[int, tuple[Any, Answer]] = {}
         self._ended = threading.Event()
@@ -55,6 +56,13 @@ class WireBrokers:
 
     def _serve(self, id: int, client: socket.socket) -> None:
         self.opened += 1
+        self.open += 1
+        try:
+            self._serve_open(id, client)
+        finally:
+            self.open -= 1
+
+    def _serve_open(self, id: int, client: socket.socket) -> None:
         client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         stream = client.makefile("rb")
         while size := stream.read(4):
