@@ -12,12 +12,14 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from zkmigrate.cluster.placement.board import Replicas, Task, numbered
 from zkmigrate.cluster.placement.cluster import Cluster
 from zkmigrate.cluster.placement.constraints import racks_needed
 from zkmigrate.cluster.placement.order import after as free_after
+from zkmigrate.cluster.placement.passes import by_passes
 from zkmigrate.cluster.placement.plan import Notice, Offload, Plan, Reassignment, Refused
 from zkmigrate.cluster.placement.request import GIB, MIB, Balance, Rebalance
-from zkmigrate.cluster.placement.search import Found, Replicas, Task, by_passes, refined, search
+from zkmigrate.cluster.placement.search import Found, refined, search
 from zkmigrate.cluster.placement.statistics import lower_bound
 from zkmigrate.cluster.placement.validation import Chosen, additions_only, chosen, sizes_missing
 
@@ -208,39 +210,27 @@ def _task(
     takers: Sequence[int],
 ) -> Task:
     """Return the input of the search, at the widest tolerance. Brokers that only a set names come last."""
-    named = {broker for one in choice.partitions for broker in one.replicas}
-    ids = [*choice.brokers, *sorted(named - set(choice.brokers))]
-    number = {broker: place for place, broker in enumerate(ids)}
-    racks = {rack: place for place, rack in enumerate(dict.fromkeys(cluster.rack(broker) for broker in ids))}
+    ids, number, racks = numbered(cluster, choice)
     giving = set(sources)
     least = request.partition_size_threshold * MIB
-    partition, slot, home, weight, size = [], [], [], [], []
+    rows = []
     for row, one in enumerate(choice.partitions):
         bytes_ = one.size or 0
         if bytes_ < least or not gauge.weight[one.name]:
             continue
         for place, broker in enumerate(one.replicas):
             if broker in giving:
-                partition.append(row)
-                slot.append(place)
-                home.append(number[broker])
-                weight.append(gauge.weight[one.name])
-                size.append(bytes_)
+                rows.append((row, place, number[broker], gauge.weight[one.name], bytes_))
     return Task(
         sets=[[number[broker] for broker in one.replicas] for one in choice.partitions],
-        racks=[racks[cluster.rack(broker)] for broker in ids],
+        racks=racks,
         needed=[racks_needed(cluster, one.replicas, len(one.replicas)) for one in choice.partitions],
         level=[gauge.level.get(broker, 0) for broker in ids],
-        room=[
-            cluster.brokers[broker].room if broker in number and broker in gauge.level else 0
-            for broker in ids
-        ],
+        room=[cluster.brokers[broker].room if broker in gauge.level else 0 for broker in ids],
         ranked=range(len(choice.brokers)),
         sources=[number[broker] for broker in sources],
         takers=[number[broker] for broker in takers],
-        replicas=Replicas(partition, slot, home, weight, size),
-        lowest=0,
-        highest=0,
+        replicas=Replicas.of(rows),
         local=request.locality_scoped,
         window=request.partition_limit,
         enough=int(LEVEL * gauge.scale),

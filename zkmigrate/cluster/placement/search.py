@@ -1,8 +1,5 @@
 """Search for few replica moves that make the levels of brokers nearly equal.
 
-A level is what a broker has to spare, such as free bytes. Sources give replicas and takers take them; a
-broker may do both. What it gives makes no room for what it takes, so every order of a plan has room.
-
 The search narrows a corridor of levels step by step. At each step it brings in the brokers outside: it moves
 a replica, takes a move back, sends one elsewhere, or swaps two replicas. Then it makes the plan cheaper
 inside the corridor that was reached. The best answer is refined: the search takes one move back at a time and
@@ -12,11 +9,13 @@ repairs the levels, and then narrows the corridor for no more bytes.
 from __future__ import annotations
 
 import math
-from bisect import bisect_left, insort
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from heapq import nlargest, nsmallest
 from typing import Any, Protocol
+
+from zkmigrate.cluster.placement.board import Board, Change, Task
 
 PARTNERS = 12
 """How many brokers are tried at the other end of a move, and how many of the broker's own rack."""
@@ -35,61 +34,6 @@ FINEST = 512
 
 
 @dataclass(frozen=True, slots=True)
-class Replicas:
-    """The replicas that may move, as columns of equal length; a row is a replica.
-
-    partition: the row in ``Task.sets``.
-    slot: the index in that set.
-    home: the broker that holds the replica.
-    weight: how much of a level the replica takes.
-    size: the bytes that a move copies.
-    """
-
-    partition: Sequence[int]
-    slot: Sequence[int]
-    home: Sequence[int]
-    weight: Sequence[int]
-    size: Sequence[int]
-
-
-@dataclass(frozen=True, slots=True)
-class Task:
-    """The input of a search. Brokers are numbered from 0, in the order of their ids.
-
-    sets: the replica sets.
-    racks: the rack of each broker, as a number.
-    needed: how many racks each set must span.
-    level: the level of each broker.
-    room: the bytes of each broker for new copies.
-    ranked: the brokers whose levels are to become equal; sources and takers are among them.
-    lowest, highest: no taker's level falls below the first, and no source's rises above the second.
-    local: whether a replica stays in its rack.
-    window: how many of its heaviest remaining replicas a source offers.
-    enough: the width at which a corridor is level.
-    steps: how often the search may look for a change that narrows the corridor. Making the plan cheaper ends
-    by itself.
-    limit: the most bytes that the moves may copy.
-    """
-
-    sets: Sequence[Sequence[int]]
-    racks: Sequence[int]
-    needed: Sequence[int]
-    level: Sequence[int]
-    room: Sequence[int]
-    ranked: Sequence[int]
-    sources: Sequence[int]
-    takers: Sequence[int]
-    replicas: Replicas
-    lowest: int
-    highest: int
-    local: bool
-    window: int
-    enough: int
-    steps: int
-    limit: float = math.inf
-
-
-@dataclass(frozen=True, slots=True)
 class Found:
     """The result of a search.
 
@@ -105,13 +49,9 @@ class Found:
     reach: float
 
 
-Change = tuple[tuple[int, int], ...]
-"""Replicas and their new brokers, which are applied together."""
-
-
 def search(task: Task) -> Found:
     """Return the moves that make the levels as equal as this search can."""
-    board = _Board(task)
+    board = _Search(task)
     board.narrow(task.enough)
     board.cheapen()
     return Found(
@@ -122,44 +62,9 @@ def search(task: Task) -> Found:
     )
 
 
-def by_passes(task: Task) -> Found:
-    """Return the moves as topicmappr chooses them, up to the point with the narrowest range.
-
-    In each pass every source, the lowest level first, gives the heaviest replica that its highest taker may
-    take. The answer costs no more bytes than topicmappr's at a range that is no wider. Between equal ranges
-    the smaller deviation wins. The sum of the levels is constant, so the sum of their squares measures it.
-    """
-    board = _Board(task)
-    level = board.level
-    squares = sum(level[broker] ** 2 for broker in task.ranked)
-    best, mark = (board.width(), squares), 0
-    order = sorted((-level[broker], broker) for broker in task.takers)
-    again = True
-    while again:
-        again = False
-        for source in sorted(task.sources, key=board.order):
-            for _, row in reversed(board.kept[source][-task.window :]):
-                to = board.apart(row, order)
-                fits = board.bytes + task.replicas.size[row] <= task.limit
-                if to is not None and fits and board.allowed(row, to):
-                    squares -= level[source] ** 2 + level[to] ** 2
-                    moved = [broker for broker in (source, to) if board.takes[broker]]
-                    for broker in moved:
-                        del order[bisect_left(order, (-level[broker], broker))]
-                    board.make(((row, to),))
-                    for broker in moved:
-                        insort(order, (-level[broker], broker))
-                    squares += level[source] ** 2 + level[to] ** 2
-                    again = True
-                    best, mark = min((best, mark), ((board.width(), squares), len(board.log)))
-                    break
-    board.back_to(mark)
-    return Found(dict(sorted(board.moved().items())), tuple(board.level), 0, board.reach)
-
-
 def refined(task: Task, found: Found) -> Found:
     """Return the same answer for fewer bytes, then a narrower one for no more. task: what was searched."""
-    board = _Board(task)
+    board = _Search(task)
     for row, to in found.moves.items():
         board.go(row, to)
     board.steps = REFINING // len(task.level)
@@ -210,206 +115,27 @@ class _Pick(Protocol):
     def __call__(self, n: int, iterable: Iterable[int], key: Callable[[int], Any]) -> list[int]: ...
 
 
-class _Board:
-    """The position of every replica while the search moves it."""
+class _Search(Board):
+    """A board, and the corridor into which the search brings the levels."""
 
     def __init__(self, task: Task) -> None:
-        self.task = task
+        super().__init__(task)
         self.steps = task.steps
-        self.level = list(task.level)
-        self.room = list(task.room)
-        self.sets = [list(replicas) for replicas in task.sets]
-        self.at = list(task.replicas.home)
-        self.gives = [False] * len(self.level)
-        for broker in task.sources:
-            self.gives[broker] = True
-        self.takes = [False] * len(self.level)
-        for broker in task.takers:
-            self.takes[broker] = True
-        # By broker, by rising weight: what a source still holds, what it gave, and what a taker took.
-        self.kept: list[list[tuple[int, int]]] = [[] for _ in self.level]
-        self.gone: list[list[tuple[int, int]]] = [[] for _ in self.level]
-        self.took: list[list[tuple[int, int]]] = [[] for _ in self.level]
-        for row, (home, weight) in enumerate(zip(task.replicas.home, task.replicas.weight, strict=True)):
-            self.kept[home].append((weight, row))
-        self.rank = [0] * len(self.at)
-        for held in self.kept:
-            held.sort()
-            for place, (_, row) in enumerate(reversed(held)):
-                self.rank[row] = place
         total = sum(task.replicas.size)
         # The weight of one byte compared with a level; it is 1 if levels are bytes.
         self.price = sum(task.replicas.weight) / total if total else 0.0
         self.mean = sum(task.level[broker] for broker in task.ranked) / len(task.ranked)
         self.reach = 0.0
         self.low = self.high = 0
-        self.log: list[tuple[int, int]] = []
-        # The bytes moved, their limit, whether changes must save bytes, and a replica that must not move.
-        self.bytes = 0
+        # The limit of the bytes moved, and whether changes must save bytes.
         self.limit = task.limit
         self.frugal = False
-        self.barred = -1
-
-    def moved(self) -> dict[int, int]:
-        """Return the new broker of each replica that has moved."""
-        pairs = enumerate(zip(self.at, self.task.replicas.home, strict=True))
-        return {row: at for row, (at, home) in pairs if at != home}
-
-    def span(self) -> tuple[int, int]:
-        """Return the lowest and the highest level."""
-        levels = [self.level[broker] for broker in self.task.ranked]
-        return min(levels), max(levels)
-
-    def width(self) -> int:
-        """Return the range of the levels."""
-        low, high = self.span()
-        return high - low
-
-    def apart(self, row: int, order: Iterable[tuple[int, int]]) -> int | None:
-        """Return the first taker that shares no rack with the rest of the set.
-
-        If moves are local, it is the first taker in the giver's rack. order: the takers, the one to try first
-        in front.
-        """
-        task, racks = self.task, self.task.racks
-        replicas = self.sets[task.replicas.partition[row]]
-        giver = self.at[row]
-        rest = {racks[broker] for broker in replicas if broker != giver}
-        free = (
-            taker
-            for _, taker in order
-            if taker not in replicas
-            and (racks[taker] == racks[giver] if task.local else racks[taker] not in rest)
-        )
-        return next(free, None)
-
-    # The rules
-
-    def fits(self, row: int, broker: int) -> bool:
-        """Return whether the set of a replica keeps its rules when the replica moves to a broker."""
-        task = self.task
-        partition = task.replicas.partition[row]
-        replicas = self.sets[partition]
-        if broker in replicas:
-            return False
-        if broker in task.sets[partition] and broker != task.replicas.home[row]:
-            return False  # leaving the replica that was there would cost fewer bytes
-        rack = task.racks[broker]
-        if rack == task.racks[self.at[row]]:
-            return True
-        if task.local:
-            return False
-        slot = task.replicas.slot[row]
-        others = {task.racks[other] for place, other in enumerate(replicas) if place != slot}
-        others.add(rack)
-        return len(others) >= task.needed[partition]
-
-    def offered(self, change: Change) -> bool:
-        """Return whether, after a change, each source has given only some of its heaviest replicas."""
-        homes = self.task.replicas.home
-        left = {homes[row] for row, to in change if (self.at[row] == homes[row]) != (to == homes[row])}
-        for home in left:
-            out = [row for row, _ in change if self.at[row] == home == homes[row]]
-            back = [row for row, to in change if to == home == homes[row]]
-            gone = self.gone[home]
-            lightest = next((self.rank[row] for _, row in gone if row not in back), -1)
-            lightest = max([lightest, *(self.rank[row] for row in out)])
-            # The number of remaining replicas that are heavier than the lightest one given.
-            if lightest - (len(gone) + len(out) - len(back) - 1) >= self.task.window:
-                return False
-        return True
-
-    # Changes
-
-    def go(self, row: int, broker: int) -> None:
-        """Put a replica on a broker."""
-        self.bytes += self.cost(row, broker)
-        replicas = self.task.replicas
-        weight, size, home, before = (
-            replicas.weight[row],
-            replicas.size[row],
-            replicas.home[row],
-            self.at[row],
-        )
-        entry = weight, row
-        if before == home:
-            del self.kept[home][bisect_left(self.kept[home], entry)]
-            insort(self.gone[home], entry)
-        else:
-            del self.took[before][bisect_left(self.took[before], entry)]
-            self.room[before] += size
-        if broker == home:
-            del self.gone[home][bisect_left(self.gone[home], entry)]
-            insort(self.kept[home], entry)
-        else:
-            insort(self.took[broker], entry)
-            self.room[broker] -= size
-        self.level[before] += weight
-        self.level[broker] -= weight
-        self.sets[replicas.partition[row]][replicas.slot[row]] = broker
-        self.at[row] = broker
-
-    def make(self, change: Change) -> None:
-        """Make a change, and record how to undo it."""
-        for row, broker in change:
-            self.log.append((row, self.at[row]))
-            self.go(row, broker)
-
-    def back_to(self, mark: int) -> None:
-        """Undo the changes made since the log had this length."""
-        while len(self.log) > mark:
-            self.go(*self.log.pop())
 
     def outside(self, level: int) -> int:
         """Return how far a level is outside the corridor."""
         if level < self.low:
             return self.low - level
         return level - self.high if level > self.high else 0
-
-    def cost(self, row: int, broker: int) -> int:
-        """Return how many more bytes the plan copies if a replica moves to a broker."""
-        home, size = self.task.replicas.home[row], self.task.replicas.size[row]
-        return (size if broker != home else 0) - (size if self.at[row] != home else 0)
-
-    def allowed(self, row: int, broker: int, other: int | None = None) -> bool:
-        """Return whether a replica may move to a broker, alone or in exchange for another one.
-
-        other: the replica of that broker that comes back in exchange; None for none.
-        """
-        task, giver = self.task, self.at[row]
-        replicas = task.replicas
-        if other is not None and replicas.partition[row] == replicas.partition[other]:
-            return False
-        if self.barred in (row, other):
-            return False
-        net = replicas.weight[row] - (replicas.weight[other] if other is not None else 0)
-        for one, up in ((giver, net), (broker, -net)):
-            if up > 0 and self.gives[one] and self.level[one] + up > task.highest:
-                return False
-            if up < 0 and self.takes[one] and self.level[one] + up < task.lowest:
-                return False
-        if self.taken(row, broker) - self.taken(other, broker) > max(0, self.room[broker]):
-            return False
-        if self.taken(other, giver) - self.taken(row, giver) > max(0, self.room[giver]):
-            return False
-        if not self.fits(row, broker) or (other is not None and not self.fits(other, giver)):
-            return False
-        return self.offered(((row, broker),) if other is None else ((row, broker), (other, giver)))
-
-    def taken(self, row: int | None, broker: int) -> int:
-        """Return the bytes of a broker's room that a replica takes; none on its home broker."""
-        replicas = self.task.replicas
-        return 0 if row is None or replicas.home[row] == broker else replicas.size[row]
-
-    def holds(self, giver: int, taker: int) -> list[Sequence[tuple[int, int]]]:
-        """Return the replicas that one broker could give to another, by rising weight.
-
-        The first list has its own replicas, the second those that it took.
-        """
-        if not self.takes[taker]:
-            return [[], [entry for entry in self.gone[taker] if self.at[entry[1]] == giver]]
-        own = self.kept[giver][-self.task.window :] if self.gives[giver] else []
-        return [own, self.took[giver]]
 
     def givers(self, broker: int) -> list[int]:
         """Return the brokers that could give to a broker, the lowest level first."""
@@ -439,9 +165,6 @@ class _Board:
         found = pick(PARTNERS, partners, key=self.order)
         near = pick(PARTNERS, [one for one in partners if racks[one] == racks[broker]], key=self.order)
         return list(dict.fromkeys((*found, *near)))
-
-    def order(self, broker: int) -> tuple[int, int]:
-        return self.level[broker], broker
 
     def better(self, broker: int) -> Change | None:
         """Return the change that brings a broker outside the corridor nearest to it for the fewest bytes."""
@@ -628,12 +351,12 @@ class _Board:
                     continue
                 mark, self.limit = len(self.log), self.bytes - 1
                 self.make(((row, home),))
-                self.barred = row
+                self.barred = {row}
                 if self.mend(low, low + width):
                     again = True
                 else:
                     self.back_to(mark)
-                self.barred = -1
+                self.barred = set()
 
     def tighten(self) -> None:
         """Narrow the corridor for no more bytes, or up to the limit of bytes if it is not level yet."""

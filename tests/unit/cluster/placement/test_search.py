@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from zkmigrate.cluster.placement.search import Replicas, Task, cheapest, edges, refined, search
+from zkmigrate.cluster.placement.board import Replicas, Task
+from zkmigrate.cluster.placement.search import cheapest, edges, refined, search
 
 
 def task(
