@@ -14,13 +14,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.lab.footprint import footprint, tree_differences, without_process
 from zkmigrate.lab.failure import LabError
-from zkmigrate.lab.footprint import footprint, tree_differences
 from zkmigrate.lab.inventory import write_inventory
 from zkmigrate.lab.lab import Lab
 from zkmigrate.lab.load.runner import LoadRunner
 from zkmigrate.lab.operator import Operator, ToolProcess
-from zkmigrate.lab.source_state import source_state, without_process
+from zkmigrate.lab.source_state import source_state
 from zkmigrate.lab.spec import Role
 from zkmigrate.lab.wait import wait_until
 

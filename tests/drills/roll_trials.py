@@ -30,9 +30,10 @@ from tests.drills.roll_site import (
     wait_during,
     wave_targets,
 )
+from tests.lab.sessions import lost_since
 from zkmigrate.hosts import zkm_host
 from zkmigrate.lab import fault
-from zkmigrate.lab.baseline import baseline, lost_since
+from zkmigrate.lab.baseline import baseline
 from zkmigrate.lab.commands import run as run_command
 from zkmigrate.lab.operator import ToolProcess
 from zkmigrate.lab.spec import ELECTION_PORT, Role
@@ -138,12 +139,19 @@ def back_from_install(site: RollSite) -> str:
     return "every file as found"
 
 
+def _back_after_kill(
+    site: RollSite, until: str, kill: tuple[str, str, int], reached: str, back_to: str
+) -> None:
+    """Kill the tool at a change of the stage ``until``, which leaves ``reached``, and roll back."""
+    site.run_verb(KILLED, "run", "--until", until, kill=kill)
+    site.state = reached
+    site.bring_to(back_to)
+
+
 @trial(FRESH, "kill -9 half way through the join, rollback", _AS_FOUND)
 def back_from_half_join(site: RollSite) -> str:
     """Roll back after a kill when one dest host observes, one has files, and one has none."""
-    site.run_verb(KILLED, "run", "--until", "join", kill=("SetService", "dest2", 0))
-    site.state = JOINED
-    site.bring_to(FRESH)
+    _back_after_kill(site, "join", ("SetService", "dest2", 0), JOINED, FRESH)
     return "every file as found"
 
 
@@ -164,9 +172,7 @@ def leader_killed_in_join(site: RollSite) -> str:
 
 
 def _back_in_rehearsal(site: RollSite, kind: str) -> str:
-    site.run_verb(KILLED, "run", "--until", "rehearse", kill=(kind, "dest2", 1))
-    site.state = REHEARSED
-    site.bring_to(JOINED)
+    _back_after_kill(site, "rehearse", (kind, "dest2", 1), REHEARSED, JOINED)
     return "dest observes; brokers and source as found"
 
 
@@ -184,9 +190,7 @@ TRIALS += [
 
 @trial(JOINED, "kill -9 between two SEALs of the rehearsal, rollback", _AS_FOUND)
 def killed_in_rehearsal(site: RollSite) -> str:
-    site.run_verb(KILLED, "run", "--until", "rehearse", kill=("Seal", "dest3", 2))
-    site.state = REHEARSED
-    site.bring_to(FRESH)
+    _back_after_kill(site, "rehearse", ("Seal", "dest3", 2), REHEARSED, FRESH)
     return "every file as found"
 
 
@@ -220,9 +224,7 @@ _REPAIR_UNIT = f"rm -r {_DROP_IN} && systemctl daemon-reload"
 @trial(REHEARSED, "kill -9 before the second broker's restart, rollback", "brokers as found")
 def back_from_half_roll(site: RollSite) -> str:
     """Roll back after a kill when the second broker's file names dest already."""
-    site.run_verb(KILLED, "run", "--until", "roll", kill=("SetService", _roll_order(site)[1], 0))
-    site.state = ROLLED
-    site.bring_to(REHEARSED)
+    _back_after_kill(site, "roll", ("SetService", _roll_order(site)[1], 0), ROLLED, REHEARSED)
     return "brokers as found"
 
 

@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.drills.acknowledged import Missing, Promised, missing_in, promised
+from tests.lab.dest_hosts import SERVES_S, UNIT, observer_config, reformed_config, write
+from tests.lab.footprint import VERSION_2
 from zkmigrate.lab import fault
 from zkmigrate.lab.commands import run
-from zkmigrate.lab.dest_hosts import SERVES_S, UNIT, observer_config, reformed_config, write
 from zkmigrate.lab.failure import LabError
-from zkmigrate.lab.footprint import VERSION_2
 from zkmigrate.lab.lab import Lab
 from zkmigrate.lab.load.json_lines import Follower, load_recording
 from zkmigrate.lab.load.target import runner_for

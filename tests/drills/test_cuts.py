@@ -23,12 +23,13 @@ from tests.drills.cut_figures import CutOver, summary
 from tests.drills.disks import judged, loaded_from
 from tests.drills.labs import Play, loaded_lab, times_of
 from tests.drills.roll_site import require
+from tests.lab.footprint import VERSION_2
+from tests.lab.sessions import lost_since, sessions_not_served
 from zkmigrate.lab import fault
-from zkmigrate.lab.baseline import baseline, lost_since, sessions_not_served
+from zkmigrate.lab.baseline import baseline
 from zkmigrate.lab.commands import run as run_command
 from zkmigrate.lab.delay import Delays, delays
 from zkmigrate.lab.failure import NotReady
-from zkmigrate.lab.footprint import VERSION_2
 from zkmigrate.lab.inventory import write_inventory
 from zkmigrate.lab.judge import judge, load_history
 from zkmigrate.lab.lab import Lab

@@ -28,8 +28,9 @@ from tests.drills.roll_site import (
     wait_during,
     wave_targets,
 )
+from tests.lab.sessions import lost_since
 from zkmigrate.lab import fault
-from zkmigrate.lab.baseline import baseline, lost_since
+from zkmigrate.lab.baseline import baseline
 from zkmigrate.lab.spec import LONG_SESSIONS
 from zkmigrate.lab.wait import TimedProgress, wait_until
 from zkmigrate.move.dependents.kafka import LEADERS

@@ -41,10 +41,10 @@ from tests.drills.staggered import (
     stagger,
     wait_until_serving,
 )
+from tests.lab.dest_hosts import SERVES_S, DestHosts, joined
+from tests.lab.footprint import VERSION_2
 from zkmigrate.lab import fault
-from zkmigrate.lab.dest_hosts import SERVES_S, DestHosts, joined
 from zkmigrate.lab.failure import LabError, NotReady
-from zkmigrate.lab.footprint import VERSION_2
 from zkmigrate.lab.lab import Lab
 from zkmigrate.lab.readiness import four_letter_word
 from zkmigrate.lab.spec import CLIENT_PORT, LabSpec, Role

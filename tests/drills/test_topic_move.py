@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -25,7 +25,8 @@ from tests.drills.test_reassign_faults import KILLED
 from zkmigrate.lab import between, fault
 from zkmigrate.lab.clients.families import Program
 from zkmigrate.lab.clients.matrix import play as play_matrix
-from zkmigrate.lab.judge.switches import flaws
+from zkmigrate.lab.judge.clients import Row
+from zkmigrate.lab.judge.switches import NEVER
 from zkmigrate.lab.lab import Lab
 from zkmigrate.lab.operator import Operator, ToolProcess
 from zkmigrate.lab.service import name_of
@@ -45,6 +46,18 @@ SHORT = ("--skip", "rehearse", "--until", "verify")
 """No rehearsal, and the copiers back to source continue, for the next case."""
 Way: TypeAlias = Literal["there", "back", "either"]
 """Where the clients are after a case: on the other cluster, where they were, or on either."""
+
+
+def wrong_figures(rows: Sequence[Row], but: Collection[str] = ()) -> dict[str, dict[str, int | None]]:
+    """Return, by client, the figures of NEVER that are not 0; None for a figure that is unknown.
+
+    but: figures that do not count. Clients without such figures are left out.
+    """
+    found = {
+        row.client: {name: getattr(row.figures, name) for name in NEVER if name not in but} for row in rows
+    }
+    wrong = {client: {name: n for name, n in of.items() if n != 0} for client, of in found.items()}
+    return {client: of for client, of in wrong.items() if of}
 
 
 @dataclass(frozen=True)
@@ -275,7 +288,7 @@ class Switches:
         matrix = self.site.matrix(rate=RATE, seconds=AT_WORK_S)
         with self.site.among_clients():
             rows = play_matrix(matrix, self.programs, history, self.site.progress, act)
-        wrong = flaws(rows, ("again",) if again else ())
+        wrong = wrong_figures(rows, ("again",) if again else ())
         ill = [f"{row.client}: {row.why}" for row in rows if row.why]
         require(not wrong and not ill, f"{wrong}; {'; '.join(ill)}")
         figures = [row.figures for row in rows]

@@ -15,16 +15,16 @@ from typing import Any, Literal, TypeAlias
 
 from kazoo.exceptions import NoNodeError
 
+from tests.lab.footprint import phases, without_process
 from zkmigrate.hosts import zkm_host
 from zkmigrate.inventory.inventory import Policy
 from zkmigrate.lab import fault, network
-from zkmigrate.lab.footprint import phases
 from zkmigrate.lab.lab import Lab
 from zkmigrate.lab.load.json_lines import load_recording
 from zkmigrate.lab.load.runner import LoadRunner
 from zkmigrate.lab.operator import Operator, ToolProcess
 from zkmigrate.lab.readiness import mode_of
-from zkmigrate.lab.source_state import source_state, without_process
+from zkmigrate.lab.source_state import source_state
 from zkmigrate.lab.spec import CLIENT_PORT, Role
 from zkmigrate.lab.wait import wait_until
 from zkmigrate.move.rules.window_rules import deadlines

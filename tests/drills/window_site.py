@@ -11,11 +11,12 @@ from tests.drills.labs import finish_load
 from tests.drills.roll_site import require
 from tests.drills.window_cases import Case
 from tests.drills.window_harm import Scene
+from tests.lab.footprint import configs, phases, tree_differences
+from tests.lab.sessions import lost_since, sessions_not_served
 from zkmigrate.hosts import zkm_host
 from zkmigrate.lab import fault
-from zkmigrate.lab.baseline import baseline, lost_since, sessions_not_served
+from zkmigrate.lab.baseline import baseline
 from zkmigrate.lab.failure import LabError, NotReady
-from zkmigrate.lab.footprint import configs, phases, tree_differences
 from zkmigrate.lab.operator import ToolProcess
 from zkmigrate.lab.render import ZOO_CFG
 from zkmigrate.lab.source_state import source_state

@@ -21,11 +21,12 @@ import pytest
 from tests.drills.window_cases import CASES
 from tests.drills.window_site import WindowSite
 from tests.lab import tool
+from tests.lab.footprint import configs, footprint, phases, tree_differences
+from tests.lab.sessions import sessions_not_served
 from tests.parity import length, verdicts
 from tests.world.operator import Killed, Operator, quiet_world
 from zkmigrate.lab import canary_topic, fault
-from zkmigrate.lab.baseline import baseline, sessions_not_served
-from zkmigrate.lab.footprint import configs, footprint, phases, tree_differences
+from zkmigrate.lab.baseline import baseline
 from zkmigrate.lab.inventory import write_inventory
 from zkmigrate.lab.judge import judge, load_history
 from zkmigrate.lab.lab import Lab

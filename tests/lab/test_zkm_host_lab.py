@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.drills.test_start_order import danger, staggered_orders
+from tests.lab.dest_hosts import UNIT, DestHosts, joined
 from zkmigrate.hosts import zkm_host
-from zkmigrate.lab.dest_hosts import UNIT, DestHosts, joined
 from zkmigrate.lab.lab import Lab
 from zkmigrate.lab.render import ZOO_CFG, ZOOKEEPER_DATA
 from zkmigrate.lab.spec import LabSpec, Role

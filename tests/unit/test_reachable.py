@@ -10,8 +10,6 @@ ROOT = Path(__file__).parents[2]
 
 ENTRIES = {"zkmigrate.cli": "command", "zkmigrate.spark.jobs": "run", "zkmigrate.lab.load": "run"}
 """By package: the function of its modules that a verb looks up by a word of the command line."""
-BY_PYTEST = ("test_", "pytest_")
-"""How the names begin of functions that pytest calls, as in drills."""
 
 Function = tuple[str, str]
 """Module and name."""
@@ -66,7 +64,6 @@ def unreached(paths: Iterable[Path], root: Path) -> list[str]:
         if path.name == "__init__.py":
             exports |= {(own, name): places for name, places in names.items()}
     reached |= {one for one in calls if one[1] == ENTRIES.get(one[0].rpartition(".")[0])}
-    reached |= {one for one in calls if one[1].startswith(BY_PYTEST)}
     todo = list(reached)
     while todo:
         one = todo.pop()
@@ -78,8 +75,8 @@ def unreached(paths: Iterable[Path], root: Path) -> list[str]:
 
 
 def test_every_public_function_is_reached_from_a_verb_or_a_playbook() -> None:
-    """What only tests call is no feature: a user cannot type it. Drills are run by `make drills`."""
-    folders = ("zkmigrate", "playbooks", "tests/drills")
+    """What only tests and drills call is no feature: a user cannot type it."""
+    folders = ("zkmigrate", "playbooks")
     paths = [path for folder in folders for path in sorted((ROOT / folder).rglob("*.py"))]
     assert unreached(paths, ROOT) == []
 

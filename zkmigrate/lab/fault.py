@@ -1,7 +1,6 @@
 """Faults to inject on a named host of a running lab; each has its inverse beside it.
 
-Every function returns once the fault has taken effect, and raises LabError if it could not cause it. The
-first lines of the functions' docstrings are the help texts of `zkmigrate lab fault`.
+Every function returns once the fault has taken effect, and raises LabError if it could not cause it.
 """
 
 from __future__ import annotations
@@ -16,7 +15,6 @@ from zkmigrate.lab.commands import run
 from zkmigrate.lab.failure import LabError
 from zkmigrate.lab.lab import Lab
 from zkmigrate.lab.render import HostFile
-from zkmigrate.lab.spec import Role
 from zkmigrate.lab.wait import wait_until
 
 _FAKETIME = "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1"
@@ -72,14 +70,8 @@ def _signal(lab: Lab, host: str, name: str, states: str) -> None:
     wait_until(f"SIG{name} on {host}", missing, 10, poll_s=0.02)
 
 
-def start_at_boot(lab: Lab, role: Role) -> None:
-    """Enable the servers of this role, so that they start when their hosts boot, as usual outside a lab."""
-    for host in lab.role(role):
-        lab.exec(host.name, ["systemctl", "enable", "--quiet", unit_of(lab, host.name)])
-
-
 def kill(lab: Lab, host: str) -> None:
-    """The server's process dies by SIGKILL, and systemd has seen it. Inverse: `start`."""
+    """Kill the server with SIGKILL, and wait until systemd has noticed. Inverse: `start`."""
     unit = unit_of(lab, host)
     _signal(lab, host, "KILL", "ZX")
 
@@ -88,46 +80,46 @@ def kill(lab: Lab, host: str) -> None:
         state = lab.exec(host, ["systemctl", "is-active", unit], check=False).stdout.strip()
         return state if state in ("active", "deactivating") else None
 
-    wait_until(f"systemd of {host} sees the death", missing, 10, poll_s=0.02)
+    wait_until(f"systemd of {host} has noticed the end of the server", missing, 10, poll_s=0.02)
 
 
 def start(lab: Lab, host: str) -> None:
-    """Starts the host's server."""
+    """Start the host's server."""
     lab.exec(host, ["systemctl", "start", unit_of(lab, host)])
 
 
 def pause(lab: Lab, host: str) -> None:
-    """The server's process is stopped (SIGSTOP), its sockets stay. Inverse: `resume`."""
+    """Stop the server with SIGSTOP; its sockets stay open. Inverse: `resume`."""
     _signal(lab, host, "STOP", "T")
 
 
 def resume(lab: Lab, host: str) -> None:
-    """Lets a paused server go on."""
+    """Continue a paused server."""
     _signal(lab, host, "CONT", "RSD")
 
 
 def freeze(lab: Lab, host: str) -> None:
-    """Every process of a host stands still; its kernel keeps its connections. Inverse: `thaw`."""
+    """Stop every process of a host; its kernel keeps the connections. Inverse: `thaw`."""
     control_groups.freeze(lab.id, host, frozen=True)
 
 
 def thaw(lab: Lab, host: str) -> None:
-    """Lets a frozen host go on."""
+    """Continue a frozen host."""
     control_groups.freeze(lab.id, host, frozen=False)
 
 
 def pause_ssh(lab: Lab, host: str) -> None:
-    """Every sshd process of a host is stopped; all else runs on. Inverse: `resume_ssh`."""
+    """Stop every sshd process of a host; everything else runs on. Inverse: `resume_ssh`."""
     lab.exec(host, ["pkill", "-STOP", "sshd"])
 
 
 def resume_ssh(lab: Lab, host: str) -> None:
-    """Lets the stopped sshd processes go on."""
+    """Continue the stopped sshd processes."""
     lab.exec(host, ["pkill", "-CONT", "sshd"])
 
 
 def partition(lab: Lab, host: str, other: str | None = None) -> None:
-    """No frame passes between two hosts, or between a host and everybody. Inverse: `heal`.
+    """Drop all frames between two hosts, or between a host and all others. Inverse: `heal`.
 
     The bridge drops them: the hosts notice only the silence.
     """
@@ -138,7 +130,7 @@ def partition(lab: Lab, host: str, other: str | None = None) -> None:
 
 
 def heal(lab: Lab, host: str, other: str | None = None) -> None:
-    """Ends what `partition` with the same arguments began."""
+    """End a partition that was made with the same arguments."""
     present = _bridge_rules(lab)
     for rule in _partition_rules(lab, host, other):
         if rule in present:
@@ -171,14 +163,14 @@ def _bridge_rules(lab: Lab) -> list[tuple[str, ...]]:
 
 
 def rules_removed(lab: Lab, host: str) -> None:
-    """All packet filter rules of a host are gone, as after a firewall reload; sets stay. No inverse."""
+    """Remove all packet filter rules of a host but no set, as a firewall reload does. There is no inverse."""
     for program in ("iptables", "ip6tables"):
         lab.exec(host, [program, "-F"])
         lab.exec(host, [program, "-X"])
 
 
 def clock(lab: Lab, host: str, offset_s: float) -> None:
-    """The host's clock is wrong by `offset_s` seconds. Inverse: `clock_restore`.
+    """Set the host's clock wrong by `offset_s` seconds. Inverse: `clock_restore`.
 
     All hosts share the machine's clock, so libfaketime fakes the time for every program that starts from now
     on: ssh logins, their commands, and the server, which is restarted if it runs.
@@ -190,7 +182,7 @@ def clock(lab: Lab, host: str, offset_s: float) -> None:
 
 
 def clock_restore(lab: Lab, host: str) -> None:
-    """Gives the host the right time again; restarts its server if it runs."""
+    """Set the host's clock right, and restart its server if it runs."""
     lab.exec(host, ["rm", "-f", _PRELOAD, _FAKETIME_OFFSET])
     _restart_services(lab, host)
 
@@ -205,7 +197,7 @@ def _restart_services(lab: Lab, host: str) -> None:
 
 
 def slow_disk(lab: Lab, host: str, delay_ms: int) -> None:
-    """Each fsync of the server takes `delay_ms` longer. Inverse: `slow_disk_restore`.
+    """Delay each fsync of the server by `delay_ms`. Inverse: `slow_disk_restore`.
 
     The first call restarts the server (a library is preloaded); later ones change the delay at once.
     """
@@ -221,7 +213,7 @@ def slow_disk(lab: Lab, host: str, delay_ms: int) -> None:
 
 
 def slow_disk_restore(lab: Lab, host: str) -> None:
-    """Makes the server's disk as fast as it is again; restarts the server if it was slowed."""
+    """Remove the delay of fsync, and restart the server if it had one."""
     drop_in = lab.host(host).root / _slow_disk_drop_in(lab, host).lstrip("/")
     lab.exec(host, ["rm", "-f", _FSYNC_DELAY])
     if drop_in.exists():
@@ -251,7 +243,7 @@ def _restart(lab: Lab, host: str) -> None:
 
 
 def disk_full(lab: Lab, host: str, disk: int = 1) -> None:
-    """Not a byte is free on a data disk of the host. Inverse: `disk_free`.
+    """Fill a data disk of the host to the last byte. Inverse: `disk_free`.
 
     disk: which one, counted from 1. Needs a lab where the data has disks of its own: `data_disk_mb` for
     ZooKeeper hosts, `disks_mb` in the shape for brokers.
@@ -260,7 +252,7 @@ def disk_full(lab: Lab, host: str, disk: int = 1) -> None:
 
 
 def disk_free(lab: Lab, host: str, disk: int = 1) -> None:
-    """Frees what `disk_full` took."""
+    """Free the space that `disk_full` took."""
     lab.exec(host, ["sh", "-c", 'rm -f "$1"/ballast.*', "sh", _data_disk(lab, host, disk)])
 
 
@@ -277,7 +269,7 @@ def _data_disk(lab: Lab, host: str, disk: int) -> str:
 
 
 def reboot(lab: Lab, host: str, *, hard: bool = False) -> None:
-    """The host goes down and comes up again; packet filter rules and sets are lost, as they are in a reboot.
+    """Stop the host and start it again. Packet filter rules and sets are lost, as they are in a reboot.
 
     `hard` is a power cut to the processes (no clean stop); what they had written to the kernel survives.
     Enabled units start. The host is back in a second: a broker that was cut off hard may then meet its own
@@ -291,12 +283,12 @@ def reboot(lab: Lab, host: str, *, hard: bool = False) -> None:
 
 
 def power_cut(lab: Lab, host: str) -> None:
-    """Every process of the host ends at once and it stays off. Inverse: `power_on`."""
+    """Kill every process of the host at once and leave it off. Inverse: `power_on`."""
     lab.cut_power(host)
 
 
 def power_on(lab: Lab, host: str) -> None:
-    """Boots a host that is off; its packet filter rules and sets are gone.
+    """Start a host that is off. Its packet filter rules and sets are lost.
 
     In the lab they live in the network namespace, which outlives the host, so it is made anew.
     """
@@ -305,10 +297,10 @@ def power_on(lab: Lab, host: str) -> None:
 
 
 def operator_cut(lab: Lab) -> None:
-    """The operator reaches no host any more. Inverse: `operator_restore`."""
+    """Disconnect the operator from all hosts. Inverse: `operator_restore`."""
     run(["ip", "-n", lab.bridge_netns, "link", "set", network.OPERATOR, "down"])
 
 
 def operator_restore(lab: Lab) -> None:
-    """Joins the operator to the lab's network again."""
+    """Connect the operator to the lab's network again."""
     run(["ip", "-n", lab.bridge_netns, "link", "set", network.OPERATOR, "up"])

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from zkmigrate.lab import fault as faults
-from zkmigrate.lab.lab import Lab, find
+from zkmigrate.lab.lab import find
 
 lab_option = click.option("--lab", "named", metavar="ID", help="Which lab. Default: the only one.")
 
@@ -18,38 +18,44 @@ def fault() -> None:
     """Break something on a named host, or repair it."""
 
 
-def _command(
-    function: Callable[..., None], *parameters: Callable[[Callable[..., Any]], Callable[..., Any]]
-) -> None:
-    """Add a command named after a fault function; its help is the function's first line."""
+def _command(function: Callable[..., None], summary: str, *parameters: Callable[[Any], Any]) -> None:
+    """Add a command that calls this function of ``lab.fault`` and has its name."""
 
     def call(named: str | None, **arguments: Any) -> None:
-        lab: Lab = find(named)
-        function(lab, **arguments)
+        function(find(named), **arguments)
 
     command = lab_option(call)
     for parameter in reversed(parameters):
         command = parameter(command)
-    summary = (function.__doc__ or "").strip().splitlines()[0]
     fault.command(function.__name__.replace("_", "-"), help=summary)(command)
 
 
 _HOST = click.argument("host")
 _OTHER = click.argument("other", required=False)
-
-for _function in (
-    faults.kill, faults.start, faults.pause, faults.resume, faults.freeze, faults.thaw, faults.pause_ssh,
-    faults.resume_ssh, faults.rules_removed, faults.clock_restore, faults.slow_disk_restore, faults.power_cut,
-    faults.power_on,
-):  # fmt: skip
-    _command(_function, _HOST)
 _DISK = click.argument("disk", required=False, type=int, default=1)
-for _function in (faults.disk_full, faults.disk_free):
-    _command(_function, _HOST, _DISK)
-_command(faults.partition, _HOST, _OTHER)
-_command(faults.heal, _HOST, _OTHER)
-_command(faults.clock, _HOST, click.argument("offset_s", metavar="SECONDS", type=float))
-_command(faults.slow_disk, _HOST, click.argument("delay_ms", metavar="MILLISECONDS", type=int))
-_command(faults.reboot, _HOST, click.option("--hard", is_flag=True, help="Cut the power: no clean stop."))
-_command(faults.operator_cut)
-_command(faults.operator_restore)
+_SECONDS = click.argument("offset_s", metavar="SECONDS", type=float)
+_MILLISECONDS = click.argument("delay_ms", metavar="MILLISECONDS", type=int)
+_HARD = click.option("--hard", is_flag=True, help="Cut the power instead of a clean stop.")
+
+_command(faults.kill, "Kill the host's server with SIGKILL. Undo it with `start`.", _HOST)
+_command(faults.start, "Start the host's server.", _HOST)
+_command(faults.pause, "Stop the host's server with SIGSTOP. Undo it with `resume`.", _HOST)
+_command(faults.resume, "Continue a paused server.", _HOST)
+_command(faults.freeze, "Stop every process of the host. Undo it with `thaw`.", _HOST)
+_command(faults.thaw, "Continue a frozen host.", _HOST)
+_command(faults.pause_ssh, "Stop every sshd process of the host. Undo it with `resume-ssh`.", _HOST)
+_command(faults.resume_ssh, "Continue the stopped sshd processes.", _HOST)
+_command(faults.partition, "Disconnect the host from OTHER, or from all. Undo it with `heal`.", _HOST, _OTHER)
+_command(faults.heal, "End a partition that was made with the same arguments.", _HOST, _OTHER)
+_command(faults.rules_removed, "Remove all packet filter rules of the host. This cannot be undone.", _HOST)
+_command(faults.clock, "Set the host's clock wrong. Undo it with `clock-restore`.", _HOST, _SECONDS)
+_command(faults.clock_restore, "Set the host's clock right and restart its server.", _HOST)
+_command(faults.slow_disk, "Slow down each fsync. Undo it with `slow-disk-restore`.", _HOST, _MILLISECONDS)
+_command(faults.slow_disk_restore, "Remove the delay of fsync and restart the server.", _HOST)
+_command(faults.disk_full, "Fill a data disk of the host. Undo it with `disk-free`.", _HOST, _DISK)
+_command(faults.disk_free, "Free the space that `disk-full` took.", _HOST, _DISK)
+_command(faults.reboot, "Stop the host and start it again. Its packet filter rules are lost.", _HOST, _HARD)
+_command(faults.power_cut, "Kill every process of the host and leave it off. Undo it with `power-on`.", _HOST)
+_command(faults.power_on, "Start a host that is off.", _HOST)
+_command(faults.operator_cut, "Disconnect the operator from all hosts. Undo it with `operator-restore`.")
+_command(faults.operator_restore, "Connect the operator to the lab's network again.")

@@ -48,8 +48,3 @@ def complete(host: str, text: str) -> str:
     if missing:
         raise LabError(f"{host}: state of source cannot be vouched for, not seen: {', '.join(missing)}")
     return text
-
-
-def without_process(text: str) -> list[str]:
-    """Return the lines of one host's state without its server process, for a server that was restarted."""
-    return [line for line in text.splitlines() if not line.startswith(("MainPID=", "ExecMainStart"))]

@@ -8,7 +8,8 @@ from typing import Any, cast
 import pytest
 
 from tests.drills import test_topic_move as topic_move
-from tests.drills.test_topic_move import FAULTS, Fault, Switches
+from tests.drills.test_topic_move import FAULTS, Fault, Switches, wrong_figures
+from tests.unit.lab.judge.test_switches import rows
 from zkmigrate.lab import killing
 from zkmigrate.lab.failure import LabError
 from zkmigrate.lab.topic_site import TopicSite, two_clusters
@@ -115,3 +116,10 @@ def test_the_lab_has_what_the_cases_kill() -> None:
     assert shape is not None
     assert (shape.gateways, shape.mirrors, [len(one.brokers) for one in shape.clusters]) == (1, 1, [3, 3])
     assert not any(name.endswith("-plain") for name in topic_move.CLIENTS)
+
+
+def test_a_figure_that_is_not_0_or_not_known_is_wrong_unless_it_does_not_count() -> None:
+    bad = [*rows(), *rows(lost=None, again=2)]
+    assert wrong_figures(rows()) == {}
+    assert wrong_figures(bad) == {"b": {"lost": None, "again": 2}}
+    assert wrong_figures(bad, ("lost", "again")) == {}

@@ -6,7 +6,7 @@ All functions are pure.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from zkmigrate.lab.judge.claims import Claim, explain, truth
 from zkmigrate.lab.judge.clients import FLAWS, Row
@@ -17,17 +17,6 @@ NEVER = ("failed", *FLAWS, "again")
 """The figures that must be 0. ``again``: a record was delivered twice to one group."""
 _GAPS = {"longest_ack_gap_s": "produce_gap_s", "longest_delivery_gap_s": "consume_gap_s"}
 _SOURCE = "NAME-producer.jsonl, NAME-consumer.jsonl, log.json"
-
-
-def flaws(rows: Sequence[Row], but: Collection[str] = ()) -> dict[str, dict[str, int | None]]:
-    """Return, by client, the figures of NEVER that are not 0; None for a figure that is unknown.
-
-    but: figures that do not count. Clients without such figures are left out.
-    """
-    judged = [name for name in NEVER if name not in but]
-    found = {row.client: {name: getattr(row.figures, name) for name in judged} for row in rows}
-    wrong = {client: {k: v for k, v in of.items() if v != 0} for client, of in found.items()}
-    return {client: of for client, of in wrong.items() if of}
 
 
 def client_claims(rows: Sequence[Row]) -> Iterator[Claim]:

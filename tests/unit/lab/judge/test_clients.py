@@ -223,6 +223,16 @@ def test_a_file_that_was_cut_short_proves_nothing(part: str) -> None:
     assert run.judged()["a"].held is Held.UNKNOWN
 
 
+@pytest.mark.parametrize("recorded", [0, 1])
+def test_what_a_consumer_without_a_closing_line_did_not_record_is_not_unseen(recorded: int) -> None:
+    run = run_of([("a", 0), ("b", 0)])
+    run.reads["a"] = run.reads["a"][:recorded]
+    assert run.judged()["a"].held is Held.NO
+    run.closing["a-consumer"] = None
+    row = run.judged()["a"]
+    assert (row.held, flawed(row)) == (Held.UNKNOWN, {"unseen": None})
+
+
 def test_a_client_that_did_nothing_proves_nothing() -> None:
     run = run_of([("b", 0)])
     run.reads, run.log = {name: [] for name in CLIENTS}, {0: [FOREIGN]}

@@ -72,3 +72,8 @@ def tree_differences(lab: Lab) -> list[str]:
             found.append(f"{host.name}: the subtree is empty")
         found += [f"{host.name}: {line}" for line in diff(left, right)]
     return found
+
+
+def without_process(text: str) -> list[str]:
+    """Return the lines of one host's state without its server process, for a server that was restarted."""
+    return [line for line in text.splitlines() if not line.startswith(("MainPID=", "ExecMainStart"))]
