@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol, Self, TypeVar, cast
@@ -165,19 +165,29 @@ def homeward(left: Sequence[AnyDesk]) -> Iterator[AnyDesk]:
         yield made
 
 
+def opened(run_dir: Path, wall: Callable[[], float], disk: Disk, begin: Mapping[str, Any]) -> Journal:
+    """A run's journal, begun if it is new."""
+    kept = (Journal.open if (run_dir / NAME).exists() else Journal.create)(run_dir, wall, disk)
+    if not kept.history.run:
+        kept.append("begin", {"run": "r-1", "name": "", "inventory": "0", "plan": "0", **begin})
+    return kept
+
+
 @contextmanager
 def walking(
-    run_dir: Path, playbook: Playbook, inventory: Inventory, disk: Disk, **ports: Any
+    run_dir: Path,
+    playbook: Playbook,
+    inventory: Inventory,
+    disk: Disk,
+    begin: Mapping[str, Any],
+    **ports: Any,
 ) -> Iterator[Walk]:
     """One process of a run: its journal is opened, and closed however it ends.
 
-    disk: what the journal is written to. ports: those of :class:`Ports`; ``clock`` and ``apply`` are needed.
+    disk: what the journal is written to. begin: what its first line says beside the usual. ports: those of
+    ``Ports``; clock and apply are needed.
     """
-    wall = ports["clock"].wall
-    kept = (Journal.open if (run_dir / NAME).exists() else Journal.create)(run_dir, wall, disk)
-    if not kept.history.run:
-        body = {"run": "r-1", "name": "", "playbook": playbook.id, "inventory": "0", "plan": "0"}
-        kept.append("begin", body)
+    kept = opened(run_dir, ports["clock"].wall, disk, {"playbook": playbook.id, **begin})
     given: dict[str, Any] = {
         "look": None,
         "confirm": TinyConfirm(),
@@ -442,23 +452,13 @@ class Tiny:
 
     def journal(self, points: Points | None = None) -> Journal:
         disk = PointDisk(points or Points())
-        if (self.run_dir / NAME).exists():
-            journal = Journal.open(self.run_dir, self.clock.wall, disk)
-        else:
-            journal = Journal.create(self.run_dir, self.clock.wall, disk)
-        if not journal.history.run:
-            body = {"run": "tiny-1", "name": "", "playbook": "tiny", "inventory": "0", "plan": "0"}
-            journal.append("begin", body)
-        return journal
+        return opened(self.run_dir, self.clock.wall, disk, {"run": "tiny-1", "playbook": "tiny"})
 
     def process(self, act: Callable[[Walk], RunEnded], points: Points | None = None) -> RunEnded:
         """One process's life: open the journal, act, close."""
         self.hosts.points = points or Points()
-        journal = self.journal(points)
-        try:
+        with closing(self.journal(points)) as journal:
             return act(self.walk(journal))
-        finally:
-            journal.close()
 
     def hold(self, at: str = "") -> None:
         """Request a hold."""

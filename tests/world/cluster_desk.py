@@ -101,6 +101,7 @@ class ClusterDesk:
             self.playbook,
             self.inventory,
             PointDisk(self.points),
+            {},
             look=self.look(),
             apply=self._apply,
             clock=self.clock,

@@ -12,19 +12,19 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from playbooks.kafka_zookeeper_move import PLAYBOOK
+from tests.unit.engine_world import walking
 from tests.world.model.look import WorldLook
 from tests.world.model.world import SLICE_S, World, new_world
 from zkmigrate.inventory.inventory import Broker, Dest, Inventory, Kafka, Service, Source, Ssh, ZooKeeperHost
-from zkmigrate.runbook.engine.clock import Interrupt
 from zkmigrate.runbook.engine.events import Event, RunEnded
 from zkmigrate.runbook.engine.hold_file import Hold, HoldFile
 from zkmigrate.runbook.engine.journal import NAME, Journal, RealDisk
 from zkmigrate.runbook.engine.ports import (
     Answer,
     HookRunner,
-    Ports,
     WatchPort,
 )
 from zkmigrate.runbook.engine.run import Walk
@@ -165,44 +165,26 @@ class Operator:
 
     @contextmanager
     def _process(self) -> Iterator[Walk]:
-        """The files of a process are closed when it ends, however it ends."""
-        walk = self._walk()
-        self._journal = walk.journal
-        try:
+        names = self.world.inventory
+        hosts = {"source": names.source_names, "dest": names.dest_names, "brokers": names.broker_names}
+        begin = {"run": "run", "hosts": hosts}
+        with walking(self.run_dir, self.playbook, names, NoSync(), begin, **self._ports()) as walk:
+            self._journal = walk.journal
             yield walk
-        finally:
-            walk.journal.close()
 
-    def _walk(self) -> Walk:
-        if (self.run_dir / "journal.jsonl").exists():
-            journal = Journal.open(self.run_dir, lambda: self.world.wall, NoSync())
-        else:
-            journal = Journal.create(self.run_dir, lambda: self.world.wall, NoSync())
-            names = self.world.inventory
-            hosts = {"source": names.source_names, "dest": names.dest_names, "brokers": names.broker_names}
-            body = {
-                "run": "run",
-                "name": "",
-                "playbook": self.playbook.id,
-                "inventory": "",
-                "plan": "",
-                "hosts": hosts,
-            }
-            journal.append("begin", body)
-        ports = Ports(
-            look=WorldLook(self.world, self.unreachable),
-            apply=self._apply,
-            clock=self,
-            confirm=self,
-            lock=self,
-            interrupt=Interrupt(),
-            emit=self.events.append,
-            watch=self.watch,
-            hooks=self.hooks,
-            holds=HoldFile(self.run_dir),
-            copies=self.copies,
-        )
-        return Walk(self.playbook, self.world.inventory, journal, ports)
+    def _ports(self) -> dict[str, Any]:
+        return {
+            "look": WorldLook(self.world, self.unreachable),
+            "apply": self._apply,
+            "clock": self,
+            "confirm": self,
+            "lock": self,
+            "emit": self.events.append,
+            "watch": self.watch,
+            "hooks": self.hooks,
+            "holds": HoldFile(self.run_dir),
+            "copies": self.copies,
+        }
 
     def _apply(self, change: Change, operation: str, fencing: int) -> Outcome:
         with self.world.lock:

@@ -9,7 +9,8 @@ import zkmigrate.hosts.zkm_host
 from tests.unit.move.steps.facts import proved
 from tests.world.model.look import WorldLook
 from tests.world.model.world import World
-from tests.world.operator import Operator, inventory, quiet_world
+from tests.world.operator import inventory, quiet_world
+from tests.world.rolled import walked
 from zkmigrate.inventory.inventory import Inventory, Ports, ZooKeeperHost
 from zkmigrate.move.dependents.kafka import KAFKA
 from zkmigrate.move.facts.dest_status import Statuses
@@ -85,8 +86,7 @@ def test_an_ipv6_member_is_bracketed() -> None:
 
 
 def test_a_host_without_any_address_is_refused_before_anything_is_armed(tmp_path: Path) -> None:
-    world = quiet_world()
-    assert Operator(world, tmp_path / "run").forward(until="join").code == 0
+    world = walked(tmp_path, "join").world
     refused = verdict(world, by_name(addresses=False))
     assert isinstance(refused, Blocked)
     assert {f.id for f in refused.findings} == {"arm.address"}
@@ -103,8 +103,7 @@ def arm_words(world: World) -> str:
 
 
 def armed(tmp_path: Path) -> World:
-    world = quiet_world()
-    assert Operator(world, tmp_path / "run").forward(until="join").code == 0
+    world = walked(tmp_path, "join").world
     for name in world.inventory.dest_names:
         assert world.apply(Arm(name, arm_words(world)), f"arm.{name}", 1)[0] == 0
     return world

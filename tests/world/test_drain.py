@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from tests.world.model.look import WorldLook
 from tests.world.model.world import World
 from tests.world.operator import Operator, quiet_world
 from zkmigrate.runbook.engine.events import Alarm, StepEnded
-from zkmigrate.runbook.engine.run import Walk
 from zkmigrate.runbook.model.fact import Reading, Seen
 
 
@@ -33,10 +33,8 @@ class Late(Operator):
 
     behind: int = 5
 
-    def _walk(self) -> Walk:
-        walk = super()._walk()
-        walk.ports = replace(walk.ports, look=LateLook(self.world, self.unreachable, self.behind))
-        return walk
+    def _ports(self) -> dict[str, Any]:
+        return {**super()._ports(), "look": LateLook(self.world, self.unreachable, self.behind)}
 
 
 def rolled(tmp_path: Path, behind: int) -> tuple[World, Late]:

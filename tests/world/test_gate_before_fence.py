@@ -8,8 +8,7 @@ import pytest
 
 from tests.world.model.look import WorldLook
 from tests.world.operator import Operator, quiet_world
-from tests.world.rolled import rolled
-from zkmigrate.move.rules.window_rules import TO_SEAL
+from tests.world.rolled import rehearsed_as, rolled
 from zkmigrate.runbook.engine.events import StepEnded
 from zkmigrate.runbook.model.change import Cut, Fence
 from zkmigrate.runbook.model.fact import Reading, Unknown
@@ -95,15 +94,7 @@ def test_fence_is_not_sent_where_the_rehearsed_time_does_not_fit(
     operator: Operator, monkeypatch: pytest.MonkeyPatch, took_s: float, code: int
 ) -> None:
     """18 s sessions and a way back of 2.5 s leave 6.5 s."""
-    walk = operator._walk
-
-    def rehearsed() -> object:
-        made = walk()
-        for step in TO_SEAL:
-            made.history.seconds[f"rehearse.{step}"] = {"forward": took_s / len(TO_SEAL), "back": 0.1}
-        return made
-
-    monkeypatch.setattr(operator, "_walk", rehearsed)
+    rehearsed_as(operator, monkeypatch, took_s)
     ended = operator.forward(until="cutover")
     assert ended.code == code
     if code == 0:

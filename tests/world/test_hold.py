@@ -10,12 +10,10 @@ import pytest
 
 from tests.world.model.world import SESSION_TIMEOUT_MS
 from tests.world.operator import Killed, Operator, quiet_world
-from tests.world.rolled import rolled
-from zkmigrate.move.rules.window_rules import TO_SEAL
+from tests.world.rolled import rehearsed_as, rolled
 from zkmigrate.runbook.engine.events import HoldEnded, Holding, Noted
 from zkmigrate.runbook.engine.hold_file import HoldFile
 from zkmigrate.runbook.engine.ports import Answer
-from zkmigrate.runbook.engine.run import Walk
 from zkmigrate.runbook.model.change import Fence
 
 
@@ -143,16 +141,3 @@ def test_a_hold_that_leaves_no_time_for_an_answer_is_refused_before_fence(
     )
     assert not [c for c, op in operator.world.applied if op.startswith("cutover.") and isinstance(c, Fence)]
     assert operator.forward(until="cutover", hold_at="seal").code == 0, "without such a hold it fits"
-
-
-def rehearsed_as(operator: Operator, monkeypatch: pytest.MonkeyPatch, to_seal_s: float) -> None:
-    """What the rehearsal measured from FENCE to SEAL."""
-    walk = operator._walk
-
-    def rehearsed() -> Walk:
-        made = walk()
-        for step in TO_SEAL:
-            made.history.seconds[f"rehearse.{step}"] = {"forward": to_seal_s / len(TO_SEAL), "back": 0.1}
-        return made
-
-    monkeypatch.setattr(operator, "_walk", rehearsed)

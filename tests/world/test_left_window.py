@@ -12,6 +12,7 @@ import pytest
 from playbooks.kafka_zookeeper_move import PLAYBOOK
 from tests.world.desk import Desk
 from tests.world.operator import Killed, NoSync, Operator, quiet_world
+from tests.world.rolled import walked
 from zkmigrate.inventory.inventory import digest, load
 from zkmigrate.move.rules import window_rules
 from zkmigrate.move.rules.unattended import kept
@@ -144,8 +145,7 @@ def test_a_way_back_from_check_is_judged_by_the_limit_that_its_prompt_counts_wit
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The prompt said "too late", and the last line "in time", by the limit of an earlier way back."""
-    operator = Operator(quiet_world(), tmp_path / "run")
-    assert operator.forward(until="roll").code == 0
+    operator = walked(tmp_path, "roll")
     monkeypatch.setattr(window_rules, "seconds", lambda *_: {"seal": 2.0, "go": 2.0})
     operator.answers = {"check": "back"}
     ended = operator.forward(hold_at="check")
@@ -163,9 +163,8 @@ def test_a_way_back_that_came_too_late_names_the_sessions_that_ended() -> None:
 
 def test_back_at_check_is_told_to_cost_the_sessions_before_and_at_the_hold(tmp_path: Path) -> None:
     """As rehearsed the way back from CHECK takes longer than what T leaves."""
-    world = quiet_world()
-    operator = Operator(world, tmp_path / "run")
-    assert operator.forward(until="roll").code == 0
+    operator = walked(tmp_path, "roll")
+    world = operator.world
     took = {step: {"forward": 0.6, "back": 1.5} for step in STEPS.shut}
     records = {**journal.read(operator.run_dir).records(), "rehearse": {"seconds": took}}
     told = "\n".join(cutover_lines(Context("run", world.inventory, records=records)))
@@ -177,9 +176,8 @@ def test_back_at_check_is_told_to_cost_the_sessions_before_and_at_the_hold(tmp_p
 
 
 def test_the_hold_after_check_says_that_it_is_too_late(tmp_path: Path) -> None:
-    world = quiet_world()
-    operator = Operator(world, tmp_path / "run")
-    assert operator.forward(until="roll").code == 0
+    operator = walked(tmp_path, "roll")
+    world = operator.world
     rehearsed = Journal.open(operator.run_dir, lambda: world.wall, NoSync())
     for step in STEPS.shut:
         body = {"stage": "rehearse", "step": step, "way": "back", "event": "done", "seconds": 1.5}

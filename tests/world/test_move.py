@@ -14,7 +14,7 @@ import pytest
 import playbooks
 from tests.world.model.world import World
 from tests.world.operator import Killed, Moment, Operator, quiet_world
-from tests.world.rolled import rolled
+from tests.world.rolled import rolled, walked
 from zkmigrate.runbook.engine import chain
 from zkmigrate.runbook.engine.events import ChangeSent
 from zkmigrate.runbook.engine.journal import Journal
@@ -186,9 +186,8 @@ def test_rollback_before_open_leaves_the_first_world(tmp_path: Path) -> None:
 
 
 def test_rollback_after_open_is_refused_by_name(tmp_path: Path) -> None:
-    world = quiet_world()
-    operator = Operator(world, tmp_path / "run")
-    assert operator.forward(until="cutover").code == 0
+    operator = walked(tmp_path, "cutover")
+    world = operator.world
     ended = operator.back()
     assert ended.code == 6
     assert [f.id for f in ended.findings] == ["open.no-way-back"]

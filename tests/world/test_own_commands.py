@@ -9,6 +9,7 @@ import pytest
 
 from tests.world.model.look import WorldLook
 from tests.world.operator import Moment, Operator, inventory, quiet_world
+from tests.world.rolled import walked
 from tests.world.test_move import finish, footprint
 from zkmigrate.move.dependents.kafka import KAFKA
 from zkmigrate.move.steps.arm import ArmStep
@@ -76,8 +77,7 @@ def test_killed_at_a_change_the_run_walks_back_to_the_first_world(tmp_path: Path
 
 
 def test_a_broker_of_which_nobody_can_tell_whether_it_runs_is_not_restarted(tmp_path: Path) -> None:
-    world = quiet_world()
-    assert Operator(world, tmp_path / "run").forward(until="join").code == 0
+    world = walked(tmp_path, "join").world
     world.hosts["broker2"].systemd = False
     step, c = RollStep(KAFKA), Context("run", world.inventory)
     verdict = step.check(c, step.observe(c, WorldLook(world)))

@@ -12,6 +12,7 @@ from playbooks.kafka_zookeeper_move import PLAYBOOK
 from tests.world.model.look import WorldLook
 from tests.world.model.world import World
 from tests.world.operator import Operator, quiet_world
+from tests.world.rolled import walked
 from zkmigrate.hosts.zkm_host import kernel
 from zkmigrate.move.dependents.kafka import KAFKA
 from zkmigrate.move.facts.sessions import Sessions, owning_sessions
@@ -127,8 +128,7 @@ def test_a_host_that_does_not_answer_is_said_and_not_taken_for_done() -> None:
 
 
 def test_what_is_done_already_is_not_planned_again(tmp_path: Path) -> None:
-    world = quiet_world()
-    assert Operator(world, tmp_path / "run").forward(until="join").code == 0
+    world = walked(tmp_path, "join").world
     said = steps(made(world))
     assert said["install.install"].note == said["join.join"].note == plan.NOTHING
     assert set(said["roll.roll"].targets) == {"broker1", "broker2", "broker3"}

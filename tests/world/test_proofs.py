@@ -12,8 +12,8 @@ import pytest
 from tests.world.model.disk import Disk
 from tests.world.model.look import WorldLook
 from tests.world.model.world import World
-from tests.world.operator import Operator, quiet_world
-from tests.world.rolled import rolled
+from tests.world.operator import Operator
+from tests.world.rolled import rolled, walked
 from zkmigrate.move.dependents.kafka import KAFKA
 from zkmigrate.move.facts.records import Drained, Stopped
 from zkmigrate.move.facts.subtree import digests
@@ -94,8 +94,7 @@ def test_a_client_list_that_cannot_be_had_blocks(
 
 
 def test_the_rehearsal_asks_neither_for_homes_nor_for_equal_trees(tmp_path: Path) -> None:
-    world = quiet_world()
-    assert Operator(world, tmp_path / "run").forward(until="join").code == 0
+    world = walked(tmp_path, "join").world
     facts, verdict = surveyed(world, rehearsal=True)
     assert isinstance(verdict, Done)
     assert (facts.homes, facts.comparison) == (None, None)

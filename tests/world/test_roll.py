@@ -13,7 +13,7 @@ from tests.world.model.look import WorldLook
 from tests.world.model.members import Process
 from tests.world.model.world import World
 from tests.world.operator import Killed, Operator, quiet_world
-from tests.world.rolled import rolled
+from tests.world.rolled import rolled, walked
 from zkmigrate.errors import HostError
 from zkmigrate.inventory.inventory import Window
 from zkmigrate.kafka.changes import ElectLeaders
@@ -72,9 +72,7 @@ def half_done(world: World, *names: str) -> None:
 
 
 def joined(tmp_path: Path) -> World:
-    world = quiet_world()
-    assert Operator(world, tmp_path / "run").forward(until="join").code == 0
-    return world
+    return walked(tmp_path, "join").world
 
 
 def verdict(world: World, way: Way = Way.FORWARD, unrestored: frozenset[str] = frozenset()) -> object:
@@ -130,8 +128,7 @@ def test_another_process_on_a_broker_host_is_named_and_restarts_nothing(
 
 
 def test_the_way_back_without_before_images_restarts_nobody(tmp_path: Path) -> None:
-    world = quiet_world()
-    assert Operator(world, tmp_path / "run").forward(until="roll").code == 0
+    world = walked(tmp_path, "roll").world
     refused = verdict(world, Way.BACK)
     assert isinstance(refused, Blocked)
     assert [f.id for f in refused.findings] == ["roll.before-image"]
@@ -257,8 +254,7 @@ def test_the_others_go_on_while_one_is_silent_and_every_partition_is_in_sync(
 def test_the_roll_is_not_done_while_a_broker_is_silent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world = quiet_world()
-    assert Operator(world, tmp_path / "run").forward(until="roll").code == 0
+    world = walked(tmp_path, "roll").world
     silenced(monkeypatch, "broker2", world.now + 3600)
     for way in Way:
         waits = verdict(world, way, frozenset(world.inventory.broker_names))
@@ -269,9 +265,8 @@ def test_the_roll_is_not_done_while_a_broker_is_silent(
 def test_a_clock_that_is_set_back_before_the_restart_restarts_no_broker_twice(
     tmp_path: Path, step_s: float
 ) -> None:
-    world = quiet_world()
-    operator = Operator(world, tmp_path / "run")
-    assert operator.forward(until="join").code == 0
+    operator = walked(tmp_path, "join")
+    world = operator.world
 
     def fault(change: Change, operation: str) -> None:
         if isinstance(change, SetService) and change.host in world.inventory.broker_names:
@@ -377,9 +372,8 @@ def test_each_wave_tells_how_far_the_roll_is_and_about_how_long_the_rest_takes(t
 
 
 def test_the_time_between_two_processes_is_no_pace(tmp_path: Path) -> None:
-    world = quiet_world()
-    operator = Operator(world, tmp_path / "run")
-    assert operator.forward(until="rehearse").code == 0
+    operator = walked(tmp_path, "rehearse")
+    world = operator.world
     operator.kill_after = operator.calls + 2
     with pytest.raises(Killed):
         operator.resume(until="roll")

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.world.operator import Killed, Operator, quiet_world
+from tests.world.rolled import walked
 from zkmigrate.errors import UsageError
 from zkmigrate.move.rules import window_estimate
 from zkmigrate.report.story import story_of
@@ -66,8 +67,7 @@ def test_a_run_that_skipped_walks_back_and_is_asked_again(tmp_path: Path) -> Non
 
 
 def test_a_rehearsal_that_was_cut_short_is_walked_back_before_it_is_skipped(tmp_path: Path) -> None:
-    operator = Operator(quiet_world(), tmp_path / "run")
-    assert operator.forward(until="join").code == 0
+    operator = walked(tmp_path, "join")
     killed = Operator(operator.world, tmp_path / "run", kill_after=12)
     with pytest.raises(Killed):
         killed.forward()

@@ -22,7 +22,7 @@ from tests.examples import examples
 from tests.world.operator import Killed
 from tests.world.switch import operator as operators
 from tests.world.switch.clients import Flight
-from tests.world.switch.logs import Part
+from tests.world.switch.logs import Cluster, Part
 from tests.world.switch.look import NOBODY, ModelMirror, SwitchLook
 from tests.world.switch.operator import Fault, Operator, inventory
 from tests.world.switch.runs import Story, drawn, told
@@ -31,7 +31,7 @@ from zkmigrate.report.build import build
 from zkmigrate.report.page import page
 from zkmigrate.report.sources import read
 from zkmigrate.report.tables import tables
-from zkmigrate.runbook.engine.events import Event, StepEnded, Turned
+from zkmigrate.runbook.engine.events import Event, RunEnded, StepEnded, Turned
 from zkmigrate.runbook.engine.plan import make
 from zkmigrate.runbook.model.change import Change, Outcome, SetService
 from zkmigrate.runbook.model.finding import Held, Severity
@@ -67,14 +67,25 @@ def ended(one: Operator) -> tuple[int, str]:
     return said.code, said.message
 
 
+def exit_of(ended: RunEnded | None) -> int:
+    """That of a process that nobody killed."""
+    assert ended is not None
+    return ended.code
+
+
+def rests(world: World, cluster: Cluster, after_s: float = 10.0) -> None:
+    """After so long this cluster is in force, and has all."""
+    world.advance(after_s)
+    world.at_rest(cluster)
+
+
 @pytest.mark.parametrize("gateways", [1, 2, 3])
 def test_h11_h12_all_clients_come_along_and_nothing_is_lost_or_twice(tmp_path: Path, gateways: int) -> None:
     world = at_work(Shape(gateways, apps=("orders", "audit")))
     before = len(world.acked)
     assert ended(operator(world, tmp_path)) == (0, "kafka_topic_move is complete")
     assert world.switched == 1
-    world.advance(10.0)
-    world.at_rest(world.target)
+    rests(world, world.target)
     assert [consumer.repeats for consumer in world.consumers] == [0, 0]
     assert len(world.acked) > before > 0
 
@@ -86,8 +97,7 @@ def test_consumers_commit_what_they_were_delivered_before_the_hold(tmp_path: Pat
     one = operator(world, tmp_path)
     assert ended(one) == (0, "kafka_topic_move is complete")
     assert named(one) == {}
-    world.advance(10.0)
-    world.at_rest(world.target)
+    rests(world, world.target)
     assert [consumer.repeats for consumer in world.consumers] == [0, 0]
 
 
@@ -114,14 +124,11 @@ def test_h12_a_group_that_does_not_settle_is_named_before_consent_with_how_many_
 
     monkeypatch.setattr(ModelMirror, "reads", counted)
     one = operator(world, tmp_path)
-    said = one.forward(until="preflight")
-    assert said is not None
-    assert said.code == 0
+    assert exit_of(one.forward(until="preflight")) == 0
     assert list(named(one)) == [slow.group]
     most, then = named(one)[slow.group], looked[-1]
     assert ended(one) == (0, "kafka_topic_move is complete")
-    world.advance(10.0)
-    world.at_rest(world.target)
+    rests(world, world.target)
     held = sum(offset for _, _, offset in one.history.records()["drain"]["ends"])
     assert most > 0
     assert 0 < slow.repeats <= most + held - then
@@ -145,8 +152,7 @@ def test_h14_a_mirror_that_falls_behind_while_consumers_settle_is_not_held_for(t
     assert "switch.settle-lag" in said
     assert one.changes["switch.hold"] == 0
     assert one.changes["rehearse.hold"] > 0
-    world.advance(10.0)
-    world.at_rest(world.source)
+    rests(world, world.source)
 
 
 def test_h14_a_mirror_that_is_close_again_within_the_lease_is_waited_for(tmp_path: Path) -> None:
@@ -160,8 +166,7 @@ def test_h14_a_mirror_that_is_close_again_within_the_lease_is_waited_for(tmp_pat
     seen = changed(one, "settle", stumble)
     assert ended(one) == (0, "kafka_topic_move is complete")
     assert seen
-    world.advance(10.0)
-    world.at_rest(world.target)
+    rests(world, world.target)
     assert [consumer.repeats for consumer in world.consumers] == [0, 0]
 
 
@@ -181,9 +186,7 @@ def test_a_run_whose_clients_another_run_led_back_has_no_way_back_either(tmp_pat
     """Its gateways look as before it began."""
     world = at_work()
     first = operator(world, tmp_path)
-    said = first.forward(until="verify")
-    assert said is not None
-    assert said.code == 0
+    assert exit_of(first.forward(until="verify")) == 0
     world.turn()
     world.advance(10.0)
     assert ended(Operator(world, tmp_path / "r-back")) == (0, "kafka_topic_move is complete")
@@ -198,9 +201,7 @@ def test_a_run_whose_clients_another_run_led_back_has_no_way_back_either(tmp_pat
 def test_h23_the_end_stops_the_copiers_and_says_who_still_knows_only_left_ports(tmp_path: Path) -> None:
     world = at_work()
     one = operator(world, tmp_path)
-    said = one.forward(until="verify")
-    assert said is not None
-    assert said.code == 0
+    assert exit_of(one.forward(until="verify")) == 0
     assert all(host.units["old"].running for host in world.hosts.values()), "the way back is kept"
     assert ended(one) == (0, "kafka_topic_move is complete")
     assert not any(unit.running for host in world.hosts.values() for unit in host.units.values())
@@ -212,12 +213,9 @@ def test_h7_the_right_to_write_on_target_goes_with_the_way_back(tmp_path: Path) 
     one = operator(world, tmp_path, Fault(1, "die-after", step="switch.grant"))
     assert one.forward() is None
     assert set(world.granted_at) == {"old", "new"}
-    said = one.back()
-    assert said is not None
-    assert said.code == 0
+    assert exit_of(one.back()) == 0
     assert set(world.granted_at) == {"old"}
-    world.advance(10.0)
-    world.at_rest(world.source)
+    rests(world, world.source)
     assert ended(Operator(world, tmp_path / "r-2")) == (0, "kafka_topic_move is complete")
     assert set(world.granted_at) == {"old", "new"}
 
@@ -229,11 +227,8 @@ def test_h7_a_right_that_nobody_can_take_away_keeps_no_client_waiting(
     one = operator(world, tmp_path, Fault(1, "die-after", step="switch.grant"))
     assert one.forward() is None
     monkeypatch.setattr(ModelMirror, "granted", lambda *_: NOBODY)
-    said = one.back()
-    assert said is not None
-    assert said.code == 8
-    world.advance(10.0)
-    world.at_rest(world.source)
+    assert exit_of(one.back()) == 8
+    rests(world, world.source)
     monkeypatch.undo()
     assert ended(one)[0] == 0
     assert set(world.granted_at) == {"old"}
@@ -292,11 +287,8 @@ def test_h25_verify_names_a_client_that_did_not_connect_again(tmp_path: Path) ->
 
 def test_h25_a_rehearsal_leaves_all_as_it_was(tmp_path: Path) -> None:
     world = at_work()
-    said = operator(world, tmp_path).forward(until="rehearse")
-    assert said is not None
-    assert said.code == 0
-    world.advance(5.0)
-    world.at_rest(world.source)
+    assert exit_of(operator(world, tmp_path).forward(until="rehearse")) == 0
+    rests(world, world.source, 5.0)
     assert all(host.units["new"].running for host in world.hosts.values())
     assert [consumer.repeats for consumer in world.consumers] == [0, 0]
 
@@ -371,8 +363,7 @@ def test_h20_the_run_turns_back_by_itself(tmp_path: Path, wrong: str) -> None:
     code, _ = ended(one)
     assert code in (3, 6, 7)
     assert world.switched == 0
-    world.advance(20.0)
-    world.at_rest(world.source)
+    rests(world, world.source, 20.0)
 
 
 def test_a_copier_that_somebody_starts_again_ends_by_itself(
@@ -414,12 +405,9 @@ def test_a_copier_that_comes_back_writes_nothing_on_the_cluster_that_leads(
         return send(change, operation, fencing)
 
     one._send = back  # type: ignore[method-assign]
-    said = one.forward(until="verify")
-    assert said is not None
-    assert said.code == 0
+    assert exit_of(one.forward(until="verify")) == 0
     return_of_copiers(world)
-    world.advance(10.0)
-    world.at_rest(world.target)
+    rests(world, world.target)
     assert not any(copier.running for copier in world.strangers)
     for host in world.hosts.values():
         assert [(unit.running, unit.enabled) for unit in host.units.values()] == [
@@ -431,7 +419,7 @@ def test_a_copier_that_comes_back_writes_nothing_on_the_cluster_that_leads(
 def return_of_copiers(world: World) -> None:
     """As often as a mirror host may boot, and an operator may err."""
     for host in world.hosts.values():
-        host.boot()
+        host.reboot()
     world.by_hand()
     world.advance(0.2)
 
@@ -454,8 +442,7 @@ def test_a_gateway_that_does_not_reach_target_turns_the_run_back(
     assert not changed(one, "go", cut)
     assert ended(one)[0] == code
     assert world.switched == (0 if code else 1)
-    world.advance(20.0)
-    world.at_rest(world.source if code else world.target)
+    rests(world, world.source if code else world.target, 20.0)
 
 
 def changed(one: Operator, order: str, act: Callable[[GatewayOrder, int], None]) -> list[str]:
@@ -497,8 +484,7 @@ def test_h14_a_hold_that_lapsed_is_not_sealed_however_it_looks(tmp_path: Path) -
     assert seen
     assert code == 7
     assert world.switched == 0
-    world.advance(20.0)
-    world.at_rest(world.source)
+    rests(world, world.source, 20.0)
 
 
 def cutting(world: World) -> Callable[[GatewayOrder, int], None]:
@@ -518,8 +504,7 @@ def test_an_answer_that_is_lost_while_consumers_settle_keeps_nobody(tmp_path: Pa
     seen = changed(one, "settle", cutting(world))
     assert ended(one) == (0, "kafka_topic_move is complete")
     assert seen
-    world.advance(10.0)
-    world.at_rest(world.target)
+    rests(world, world.target)
 
 
 def test_an_answer_that_is_lost_as_the_hold_begins_turns_the_run_back(tmp_path: Path) -> None:
@@ -531,11 +516,9 @@ def test_an_answer_that_is_lost_as_the_hold_begins_turns_the_run_back(tmp_path: 
     assert seen
     assert (code, "switch.outcomes" in said) == (7, True), said
     assert one.changes["switch.drain"] == one.changes["switch.seal"] == world.switched == 0
-    world.advance(10.0)
-    world.at_rest(world.source)
+    rests(world, world.source)
     assert ended(Operator(world, tmp_path / "r-2")) == (0, "kafka_topic_move is complete")
-    world.advance(10.0)
-    world.at_rest(world.target)
+    rests(world, world.target)
 
 
 def test_a_producer_that_does_not_send_again_is_waited_for_before_anybody_waits(tmp_path: Path) -> None:
@@ -570,8 +553,7 @@ def test_a_request_that_takes_long_is_waited_for(tmp_path: Path) -> None:
     seen = changed(one, "hold", slow)
     assert ended(one)[0] == 0
     assert seen
-    world.advance(10.0)
-    world.at_rest(world.target)
+    rests(world, world.target)
 
 
 def test_a_copied_record_that_went_around_the_gateways_turns_the_run_back(
@@ -595,8 +577,7 @@ def test_a_copied_record_that_went_around_the_gateways_turns_the_run_back(
     assert ended(one)[0] == 7
     assert stops["stop"] == stops["start"] == 2
     assert world.switched == 0
-    world.advance(10.0)
-    world.at_rest(world.source)
+    rests(world, world.source)
 
 
 @pytest.mark.parametrize(("verb", "led"), [("seal", False), ("go", True)])
@@ -623,8 +604,7 @@ def test_h11_a_record_that_goes_around_the_gateways_after_the_proof_turns_the_ru
     assert code == 7
     assert "switch.bypassed" in said
     assert (written["go"] > 0, world.switched) == (led, 0)
-    world.advance(20.0)
-    world.at_rest(world.source)
+    rests(world, world.source, 20.0)
 
 
 def test_h11_a_run_that_is_resumed_before_go_looks_at_source_again(tmp_path: Path) -> None:
@@ -636,8 +616,7 @@ def test_h11_a_run_that_is_resumed_before_go_looks_at_source_again(tmp_path: Pat
         world.source.append(part, "around")
     code, said = ended(one)
     assert (code, "switch.bypassed" in said, world.switched) == (7, True, 0)
-    world.advance(20.0)
-    world.at_rest(world.source)
+    rests(world, world.source, 20.0)
 
 
 def test_h11_a_record_that_goes_around_the_gateways_after_the_check_keeps_all_from_going_on(
@@ -658,8 +637,7 @@ def test_h11_a_record_that_goes_around_the_gateways_after_the_check_keeps_all_fr
     code, said = ended(one)
     assert done
     assert (code, "switch.bypassed" in said, one.changes["switch.open"], world.switched) == (7, True, 0, 0)
-    world.advance(20.0)
-    world.at_rest(world.source)
+    rests(world, world.source, 20.0)
 
 
 def test_a_copier_that_stops_before_the_mirror_is_drained_turns_the_run_back(tmp_path: Path) -> None:
@@ -675,8 +653,7 @@ def test_a_copier_that_stops_before_the_mirror_is_drained_turns_the_run_back(tmp
     assert ended(one)[0] == 7
     assert seen
     assert one.changes["switch.seal"] == world.switched == 0
-    world.advance(10.0)
-    world.at_rest(world.source)
+    rests(world, world.source)
 
 
 def altered(world: World, back: int) -> None:
@@ -701,8 +678,7 @@ def test_a_record_that_differs_once_the_mirror_is_drained_turns_the_run_back(tmp
     assert (code, done["start"]) == (7, done["stop"])
     assert "switch.prove-records" in said
     assert one.changes["switch.seal"] == world.switched == 0
-    world.advance(10.0)
-    world.at_rest(world.source)
+    rests(world, world.source)
 
 
 def test_a_record_that_differs_before_the_hold_keeps_all_from_waiting(tmp_path: Path) -> None:
@@ -713,8 +689,7 @@ def test_a_record_that_differs_before_the_hold_keeps_all_from_waiting(tmp_path: 
     _, said = ended(one)
     assert "switch.arm-records" in said
     assert one.changes["rehearse.settle"] == one.changes["switch.arm"] == world.switched == 0
-    world.advance(10.0)
-    world.at_rest(world.source)
+    rests(world, world.source)
 
 
 def test_a_group_that_begins_to_read_on_target_turns_the_run_back(tmp_path: Path) -> None:
@@ -725,8 +700,7 @@ def test_a_group_that_begins_to_read_on_target_turns_the_run_back(tmp_path: Path
     assert ended(one)[0] == 7
     assert seen
     assert world.switched == 0
-    world.advance(10.0)
-    world.at_rest(world.source)
+    rests(world, world.source)
 
 
 def test_an_operator_who_was_replaced_leads_nobody_away(tmp_path: Path) -> None:
@@ -736,9 +710,7 @@ def test_an_operator_who_was_replaced_leads_nobody_away(tmp_path: Path) -> None:
     assert one.forward() is None
     old = world.gateways["gw1"].fencing
     two = Operator(world, one.run_dir)
-    said = two.back()
-    assert said is not None
-    assert said.code == 0
+    assert exit_of(two.back()) == 0
     three = Operator(world, one.run_dir)
     send = three._send
 
@@ -753,11 +725,8 @@ def test_an_operator_who_was_replaced_leads_nobody_away(tmp_path: Path) -> None:
     assert three.forward() is None
     world.advance(20.0)
     four = Operator(world, one.run_dir)
-    said = four.back()
-    assert said is not None
-    assert said.code == 0
-    world.advance(10.0)
-    world.at_rest(world.source)
+    assert exit_of(four.back()) == 0
+    rests(world, world.source)
 
 
 def test_a_seal_that_comes_late_is_taken_back_with_the_hold(tmp_path: Path) -> None:
@@ -773,12 +742,9 @@ def test_a_seal_that_comes_late_is_taken_back_with_the_hold(tmp_path: Path) -> N
         assert gateway.real.app("orders").gate is Gate.SEALED
 
     seen = changed(two, "unhold", late)
-    said = two.back()
+    assert exit_of(two.back()) == 0
     assert seen
-    assert said is not None
-    assert said.code == 0
-    world.advance(10.0)
-    world.at_rest(world.source)
+    rests(world, world.source)
 
 
 def test_consumers_of_a_switch_that_nobody_ends_are_delivered_nothing_twice(tmp_path: Path) -> None:
@@ -786,8 +752,7 @@ def test_consumers_of_a_switch_that_nobody_ends_are_delivered_nothing_twice(tmp_
     world = at_work(Shape(open_limit_s=12.0))
     one = operator(world, tmp_path, Fault(1, "die-before", 0.0, "switch.open"))
     assert one.forward() is None
-    world.advance(30.0)
-    world.at_rest(world.target)
+    rests(world, world.target, 30.0)
     assert [consumer.repeats for consumer in world.consumers] == [0, 0]
 
 
@@ -825,8 +790,7 @@ def test_no_client_goes_back_to_source_while_a_gateway_that_is_not_heard_may_be_
     world.advance(40.0)
     world.dark = 0.0
     assert ended(one)[0] == 0
-    world.advance(10.0)
-    world.at_rest(world.target)
+    rests(world, world.target)
 
 
 def test_the_run_walks_back_from_a_target_whose_leaders_are_silent(tmp_path: Path) -> None:
@@ -857,12 +821,9 @@ def test_an_order_to_go_that_comes_late_leads_nobody_to_target_once_others_are_b
         world.apply(GatewayOrder(left, "go", "orders", ttl_ms=5_000), "r-1.late", fencing - 1)
 
     seen = changed(two, "unseal", late)
-    said = two.back()
+    assert exit_of(two.back()) == 0
     assert seen
-    assert said is not None
-    assert said.code == 0
-    world.advance(20.0)
-    world.at_rest(world.source)
+    rests(world, world.source, 20.0)
 
 
 def test_a_way_back_that_is_broken_off_shuts_nobody_out_for_good(tmp_path: Path) -> None:
@@ -886,8 +847,7 @@ def test_a_way_back_that_is_broken_off_shuts_nobody_out_for_good(tmp_path: Path)
     last = Operator(world, one.run_dir)
     assert ended(last)[0] == 6, "there is no way back"
     assert ended(last)[0] == 0
-    world.advance(10.0)
-    world.at_rest(world.target)
+    rests(world, world.target)
 
 
 @pytest.mark.parametrize(

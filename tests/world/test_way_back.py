@@ -15,6 +15,7 @@ from zkmigrate.errors import HostError
 from zkmigrate.move.dependents.kafka import KAFKA
 from zkmigrate.move.steps import check
 from zkmigrate.move.steps.go import GoStep
+from zkmigrate.runbook.engine import journal
 from zkmigrate.runbook.engine.events import ChangeSent, Consented, StepEnded, Turned
 from zkmigrate.runbook.engine.journal import Journal
 from zkmigrate.runbook.model.change import Change, HostVerb, Outcome, Seal
@@ -188,7 +189,7 @@ def test_one_open_host_ends_the_way_back_though_another_is_not_heard(
     ended = operator.forward(until="cutover")
     assert ended.code == 6
     assert [f.id for f in ended.findings] == ["open.no-way-back"]
-    assert operator._walk().history.way is Way.FORWARD
+    assert journal.read(operator.run_dir).way is Way.FORWARD
 
 
 @pytest.mark.parametrize(("stalled", "code"), [({"dest3"}, 7), ({"dest2", "dest3"}, 6)])

@@ -15,7 +15,6 @@ from tests.world.operator import Operator, quiet_world
 from zkmigrate.report.build import build
 from zkmigrate.report.sources import read
 from zkmigrate.runbook.engine import events
-from zkmigrate.runbook.engine.run import Walk
 from zkmigrate.runbook.engine.samples import Samples
 from zkmigrate.runbook.model.change import Change, Outcome
 from zkmigrate.runbook.model.report import Report
@@ -45,13 +44,12 @@ class ToldOperator(Operator):
 
     questions: tuple[Question, ...] = field(default=())
 
-    def _walk(self) -> Walk:
-        walk = super()._walk()
+    def _ports(self) -> dict[str, Any]:
         self.samples = Samples(self.run_dir, self.now, self.wall, pytest_fail)
         look = WorldLook(self.world, self.unreachable)
         sampling = self.playbook.sampling
         self.questions = tuple(q for one in sampling for q in one.questions(self.world.inventory, look))
-        return walk
+        return super()._ports()
 
     def _apply(self, change: Change, operation: str, fencing: int) -> Outcome:
         with self.world.lock:

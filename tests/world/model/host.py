@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tests.world.model.disk import Disk
+from zkmigrate.runbook.model.change import SetService
 from zkmigrate.runbook.model.look import DirEntry
 
 JVM_START_S = 1.0
@@ -100,6 +101,21 @@ class Host:
     def start(self, now: float) -> None:
         self.running, self.started = True, now
         self.starts += 1
+
+    def serve(self, change: SetService, now: float) -> None:
+        """What systemd does, or the service's own commands."""
+        if change.action in ("start", "restart"):
+            if change.action == "restart" or not self.running:
+                self.start(now)
+                if self.disk is None and change.unit.startswith("zookeeper"):
+                    self.disk = Disk()
+        elif change.action == "reload":
+            if self.running:
+                self.reloads += 1
+            else:
+                self.start(now)
+        elif change.action in ("stop", "kill"):
+            self.stop()
 
     def stop(self) -> None:
         self.running = False

@@ -49,7 +49,8 @@ def run(host: Host, change: HostChange, operation: str, fencing: int, now: float
         return 9, f"fenced off: this host has seen {host.fencing}"
     host.fencing = fencing
     if operation in host.ops:
-        return host.ops[operation][1:]
+        known = host.ops[operation]
+        return known[1:] if known[0] == _intent(change) else (2, f"operation id {operation} is taken")
     rc, output = _act(host, change, operation, now, wall + host.skew_s)
     if rc == 0 and host.installed:
         host.ops[operation] = (_intent(change), rc, output)
@@ -110,6 +111,7 @@ def _act(host: Host, change: HostChange, operation: str, now: float, wall: float
         case UninstallProgram():
             others = tuple(p.partition("/ops/")[0] + "/" for p in host.files if "/ops/" in p)
             host.installed, host.ops, host.before = host.installed if others else b"", {}, {}
+            host.fencing = host.fencing if others else 0
             host.files = {
                 p: f
                 for p, f in host.files.items()
@@ -197,20 +199,10 @@ def _has_commands(host: Host, words: tuple[str, ...]) -> bool:
 def _service(host: Host, change: SetService, now: float) -> Answer:
     if not _has_commands(host, change.commands):
         return 4, f"systemd does not run here and no command for '{change.action}' is given"
-    if change.action in ("start", "restart"):
-        if change.unit == host.spec.get("unit") and (why := _guard(host)):
-            return 3, f"{change.unit} must not start: {why}"
-        if not (change.action == "start" and host.running):
-            host.start(now)
-            if host.disk is None and change.unit.startswith("zookeeper"):
-                host.disk = Disk()
-    elif change.action == "reload":
-        if host.running:
-            host.reloads += 1
-        else:
-            host.start(now)
-    elif change.action in ("stop", "kill"):
-        host.stop()
+    starts = change.action in ("start", "restart") and change.unit == host.spec.get("unit")
+    if starts and (why := _guard(host)):
+        return 3, f"{change.unit} must not start: {why}"
+    host.serve(change, now)
     return 0, f"{change.action} {change.unit}"
 
 

@@ -8,28 +8,26 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Literal, TypeVar, cast
+from typing import Literal, TypeVar
 from unittest import mock
 
 from playbooks.kafka_topic_move import PLAYBOOK
-from tests.unit.engine_world import TinyConfirm
+from tests.unit.engine_world import walking
 from tests.world.operator import Killed, NoSync
 from tests.world.switch.look import SwitchLook, brokers
 from tests.world.switch.site import EPOCH, TOPIC, World, unit_name
 from zkmigrate.errors import HostError, LockedError
 from zkmigrate.inventory.inventory import Policy, Ssh
 from zkmigrate.runbook.engine import apply, journal
-from zkmigrate.runbook.engine.clock import Interrupt
 from zkmigrate.runbook.engine.events import Event, RunEnded
 from zkmigrate.runbook.engine.history import History
-from zkmigrate.runbook.engine.journal import NAME, Journal
-from zkmigrate.runbook.engine.ports import Ports, WatchPort
+from zkmigrate.runbook.engine.journal import NAME
+from zkmigrate.runbook.engine.ports import WatchPort
 from zkmigrate.runbook.engine.run import Walk
 from zkmigrate.runbook.engine.samples import Samples
 from zkmigrate.runbook.engine.watch import past_deadline
 from zkmigrate.runbook.model.change import Change, ClusterChange, Outcome
 from zkmigrate.runbook.model.finding import Finding
-from zkmigrate.runbook.model.look import Look
 from zkmigrate.runbook.model.playbook import Playbook, Stage
 from zkmigrate.runbook.model.sampling import note_nothing
 from zkmigrate.runbook.model.step import Context, Way
@@ -198,37 +196,27 @@ class Operator:
     def _process(self, act: Callable[[Walk], RunEnded]) -> RunEnded | None:
         world = self.world
         self.dead, self.lock = False, Lock(world)
-        kept = (Journal.open if self.begun else Journal.create)(self.run_dir, world.wall, NoSync())
-        if not kept.history.run:
-            run = self.run_dir.name
-            body = {
-                "run": run,
-                "name": "",
-                "playbook": self.playbook.id,
-                "inventory": "",
-                "plan": "",
-                "hosts": {},
-            }
-            kept.append("begin", body)
+        self.run_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         note = Samples(self.run_dir, world.now, world.wall, broken).note if self.samples else note_nothing
-        ports = Ports(
-            look=cast(Look, SwitchLook(world, self.deaf)),
+        with walking(
+            self.run_dir,
+            self.playbook,
+            inventory(world),
+            NoSync(),
+            {"run": self.run_dir.name, "hosts": {}},
+            look=SwitchLook(world, self.deaf),
             apply=self._apply,
             clock=self,
-            confirm=TinyConfirm(),
             lock=self.lock,
-            interrupt=Interrupt(),
             emit=self.events.append,
             watch=Deadline(world.now),
             note=note,
-        )
-        try:
-            with mock.patch.object(apply, "together", self._in_turn):
-                return act(Walk(self.playbook, inventory(world), kept, ports))
-        except Killed:
-            return None
-        finally:
-            kept.close()
+        ) as walk:
+            try:
+                with mock.patch.object(apply, "together", self._in_turn):
+                    return act(walk)
+            except Killed:
+                return None
 
     def _in_turn(self, work: Mapping[str, Callable[[], T]], _late: object = None) -> dict[str, T]:
         """The lanes of a wave one after the other, in an order of their own: a seed gives one run."""
@@ -266,7 +254,7 @@ class Operator:
             gateway.silent = True
             world.later(amount, lambda: setattr(gateway, "silent", False))
         if kind == "boot":
-            rng.choice(list(world.hosts.values())).boot()
+            rng.choice(list(world.hosts.values())).reboot()
         if kind == "by-hand":
             world.by_hand()
         if kind == "dark":

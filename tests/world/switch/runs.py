@@ -1,23 +1,15 @@
-"""Switches at random: ``python -m tests.world.switch.runs --runs 100000``.
+"""Switches at random.
 
 A seed draws the world's size, what is wrong with it, and what befalls operators and gateways. Operators come
-one after the other, until the run is complete or walked back. The first seed that breaks something ends it
-with 1, and is told.
+one after the other, until the run is complete or walked back.
 """
 
 from __future__ import annotations
 
 import random
-import shutil
-import tempfile
-from collections import Counter
-from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import get_args
-
-import click
 
 from tests.world.switch.logs import Cluster
 from tests.world.switch.operator import Fault, Kind, Operator
@@ -36,7 +28,6 @@ STEPS = (
 )
 """The steps that other faults befall, those between SEAL and OPEN most often."""
 MENDED_AFTER, MOST_PROCESSES = 4, 12
-AT_ONCE = 250
 
 
 @dataclass(frozen=True)
@@ -203,45 +194,3 @@ def _in_force(world: World, history: History) -> Cluster:
     if history.has_touched("switch.go"):
         world.broken(f"the journal does not tell: {world.standing()}")
     return world.source
-
-
-def many(seeds: range) -> Counter[str]:
-    """Run these seeds, and count how they went."""
-    counts: Counter[str] = Counter()
-    folder = Path(tempfile.mkdtemp(prefix="switch-"))
-    try:
-        for seed in seeds:
-            story = told(drawn(seed), folder / str(seed))
-            shutil.rmtree(folder / str(seed))
-            counts["runs"] += 1
-            counts["switched"] += story.switched
-            counts["killed"] += None in story.codes
-            counts.update(f"code {code}" for code in set(story.codes))
-            counts.update(story.steps)
-    finally:
-        shutil.rmtree(folder)
-    return counts
-
-
-def _pieces(first: int, runs: int) -> Iterator[range]:
-    for begin in range(first, first + runs, AT_ONCE):
-        yield range(begin, min(begin + AT_ONCE, first + runs))
-
-
-@click.command()
-@click.option("--runs", default=100_000, help="How many seeds.")
-@click.option("--first", default=0, help="The first seed.")
-@click.option("--workers", default=1, help="How many processes at once.")
-def main(runs: int, first: int, workers: int) -> None:
-    """Look for a seed that breaks something."""
-    counts: Counter[str] = Counter()
-    with ProcessPoolExecutor(workers) as pool:
-        for done in pool.map(many, _pieces(first, runs)):
-            counts += done
-            click.echo(f"{counts['runs']:,} runs, {counts['switched']:,} switched", err=True)
-    for name, count in sorted(counts.items()):
-        click.echo(f"{count:8,} {name}")
-
-
-if __name__ == "__main__":
-    main()

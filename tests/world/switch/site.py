@@ -10,13 +10,14 @@ import itertools
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
+from tests.world.model import program
+from tests.world.model.host import Host
 from tests.world.switch.clients import Client, Consumer, Flight, ModelGateway, Producer
 from tests.world.switch.logs import Cluster, Copier, Part, copy_commits
-from zkmigrate.hosts import zkm_host
 from zkmigrate.kafka.rights import Acl
-from zkmigrate.runbook.model.change import HostChange, InstallProgram, Outcome, SetService, UninstallProgram
+from zkmigrate.runbook.model.change import HostChange, Outcome, SetService
 from zkmigrate.topics.gateway.order import GatewayOrder
 from zkmigrate.topics.gateway.rules.hold import Gate
 from zkmigrate.topics.mirror.changes import AlterAcls, CopyOffsets, SetDirection
@@ -33,46 +34,23 @@ class Broken(BaseException):
     """Something that must hold does not."""
 
 
-@dataclass
-class MirrorHost:
-    """A host with zkm-host. units: its copiers, by the cluster that they copy to. ops: what it did, by
-    operation id. fencing: the highest number seen; it is gone with zkm-host."""
+class MirrorHost(Host):
+    """A host with zkm-host. units: its copiers, by the cluster that they copy to."""
 
     units: dict[str, Copier]
-    installed: bytes = b""
-    fencing: int = 0
-    ops: dict[str, tuple[HostChange, Outcome]] = field(default_factory=dict)
 
     def apply(self, change: HostChange, operation: str, fencing: int) -> Outcome:
         """As zkm-host does it."""
-        if isinstance(change, InstallProgram):
-            self.installed = zkm_host.program()
-            return Outcome(0, "installed")
-        if not self.installed:
-            return Outcome(4, "zkm-host is not installed")
-        if fencing < self.fencing:
-            return Outcome(9, f"fenced off: this host has seen {self.fencing}")
-        self.fencing = fencing
-        if operation in self.ops:
-            before, outcome = self.ops[operation]
-            return outcome if before == change else Outcome(2, f"operation id {operation} is taken")
-        outcome = self._done(change)
-        if self.installed:
-            self.ops[operation] = change, outcome
-        return outcome
+        return Outcome(*program.run(self, change, operation, fencing, 0.0, 0.0))
 
-    def boot(self) -> None:
+    def reboot(self) -> None:
         """The machine starts anew."""
         for unit in self.units.values():
             unit.running = False
             if unit.enabled:
                 unit.start()
 
-    def _done(self, change: HostChange) -> Outcome:
-        if isinstance(change, UninstallProgram):
-            self.installed, self.fencing, self.ops = b"", 0, {}
-            return Outcome(0, "uninstalled")
-        assert isinstance(change, SetService), change
+    def serve(self, change: SetService, now: float) -> None:
         unit = self.units[unit_to(change.unit)]
         match change.action:
             case "start":
@@ -82,7 +60,13 @@ class MirrorHost:
             case _:
                 assert change.action in ("enable", "disable"), change
                 unit.enabled = change.action == "enable"
-        return Outcome(0, f"{change.action} {change.unit}")
+
+
+def mirror_host(name: str, units: dict[str, Copier]) -> MirrorHost:
+    """units: its copiers, by the cluster that they copy to."""
+    made = MirrorHost(name, "")
+    made.units = units
+    return made
 
 
 def unit_name(to: str) -> str:
@@ -137,7 +121,9 @@ class World:
         self.producers = tuple(self._producers())
         self.clients += [*self.consumers, *self.producers]
         self.groups = tuple(one.group for one in self.consumers)
-        self.hosts = {f"m{n}": MirrorHost(self._copiers(n - 1)) for n in range(1, shape.mirrors + 1)}
+        self.hosts = {
+            f"m{n}": mirror_host(f"m{n}", self._copiers(n - 1)) for n in range(1, shape.mirrors + 1)
+        }
         for host in self.hosts.values():
             host.units[self.target.name].start()
             host.units[self.target.name].enabled = True
