@@ -29,7 +29,7 @@ BEFORE, NIGHT, AFTER, LOOK_UP, WHY, CODE = "Before", "The night", "After", "Refe
 FOLDERS = {"tutorial": BEFORE, "how-to": BEFORE, "reference": LOOK_UP, "explanation": WHY, "adr": WHY}
 READERS = {
     NIGHT: ("how-to/move.md", "how-to/going-back.md", "how-to/host-died.md", "how-to/by-hand.md"),
-    AFTER: ("how-to/clean-up.md", "reference/report.md", "reference/replay.md"),
+    AFTER: ("reference/report.md", "reference/replay.md"),
     LOOK_UP: ("glossary.md",),
     WHY: ("track-record.md",),
     CODE: (

@@ -23,7 +23,6 @@ from zkmigrate.cli.main import cli
 from zkmigrate.errors import LockedError
 from zkmigrate.inventory.accept import ACCEPTABLE
 from zkmigrate.inventory.hooks import Moment
-from zkmigrate.move.rules.clean_up import ACCEPTABLE as OF_CLEAN_UP
 from zkmigrate.runbook.runs.playbook_files import load
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -270,14 +269,13 @@ def test_a_process_that_was_fenced_off_ends_with_one_code_on_every_page() -> Non
 
 
 ADVICE = re.compile(r"(?<!-)\baccept\b")
-POSSIBLE = ACCEPTABLE | {*OF_CLEAN_UP}
 
 
 def refused(page: str) -> set[str]:
     """The findings beside which a paragraph, list item or row says "accept", and that cannot be accepted."""
     parts = re.split(r"\n\s*\n|\n(?=\s*(?:[-*|#]|\d+\.))", page)
     named = {id for part in parts if ADVICE.search(part) for id in re.findall(r"`([a-z-]+\.[a-z-]+)`", part)}
-    return (named & entries().keys()) - POSSIBLE
+    return (named & entries().keys()) - ACCEPTABLE
 
 
 def advised(source: str, names: dict[str, Any]) -> Iterator[str]:
@@ -307,16 +305,16 @@ def test_no_page_tells_to_accept_what_cannot_be_accepted() -> None:
 
 
 def test_no_finding_advises_to_accept_what_cannot_be_accepted() -> None:
-    assert {id for id, one in entries().items() if ADVICE.search(one.meaning.todo)} - POSSIBLE == set()
+    assert {id for id, one in entries().items() if ADVICE.search(one.meaning.todo)} - ACCEPTABLE == set()
     found = set[str]()
     for path in sorted((ROOT / "zkmigrate").rglob("*.py")):
         text = path.read_text()
         if ADVICE.search(text):
             name = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
             found |= {*advised(text, vars(importlib.import_module(name)))}
-    assert found - POSSIBLE == set()
+    assert found - ACCEPTABLE == set()
     assert {"switch.transactions", "gateway.transactions", "return.source-owner"} <= found
 
 
 def test_what_can_be_accepted_is_a_finding() -> None:
-    assert entries().keys() >= POSSIBLE
+    assert entries().keys() >= ACCEPTABLE

@@ -265,7 +265,6 @@ ORDINARY = {
     "look": "a kind of connection, and what the verb preflight does",
     "open": "the state of a run",
     "planned": "what a saved plan holds",
-    "stopped": "an event of the verb clean-up",
     "read": "what is done with a file",
     "start": "where text is anchored in a picture",
     "stop": "an answer",
@@ -275,7 +274,6 @@ ORDINARY = {
 
 _ZKM_HOST = "zkm-host's own words"
 NAMED = {
-    ("runbook/engine/history.py", "dest"): "the journal's events of the verb clean-up, in words",
     ("runbook/engine/plan.py", "DRAIN"): _ZKM_HOST,
     ("runbook/engine/plan.py", "GO"): _ZKM_HOST,
     ("runbook/engine/plan.py", "PROVE"): _ZKM_HOST,

@@ -53,7 +53,6 @@ _MOVE = {
     "throttle": "Set, show or clear the rates of a run that moves partitions.",
     "report": "Write a page about a run: timeline, gaps, proofs.",
     "runbook": "Write the steps as a page of commands.",
-    "clean-up": "After finalize: delete other tenants' znodes from dest.",
 }
 _AREAS: Mapping[str, Mapping[str, str]] = {
     "topics": {
@@ -329,44 +328,6 @@ def retire(host: str, run_id: str, reason: str, **options: Any) -> None:
     from zkmigrate.move.verbs import retire as retiring
 
     _do(lambda: retiring.retire(_setting(options), run_id, host, reason))
-
-
-@cli.command("clean-up")
-@flags.common
-@flags.run_id
-@flags.yes
-@click.option(
-    "--subtree", "subtrees", multiple=True, metavar="PATH", help="Delete this listed subtree. Repeatable."
-)
-@click.option("--all", "all_", is_flag=True, help="Delete every listed subtree.")
-@click.option("--reason", default="", metavar="TEXT", help="Why. Required to delete; the report shows it.")
-@click.option(
-    "--accept",
-    multiple=True,
-    metavar="ID:TARGET",
-    help="Accept this finding. IDs: clean-up.watches, clean-up.clients, clean-up.chroots, clean-up.children.",
-)
-@click.option("--put-back", is_flag=True, help="Recreate what is missing of --subtree or --all.")
-@click.option(
-    "--rate",
-    type=flags.decimal(0.01, 1_000_000, or_zero=True),
-    default=500.0,
-    show_default=True,
-    metavar="N",
-    help="Znodes per second. 0: no limit.",
-)
-def clean_up(run_id: str, all_: bool, **options: Any) -> None:
-    """After finalize: list other tenants' znodes on dest, and delete the named ones.
-
-    Without --subtree or --all it only lists. Before it deletes a subtree it proves that no session owns,
-    watches or writes it, and saves it in the run's directory. Call it again to continue.
-    """
-    _say_first("clean-up", options)
-    from zkmigrate.move.verbs import clean_up as cleaning
-
-    names = ("yes", "subtrees", "reason", "accept", "put_back", "rate")
-    wishes = {name: options.pop(name) for name in names}
-    _do(lambda: cleaning.clean_up(_setting(options), cleaning.Options(run_id=run_id, all=all_, **wishes)))
 
 
 @cli.command()

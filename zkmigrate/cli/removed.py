@@ -18,6 +18,10 @@ REMOVED: Mapping[tuple[str, str], str] = {
         "Check once with zkmigrate preflight --stage after, from cron for instance. What watch --from-now "
         "confirmed is now accepted in migration.yml."
     ),
+    ("", "clean-up"): (
+        "Use the playbook kafka_clean_leftovers with leftovers.after_move and leftovers.subtrees. Its "
+        "rollback replaces --put-back. Finish or put back a subtree with the version that began to delete it."
+    ),
     ("--playbook", "kafka_topic_config"): (
         "Set topic configs with Kafka's kafka-configs.sh --alter --entity-type topics. "
         "Finish or roll back an open run with the version that began it."

@@ -19,6 +19,7 @@ ACCEPTABLE = frozenset({
     "kafka.reassignment", "kafka.admin-work", "kafka.authorizer",
     "gateway.client-stuck", "gateway.transactions", "switch.app-topics", "switch.other-apps",
     "switch.other-groups", "switch.transactions",
+    "clean-up.watches", "clean-up.clients", "clean-up.chroots", "clean-up.children",
     "return.source-owner", "reassign.throttle-stays", "reassign.target-down", "watch.writes",
 })  # fmt: skip
 """The checks that can be accepted: a failure costs clients something, or a later check stops the run.

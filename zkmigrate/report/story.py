@@ -8,7 +8,6 @@ from typing import Any
 
 from zkmigrate.report.timebase import Timebase
 from zkmigrate.runbook.engine.codec import decode_change, decode_finding
-from zkmigrate.runbook.engine.history import CLEANED
 from zkmigrate.runbook.model.entry import Entry
 from zkmigrate.runbook.model.finding import Finding
 from zkmigrate.runbook.model.report import Decision, Op, Story, Visit
@@ -77,10 +76,6 @@ class _Teller:
                 seen = "; ".join(decode_finding(f).seen for f in body["findings"])
                 what = f"{body['reason']}; seen then: {seen}"
                 self._decide(at, "retired", body["host"], what, "left out of the run", body["by"])
-            case "cleaned":
-                did = CLEANED[body["event"]]
-                what = f"{body['reason']}{'; ' + body['why'] if body.get('why') else ''}"
-                self._decide(at, "cleaned", body["subtree"], what, did, body["by"])
             case "hook" if body["stops"] or body["code"] != 0:
                 self._hook(at, body)
             case "turn":

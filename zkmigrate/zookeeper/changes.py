@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 from zkmigrate.runbook.model.change import ClusterChange
 
 SOURCE = "source"
 """The name of the source ensemble as a cluster, and of its section in the inventory."""
+
+DEST = "dest"
+"""The name of the dest ensemble as a cluster, and of its section in the inventory."""
 
 ZNODES = "kafka-znodes"
 """The name of the znodes of the inventory's Kafka cluster (section ``kafka``), as a cluster of their own."""
@@ -74,13 +77,28 @@ class EndReplay(ClusterChange):
         return f"remove the mark of the replay under {self.chroot}"
 
 
+class Versions(Protocol):
+    """The numbers of a znode that tell whether it was changed or made anew."""
+
+    @property
+    def czxid(self) -> int: ...
+    @property
+    def mzxid(self) -> int: ...
+    @property
+    def version(self) -> int: ...
+
+
+def mark(znode: Versions) -> str:
+    """Return a text that differs after every change of a znode itself, except of its ACL."""
+    return f"{znode.czxid:x} {znode.mzxid:x} {znode.version}"
+
+
 @dataclass(frozen=True)
 class DeleteZnode(ClusterChange):
     """Delete one znode that has not changed since it was read.
 
     path: its path below the chroot. data: its data. acl: its ACL, as permissions, scheme and id of each
-    entry. mark: its czxid, mzxid and version, as text. A znode with another mark is a different one and
-    stays.
+    entry. mark: as :func:`mark` returns it. A znode with another mark is a different one and stays.
     """
 
     cluster: str
@@ -122,6 +140,50 @@ class CreateZnode(ClusterChange):
 
     def describe(self) -> str:
         return f"create the znode {self.path} again ({len(self.data)} bytes)"
+
+
+Kept: TypeAlias = tuple[str, bytes | None, tuple[tuple[int, str, str], ...], str]
+"""A znode that can be created again: path, data (None is ZooKeeper's null), ACL and mark."""
+
+
+@dataclass(frozen=True)
+class DeleteZnodes(ClusterChange):
+    """Delete znodes in one transaction, and none of them if one has changed since it was read.
+
+    nodes: children before their parents. Those that do not exist are skipped.
+    """
+
+    cluster: str
+    nodes: tuple[Kept, ...]
+    verb = "delete-znodes"
+    expect = ""
+
+    def describe(self) -> str:
+        return f"delete {_znodes(self.nodes)}"
+
+    def inverse(self, _operation: str = "") -> CreateZnodes:
+        return CreateZnodes(self.cluster, self.nodes)
+
+
+@dataclass(frozen=True)
+class CreateZnodes(ClusterChange):
+    """Create deleted znodes again, with their data and ACLs. Existing znodes stay unchanged.
+
+    nodes: as they were deleted, so they are created from the last to the first.
+    """
+
+    cluster: str
+    nodes: tuple[Kept, ...]
+    verb = "create-znodes"
+    expect = ""
+
+    def describe(self) -> str:
+        return f"create {_znodes(self.nodes)} again"
+
+
+def _znodes(nodes: tuple[Kept, ...]) -> str:
+    size = sum(len(data or b"") for _, data, _, _ in nodes)
+    return f"{len(nodes)} znodes up to {nodes[-1][0]} ({size:,} bytes)"
 
 
 Replaying: TypeAlias = BeginReplay | ReplayTransactions | EndReplay

@@ -148,7 +148,7 @@ def test_the_screen_speaks_before_a_host_answers_and_ctrl_c_is_answered(
 
 VERBS = [
     ("run", "--yes"), ("preflight",), ("plan",), ("runbook",), ("status",), ("preflight", "--stage", "after"),
-    ("retire", "broker1", "--run-id", "r", "--reason", "gone"), ("clean-up",),
+    ("retire", "broker1", "--run-id", "r", "--reason", "gone"),
 ]  # fmt: skip
 
 

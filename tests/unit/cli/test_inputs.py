@@ -15,7 +15,6 @@ from zkmigrate.cli import flags
 from zkmigrate.cli.main import cli
 from zkmigrate.cluster.reassign import section
 from zkmigrate.errors import ZkmigrateError
-from zkmigrate.move.verbs import deletion
 from zkmigrate.runbook.engine import planfile
 from zkmigrate.zookeeper.disks import manifest
 
@@ -57,10 +56,9 @@ def test_an_input_without_an_end_is_refused(
     [
         planfile.read,
         lambda path: manifest.load(path.parent),
-        lambda path: [*deletion.read_kept(path, "")],
         lambda path: section._read(Path("migration.yml"), "plan", str(path)),
     ],
-    ids=["plan", "manifest", "kept", "reassignment"],
+    ids=["plan", "manifest", "reassignment"],
 )
 def test_a_reader_refuses_an_input_without_an_end(
     endless: str, read: Callable[[Path], object], tmp_path: Path

@@ -91,6 +91,10 @@ RESTS = {
 """What rests on each check that nobody can answer for."""
 OF_STEPS = {
     OWNER,
+    "clean-up.watches",
+    "clean-up.clients",
+    "clean-up.chroots",
+    "clean-up.children",
     "gateway.client-stuck",
     "gateway.transactions",
     "switch.transactions",
@@ -173,7 +177,7 @@ def test_it_is_read_from_the_file_and_does_not_make_another_inventory(tmp_path: 
     ("finding", "until", "told"),
     [
         ("source.quorum", '"2026-11-22T04:00Z"', "accept[0].finding: 'source.quorum' cannot be accepted"),
-        ("prove.tail", '"2026-11-22T04:00Z"', "'prove.tail' cannot be accepted (needed: one of dest.client-"),
+        ("prove.tail", '"2026-11-22T04:00Z"', "'prove.tail' cannot be accepted (needed: one of clean-up.chi"),
         ("[]", '"2026-11-22T04:00Z"', "needed the id of a check"),
         ("kafka.replication", '"2026-11-32T04:00Z"', "accept[0].until: not a valid time"),
         ("kafka.replication", '"tomorrow"', "needed date, time and zone"),

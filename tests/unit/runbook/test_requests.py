@@ -37,4 +37,4 @@ def test_a_room_answers_each_request_with_what_the_request_promises(module: str)
         assert callable(answers.close)
         [base] = request.__dict__["__orig_bases__"]
         [promised] = get_args(base)
-        assert get_type_hints(getattr(answers, method)) == {"asked": request, "return": promised}
+        assert [*get_type_hints(getattr(answers, method)).values()] == [request, promised]

@@ -47,11 +47,6 @@ class Kept:
     znode: Znode
     acl: Rights
 
-    @property
-    def mark(self) -> str:
-        """A text that differs after every change of the znode."""
-        return f"{self.znode.czxid:x} {self.znode.mzxid:x} {self.znode.version}"
-
 
 @dataclass(frozen=True)
 class Tree:

@@ -18,7 +18,7 @@ from zkmigrate.runbook.model.fact import Seen
 from zkmigrate.runbook.model.finding import Finding, Severity, claim, few, meanings
 from zkmigrate.runbook.model.report import counted
 from zkmigrate.runbook.model.step import Context
-from zkmigrate.zookeeper.changes import ZNODES, DeleteZnode
+from zkmigrate.zookeeper.changes import ZNODES, DeleteZnode, mark
 
 READ_BY_BROKERS_S = 900
 """Seconds for which Kafka itself keeps a notice about a changed config (``changeExpirationMs``)."""
@@ -136,7 +136,7 @@ def _znodes(wanted: Leftovers, found: Scan) -> Iterator[Leftover]:
 
 
 def _deleted(wanted: Leftovers, kept: Kept) -> DeleteZnode:
-    return DeleteZnode(ZNODES, wanted.chroot, kept.path, kept.znode.data, kept.acl, kept.mark)
+    return DeleteZnode(ZNODES, wanted.chroot, kept.path, kept.znode.data, kept.acl, mark(kept.znode))
 
 
 def _why(kind: Kind, topic: str) -> str:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Self
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator, model_validator
 
 from zkmigrate.inventory.inventory import Door, Inventory
 from zkmigrate.kafka.rules.znodes import CONTROLLER
+from zkmigrate.runbook.model.look import Look
+from zkmigrate.runbook.model.step import Context
 
 Connect = Annotated[
     str,
@@ -19,6 +21,8 @@ Connect = Annotated[
         max_length=1024,
     ),
 ]
+Subtree = Annotated[str, StringConstraints(pattern=r"^(/[^/\x00-\x1f\x7f]+)+$", max_length=4096)]
+RunId = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]{0,23}$")]
 Entry = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._/:@%+*?-]+$", max_length=4096)]
 
 NEVER = (CONTROLLER, "/controller_epoch", "/cluster/id", "/brokers/ids/0")
@@ -33,6 +37,9 @@ class Leftovers(BaseModel):
     one. Only what is named is removed. An entry that is deleted during a run is left alone; an added one
     waits for another run.
     older_than_s: the age in seconds below which znodes and directories are left alone.
+    after_move: the run of a finished move to this inventory's dest; None if other tenants' znodes are not
+    looked for.
+    subtrees: the subtrees of other tenants to delete from dest.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
@@ -40,6 +47,8 @@ class Leftovers(BaseModel):
     zookeeper: Connect | None = None
     remove: tuple[Entry, ...] = ()
     older_than_s: Annotated[int, Field(ge=1, le=365 * 86400)] = 3600
+    after_move: RunId | None = None
+    subtrees: tuple[Subtree, ...] = ()
 
     @field_validator("remove")
     @classmethod
@@ -70,17 +79,29 @@ class Leftovers(BaseModel):
 class LeftoversInventory(Inventory):
     """The inventory of the playbook kafka_clean_leftovers."""
 
-    not_binding: ClassVar[Mapping[str, Any]] = {"leftovers": {"remove"}}
+    not_binding: ClassVar[Mapping[str, Any]] = {"leftovers": {"remove", "subtrees"}}
     needed: ClassVar[Mapping[str, str]] = {
         "leftovers.zookeeper": "the brokers' zookeeper.connect, ADDRESS:PORT,…/CHROOT",
         "leftovers.remove": "names as preflight lists them, or patterns with * and ?; never /controller",
+        "leftovers.after_move": "the id of the move's run, 1 to 24 of a-z, 0-9 and -",
+        "leftovers.subtrees": "paths as preflight lists them, such as /solr",
     }
 
     leftovers: Leftovers = Leftovers()
 
+    @model_validator(mode="after")
+    def _names_dest(self) -> Self:
+        if self.leftovers.subtrees and self.leftovers.after_move is None:
+            raise ValueError("leftovers.subtrees needs leftovers.after_move")
+        if self.leftovers.after_move is not None and not self.has("operator", "ssh", "dest"):
+            raise ValueError("leftovers.after_move needs the move's sections operator, ssh and dest")
+        return self
+
     @property
     def doors(self) -> dict[str, Door]:
-        return self.leftovers.doors
+        """The doors of Kafka's ensemble, and those of the dest hosts if the file names any."""
+        dest = {name: door for name, door in super().doors.items() if name in self.dest_names}
+        return self.leftovers.doors | dest
 
     @property
     def hosts(self) -> dict[str, tuple[str, ...]]:
@@ -101,3 +122,20 @@ class LeftoversInventory(Inventory):
 def named_hosts(inventory: Inventory) -> tuple[str, ...]:
     """Return the brokers with a directory that ``remove`` names."""
     return inventory.hosts.get("brokers", ())
+
+
+def tenants(inventory: Inventory) -> tuple[str, tuple[str, ...]]:
+    """Return the move whose dest is cleaned, empty for none, and the named subtrees of other tenants."""
+    assert isinstance(inventory, LeftoversInventory)
+    return inventory.leftovers.after_move or "", inventory.leftovers.subtrees
+
+
+def foreseen(c: Context, _look: Look) -> tuple[str, ...]:
+    """Return the lines of a plan about the subtrees of other tenants."""
+    named = tenants(c.inventory)[1]
+    return (f"  deleted from dest, batch by batch, at their turn: {', '.join(named)}",) if named else ()
+
+
+def no_tenants(inventory: Inventory) -> str:
+    """Return the key that names no subtree of other tenants; empty if it names one."""
+    return "" if tenants(inventory)[1] else "leftovers.subtrees"

@@ -6,52 +6,30 @@ subtree may be deleted if no session owns, watches or writes it, as shown by all
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
 
-from zkmigrate.move.facts.tenants import Tenants
+from zkmigrate.move.facts.tenants import Tenants, Users
+from zkmigrate.move.questions import Node
 from zkmigrate.runbook.model.fact import Reading, Seen
-from zkmigrate.runbook.model.finding import Finding, Severity, claim, meanings
+from zkmigrate.runbook.model.finding import Finding, claim, few, meanings
 from zkmigrate.zookeeper.data.effect import CONTAINER_OWNER, is_session, is_under
 from zkmigrate.zookeeper.data.session import format_session, signed
 from zkmigrate.zookeeper.data.txn import Acl
 from zkmigrate.zookeeper.data.zxid import format_zxid
 
-KEPT = "/zookeeper"
-"""ZooKeeper's own subtree: its config, and the quotas of others."""
+_BATCH = 50
+_BATCH_BYTES = 512 << 10
+"""The most znodes of one transaction, and the most bytes of their paths and data.
 
-ACCEPTABLE = ("clean-up.watches", "clean-up.clients", "clean-up.chroots", "clean-up.children")
-"""Findings that a person may accept: what the tool cannot see. A use that was seen can never be accepted."""
+ZooKeeper refuses requests above jute.maxbuffer, 1 MiB by default.
+"""
 
 _DELETE = 1 << 3
 _ANYBODY = ("world", "ip")
-_NAMED = 3
+_LEAVE = "leave it out: take it out of leftovers.subtrees"
 _NO_DELETE = "{}: its ACL lets this client delete no child"
-
-
-@dataclass(frozen=True)
-class Node:
-    """A znode without its data.
-
-    owner: its ephemeralOwner, also of a container or a TTL znode. acl: None if this client may not read the
-    znode. changed_ms: its mtime.
-    """
-
-    path: str
-    czxid: int
-    mzxid: int
-    pzxid: int
-    version: int
-    owner: int
-    size: int
-    changed_ms: int
-    children: int
-    acl: tuple[Acl, ...] | None
-
-    @property
-    def mark(self) -> tuple[int, int, int]:
-        """A value that differs after each change of the znode itself, except of its ACL."""
-        return self.czxid, self.mzxid, self.version
 
 
 @dataclass(frozen=True)
@@ -74,40 +52,48 @@ class Subtree:
     locked: tuple[str, ...] = ()
 
 
-Marks = Mapping[str, tuple[int, int, int]]
-"""Path → ``Node.mark``."""
-
-
 def subtree_of(
-    path: str, nodes: Iterable[Node], above: Node, cut: int | None, known: Marks | None = None
+    path: str, nodes: Iterable[Node], above: Iterable[Node], cut: int, *, begun: bool = False
 ) -> Subtree:
     """Summarize these znodes as a subtree.
 
-    above: the parent of its top. cut: the last zxid that dest had from source; None if it is not known.
-    known: marks that an interrupted clean-up recorded. Its deletes changed the parents' pzxid, so each znode
-    is compared with its recorded mark; one without a mark is new.
+    above: the parent of its top, if it exists. cut: the last zxid that dest had from source. begun: this run
+    has deleted some of the subtree, so the parents of those differ in pzxid.
     """
     znodes = size = newest = changed_ms = 0
     owned: list[tuple[str, int]] = []
     written: list[str] = []
     children: list[str] = []
-    locked = [] if above.acl is not None and may_delete_in(above.acl) else [_NO_DELETE.format(above.path)]
+    parent = path.rpartition("/")[0] or "/"
+    locked = [] if any(may_delete_in(one.acl or ()) for one in above) else [_NO_DELETE.format(parent)]
     for node in nodes:
         znodes, size = znodes + 1, size + node.size
         newest = max(newest, node.czxid, node.mzxid, node.pzxid)
         changed_ms = max(changed_ms, node.changed_ms)
         if node.owner:
             owned.append((node.path, node.owner))
-        if known is not None:
-            written += [node.path] if known.get(node.path) != node.mark else []
-        elif cut is not None and max(node.czxid, node.mzxid) > cut:
+        if max(node.czxid, node.mzxid) > cut:
             written.append(node.path)
-        elif cut is not None and node.pzxid > cut:
+        elif node.pzxid > cut and not begun:
             children.append(node.path)
         locked += _locks(node)
     return Subtree(
         path, znodes, size, newest, changed_ms, tuple(owned), tuple(written), tuple(children), tuple(locked)
     )
+
+
+def next_batch(nodes: Sequence[Node]) -> Sequence[Node]:
+    """Return the last of these znodes, as many as one transaction may delete, and at least one.
+
+    nodes: parents before their children.
+    """
+    last = nodes[-_BATCH:]
+    size = 0
+    for count, node in enumerate(reversed(last)):
+        size += len(node.path) + node.size
+        if count and size > _BATCH_BYTES:
+            return last[-count:]
+    return last
 
 
 def _locks(node: Node) -> Iterable[str]:
@@ -128,38 +114,20 @@ def may_delete_in(acl: Sequence[Acl]) -> bool:
     return any(one.scheme in _ANYBODY and one.perms & _DELETE for one in acl)
 
 
-def outside(children: Mapping[str, Sequence[str]], chroots: Collection[str]) -> tuple[str, ...]:
-    """Return the topmost subtrees that hold no chroot and lie in none, sorted, without ``/zookeeper``.
-
-    children: path → names below it, of ``/`` and of every ancestor of a chroot.
-    """
-    kept = (KEPT, *chroots)
-    paths = (f"{parent.rstrip('/')}/{name}" for parent, names in children.items() for name in names)
-    return tuple(sorted(p for p in paths if not any(is_under(p, root) or is_under(root, p) for root in kept)))
-
-
-def ancestors(chroots: Collection[str]) -> tuple[str, ...]:
-    """Return ``/`` and every znode above a chroot, the topmost first."""
-    above = {"/"}
-    for chroot in chroots:
-        parts = chroot.strip("/").split("/")[:-1]
-        above |= {"/" + "/".join(parts[: n + 1]) for n in range(len(parts))}
-    return tuple(sorted(above))
-
-
-def dest_findings(
-    watches: Mapping[str, Reading[Mapping[str, tuple[int, ...]]]],
-    clients: Tenants,
-    chroots: Mapping[str, Reading[str]],
-) -> tuple[Finding, ...]:
-    """Check dest as a whole before any deletion.
-
-    watches: dest host → path → sessions. chroots: broker → its chroot.
-    """
+def dest_findings(cut: Reading[int], using: Users) -> tuple[Finding, ...]:
+    """Check dest as a whole before any deletion. cut: the last zxid that it had from source."""
     return (
-        *(_watches(host, reading) for host, reading in watches.items()),
-        *_clients(clients),
-        *(_chroot(broker, reading) for broker, reading in chroots.items()),
+        claim(
+            "clean-up.cut",
+            "the last zxid that dest had from source is known",
+            True if isinstance(cut, Seen) else None,
+            seen=format_zxid(cut.value) if isinstance(cut, Seen) else str(cut),
+            needed="the journal of the move that filled dest, in the directory of runs",
+            moves=("correct leftovers.after_move", "put a copy of that run's directory there"),
+        ),
+        *(_watches(host, reading) for host, reading in using.watches.items()),
+        *_clients(using.clients),
+        *(_chroot(broker, reading) for broker, reading in using.chroots.items()),
     )
 
 
@@ -167,13 +135,13 @@ def _watches(host: str, reading: Reading[Mapping[str, tuple[int, ...]]]) -> Find
     return claim(
         "clean-up.watches",
         "the server shows which znodes are watched",
-        True if isinstance(reading, Seen) else None,
+        isinstance(reading, Seen),
         target=host,
         seen=f"{len(reading.value)} znodes" if isinstance(reading, Seen) else str(reading),
         needed="an answer to wchp",
         moves=(
             "add wchp to 4lw.commands.whitelist in its zoo.cfg and restart that server",
-            f"--accept clean-up.watches:{host}, where every session of dest is known",
+            "accept it in migration.yml, where every session of dest is known",
         ),
     )
 
@@ -191,7 +159,7 @@ def _clients(clients: Tenants) -> Iterable[Finding]:
             needed=needed,
             moves=(
                 "move this client away, or stop it",
-                f"--accept clean-up.clients:{tenant.address}, where its owner says that it uses none of this",
+                "accept it in migration.yml, where its owner says that it uses none of this",
             ),
         )
     for text in clients.unknown:
@@ -209,63 +177,52 @@ def _clients(clients: Tenants) -> Iterable[Finding]:
 
 
 def _chroot(broker: str, reading: Reading[str]) -> Finding:
-    known = isinstance(reading, Seen)
     return claim(
         "clean-up.chroots",
         "the broker's chroot on dest is known",
-        True if known else None,
+        isinstance(reading, Seen),
         target=broker,
         seen=reading.value if isinstance(reading, Seen) else str(reading),
         needed="zookeeper.connect of its server.properties",
         moves=(
             "let the ssh account read that file",
-            f"--accept clean-up.chroots:{broker}, where it uses the inventory's chroot",
+            "accept it in migration.yml, where it uses the inventory's chroot",
         ),
     )
 
 
-def subtree_findings(
-    tree: Subtree, cut: int | None, watches: Mapping[str, Reading[Mapping[str, tuple[int, ...]]]]
-) -> tuple[Finding, ...]:
+def subtree_findings(tree: Subtree, cut: int, using: Users) -> tuple[Finding, ...]:
     """Check whether this subtree may be deleted."""
     watched = sorted(
         {
             f"{path} by {', '.join(map(format_session, sessions))} on {host}"
-            for host, reading in watches.items()
+            for host, reading in using.watches.items()
             if isinstance(reading, Seen)
             for path, sessions in reading.value.items()
             if is_under(path, tree.path)
         }
     )
-    since = "" if cut is None else f" after {format_zxid(cut)}"
+    since = format_zxid(cut)
     return (
         _none(tree, "owned", "no session owns a znode of it", [_owned(*one) for one in tree.owned]),
         _none(tree, "watched", "no session watches a znode of it", watched),
-        claim(
-            "clean-up.cut",
-            "the last zxid that dest had from source is known",
-            True if cut is not None else None,
-            target=tree.path,
-            seen=since.strip() or "not in the journal",
-            needed="the record of cutover.stop",
-        ),
         _none(
             tree,
             "written",
             "nobody has written it on dest",
             tree.written,
-            f"no znode made or changed{since}",
-            ("find who writes there: zkmigrate writers", "leave it out: name the others by --subtree"),
+            f"no znode made or changed after {since}",
+            ("find who writes there: zkmigrate writers", _LEAVE),
         ),
         _none(
             tree,
             "children",
             "nobody has deleted a child on dest",
             tree.children,
-            f"no child gone{since}. An ephemeral whose session ended after the cut leaves the same mark",
+            f"no child gone after {since}. An ephemeral whose session ended since leaves the same mark",
             (
                 "see which it was: zkmigrate writers",
-                f"--accept clean-up.children:{tree.path}, where those were ephemerals that ended",
+                "accept it in migration.yml, where those were ephemerals that ended",
             ),
         ),
         _none(
@@ -278,21 +235,29 @@ def subtree_findings(
     )
 
 
+def summary(tree: Subtree) -> str:
+    """Return what a subtree holds, in words."""
+    changed = datetime.fromtimestamp(tree.changed_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return (
+        f"{tree.path}: {tree.znodes:,} znodes, {tree.bytes:,} bytes, last written {changed} (newest zxid "
+        f"{format_zxid(tree.newest)})"
+    )
+
+
 def _none(
     tree: Subtree,
     what: str,
     sentence: str,
-    found: Sequence[str],
+    wrong: Sequence[str],
     needed: str = "",
-    moves: Sequence[str] = ("leave it out: name the others by --subtree",),
+    moves: Sequence[str] = (_LEAVE,),
 ) -> Finding:
-    more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
     return claim(
         f"clean-up.{what}",
         sentence,
-        not found,
+        not wrong,
         target=tree.path,
-        seen=f"{'; '.join(found[:_NAMED])}{more}" if found else "none",
+        seen=few(wrong, 3) or "none",
         needed=needed or "none",
         moves=moves,
     )
@@ -302,19 +267,6 @@ def _owned(path: str, owner: int) -> str:
     if signed(owner) == CONTAINER_OWNER:
         return f"{path} is a container"
     return f"{path} of session {format_session(owner)}" if is_session(signed(owner)) else f"{path} has a TTL"
-
-
-def with_accepted(found: Iterable[Finding], wanted: Collection[str], who: str) -> tuple[Finding, ...]:
-    """Return the findings, those that the operator accepts turned into warnings.
-
-    wanted: the accepted ones, as ``ID:TARGET``. who: the person with the reason.
-    """
-    return tuple(
-        replace(f, severity=Severity.WARN, accepted=who)
-        if f.blocks and f.id in ACCEPTABLE and f"{f.id}:{f.target}" in wanted
-        else f
-        for f in found
-    )
 
 
 MEANINGS = meanings(
@@ -332,14 +284,14 @@ MEANINGS = meanings(
     uses the inventory's chroot.
 
     clean-up.owned: A session owns a znode of the subtree, or a znode is a container or has a TTL. Cause:
-    Somebody uses the subtree on dest. To do: Leave the subtree out: name the others with --subtree.
+    Somebody uses the subtree on dest. To do: Leave the subtree out of leftovers.subtrees.
 
     clean-up.watched: A session watches a znode of the subtree. Cause: Somebody uses the subtree on dest.
-    To do: Leave the subtree out: name the others with --subtree.
+    To do: Leave the subtree out of leftovers.subtrees.
 
-    clean-up.cut: The journal does not hold the last zxid that dest had from source. Cause: The record of
-    cutover.stop is lost. So nothing tells what dest wrote itself. To do: Put the journal back from a
-    copy.
+    clean-up.cut: The last zxid that dest had from source is not known. Cause: leftovers.after_move names no
+    finished move of this inventory. Or its journal is not on this machine. To do: Correct
+    leftovers.after_move, or copy the directory of that run here.
 
     clean-up.written: A client made or changed a znode of the subtree on dest. Cause: Somebody uses the
     subtree on dest. To do: Find the writer with zkmigrate writers. Or leave the subtree out.

@@ -18,9 +18,6 @@ Bodies by kind:
   progress?, how?: released|go|stop|back|deadline|left, by?}: outside the window before the step or in it, in
   the window after it
 - ``retired`` {host, id, addresses, by, reason, findings}: a broker that is gone permanently was left out
-- ``cleaned`` {subtree, event: begin|done|stopped|putting-back|put-back, by, reason, ...}: after the end, a
-  subtree of another tenant on dest. begin: {file, sha256, znodes, bytes, accepted}; the others: {znodes,
-  gone?, there?, why?}
 - ``turn`` {way, to, then: next|again|end, why, code, reset: ids of stages that no longer count as done};
   forward {way, why, kept: ids of stages that a refused way back never reached and that stay done}; by: who
   requested it
@@ -147,16 +144,6 @@ class StepProgress(NamedTuple):
     many: str = ""
 
 
-CLEANED = {
-    "begin": "its deletion from dest begins",
-    "done": "deleted from dest",
-    "stopped": "its deletion stopped",
-    "putting-back": "putting it back on dest begins",
-    "put-back": "put back on dest",
-}
-"""The events of ``cleaned``, in words."""
-
-
 def hook_key(moment: str, place: Mapping[str, Any], number: int) -> str:
     """Return the key of the ``number``-th hook of a moment at one place of the way forward or back."""
     targets = ",".join(place["targets"])
@@ -183,8 +170,6 @@ class History:
       on the newest way back, as JSON.
     - hooks: the hooks that have run, by :func:`hook_key`, with the stage of each.
     - retired: brokers that were left out of the run, by host.
-    - cleaned: subtrees of dest that a clean-up began to delete, with the body of its begin and the newest
-      event.
     """
 
     run: str = ""
@@ -220,7 +205,6 @@ class History:
     walked_back: dict[str, tuple[float, float]] = field(default_factory=dict)
     seconds: dict[str, dict[str, float]] = field(default_factory=dict)
     retired: dict[str, Retired] = field(default_factory=dict)
-    cleaned: dict[str, dict[str, Any]] = field(default_factory=dict)
     _between: dict[str, list[float]] = field(default_factory=dict)
     _wave: tuple[str, int, float] | None = None
     _waves: dict[tuple[str, Way], dict[int, list[str]]] = field(default_factory=dict)
@@ -420,7 +404,7 @@ class History:
     def fold(self, entry: Entry) -> None:
         """Update the state with one more entry."""
         self.entries = entry.seq
-        if entry.kind not in ("end", "cleaned"):  # a clean-up comes after the end and is no walk
+        if entry.kind != "end":
             self.ended = None
         if entry.kind in ("end", "hold", "step", "turn"):
             self._wave = None  # time outside waves does not count for the pace
@@ -527,10 +511,6 @@ class History:
         self.retired[body["host"]] = Retired(
             body["host"], body["id"], tuple(body["addresses"]), body["by"], body["reason"]
         )
-
-    def _on_cleaned(self, body: Mapping[str, Any], _: Entry) -> None:
-        begun = body if body["event"] == "begin" else self.cleaned[body["subtree"]]
-        self.cleaned[body["subtree"]] = {**begun, "event": body["event"]}
 
     def _on_turn(self, body: Mapping[str, Any], entry: Entry) -> None:
         self.way = Way(body["way"])

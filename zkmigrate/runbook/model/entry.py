@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeAlias
 
 Kind: TypeAlias = Literal[
     "begin", "stage", "step", "intent", "outcome", "record",
-    "consent", "hold", "retired", "cleaned", "turn", "finding", "found", "hook", "note", "end",
+    "consent", "hold", "retired", "turn", "finding", "found", "hook", "note", "end",
 ]  # fmt: skip
 
 

@@ -19,7 +19,7 @@ from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.runbook.engine import events, evidence, hold_file, journal, pause, process, runs, step_names
 from zkmigrate.runbook.engine.clock import RealClock
 from zkmigrate.runbook.engine.codec import decode_finding, encode_finding
-from zkmigrate.runbook.engine.history import CLEANED, History, NotUndone
+from zkmigrate.runbook.engine.history import History, NotUndone
 from zkmigrate.runbook.model.fact import Absent, NotHeard, Reading, Seen, Unknown
 from zkmigrate.runbook.model.look import Look
 from zkmigrate.runbook.model.playbook import Playbook
@@ -206,7 +206,6 @@ def of_run(
         "retired": [retired.words for retired in history.retired.values()],
         "next": goes_on(history) if left else "",
         "heading": heading(history, playbook) if left else "",
-        "cleaned": {subtree: entry["event"] for subtree, entry in history.cleaned.items()},
     }
 
 
@@ -303,7 +302,6 @@ def lines(body: Mapping[str, Any], views: Sequence[View] = ()) -> list[str]:
     out += [f"  skipped {stage}" for stage in body["skipped"]]
     out += [f"  begun {step}" for step in body["begun"]]
     out += [f"  {words}" for words in body.get("retired", ())]
-    out += [f"  {subtree}: {CLEANED[event]}" for subtree, event in body.get("cleaned", {}).items()]
     out += [f"  accepted: {line}" for line in body.get("accepted", ())]
     out += [f"  not confirmed: {operation}" for operation in body["not_confirmed"]]
     out += [

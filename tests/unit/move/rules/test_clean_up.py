@@ -4,28 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import pytest
 
-from zkmigrate.errors import JournalError
 from zkmigrate.kafka.rules.connect import chroot_in
-from zkmigrate.move.facts.tenants import Tenant, Tenants
-from zkmigrate.move.rules.clean_up import (
-    Node,
-    ancestors,
-    dest_findings,
-    may_delete_in,
-    outside,
-    subtree_findings,
-    subtree_of,
-    with_accepted,
-)
-from zkmigrate.move.verbs.deletion import Kept, read_kept, write_kept
-from zkmigrate.runbook.engine.history import History
-from zkmigrate.runbook.model.entry import Entry
+from zkmigrate.move.facts.tenant_znodes import ancestors, outside
+from zkmigrate.move.facts.tenants import Tenant, Tenants, Users
+from zkmigrate.move.questions import Node
+from zkmigrate.move.rules.clean_up import dest_findings, may_delete_in, subtree_findings, subtree_of
 from zkmigrate.runbook.model.fact import Reading, Seen, Unknown
-from zkmigrate.runbook.model.finding import Severity, blocking
+from zkmigrate.runbook.model.finding import blocking
 from zkmigrate.zookeeper.data.txn import Acl
 
 CUT = 0x500000010
@@ -48,20 +36,16 @@ class Facts:
 
     nodes: Sequence[Node] = (TOP, LEAF)
     above: Node = ABOVE
-    cut: int | None = CUT
     watches: Reading[dict[str, tuple[int, ...]]] = OF_OTHERS
     clients: Tenants = NOBODY
     chroot: Reading[str] = KAFKA
-    known: dict[str, tuple[int, int, int]] | None = None
+    begun: bool = False
 
-    def against(self, *accepted: str) -> list[str]:
-        tree = subtree_of("/solr", self.nodes, self.above, self.cut, self.known)
-        watches = {"dest1": Seen({}), "dest2": self.watches}
-        found = (
-            *dest_findings(watches, self.clients, {"broker1": self.chroot}),
-            *subtree_findings(tree, self.cut, watches),
-        )
-        return [f"{f.id}:{f.target}" for f in blocking(with_accepted(found, accepted, "accepted by me"))]
+    def against(self) -> list[str]:
+        tree = subtree_of("/solr", self.nodes, (self.above,), CUT, begun=self.begun)
+        using = Users({"dest1": Seen({}), "dest2": self.watches}, self.clients, {"broker1": self.chroot})
+        found = (*dest_findings(Seen(CUT), using), *subtree_findings(tree, CUT, using))
+        return [f"{f.id}:{f.target}" for f in blocking(found)]
 
 
 GOOD = Facts()
@@ -96,7 +80,6 @@ CASES = {
     "changed after the cut": (with_leaf(mzxid=CUT + 1), ["clean-up.written:/solr"]),
     "changed at the cut": (with_leaf(czxid=CUT, mzxid=CUT, pzxid=CUT), []),
     "a child that went after the cut": (with_leaf(pzxid=CUT + 1), ["clean-up.children:/solr"]),
-    "no cut in the journal": (replace(GOOD, cut=None), ["clean-up.cut:/solr"]),
     "not readable": (with_leaf(acl=None), ["clean-up.locked:/solr"]),
     "a digest that is hidden": (
         with_leaf(acl=(*OPEN, Acl(31, "digest", "solr:x"))),
@@ -115,49 +98,14 @@ CASES = {
         replace(GOOD, above=replace(ABOVE, acl=None)),
         ["clean-up.locked:/solr"],
     ),
-    "interrupted: as it was kept, but for what our own deletes moved": (
-        replace(with_leaf(pzxid=CUT + 9), known={"/solr": TOP.mark, "/solr/leaf": LEAF.mark}),
-        [],
-    ),
-    "interrupted: one that was not kept": (
-        replace(GOOD, known={"/solr": TOP.mark}),
-        ["clean-up.written:/solr"],
-    ),
-    "interrupted: one that is another now": (
-        replace(with_leaf(version=4), known={"/solr": TOP.mark, "/solr/leaf": LEAF.mark}),
-        ["clean-up.written:/solr"],
-    ),
+    "begun: our own deletes moved its pzxid": (replace(with_leaf(pzxid=CUT + 9), begun=True), []),
+    "begun: a new one": (replace(with_leaf(czxid=CUT + 9), begun=True), ["clean-up.written:/solr"]),
 }
 
 
 @pytest.mark.parametrize(("facts", "against"), CASES.values(), ids=CASES.keys())
 def test_what_keeps_a_subtree(facts: Facts, against: list[str]) -> None:
     assert facts.against() == against
-
-
-@pytest.mark.parametrize(
-    "name", ["a server does not tell its watches", "another client", "a chroot that is not read",
-             "a child that went after the cut", "clients that are not told"],
-)  # fmt: skip
-def test_what_nobody_can_see_somebody_may_answer_for(name: str) -> None:
-    facts, (against,) = CASES[name]
-    assert facts.against(against) == []
-    assert facts.against(f"{against}x") == [against]
-
-
-@pytest.mark.parametrize(
-    "name", ["an ephemeral", "a session watches its top", "made after the cut", "no cut in the journal",
-             "not readable"],
-)  # fmt: skip
-def test_what_was_seen_in_use_nobody_answers_for(name: str) -> None:
-    facts, (against,) = CASES[name]
-    assert facts.against(against) == [against]
-
-
-def test_who_answers_is_told() -> None:
-    (found,) = (f for f in dest_findings({}, Tenants((OTHER,), ()), {}) if f.blocks)
-    (said,) = with_accepted([found], ["clean-up.clients:10.0.0.77"], "accepted by me: moved")
-    assert (said.severity, said.accepted) == (Severity.WARN, "accepted by me: moved")
 
 
 def test_what_lies_outside_every_chroot() -> None:
@@ -185,28 +133,5 @@ def test_who_may_delete_children() -> None:
 
 
 def test_the_sums_of_a_subtree() -> None:
-    tree = subtree_of("/solr", (TOP, LEAF), ABOVE, CUT)
+    tree = subtree_of("/solr", (TOP, LEAF), (ABOVE,), CUT)
     assert (tree.znodes, tree.bytes, tree.newest, tree.changed_ms) == (2, 10, CUT, 2000)
-
-
-def test_what_is_kept_reads_back_and_another_file_is_refused(tmp_path: Path) -> None:
-    kept = [Kept(replace(TOP, size=0), None), Kept(replace(LEAF, size=3), b"\0\xff\n")]
-    path = tmp_path / "clean-up-1.jsonl"
-    digest = write_kept(path, kept)
-    assert list(read_kept(path, digest)) == kept
-    path.write_bytes(path.read_bytes()[:-1])
-    with pytest.raises(JournalError, match="is not the file that was written"):
-        list(read_kept(path, digest))
-    with pytest.raises(JournalError, match="cannot read"):
-        list(read_kept(tmp_path / "none", digest))
-
-
-def test_a_clean_up_is_no_end_of_a_run() -> None:
-    history = History()
-    body = {"subtree": "/solr", "by": "me", "reason": "gone"}
-    history.fold(Entry(1, 0.0, "end", {"code": 0, "message": "complete"}))
-    history.fold(Entry(2, 1.0, "cleaned", {**body, "event": "begin", "file": "clean-up-1.jsonl"}))
-    history.fold(Entry(3, 2.0, "cleaned", {**body, "event": "stopped", "why": "asked to stop"}))
-    assert history.ended == (0, "complete")
-    assert history.cleaned["/solr"]["event"] == "stopped"
-    assert history.cleaned["/solr"]["file"] == "clean-up-1.jsonl"

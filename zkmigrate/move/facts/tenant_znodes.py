@@ -1,0 +1,62 @@
+"""Read from dest what lies outside every chroot: znodes of source's other tenants."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from zkmigrate.move.dependent import AnyDependent
+from zkmigrate.move.facts.tenants import Users, users
+from zkmigrate.move.questions import ReadCut, ReadTree
+from zkmigrate.runbook.model.fact import Reading, Seen
+from zkmigrate.runbook.model.look import Look
+from zkmigrate.runbook.model.step import Context
+from zkmigrate.zookeeper.data.effect import is_under
+
+KEPT = "/zookeeper"
+"""ZooKeeper's own subtree: its config, and the quotas of others."""
+
+
+@dataclass(frozen=True)
+class Outside:
+    """Dest outside every chroot.
+
+    paths: the topmost subtrees, sorted. users: who uses dest. at: the time of the look, in seconds since the
+    epoch.
+    """
+
+    cut: Reading[int]
+    users: Users
+    paths: tuple[str, ...]
+    at: float
+
+
+def look_outside(c: Context, look: Look, dependent: AnyDependent, move: str) -> Outside:
+    """Look at the users of dest and find the subtrees outside. move: the run whose dest it is."""
+    using = users(c.inventory, dependent, look)
+    chroots = {dependent.chroot(c.inventory)}
+    chroots |= {reading.value for reading in using.chroots.values() if isinstance(reading, Seen)}
+    names = {
+        path: [name for node in look.ask(ReadTree(path, deep=False)) for name in node.names]
+        for path in ancestors(chroots)
+    }
+    return Outside(look.ask(ReadCut(move)), using, outside(names, chroots), look.wall())
+
+
+def outside(children: Mapping[str, Sequence[str]], chroots: Collection[str]) -> tuple[str, ...]:
+    """Return the topmost subtrees that hold no chroot and lie in none, sorted, without ``/zookeeper``.
+
+    children: path → names below it, of ``/`` and of every ancestor of a chroot.
+    """
+    kept = (KEPT, *chroots)
+    paths = (f"{parent.rstrip('/')}/{name}" for parent, names in children.items() for name in names)
+    return tuple(sorted(p for p in paths if not any(is_under(p, root) or is_under(root, p) for root in kept)))
+
+
+def ancestors(chroots: Collection[str]) -> tuple[str, ...]:
+    """Return ``/`` and every znode above a chroot, the topmost first."""
+    above = {"/"}
+    for chroot in chroots:
+        parts = chroot.strip("/").split("/")[:-1]
+        above |= {"/" + "/".join(parts[: n + 1]) for n in range(len(parts))}
+    return tuple(sorted(above))

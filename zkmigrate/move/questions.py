@@ -1,0 +1,67 @@
+"""The questions that a look can send about what other tenants left on dest."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from zkmigrate.runbook.model.fact import Reading
+from zkmigrate.runbook.model.look import Request
+from zkmigrate.zookeeper.data.txn import Acl
+
+_ANSWERS = "zkmigrate.move.clients.dest_znodes:DestAnswers"
+
+
+@dataclass(frozen=True)
+class Node:
+    """A znode of dest.
+
+    owner: its ephemeralOwner, also of a container or a TTL znode. size: the bytes of its data. changed_ms:
+    its mtime. children: their number. acl: None if this client may not read the znode. names: those of its
+    children, from `ReadTree` alone. data: from `ReadContents` alone; None is also ZooKeeper's null.
+    """
+
+    path: str
+    czxid: int = 0
+    mzxid: int = 0
+    pzxid: int = 0
+    version: int = 0
+    owner: int = 0
+    size: int = 0
+    changed_ms: int = 0
+    children: int = 0
+    acl: tuple[Acl, ...] | None = None
+    names: tuple[str, ...] = ()
+    data: bytes | None = None
+
+
+@dataclass(frozen=True)
+class ReadTree(Request[tuple[Node, ...]]):
+    """Read a znode of dest and, if deep, all below it.
+
+    Parents come before their children. The answer is empty if the znode does not exist. It holds all that
+    dest had committed before. Raises HostError.
+    """
+
+    path: str
+    deep: bool = True
+    answered_by = f"{_ANSWERS}.tree"
+
+
+@dataclass(frozen=True)
+class ReadContents(Request[tuple[Node, ...]]):
+    """Read these znodes of dest with data and ACL. Missing ones are left out. Raises HostError."""
+
+    paths: Sequence[str]
+    answered_by = f"{_ANSWERS}.contents"
+
+
+@dataclass(frozen=True)
+class ReadCut(Request[Reading[int]]):
+    """Read the last zxid that dest had from source, from the journal of a finished move of this inventory.
+
+    run: the id of that move's run, on this machine.
+    """
+
+    run: str
+    answered_by = "zkmigrate.move.verbs.finished_move:FinishedMoves.cut"

@@ -1,0 +1,121 @@
+"""What: list what source's other tenants left on dest, and check what is named; change nothing.
+
+Why now: a subtree may be deleted only if nobody owns, watches or has written it on dest.
+
+Clients may notice: nothing; every znode outside the chroots is listed, and every dest server answers wchp.
+
+Way back: nothing was changed.
+
+Proof: each subtree outside every chroot with its size, and for each named one who uses it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from zkmigrate.inventory.inventory import Inventory
+from zkmigrate.move.dependent import AnyDependent
+from zkmigrate.move.facts.tenant_znodes import Outside, look_outside
+from zkmigrate.move.questions import Node, ReadTree
+from zkmigrate.move.rules.clean_up import Subtree, dest_findings, subtree_findings, subtree_of, summary
+from zkmigrate.runbook.accepted import accepted
+from zkmigrate.runbook.model.fact import Seen
+from zkmigrate.runbook.model.finding import Finding, Severity, blocking, claim, few, meanings
+from zkmigrate.runbook.model.look import Look
+from zkmigrate.runbook.model.step import Context, Done, Reads, Verdict
+
+Named: TypeAlias = Callable[[Inventory], tuple[str, tuple[str, ...]]]
+"""Return the run of the move whose dest is cleaned (empty for none), and the subtrees to delete."""
+
+
+@dataclass(frozen=True)
+class CheckFacts:
+    """Dest outside every chroot with its subtrees; None where no move is named."""
+
+    around: Outside | None
+    trees: tuple[Subtree, ...] = ()
+
+
+class CleanUpCheckStep(Reads[CheckFacts]):
+    id = "tenants"
+    title = "Find what other tenants left on dest"
+
+    def __init__(self, dependent: AnyDependent, named: Named) -> None:
+        self._dependent = dependent
+        self._named = named
+
+    def observe(self, c: Context, look: Look) -> CheckFacts:
+        run, _ = self._named(c.inventory)
+        if not run:
+            return CheckFacts(None)
+        around = look_outside(c, look, self._dependent, run)
+        if not isinstance(around.cut, Seen):
+            return CheckFacts(around)
+        cut = around.cut.value
+        return CheckFacts(
+            around, tuple(subtree(look, path, look.ask(ReadTree(path)), cut) for path in around.paths)
+        )
+
+    def check(self, c: Context, f: CheckFacts) -> Verdict:
+        if f.around is None:
+            return Done()
+        _, named = self._named(c.inventory)
+        common = dest_findings(f.around.cut, f.around.users)
+        own = {tree.path: judged(c, f.around, tree) for tree in f.trees}
+        missing = [path for path in named if path not in f.around.paths]
+        matched = claim(
+            "clean-up.names",
+            "every entry of leftovers.subtrees is a topmost subtree of dest outside every chroot",
+            not missing,
+            seen=few(missing) or f"{len(named)} entries",
+            needed=few(f.around.paths, 20) or "nothing lies outside",
+            moves=("correct the entry, or take it out",),
+        )
+        if not named:
+            common = tuple(replace(one, severity=Severity.WARN) for one in common)
+        return Done.unless_blocked(
+            (
+                *accepted(c.inventory.accept, common, f.around.at),
+                *(_found(tree, blocking(own[tree.path])) for tree in f.trees),
+                *(finding for path in named for finding in own.get(path, ())),
+                matched,
+            )
+        )
+
+
+def subtree(look: Look, path: str, nodes: tuple[Node, ...], cut: int, *, begun: bool = False) -> Subtree:
+    """Return a subtree of dest. The other parameters are those of `subtree_of`."""
+    parent = path.rpartition("/")[0] or "/"
+    above = look.ask(ReadTree(parent, deep=False))
+    return subtree_of(path, nodes, above, cut, begun=begun)
+
+
+def judged(c: Context, around: Outside, tree: Subtree) -> tuple[Finding, ...]:
+    """Return the findings of a subtree; those that somebody accepts do not block."""
+    assert isinstance(around.cut, Seen)
+    return accepted(c.inventory.accept, subtree_findings(tree, around.cut.value, around.users), around.at)
+
+
+def _found(tree: Subtree, against: tuple[Finding, ...]) -> Finding:
+    return claim(
+        "clean-up.found",
+        "source's other tenants left nothing on dest",
+        False,
+        seen=f"{summary(tree)}: {'may not go: ' + few(one.id for one in against) if against else 'may go'}",
+        moves=("name it in leftovers.subtrees, if it should go",),
+        target=tree.path,
+        severity=Severity.WARN,
+    )
+
+
+MEANINGS = meanings(
+    """
+    clean-up.found: A subtree of dest outside every chroot, its size, and what forbids its deletion. Cause:
+    The move copied all of source. It stops nothing. To do: Name it in leftovers.subtrees if it should go.
+
+    clean-up.names: An entry of leftovers.subtrees is not the top of a subtree outside every chroot. Cause:
+    A typing error, it is gone, or a broker's chroot lies in it. To do: Correct the entry, or remove it.
+    """
+)

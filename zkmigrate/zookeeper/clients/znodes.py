@@ -1,0 +1,87 @@
+"""Delete znodes as they were read, and create them again, through a kazoo session."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import BadVersionError, NoAuthError, NodeExistsError, NoNodeError, NotEmptyError
+
+from zkmigrate.zookeeper.changes import Kept, mark
+from zkmigrate.zookeeper.clients.ensemble import ANSWER_S, NOT_ITS_OWN, named, to_kazoo
+from zkmigrate.zookeeper.data.txn import Acl
+
+_STAYS = {
+    BadVersionError: "was changed since it was read; it stays",
+    NotEmptyError: "has a znode below it that was not read; it stays",
+    NoAuthError: "may not be deleted by this client, because of an ACL",
+}
+
+
+def delete(ensemble: str, client: KazooClient, nodes: Sequence[Kept]) -> tuple[int, str]:
+    """Delete znodes in one transaction, children before their parents.
+
+    ensemble: its name in messages. Returns 0 and what was done, or 1 and why nothing was deleted: a znode was
+    changed, has a child that is not among them, or is protected. Raises HostError if the outcome is unknown.
+    """
+    while True:
+        with named(ensemble, nodes[0][0]):
+            try:
+                found = _found(client, nodes)
+            except NoAuthError:
+                return 1, f"{nodes[0][0]} {_STAYS[NoAuthError]}"
+            if isinstance(found, str):
+                return 1, found
+            if not found:
+                return 0, "they are gone"
+            multi = client.transaction()
+            for path, version in found:
+                multi.delete(path, version=version)
+            results = multi.commit_async().get(timeout=ANSWER_S)
+        wrong = [
+            (path, result)
+            for (path, _), result in zip(found, results, strict=False)
+            if isinstance(result, Exception) and not isinstance(result, NOT_ITS_OWN)
+        ]
+        if not wrong:
+            return 0, f"{len(found)} of {len(nodes)} deleted, the others were gone"
+        path, error = wrong[0]
+        if not isinstance(error, NoNodeError):  # otherwise somebody deleted it a moment ago: look again
+            return 1, f"{path} {_STAYS.get(type(error), f'answered {type(error).__name__}')}"
+
+
+def _found(client: KazooClient, nodes: Sequence[Kept]) -> list[tuple[str, int]] | str:
+    """Return path and version of those that exist, or why they stay if one differs from what was read."""
+    found = []
+    sent = [(path, wanted, client.exists_async(path)) for path, _, _, wanted in nodes]
+    for path, wanted, answer in sent:
+        stat = answer.get(timeout=ANSWER_S)
+        if stat is not None and mark(stat) != wanted:
+            return f"{path} was changed, or made anew, since it was read; it stays"
+        found += [] if stat is None else [(path, stat.version)]
+    return found
+
+
+def create(ensemble: str, client: KazooClient, nodes: Sequence[Kept]) -> tuple[int, str]:
+    """Create znodes again, the last first; existing ones stay as they are.
+
+    Returns 0 and what was done, or 1 and why one could not be created. Raises HostError if the outcome is
+    unknown.
+    """
+    sent = [
+        (path, client.create_async(path, data, acl=to_kazoo(Acl(*one) for one in acl)))
+        for path, data, acl, _ in reversed(nodes)
+    ]
+    made = 0
+    for path, answer in sent:
+        with named(ensemble, path):
+            try:
+                answer.get(timeout=ANSWER_S)
+                made += 1
+            except NodeExistsError:
+                continue
+            except NoNodeError:
+                return 1, f"{path} has no znode above it any more"
+            except NoAuthError:
+                return 1, f"no ACL lets this client make {path}"
+    return 0, f"{made} made, {len(nodes) - made} exist and stay as they are"
