@@ -11,10 +11,10 @@ import hashlib
 import os
 import pwd
 import re
-import selectors
 import shlex
 import subprocess
 import sys
+import threading
 import time
 import xml.etree.ElementTree as ElementTree
 from collections import deque
@@ -23,7 +23,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import IO
 
 from zkmigrate.lab.failure import LabError
 from zkmigrate.lab.wait import Progress, TimedProgress, silent
@@ -44,7 +43,6 @@ _POM_NS = {"m": "http://maven.apache.org/POM/4.0.0"}
 
 _ROOTFS_SECONDS = 900.0
 _JARS_SECONDS = 600.0
-_HEARTBEAT_SECONDS = 10.0
 _LAST_LINES = 15
 
 
@@ -332,53 +330,27 @@ def run(what: str, argv: Sequence[str], progress: Progress, *, seconds: float, a
         )
     except FileNotFoundError as error:
         raise _missing(argv[0]) from error
-    assert process.stdout is not None
+    limit = threading.Timer(seconds, process.terminate)
+    limit.start()
     try:
-        for line in _lines(process.stdout, begun + seconds):
-            elapsed = f"{time.monotonic() - begun:.0f} s"
-            if line is None:
-                progress(f"{what}: still running after {elapsed}")
-            elif line:
-                last.append(line)
-                if line.startswith("I: "):
-                    progress(f"{what}: {line.removeprefix('I: ')} ({elapsed})")
-        status: int | str = process.wait(timeout=max(1.0, begun + seconds - time.monotonic()))
-    except (TimeoutError, subprocess.TimeoutExpired):
-        status = f"none: not finished within {seconds:g} s"
+        assert process.stdout is not None
+        for line in process.stdout:
+            last.append(line.rstrip())
+            if line.startswith("I: "):
+                progress(f"{what}: {last[-1].removeprefix('I: ')} ({time.monotonic() - begun:.0f} s)")
     finally:
-        if process.poll() is None:
+        limit.cancel()
+        if sys.exception():
             process.terminate()
-            process.wait()
+        status = process.wait()
         process.stdout.close()
-    if status != 0:
+    if status:
+        late = time.monotonic() - begun >= seconds
+        ended = f"not finished within {seconds:g} s" if late else f"exit code: {status}"
         output = "\n".join(f"  {line}" for line in last) or "  (nothing)"
         raise ProvisionError(
-            f"{what} failed.\n"
-            f"ran: {shlex.join(argv)}\nexit code: {status}\nlast lines:\n{output}\nto do: {advice}"
+            f"{what} failed.\nran: {shlex.join(argv)}\n{ended}\nlast lines:\n{output}\nto do: {advice}"
         )
-
-
-def _lines(stream: IO[str], deadline: float) -> Iterator[str | None]:
-    """Iterate over the stream's lines, with None after every 10 seconds without output.
-
-    deadline: monotonic seconds. Raises TimeoutError at the deadline.
-    """
-    pending = b""
-    with selectors.DefaultSelector() as selector:
-        selector.register(stream, selectors.EVENT_READ)
-        while True:
-            left = deadline - time.monotonic()
-            if left <= 0:
-                raise TimeoutError
-            if not selector.select(min(left, _HEARTBEAT_SECONDS)):
-                yield None
-                continue
-            chunk = os.read(stream.fileno(), 65536)
-            *lines, pending = (pending + chunk).split(b"\n")
-            yield from (line.decode(errors="replace").rstrip() for line in lines)
-            if not chunk:
-                yield pending.decode(errors="replace").rstrip()
-                return
 
 
 def main() -> int:

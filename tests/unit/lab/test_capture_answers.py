@@ -11,28 +11,13 @@ from kazoo.exceptions import NoNodeError
 
 from zkmigrate.lab import capture_answers, readiness
 from zkmigrate.lab.lab import LabHost
-from zkmigrate.lab.spec import LabSpec, Role, hosts_of
+from zkmigrate.lab.spec import Role
 
 CHANGING_WORDS = {"crst", "srst", "kill", "stmk", "gtmk"}
 
 
 def test_only_words_that_read_are_sent() -> None:
     assert not CHANGING_WORDS & set(capture_answers.WORDS)
-
-
-@pytest.mark.parametrize("role", list(Role))
-def test_every_capture_has_a_file_of_its_own(role: Role) -> None:
-    names = [capture.file for capture in capture_answers.captures(role)]
-    assert len(names) == len(set(names))
-    assert {"ss.txt", "iptables-save.txt"} <= set(names)
-
-
-def test_versions_are_named() -> None:
-    spec = LabSpec(source_version="3.4.14", dest_version="3.8.4", kafka_version="2.3.1")
-    assert [capture_answers.version(plan) for plan in hosts_of(spec) if plan.number == 1] == [
-        *("zookeeper 3.4.14", "zookeeper 3.8.4", "kafka 2.3.1"),
-        None,
-    ]
 
 
 def test_data_files_are_recorded_whole(tmp_path: Path) -> None:

@@ -9,11 +9,8 @@ import pytest
 from click.testing import CliRunner
 
 from tests.unit.judge_fixtures import Event, closed, event, opened
-from zkmigrate.lab import demo, machines, provision, render
+from zkmigrate.lab import demo
 from zkmigrate.lab.cluster_demo import (
-    BORN,
-    REMOVE_SETS,
-    REMOVED,
     Moved,
     born_within,
     gone_claim,
@@ -21,52 +18,13 @@ from zkmigrate.lab.cluster_demo import (
     planned_claim,
     version_claim,
 )
-from zkmigrate.lab.cluster_site import POLICY_FILE, SETS, not_as, sets_of, six_brokers, wait_for_records
+from zkmigrate.lab.cluster_site import not_as, sets_of, wait_for_records
 from zkmigrate.lab.failure import NotReady
 from zkmigrate.lab.load.json_lines import Recording
 from zkmigrate.lab.load.samples import Partition
-from zkmigrate.lab.spec import Role, hosts_of
-from zkmigrate.lab.wait import silent
 from zkmigrate.runbook.model.finding import Held
 
 MS = 1_000_000
-
-
-@pytest.mark.parametrize(
-    ("version", "first", "controllers"), [("2.8.2", "zk1", 0), ("3.9.1", "zk1", 0), ("4.3.1", "kf1", 3)]
-)
-def test_six_brokers_in_three_racks(version: str, first: str, controllers: int) -> None:
-    hosts = hosts_of(six_brokers(version, small={6: 128}))
-    brokers = [plan for plan in hosts if plan.role is Role.BROKER]
-    assert hosts[0].name == first
-    assert [plan.rack for plan in brokers] == ["a", "b", "c"] * 2
-    assert [plan.broker.disks_mb for plan in brokers if plan.broker] == [(2048,)] * 5 + [(128,)]
-    assert sum(plan.votes for plan in hosts) == controllers
-
-
-def test_brokers_that_load_our_policy_get_its_jar_and_the_path_of_its_file(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr(provision, "ensure_rootfs", lambda _progress: tmp_path)
-    monkeypatch.setattr(provision, "policy_jar", lambda _progress: tmp_path / "own" / "policy.jar")
-    for name in ("kafka_classpath", "zookeeper_classpath"):
-        monkeypatch.setattr(provision, name, lambda _version, _progress: (tmp_path / "jars" / "one.jar",))
-    for policy in (False, True):
-        spec = six_brokers("2.8.2", policy=policy)
-        broker = next(plan for plan in hosts_of(spec) if plan.role is Role.BROKER)
-        bound = machines.fetch(spec, silent).bound[broker.name]
-        assert bound.get(render.POLICY_JARS) == (tmp_path / "own" if policy else None)
-        told = render.server_properties(spec, broker)
-        assert (f"zkmigrate.excluded.brokers.file={POLICY_FILE}\n" in told) is policy
-        assert ("create.topic.policy.class.name=zkmigrate.ExcludedBrokersPolicy\n" in told) is policy
-
-
-def test_the_load_begins_uneven_and_not_on_the_last_broker() -> None:
-    on = [broker for sets in SETS.values() for one in sets for broker in one]
-    counts = [on.count(broker) for broker in (1, 2, 3, 4, 5)]
-    assert max(counts) > 2 * min(counts) > 0
-    assert 6 not in on
-    assert all(len(set(one)) == len(one) for sets in SETS.values() for one in sets)
 
 
 def test_what_is_not_as_planned_is_told(tmp_path: Path) -> None:
@@ -162,9 +120,3 @@ def test_a_topic_is_born_late_by_when_it_was_asked_for() -> None:
     ]  # fmt: skip
     span = {"start_mono_ns": 10, "end_mono_ns": 20}
     assert list(born_within(Recording("metadata", told), span)) == ["b-0", "d-0"]
-
-
-def test_each_explicit_birth_names_a_broker_that_goes() -> None:
-    assert all(set(one) & set(REMOVED) for one in BORN)
-    held = [broker for sets in REMOVE_SETS.values() for one in sets for broker in one]
-    assert all(held.count(broker) > 3 for broker in REMOVED)

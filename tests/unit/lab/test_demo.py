@@ -9,11 +9,9 @@ from typing import Any
 import pytest
 
 from tests.unit.judge_fixtures import verdict_of
-from tests.unit.report.test_report import Run
 from zkmigrate.lab.canary_topic import acknowledged, assigned
-from zkmigrate.lab.demo import RUN, Demo, fitted, result_of, summary, write_report
+from zkmigrate.lab.demo import Demo, result_of, summary
 from zkmigrate.lab.failure import LabError
-from zkmigrate.lab.fit import Fit, Speed
 from zkmigrate.lab.source_state import MYID, UNIT, complete
 from zkmigrate.lab.spec import LabSpec
 from zkmigrate.lab.timeline import opened_by
@@ -152,63 +150,6 @@ def test_what_does_not_end_well_after_three_tries_or_needs_an_operator_fails(
         walked(tmp_path, monkeypatch, *codes)
 
 
-def test_sessions_are_those_asked_for_or_those_that_fit_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    done: list[str] = []
-    monkeypatch.setattr("zkmigrate.lab.demo.needs_root", lambda: done.append("root"))
-    monkeypatch.setattr("zkmigrate.lab.demo.sweep", lambda _say: done.append("swept"))
-
-    def slow(_spec: LabSpec) -> Speed:
-        assert done == ["root", "swept"], "a lab that nobody owns would make the machine look slow"
-        return Speed(10.0, 1.0)
-
-    monkeypatch.setattr("zkmigrate.lab.demo.measure", slow)
-    said: list[str] = []
-    spec, speed = fitted(LabSpec(dest_count=5), None, said.append)
-    assert (spec.session_timeout_ms, spec.tick_time_ms, spec.dest_count) == (90_000, 4_500, 5)
-    assert speed == Speed(10.0, 1.0)
-    assert "starts three ZooKeepers in 10.0 s" in said[-1]
-    done.clear()
-    assert fitted(LabSpec(), 18_000, said.append)[0] == LabSpec()
-
-
-def test_the_analyses_run_when_no_load_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    order: list[str] = []
-
-    class Load:
-        def finish(self) -> list[str]:
-            order.append("load ended")
-            return []
-
-    def noted(what: str, value: Any) -> Any:
-        order.append(what)
-        return value
-
-    demo = Demo(None, tmp_path, order.append, Fit(4.0))  # type: ignore[arg-type]
-    rates: dict[str, float] = {}
-
-    def runner(_lab: None, _history: Path, **asked: float) -> Load:
-        rates.update(asked)
-        return Load()
-
-    monkeypatch.setattr("zkmigrate.lab.demo.runner_for", runner)
-    monkeypatch.setattr("zkmigrate.lab.demo.source_state", lambda _lab: STATE)
-    monkeypatch.setattr("zkmigrate.lab.demo.measure_floor", lambda _lab: noted("floor", 1.0))
-    monkeypatch.setattr(demo, "_walk", lambda _load: order.append("moved"))
-    monkeypatch.setattr(demo, "_save_logs", lambda: None)
-    monkeypatch.setattr(demo, "_versions", dict)
-    monkeypatch.setattr(demo, "analyse", lambda: noted("analysed", True))
-    monkeypatch.setattr(demo, "_result", lambda *_facts: {})
-    demo.move()
-    assert rates["produce_rate"] == 6.25
-    steps = [line for line in order if line in ("moved", "load ended", "floor", "analysed")]
-    assert steps == ["moved", "load ended", "floor", "analysed"]
-
-
-def test_the_summary_tells_of_tries_that_turned_back(tmp_path: Path) -> None:
-    tries = [{"verb": "resume", "until": "cutover", "code": 7, "then": "run"}]
-    assert "tries that turned back" in summary(result_of(verdict_of(tmp_path), facts(tries=tries), WANTED))
-
-
 def test_the_version_is_the_one_a_broker_logged_last() -> None:
     line = "2026-11-21 01:14:29,818 INFO [main] AppInfoParser: Kafka version: {}\n"
     assert kafka_version({"b1": line.format("2.3.1") + line.format("2.8.2"), "b2": line.format("2.8.2")}) == (
@@ -265,20 +206,6 @@ def test_a_state_of_source_that_lacks_a_part_is_refused(line: str) -> None:
 def test_a_server_of_source_that_does_not_run_is_refused() -> None:
     with pytest.raises(LabError, match="a running zookeeper"):
         complete("source1", STATE.replace("MainPID=44", "MainPID=0"))
-
-
-def test_the_demo_leaves_a_report_of_its_run_with_its_clients(tmp_path: Path) -> None:
-    run = Run(tmp_path / "runs", RUN)
-    run.step("roll.roll", "begin")
-    run.clock.pass_(3.0)
-    run.step("roll.roll", "done", seconds=3.0)
-    run.journal.close()
-    (tmp_path / "history").mkdir()
-    rows = [{"event": "ack", "mono_ns": int(at * 1e9)} for at in (500.0, 500.25, 502.5)]
-    (tmp_path / "history" / "producer.jsonl").write_text("\n".join(json.dumps(row) for row in rows))
-    page = write_report(tmp_path)
-    assert page == tmp_path / "report.html"
-    assert "longest gap of the producer<b>2.2 s</b>" in page.read_text()
 
 
 def test_each_broker_is_the_preferred_leader_of_one_partition_of_the_canarys_topic() -> None:

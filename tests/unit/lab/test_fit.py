@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.unit.inventory.test_inventory import GOOD
 from zkmigrate.inventory.inventory import Policy, load
 from zkmigrate.lab import fit as module
-from zkmigrate.lab.fit import Speed, describe, fit
+from zkmigrate.lab.fit import Speed, fit
 from zkmigrate.lab.load.config import LoadConfig, parse_config
 from zkmigrate.lab.spec import LabSpec
 from zkmigrate.move.rules.window_rules import deadlines
@@ -96,11 +96,3 @@ def test_sessions_that_were_asked_for_get_a_lease_that_the_inventory_takes(
     assert load(path).policy == Policy.model_validate(policy)
     LabSpec(session_timeout_ms=timeout_ms, tick_time_ms=chosen.tick_time_ms(timeout_ms))
     assert deadlines(timeout_ms / 1000, chosen.policy(timeout_ms)["way_back_s"]).start_back > 0
-
-
-def test_one_line_tells_what_was_measured_and_what_was_chosen() -> None:
-    speed = Speed(4 * module.START_S, 3.0)
-    chosen = fit(speed)
-    line = describe(speed, chosen, LabSpec(session_timeout_ms=90_000, tick_time_ms=4_500))
-    assert "three ZooKeepers in 2.8 s (0.7 s on the machine of our figures)" in line
-    assert "sessions 90 s, load 6%, lease 11.3 s, limits of the judge x 4" in line

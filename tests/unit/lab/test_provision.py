@@ -67,20 +67,6 @@ def test_cache_dir_from_environment(
     assert provision.cache_dir() == Path(expected)
 
 
-@pytest.mark.parametrize("home", ["", None])
-def test_cache_dir_without_home_asks_the_password_database(
-    home: str | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in ("ZKMIGRATE_CACHE", "XDG_CACHE_HOME", "HOME"):
-        monkeypatch.delenv(name, raising=False)
-    if home is not None:
-        monkeypatch.setenv("HOME", home)
-    found = provision.cache_dir()
-    assert found.is_absolute()
-    assert found.parts[-2:] == (".cache", "zkmigrate")
-    assert len(found.parts) > 3
-
-
 def test_rootfs_is_cleaned_of_what_a_host_has_for_itself(program: Program) -> None:
     program("mmdebstrap", MMDEBSTRAP)
     said: list[str] = []
@@ -90,13 +76,6 @@ def test_rootfs_is_cleaned_of_what_a_host_has_for_itself(program: Program) -> No
     assert not (rootfs / "etc/hostname").exists()
     assert not (rootfs / "etc/resolv.conf").exists()
     assert any("installing packages" in line for line in said)
-
-
-def test_rootfs_is_built_once(program: Program, tmp_path: Path) -> None:
-    program("mmdebstrap", MMDEBSTRAP)
-    first = provision.ensure_rootfs()
-    assert provision.ensure_rootfs() == first
-    assert (tmp_path / "bin/mmdebstrap.runs").read_text() == "run\n"
 
 
 def test_rootfs_of_another_package_list_is_another(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -163,51 +142,8 @@ def test_build_without_end_is_ended(
     monkeypatch.setattr(provision, "_ROOTFS_SECONDS", 0.2)
     os.mkfifo(tmp_path / "never")
     program("mmdebstrap", f"exec cat {tmp_path / 'never'}")
-    with pytest.raises(ProvisionError, match=r"exit code: none: not finished within 0\.2 s"):
+    with pytest.raises(ProvisionError, match=r"not finished within 0\.2 s"):
         provision.ensure_rootfs()
-
-
-def test_quiet_spell_is_told(program: Program, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(provision, "_HEARTBEAT_SECONDS", 0.01)
-    gate = tmp_path / "gate"
-    os.mkfifo(gate)
-    program("mmdebstrap", f"{MMDEBSTRAP}\nread -r _ <{gate}")
-    said: list[str] = []
-
-    def tell(line: str) -> None:
-        said.append(line)
-        if "still running" in line and gate.exists():
-            gate.write_text("go on\n")
-            gate.unlink()
-
-    provision.ensure_rootfs(tell)
-    assert any("still running" in line for line in said)
-
-
-def test_missing_program_names_the_remedy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(ProvisionError, match=r"mvn is not installed; run setup/install\.sh as root"):
-        provision.zookeeper_classpath("3.5.8")
-
-
-def test_rootfs_comes_from_this_machines_debian_sources_only(program: Program, tmp_path: Path) -> None:
-    program(
-        "apt-get",
-        "printf '%s\\n' 'Debian bookworm Packages http://mirror.example/debian/ bookworm main' "
-        "'Debian bookworm DEP-11 http://mirror.example/debian/ bookworm main' "
-        "'Debian bookworm-security Packages http://mirror.example/security/ bookworm-security main' "
-        "'Debian trixie Packages http://mirror.example/debian/ trixie main' "
-        "'Other bookworm Packages http://other.example/ bookworm main'",
-    )
-    program("mmdebstrap", f'{MMDEBSTRAP}\nshift 2\nprintf "%s\\n" "$@" >{tmp_path}/sources')
-    provision.ensure_rootfs()
-    sources = [
-        line.split("] ")[-1].removeprefix("deb ") for line in (tmp_path / "sources").read_text().splitlines()
-    ]
-    assert sources == [
-        "http://mirror.example/debian/ bookworm main",
-        "http://mirror.example/security/ bookworm-security main",
-    ]
 
 
 # Stands in for Maven: puts one jar named like the profile and one of a dependency in the output folder.
@@ -229,19 +165,6 @@ def test_classpath_is_the_jars_of_the_profile_fetched_once(program: Program, tmp
     assert provision.zookeeper_classpath("3.8.4") == jars
     assert (tmp_path / "bin/mvn.runs").read_text() == "run\n"
     assert provision.kafka_classpath("2.8.2")[0].parent != jars[0].parent
-
-
-def test_changed_profile_is_fetched_anew(
-    program: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    program("mvn", MVN)
-    before = provision.zookeeper_classpath("3.6.4")
-    other = provision.zookeeper_classpath("3.8.4")
-    changed = tmp_path / "pom.xml"
-    changed.write_text(provision.POM.read_text().replace("1.1.7.7", "1.1.8.4"))
-    monkeypatch.setattr(provision, "POM", changed)
-    assert provision.zookeeper_classpath("3.6.4") != before
-    assert provision.zookeeper_classpath("3.8.4") == other
 
 
 def test_the_policy_is_built_once_and_anew_when_its_source_changes(
@@ -267,12 +190,6 @@ echo run >>"$0.runs"
     assert provision.policy_jar() != jar
 
 
-def test_fetch_without_the_product_is_refused(program: Program) -> None:
-    program("mvn", 'for w; do case $w in -DoutputDirectory=*) mkdir -p "${w#*=}" ;; esac; done')
-    with pytest.raises(ProvisionError, match=r"copied no kafka jar; see profile kafka-2\.8\.2"):
-        provision.kafka_classpath("2.8.2")
-
-
 def test_unknown_version_names_the_possible_ones() -> None:
     with pytest.raises(
         ProvisionError, match=r"no zookeeper 3\.7\.0 in pom\.xml; possible: 3\.4\.14, 3\.5\.8, 3\.5\.10"
@@ -280,44 +197,3 @@ def test_unknown_version_names_the_possible_ones() -> None:
         provision.zookeeper_classpath("3.7.0")
     with pytest.raises(ProvisionError, match=r"cannot fetch kafka-0\.8; possible: zookeeper-3\.4\.14, "):
         provision.fetch(["kafka-0.8"])
-
-
-def test_missing_pom_names_the_remedy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(provision, "POM", tmp_path / "pom.xml")
-    with pytest.raises(ProvisionError, match="the lab runs from a checkout of the project"):
-        provision.kafka_versions()
-
-
-def test_cache_that_cannot_be_written_names_the_way_out(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    (tmp_path / "file").write_text("")
-    monkeypatch.setenv("ZKMIGRATE_CACHE", str(tmp_path / "file"))
-    with pytest.raises(ProvisionError, match="ZKMIGRATE_CACHE=DIR names another folder"):
-        provision.zookeeper_classpath("3.5.8")
-
-
-def test_fetch_brings_rootfs_and_jars(program: Program, cache: Path) -> None:
-    program("mmdebstrap", MMDEBSTRAP)
-    program("mvn", MVN)
-    provision.fetch(["zookeeper-3.5.8", "kafka-2.8.2"])
-    assert {path.name.rsplit("-", 1)[0] for path in cache.glob("*/*") if path.is_dir()} == {
-        "bookworm",
-        "zookeeper-3.5.8",
-        "kafka-2.8.2",
-    }
-
-
-def test_java11_runs() -> None:
-    home = provision.java11_home()
-    assert 'JAVA_VERSION="11.' in (home / "release").read_text()
-
-
-def test_help_names_what_can_be_fetched(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("sys.argv", ["provision", "--help"])
-    with pytest.raises(SystemExit) as ended:
-        provision.main()
-    assert ended.value.code == 0
-    assert "zookeeper-3.5.8" in capsys.readouterr().out

@@ -1,13 +1,10 @@
 from __future__ import annotations
 
-import io
 import subprocess
 
-import paramiko
 import pytest
 
 from zkmigrate.lab import render, service
-from zkmigrate.lab.machines import KeyPair, known_hosts
 from zkmigrate.lab.network import link_address
 from zkmigrate.lab.render import HostFile
 from zkmigrate.lab.spec import HostPlan, LabSpec, Role, hosts_of
@@ -22,38 +19,6 @@ def files(name: str, spec: LabSpec | None = None) -> dict[str, HostFile]:
     return {
         file.path: file for file in render.host_files(chosen, host(name, chosen), "HOSTKEY", "ssh-ed25519 X")
     }
-
-
-def test_source_config_is_the_one_measured_to_work() -> None:
-    assert render.source_zoo_cfg(LabSpec()) == (
-        "tickTime=2000\n"
-        "initLimit=10\n"
-        "syncLimit=5\n"
-        "dataDir=/var/lib/zookeeper\n"
-        "clientPort=2181\n"
-        "maxClientCnxns=0\n"
-        "autopurge.purgeInterval=0\n"
-        "4lw.commands.whitelist=*\n"
-        "admin.enableServer=false\n"
-        "server.1=10.71.0.11:2888:3888\n"
-        "server.2=10.71.0.12:2888:3888\n"
-        "server.3=10.71.0.13:2888:3888\n"
-    )
-
-
-def test_source_config_takes_the_options() -> None:
-    text = render.source_zoo_cfg(
-        LabSpec(reconfig_enabled=True, sync_enabled=False, source_options={"sslQuorum": "true"})
-    )
-    assert {"reconfigEnabled=true", "syncEnabled=false", "sslQuorum=true"} <= set(text.splitlines())
-
-
-def test_brokers_take_the_options_after_all_others() -> None:
-    spec = LabSpec(broker_options={"num.partitions": "1", "num.io.threads": "4"})
-    plain = render.server_properties(LabSpec(), host("broker1"))
-    assert render.server_properties(spec, host("broker1", spec)) == (
-        plain + "num.partitions=1\nnum.io.threads=4\n"
-    )
 
 
 def test_source_runs_zookeeper_at_boot_and_dest_is_empty() -> None:
@@ -109,59 +74,10 @@ def test_broker_config_names_source_and_the_chroot() -> None:
     assert [key for key in seen if any(word in key for word in stock)] == []
 
 
-def test_no_chroot_adds_nothing_to_the_connect_string() -> None:
-    assert render.connect_string(["a", "b"], "/") == "a:2181,b:2181"
-
-
-@pytest.mark.parametrize(
-    ("version", "java"),
-    [("2.3.1", "/opt/java-11/bin/java"), ("2.8.2", "/usr/bin/java"), ("3.9.1", "/usr/bin/java")],
-)
-def test_old_kafka_runs_on_java_11(version: str, java: str) -> None:
-    assert f"ExecStart={java} $KAFKA_JVM" in render.kafka_unit(version)
-
-
-def test_jute_maxbuffer_reaches_both_sides() -> None:
-    spec = LabSpec(jute_maxbuffer=4194304)
-    for name in ("source1", "dest1"):
-        content = files(name, spec)[render.JAVA_ENV].content
-        assert content is not None
-        assert "-Djute.maxbuffer=4194304" in content
-    assert "jute" not in render.java_env(LabSpec())
-
-
-def test_keys_are_ones_that_ssh_reads() -> None:
-    pair = KeyPair.generate()
-    read = paramiko.Ed25519Key.from_private_key(io.StringIO(pair.private))
-    assert pair.public == f"ssh-ed25519 {read.get_base64()}"
-
-
-def test_known_hosts_knows_a_host_by_name_and_by_address() -> None:
-    first, second = KeyPair.generate(), KeyPair.generate()
-    text = known_hosts([("dest1", "10.71.0.21", first.public), ("dest2", "10.71.0.22", second.public)])
-    known = paramiko.HostKeys()
-    for number, line in enumerate(text.splitlines()):
-        entry = paramiko.hostkeys.HostKeyEntry.from_line(line, number)
-        assert entry is not None
-        assert entry.key is not None
-        for name in entry.hostnames:
-            known.add(name, entry.key.get_name(), entry.key)
-    key = paramiko.Ed25519Key.from_private_key(io.StringIO(first.private))
-    assert known.check("dest1", key)
-    assert known.check("10.71.0.21", key)
-    assert not known.check("10.71.0.22", key)
-
-
 def test_link_address_follows_from_the_address() -> None:
     assert link_address("10.71.0.31") == "02:00:0a:47:00:1f"
     addresses = [link_address(plan.address) for plan in hosts_of(LabSpec(dest_count=5))]
     assert len(set(addresses)) == len(addresses)
-
-
-def test_hosts_file_names_every_host() -> None:
-    lines = render.etc_hosts(LabSpec()).splitlines()
-    assert "10.71.0.2 operator" in lines
-    assert [line.split()[1] for line in lines[2:]] == [plan.name for plan in hosts_of(LabSpec())]
 
 
 def test_without_units_dest_and_brokers_have_a_script_and_source_keeps_its_unit() -> None:

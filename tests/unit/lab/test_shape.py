@@ -13,13 +13,13 @@ from click.testing import CliRunner
 from playbooks import kafka_remove_brokers
 from zkmigrate.inventory.inventory import load
 from zkmigrate.kafka.questions import KafkaView, PartitionState
-from zkmigrate.lab import cli, fault, readiness, render, service, state
+from zkmigrate.lab import cli, fault, readiness, state
 from zkmigrate.lab.failure import LabError
 from zkmigrate.lab.inventory import write_cluster_inventory, write_inventory
 from zkmigrate.lab.lab import Lab
 from zkmigrate.lab.network import netns
 from zkmigrate.lab.shape import Broker, Ensemble, KafkaCluster, Shape
-from zkmigrate.lab.spec import HostPlan, LabSpec, Role, hosts_of, members, shape_of
+from zkmigrate.lab.spec import HostPlan, LabSpec, Role, hosts_of, members
 from zkmigrate.runbook.model.fact import Reading, Seen, Unknown
 
 TWO = LabSpec(
@@ -46,13 +46,6 @@ TWO = LabSpec(
 
 def host(name: str) -> HostPlan:
     return next(plan for plan in hosts_of(TWO) if plan.name == name)
-
-
-def properties(name: str) -> dict[str, str]:
-    text = render.server_properties(TWO, host(name))
-    lines = [line.split("=", 1) for line in text.splitlines()]
-    assert len({key for key, _ in lines}) == len(lines)
-    return dict(lines)
 
 
 def test_hosts_are_named_after_their_part_and_each_group_has_a_ten_of_addresses() -> None:
@@ -84,100 +77,9 @@ def test_the_longest_name_is_a_network_port() -> None:
         assert netns("a1b2c3", plan.name).endswith(plan.name)
 
 
-def test_a_broker_with_disks_has_a_log_directory_on_each() -> None:
-    assert render.data_disks(TWO, host("old1")) == {"/var/lib/kafka/disk1": 128, "/var/lib/kafka/disk2": 256}
-    seen = properties("old1")
-    assert seen["log.dirs"] == "/var/lib/kafka/disk1,/var/lib/kafka/disk2"
-    assert (seen["broker.id"], seen["broker.rack"]) == ("1", "a")
-    assert seen["zookeeper.connect"] == "10.71.0.11:2181/old"
-    plain = properties("old2")
-    assert plain["log.dirs"] == "/var/lib/kafka"
-    assert "broker.rack" not in plain
-    owned = {file.path: file for file in render.host_files(TWO, host("old1"), "KEY", "PUBLIC")}
-    assert owned["/var/lib/kafka/disk2"].owner == render.KAFKA_ID
-    assert list(owned).index("/var/lib/kafka/disk2") > list(owned).index("/var/lib/kafka")
-
-
-def test_a_small_cluster_asks_for_no_more_replicas_than_it_has_brokers() -> None:
-    seen = properties("old1")
-    for key in ("offsets.topic", "transaction.state.log"):
-        assert seen[f"{key}.replication.factor"] == "2"
-    assert seen["transaction.state.log.min.isr"] == "1"
-    assert "min.insync.replicas" not in seen
-
-
-def test_kraft_nodes_know_the_voters_and_their_own_part() -> None:
-    both, broker, controller = properties("new1"), properties("new2"), properties("new-ctl1")
-    voters = "1@10.71.0.31:9093,101@10.71.0.41:9093"
-    assert {seen["controller.quorum.voters"] for seen in (both, broker, controller)} == {voters}
-    assert [seen["process.roles"] for seen in (both, broker, controller)] == [
-        *("broker,controller", "broker", "controller")
-    ]
-    assert [seen["node.id"] for seen in (both, broker, controller)] == ["1", "2", "101"]
-    assert both["listeners"] == "PLAINTEXT://10.71.0.31:9092,CONTROLLER://10.71.0.31:9093"
-    assert broker["listeners"] == "PLAINTEXT://10.71.0.32:9092"
-    assert controller["listeners"] == "CONTROLLER://10.71.0.41:9093"
-    assert "broker.rack" not in controller
-    for seen in (both, broker, controller):
-        assert not [key for key in seen if key.startswith("zookeeper.") or key == "broker.id"]
-
-
-def test_kraft_metadata_is_not_on_a_disk_that_may_be_full() -> None:
-    assert properties("new1")["metadata.log.dir"] == "/var/lib/kafka/metadata"
-    for name in ("new2", "new-ctl1"):  # inside a log directory it would be taken for a partition
-        assert "metadata.log.dir" not in properties(name)
-        assert properties(name)["log.dirs"] == "/var/lib/kafka"
-
-
-def test_a_kraft_cluster_has_an_id_that_kafka_reads_and_storage_tool_takes_for_no_option() -> None:
-    made = {render.kraft_cluster_id(f"{number:06x}", "new") for number in range(500)}
-    assert len(made) == 500
-    assert {len(id) for id in made} == {22}
-    assert all(id[0].isalpha() for id in made)
-    command = render.format_command("3.9.1", "ID")
-    assert command[0] == "/usr/bin/java"
-    assert command[-5:] == ["format", "-t", "ID", "-c", "/etc/kafka/server.properties"]
-
-
-def test_kafka_4_logs_by_log4j_2() -> None:
-    for version, name in (("3.9.1", "log4j.properties"), ("4.3.1", "log4j2.properties")):
-        shape = Shape.from_json({"clusters": [KRAFT | {"version": version}]})
-        spec = LabSpec(shape=shape)
-        made = {file.path: file for file in render.host_files(spec, hosts_of(spec)[0], "KEY", "PUBLIC")}
-        assert [path for path in made if "log4j" in path] == [f"/etc/kafka/{name}"]
-        assert f"=file:/etc/kafka/{name}" in str(made[render.KAFKA_ENV].content)
-
-
-def test_controllers_run_kafka_and_start_before_brokers() -> None:
-    assert service.name_of(Role.CONTROLLER) == "kafka"
-    assert service.KAFKA == (Role.CONTROLLER, Role.BROKER)
-    there = {file.path for file in render.host_files(TWO, host("new-ctl1"), "KEY", "PUBLIC")}
-    assert f"{render.UNITS}/kafka.service" in there
-    assert "/etc/sudoers.d/ops" in there
-
-
-def test_each_ensemble_names_its_own_servers() -> None:
-    shape = Shape(ensembles=(Ensemble(name="one"), Ensemble(name="two", count=1)))
-    spec = LabSpec(shape=shape)
-    assert render.source_zoo_cfg(spec, "two").endswith("\nserver.1=10.71.0.21:2888:3888\n")
-    assert render.source_zoo_cfg(spec, "one").count("server.") == 3
-
-
 def test_a_spec_with_a_shape_survives_json_and_one_without_is_what_it_was() -> None:
     assert LabSpec.from_json(json.loads(json.dumps(TWO.to_json()))) == TWO
     assert "shape" not in LabSpec().to_json()
-
-
-def test_a_lab_of_a_move_has_a_shape_too() -> None:
-    shape = shape_of(LabSpec(dest_version="3.8.4", dest_count=5, kafka_version="2.3.1", chroot="/a"))
-    assert [(e.name, e.version, e.count, e.empty) for e in shape.ensembles] == [
-        ("source", "3.5.8", 3, False),
-        ("dest", "3.8.4", 5, True),
-    ]
-    (cluster,) = shape.clusters
-    assert (cluster.name, cluster.version, cluster.ensemble, cluster.chroot) == (
-        *("broker", "2.3.1", "source", "/a"),
-    )
 
 
 ZK = {"name": "zk"}

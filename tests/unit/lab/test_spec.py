@@ -63,12 +63,3 @@ def test_impossible_specs_are_refused_with_what_is_possible(wrong: dict[str, Any
 def test_a_key_the_spec_does_not_have_is_refused_by_name() -> None:
     with pytest.raises(LabError, match="no key brokers"):
         LabSpec.from_json({"brokers": 3})
-
-
-@pytest.mark.parametrize("words", ["*", "srvr", "mntr, srvr"])
-def test_whitelists_with_srvr_are_possible(words: str) -> None:
-    assert LabSpec(four_letter_words=words).four_letter_words == words
-
-
-def test_root_is_a_chroot() -> None:
-    assert LabSpec(chroot="/").chroot == "/"

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from zkmigrate.lab.clients import __main__ as client_matrix
-from zkmigrate.lab.clients.__main__ import carried_out, case_of, main, table
+from zkmigrate.lab.clients.__main__ import carried_out, main
 from zkmigrate.lab.clients.families import Program
 from zkmigrate.lab.clients.matrix import Matrix
 from zkmigrate.lab.failure import LabError
@@ -24,23 +23,6 @@ GOOD = Row("java-2.8.2", FIGURES, Held.YES, "")
 BAD = Row(
     "aiokafka", Figures("", 0, 0, 0, 0, None, None, None, None, None, None, None, 0), Held.UNKNOWN, "missing"
 )
-
-
-def test_a_case_has_the_figures_and_says_why() -> None:
-    case = case_of(GOOD, 60.0)
-    assert (case["name"], case["held"], case["figures"]) == ("java-2.8.2", True, asdict(FIGURES))
-    bad = case_of(BAD, 60.0)
-    assert (bad["held"], bad["outcome"]) == (False, "missing")
-
-
-def test_the_table_has_a_line_for_each_client() -> None:
-    head, good, bad = table([GOOD, BAD]).splitlines()
-    assert head.split() == ["client", "library", *client_matrix.COLUMNS, "held"]
-    assert good.split() == [
-        "java-2.8.2", "library", "1", "120", "0", "240", "3", "0", "0", "0", "0", "0", "1.25", "-", "7",
-        "yes",
-    ]  # fmt: skip
-    assert bad.split()[-6:] == ["-", "-", "-", "-", "0", "unknown"]
 
 
 def test_a_hook_tells_what_it_said_and_fails_with_it() -> None:

@@ -56,11 +56,6 @@ def test_a_mistake_is_named(text: str, said: str) -> None:
     assert said in str(refused.value)
 
 
-def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(LoadConfigError, match=r"load.json: No such file"):
-        load_config(tmp_path / "load.json")
-
-
 @pytest.mark.parametrize("text", ["d1", "d1:", ":2181", "d1:x", "d1:0", "d1:65536"])
 def test_a_bad_address_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="needed host:port"):
