@@ -15,8 +15,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from zkmigrate.lab import readiness, render, service
+from zkmigrate.lab.access import LabHost
 from zkmigrate.lab.failure import LabError
-from zkmigrate.lab.lab import Lab, LabHost
+from zkmigrate.lab.lab import Lab
 from zkmigrate.lab.spec import HostPlan, Role
 from zkmigrate.lab.wait import Progress, silent
 

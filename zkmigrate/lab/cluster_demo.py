@@ -26,10 +26,9 @@ from zkmigrate.lab.judge.moving import empty_claim, late_claim, moving_claims
 from zkmigrate.lab.lab import Lab
 from zkmigrate.lab.load.json_lines import Recording, load_recording
 from zkmigrate.lab.operator import Operator
-from zkmigrate.lab.service import log_command
 from zkmigrate.lab.spec import Role
 from zkmigrate.lab.timeline import step_spans
-from zkmigrate.lab.versions import kafka_version
+from zkmigrate.lab.versions import broker_logs, kafka_version
 from zkmigrate.lab.wait import Progress
 
 REASSIGN, REMOVE = "kafka_reassign", "kafka_remove_brokers"
@@ -116,7 +115,7 @@ class ClusterDemo(ABC):
             load.kill()
         history = load_history(self.site.history)
         samples = load_recording(self.site.history, "samples")
-        seen = kafka_version({host: self._log(host) for host in self.lab.names(Role.BROKER)})
+        seen = kafka_version(broker_logs(self.lab, self.lab.names(Role.BROKER)))
         claims = (
             *kafka_claims(history, self.limit_s),
             *moving_claims(samples, self.site.sources, IN_FLIGHT, self.late_births(history)),
@@ -167,9 +166,6 @@ class ClusterDemo(ABC):
         took_s = (run.ended_ns - run.began_ns) / 1e9
         wrong = f"{len(run.wrong)} not as planned"
         self.progress(f"{run.name}: {run.partitions} partitions in {took_s:.0f} s, {wrong}")
-
-    def _log(self, host: str) -> str:
-        return self.lab.exec(host, log_command(self.lab.spec, Role.BROKER), check=False).stdout
 
 
 class ReassignDemo(ClusterDemo):

@@ -172,7 +172,7 @@ class ClusterSite:
                 return int(client.describe_metadata_quorum()["topics"][0]["partitions"][0]["leader_id"])
 
     def stop_broker(self, broker: int) -> None:
-        """Stop a broker cleanly and wait until its registration is gone."""
+        """Stop a broker cleanly and wait until its registration has been removed."""
         self.lab.exec(host_of(broker), ["systemctl", "stop", "kafka"], timeout_s=_READY_S)
         self.lab.wait_until_unregistered(CLUSTER, broker, _READY_S)
 
@@ -187,7 +187,7 @@ class ClusterSite:
         self.lab.wait_for_brokers(deadline_s=_READY_S)
 
     def start_broker_alone(self, broker: int) -> None:
-        """Start a broker, once its old session is gone: beside it the broker would not start."""
+        """Start a broker once its old session has ended, because it does not start before."""
         self.lab.wait_until_unregistered(CLUSTER, broker, _READY_S)
         fault.start(self.lab, host_of(broker))
 
@@ -290,7 +290,7 @@ def _confirmed(answer: Future[Any]) -> None:
     try:
         answer.result(_REQUEST_S)
     except (KafkaException, TimeoutError) as error:
-        raise LabError(f"the brokers did not do what was asked: {error!r}") from error
+        raise LabError(f"the brokers refused a change: {error!r}") from error
 
 
 def wait_for_step(history: Path, step: int, limit_s: float) -> None:
@@ -332,7 +332,7 @@ def not_as(partitions: Mapping[str, Partition], wanted: Mapping[str, Sequence[in
     for name, ids in wanted.items():
         now = partitions.get(name)
         if now is None or now.replicas != tuple(ids) or set(now.isr) != set(ids):
-            seen = "gone" if now is None else f"{list(now.replicas)}, in sync {sorted(now.isr)}"
+            seen = "missing" if now is None else f"{list(now.replicas)}, in sync {sorted(now.isr)}"
             odd.append(f"{name}: {seen}, not {list(ids)}")
     return odd
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import io
 import json
 import os
-import shutil
 import sys
 import time
 from dataclasses import asdict, dataclass, field, fields, replace
@@ -20,28 +19,27 @@ from typing import Any, Literal
 
 import click
 
-from zkmigrate.errors import ZkmigrateError
-from zkmigrate.lab import canary_topic, state
+from zkmigrate.lab import canary_topic
 from zkmigrate.lab.baseline import save_baseline
 from zkmigrate.lab.cluster_demo import DEMOS
 from zkmigrate.lab.cluster_site import six_brokers
+from zkmigrate.lab.demo_result import result_of, show
 from zkmigrate.lab.failure import LabError
 from zkmigrate.lab.fit import AS_MEASURED, WINDOW_OVER_FLOOR, Fit, Speed, describe, fit
 from zkmigrate.lab.floor import measure_floor
 from zkmigrate.lab.inventory import write_inventory
-from zkmigrate.lab.judge import Verdict, judge, load_history
+from zkmigrate.lab.judge import judge, load_history
 from zkmigrate.lab.lab import Lab, needs_root, sweep
 from zkmigrate.lab.load.runner import LoadRunner
 from zkmigrate.lab.load.target import runner_for
 from zkmigrate.lab.render import ZOOKEEPER_DATA
-from zkmigrate.lab.service import log_command
-from zkmigrate.lab.shutdown import end_on_signals, running
+from zkmigrate.lab.shutdown import running
 from zkmigrate.lab.source_state import source_state
 from zkmigrate.lab.spec import LabSpec, Role
 from zkmigrate.lab.speed import measure
 from zkmigrate.lab.timeline import opened_by, step_spans
-from zkmigrate.lab.versions import kafka_version, wanted_versions, zookeeper_version
-from zkmigrate.lab.wait import Progress, TimedProgress
+from zkmigrate.lab.versions import broker_logs, kafka_version, wanted_versions, zookeeper_version
+from zkmigrate.lab.wait import Progress
 from zkmigrate.move.facts.records import Surveyed
 from zkmigrate.report import verb
 from zkmigrate.runbook.engine import runs, samples
@@ -52,9 +50,7 @@ from zkmigrate.zookeeper.data.session import format_session
 RUN = "demo"
 MOVE = "kafka_zookeeper_move"
 ANALYSES = ("tenants", "writers", "quiet")
-BACKEND = "nspawn"
 FLOWING_S = 60.0
-LEFT = "there are still {}; `zkmigrate lab sweep`, or the next start, removes labs whose owner died"
 TRIES = 3
 """The maximum number of tries of rehearsal, roll and cut-over."""
 PRIORITY = ("nice", "-n", "-5")
@@ -182,8 +178,7 @@ class Demo:
 
     def _save_logs(self) -> None:
         """Save the broker logs and the times of the steps in the judge's format."""
-        for broker in self.lab.names(Role.BROKER):
-            log = self.lab.exec(broker, log_command(self.lab.spec, Role.BROKER), check=False).stdout
+        for broker, log in broker_logs(self.lab, self.lab.names(Role.BROKER)).items():
             (self.history / f"broker-{broker}.log").write_text(log)
         journal = self.runs / RUN
         steps = step_spans(journal) if journal.exists() else []
@@ -281,34 +276,10 @@ def _failed(verb: str, code: int) -> LabError:
     )
 
 
-def result_of(verdict: Verdict, facts: dict[str, Any], wanted: dict[str, str]) -> dict[str, Any]:
-    """Return the content of ``result.json``; it holds only if every claim and every condition holds.
-
-    facts: what the demo knows besides the recordings. wanted: the versions of the lab's spec.
-    """
-    values = verdict.result()
-    ratio = _ratio(values["window_s"], facts["floor_s"])
-    conditions = {
-        "real_hosts": facts["backend"] == BACKEND,
-        "versions_as_asked": facts["versions"] == wanted,
-        "source_files_unchanged": facts["source_files_unchanged"],
-        "run_complete": facts["run_complete"],
-        "owners_on_dest_at_survey": facts["owners_on_dest_at_survey"],
-        "canary_acknowledged_by_each_broker": all(facts["canary_acknowledged"].values()),
-        "analysed": facts["analysed"],
-        "window_over_floor": ratio is not None and ratio <= WINDOW_OVER_FLOOR,
-    }
-    held = verdict.held and all(conditions.values())
-    return {**values, **facts, "window_over_floor": ratio, "conditions": conditions, "held": held}
-
-
-def _ratio(window_s: float | None, floor_s: float) -> float | None:
-    """Return the window as a multiple of the floor; None without a window."""
-    return None if window_s is None or floor_s <= 0 else round(window_s / floor_s, 2)
-
-
-def write_report(directory: Path) -> Path:
-    """Write the report of a demo's run with its clients, and return the path of the page."""
+def write_report(directory: Path) -> Path | None:
+    """Write the report of the move and its clients. Return its path, None if no run has begun."""
+    if not runs.has_begun(directory / "runs" / RUN):
+        return None
     out = directory / verb.PAGE
     request = verb.ReportRequest(
         inventory=directory / "migration.yml", playbook="", runs=directory / "runs", run_id=RUN,
@@ -316,39 +287,6 @@ def write_report(directory: Path) -> Path:
     )  # fmt: skip
     verb.report(request, io.StringIO())
     return out
-
-
-def summary(result: dict[str, Any], directory: str = "demo") -> str:
-    """Return the last screen of a demo: every claim and whether it held, then the verdict.
-
-    directory: the place of the result, as shown to the user.
-    """
-    lines = ["", "claim                                   held     value"]
-    for name, claim in result["claims"].items():
-        value = json.dumps(result[name])
-        lines.append(f"{name:<40}{claim['held']:<9}{value[:90]}")
-        if claim["held"] != "yes":
-            lines.append(f"    needed: {claim['needed']}; {claim['detail']}"[:400])
-    if "conditions" in result:
-        lines += _of_the_move(result)
-    lines += [
-        "",
-        "every claim held" if result["held"] else f"NOT every claim held: see {directory}/result.json",
-    ]
-    return "\n".join(lines)
-
-
-def _of_the_move(result: dict[str, Any]) -> list[str]:
-    """Return the lines that only the demo of the move shows, after its claims."""
-    lines = [f"{name:<40}{'yes' if held else 'no'}" for name, held in result["conditions"].items()]
-    for name in ("opened_by", "canary_acknowledged", "limits"):
-        lines.append(f"{name:<49}{json.dumps(result[name])}")
-    ratio = f"{result['window_s']} / {result['floor_s']} = {result['window_over_floor']}"
-    lines.append(f"{'window_s / floor_s':<49}{ratio}")
-    lines.append(f"{'machine':<49}{json.dumps(result['machine'])}")
-    if result["tries"]:
-        lines.append(f"{'tries that turned back':<49}{json.dumps(result['tries'])}")
-    return lines
 
 
 def fitted(spec: LabSpec, session_timeout_ms: int | None, progress: Progress) -> tuple[LabSpec, Speed]:
@@ -416,42 +354,21 @@ def main(
 ) -> None:
     """Run a playbook on a loaded Kafka in a lab on this machine, and judge it."""
     other = None if playbook == MOVE else lab_of(playbook, of_the_lab, policy=policy)
-    progress = TimedProgress()
-    directory = directory.absolute()
-    shutil.rmtree(directory, ignore_errors=True)
-    (directory / "history").mkdir(parents=True)
-    end_on_signals()
-    others = state.directories()
-    try:
-        if other is None:
-            spec, speed = fitted(LabSpec(**of_the_lab), session_timeout_ms, progress)
-        with Lab.up(other or spec, progress) as lab:
-            try:
-                if other is None:
-                    result = Demo(lab, directory, progress, fit(speed), speed).move()
-                else:
-                    result = DEMOS[playbook](lab, directory, progress).play()
-            finally:
-                progress("lab: taking everything down")
-    except ZkmigrateError as error:
-        progress(f"failed: {error}")
-        progress(f"what was recorded is in {directory}")
-        if runs.has_begun(directory / "runs" / RUN):
-            progress(f"the report: {write_report(directory)}")
-        sys.exit(1)
-    except (KeyboardInterrupt, SystemExit) as end:
-        # A second signal may have interrupted the teardown as well.
-        left = [path.name for path in state.own(others)]
-        progress(
-            "interrupted: " + (LEFT.format(", ".join(left)) if left else "nothing of the lab is left behind")
-        )
-        sys.exit(end.code if isinstance(end, SystemExit) else 130)
-    result["seconds"] = round(progress.seconds, 1)
-    (directory / "result.json").write_text(json.dumps(result, indent=1, sort_keys=True) + "\n")
-    click.echo(summary(result))
-    if other is None:
-        click.echo(f"the report, to be read in a browser: {write_report(directory)}")
-    sys.exit(0 if result["held"] else 1)
+    measured: list[Speed] = []
+
+    def prepare(progress: Progress) -> LabSpec:
+        if other is not None:
+            return other
+        spec, speed = fitted(LabSpec(**of_the_lab), session_timeout_ms, progress)
+        measured.append(speed)
+        return spec
+
+    def play(lab: Lab, directory: Path, progress: Progress) -> dict[str, Any]:
+        if other is not None:
+            return DEMOS[playbook](lab, directory, progress).play()
+        return Demo(lab, directory, progress, fit(measured[0]), measured[0]).move()
+
+    show(directory, prepare, play, write_report)
 
 
 if __name__ == "__main__":

@@ -28,7 +28,9 @@ def measure_floor(lab: Lab) -> float:
 
     with lab.operator():
         unit("stop")
-        wait_until("dest servers gone", lambda: _listening([h.address for h in hosts]), _SERVES_S, 0.02)
+        wait_until(
+            "stop of the dest servers", lambda: _listening([h.address for h in hosts]), _SERVES_S, 0.02
+        )
         began = time.monotonic()
         unit("start")
 

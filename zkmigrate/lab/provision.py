@@ -330,10 +330,10 @@ def run(what: str, argv: Sequence[str], progress: Progress, *, seconds: float, a
         )
     except FileNotFoundError as error:
         raise _missing(argv[0]) from error
+    assert process.stdout is not None
     limit = threading.Timer(seconds, process.terminate)
     limit.start()
     try:
-        assert process.stdout is not None
         for line in process.stdout:
             last.append(line.rstrip())
             if line.startswith("I: "):

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from zkmigrate.lab import service
+from zkmigrate.lab import service, texts
 from zkmigrate.lab.shape import LAST_ZOOKEEPER, Ensemble, KafkaCluster, release
 from zkmigrate.lab.spec import (
     CLIENT_PORT,
@@ -62,17 +62,6 @@ With 1 GB of znodes and a snapshot every 2,000 transactions, six servers filled 
 
 _KEPT_TRANSACTIONS = 500
 """Transactions a server keeps in memory for its followers (ZooKeeper's ``ZKDatabase.commitLogCount``)."""
-
-MASKED_UNITS = (
-    "apt-daily.timer", "apt-daily-upgrade.timer", "console-getty.service", "dpkg-db-backup.timer",
-    "e2scrub_all.timer", "e2scrub_reap.service", "fstrim.timer", "getty@tty1.service",
-    "systemd-ask-password-console.path", "systemd-ask-password-wall.path", "systemd-logind.service",
-    "systemd-pstore.service",
-)  # fmt: skip
-"""Units that a lab host does not need; with them it boots ten times slower.
-
-Each of the two paths would hold an inotify instance, of which Linux gives an account 128.
-"""
 
 
 @dataclass(frozen=True)
@@ -162,22 +151,25 @@ def _started_by(
     return HostFile(f"{UNITS}/{service.name_of(role)}.service", unit)
 
 
-def zookeeper_unit() -> str:
-    """Return the text of zookeeper.service: group-readable files, no automatic restart."""
+def _unit(description: str, account: str, environment: str, command: str, stop_s: int) -> str:
+    """Return a unit's text: group-readable files, no automatic restart.
+
+    stop_s: seconds between SIGTERM and SIGKILL.
+    """
     return f"""[Unit]
-Description=ZooKeeper server
+Description={description}
 After=network.target
 
 [Service]
 Type=simple
-User=zookeeper
-Group=zookeeper
+User={account}
+Group={account}
 UMask=0027
-EnvironmentFile=-{JAVA_ENV}
-ExecStart={_ZOOKEEPER}
+EnvironmentFile=-{environment}
+ExecStart={command}
 SuccessExitStatus=143
 Restart=no
-TimeoutStopSec=20
+TimeoutStopSec={stop_s}
 LimitNOFILE=65536
 
 [Install]
@@ -191,26 +183,8 @@ def kafka_java(version: str) -> str:
 
 
 def kafka_unit(version: str) -> str:
-    """Return the text of kafka.service, with 120 s for Kafka's controlled shutdown on SIGTERM."""
-    return f"""[Unit]
-Description=Kafka broker
-After=network.target
-
-[Service]
-Type=simple
-User=kafka
-Group=kafka
-UMask=0027
-EnvironmentFile=-{KAFKA_ENV}
-ExecStart={_kafka(version)}
-SuccessExitStatus=143
-Restart=no
-TimeoutStopSec=120
-LimitNOFILE=65536
-
-[Install]
-WantedBy=multi-user.target
-"""
+    """Return the text of kafka.service, with time for Kafka's controlled shutdown on SIGTERM."""
+    return _unit("Kafka broker", "kafka", KAFKA_ENV, _kafka(version), 120)
 
 
 def connect_string(addresses: Sequence[str], chroot: str) -> str:
@@ -312,46 +286,6 @@ def format_command(version: str, cluster_id: str) -> list[str]:
     return [*java, "kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", SERVER_PROPERTIES]
 
 
-_LOG4J = """log4j.rootLogger=INFO, stdout
-log4j.appender.stdout=org.apache.log4j.ConsoleAppender
-log4j.appender.stdout.layout=org.apache.log4j.PatternLayout
-log4j.appender.stdout.layout.ConversionPattern=%d{ISO8601} %p [%t] %c{1}: %m%n
-"""
-
-_LOG4J_2 = """rootLogger.level=INFO
-rootLogger.appenderRef.stdout.ref=stdout
-appender.stdout.type=Console
-appender.stdout.name=stdout
-appender.stdout.layout.type=PatternLayout
-appender.stdout.layout.pattern=%d{ISO8601} %p [%t] %c{1}: %m%n
-"""
-
-_LOGBACK = """<configuration>
-  <appender name="stdout" class="ch.qos.logback.core.ConsoleAppender">
-    <encoder><pattern>%d{ISO8601} %p [%t] %logger{0}: %m%n</pattern></encoder>
-  </appender>
-  <root level="INFO"><appender-ref ref="stdout"/></root>
-</configuration>
-"""
-
-_SSHD = f"""HostKey /etc/ssh/ssh_host_ed25519_key
-AllowUsers {OPS_USER}
-PasswordAuthentication no
-KbdInteractiveAuthentication no
-PermitRootLogin no
-UseDNS no
-MaxStartups 100
-MaxSessions 64
-"""
-
-_JOURNALD = """[Journal]
-Storage=persistent
-SystemMaxUse=128M
-SystemMaxFileSize=16M
-RateLimitIntervalSec=0
-"""
-
-
 def account_lines(host: HostPlan) -> dict[str, str]:
     """Return the lines to append to /etc/passwd, /etc/group and /etc/shadow, by file.
 
@@ -393,14 +327,14 @@ def host_files(
         # The lab's network has no name server; with an empty file a query fails at once.
         HostFile("/etc/resolv.conf", ""),
         HostFile("/etc/ssh/ssh_host_ed25519_key", host_key, 0o600),
-        HostFile("/etc/ssh/sshd_config.d/lab.conf", _SSHD),
+        HostFile("/etc/ssh/sshd_config.d/lab.conf", texts.SSHD),
         HostFile("/etc/systemd/journald.conf.d", None, 0o755),
-        HostFile("/etc/systemd/journald.conf.d/lab.conf", _JOURNALD),
+        HostFile("/etc/systemd/journald.conf.d/lab.conf", texts.JOURNALD),
         HostFile(f"/home/{OPS_USER}", None, 0o750, OPS_ID, OPS_ID),
         HostFile(f"/home/{OPS_USER}/.ssh", None, 0o700, OPS_ID, OPS_ID),
         HostFile(f"/home/{OPS_USER}/.ssh/authorized_keys", operator_public_key, 0o600, OPS_ID, OPS_ID),
     ]
-    files += [HostFile(f"{UNITS}/{unit}", None, link="/dev/null") for unit in MASKED_UNITS]
+    files += [HostFile(f"{UNITS}/{unit}", None, link="/dev/null") for unit in texts.MASKED_UNITS]
     if host.role not in (Role.SOURCE, Role.GATEWAY):
         files.append(HostFile(f"/etc/sudoers.d/{OPS_USER}", f"{OPS_USER} ALL=(ALL) NOPASSWD: ALL\n", 0o440))
     if isinstance(host.part, Ensemble):
@@ -423,16 +357,17 @@ def _zookeeper_files(spec: LabSpec, host: HostPlan, ensemble: str) -> list[HostF
     """Return ZooKeeper's files: on source configured and enabled, on dest without configuration."""
     owned = _owned_by(ZOOKEEPER_ID)
     conf = "/etc/zookeeper/conf"
+    unit = _unit("ZooKeeper server", "zookeeper", JAVA_ENV, _ZOOKEEPER, 20)
     files = [
         HostFile(ZOOKEEPER_JARS, None, 0o755),
         HostFile("/etc/zookeeper", None, 0o755),
         # ZooKeeper writes dynamic config files beside zoo.cfg, so its user owns the directory.
         owned(conf, None, 0o750),
-        owned(f"{conf}/log4j.properties", _LOG4J, 0o640),
-        owned(f"{conf}/logback.xml", _LOGBACK, 0o640),
+        owned(f"{conf}/log4j.properties", texts.LOG4J, 0o640),
+        owned(f"{conf}/logback.xml", texts.LOGBACK, 0o640),
         owned(JAVA_ENV, java_env(spec), 0o640),
         owned(ZOOKEEPER_DATA, None, 0o750),
-        _started_by(spec, host.role, zookeeper_unit(), "zookeeper", JAVA_ENV, _ZOOKEEPER),
+        _started_by(spec, host.role, unit, "zookeeper", JAVA_ENV, _ZOOKEEPER),
     ]
     if host.role is Role.SOURCE:
         files += [
@@ -448,9 +383,9 @@ def _zookeeper_files(spec: LabSpec, host: HostPlan, ensemble: str) -> list[HostF
 def _kafka_files(spec: LabSpec, host: HostPlan, version: str) -> list[HostFile]:
     owned = _owned_by(KAFKA_ID)
     if release(version) > LAST_ZOOKEEPER:  # Kafka 4 logs with log4j 2
-        log, content, option = "/etc/kafka/log4j2.properties", _LOG4J_2, "log4j2.configurationFile"
+        log, content, option = "/etc/kafka/log4j2.properties", texts.LOG4J_2, "log4j2.configurationFile"
     else:
-        log, content, option = "/etc/kafka/log4j.properties", _LOG4J, "log4j.configuration"
+        log, content, option = "/etc/kafka/log4j.properties", texts.LOG4J, "log4j.configuration"
     return [
         HostFile(KAFKA_JARS, None, 0o755),
         HostFile(POLICY_JARS, None, 0o755),

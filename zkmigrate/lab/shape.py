@@ -140,7 +140,7 @@ class Shape(_Value):
         if twice := [name for name, times in Counter([*names, *FURTHER]).items() if times > 1]:
             raise ValueError(f"the name {twice[0]} is taken")
         if (self.gateways or self.mirrors) and len(self.clusters) != 2:
-            raise ValueError(f"gateways and mirrors stand between two clusters; here: {len(self.clusters)}")
+            raise ValueError(f"gateways and mirrors need two clusters; the shape has {len(self.clusters)}")
         serving = {ensemble.name for ensemble in self.ensembles if not ensemble.empty}
         with_zookeeper = [c for c in self.clusters if c.ensemble is not None]
         for cluster in with_zookeeper:

@@ -72,8 +72,8 @@ def _started(java: list[str], count: int) -> Iterator[tuple[float, int]]:
         def missing() -> str | None:
             for file, server in servers.items():
                 if server.poll() is not None:
-                    said = file.read_text(errors="replace").strip()[-500:] or "it said nothing"
-                    raise LabError(f"the ZooKeeper that measures this machine ended by itself: {said}")
+                    said = file.read_text(errors="replace").strip()[-500:] or "it printed nothing"
+                    raise LabError(f"the ZooKeeper that measures this machine has ended. It printed: {said}")
             silent = [p for p in ports if mode_of(_HERE, p) is None]
             return f"an answer on {', '.join(str(port) for port in silent)}" if silent else None
 

@@ -62,7 +62,7 @@ def _remove(directory: Path, progress: Progress) -> None:
             shutil.rmtree(path)
     shutil.rmtree(directory)
     wait_until(f"lab {record.id}: its disks detached", partial(_attached, directory), DETACH_S)
-    progress(f"lab {record.id}: gone")
+    progress(f"lab {record.id}: removed")
 
 
 def _attached(directory: Path) -> str | None:

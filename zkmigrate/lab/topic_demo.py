@@ -9,8 +9,6 @@ claim held.
 from __future__ import annotations
 
 import json
-import shutil
-import sys
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
@@ -19,20 +17,17 @@ from typing import Any
 
 import click
 
-from zkmigrate.errors import ZkmigrateError
 from zkmigrate.lab.clients.matrix import ROLES, play
-from zkmigrate.lab.demo import summary
+from zkmigrate.lab.demo_result import show
 from zkmigrate.lab.failure import LabError
 from zkmigrate.lab.judge.claims import Claim, Verdict, truth
 from zkmigrate.lab.judge.switches import client_claims, parts_claim
 from zkmigrate.lab.lab import Lab
 from zkmigrate.lab.load.json_lines import load_recording
-from zkmigrate.lab.service import log_command
-from zkmigrate.lab.shutdown import end_on_signals
-from zkmigrate.lab.spec import Role, shape_of
+from zkmigrate.lab.spec import shape_of
 from zkmigrate.lab.topic_site import BOOK, NEW, OLD, Switched, TopicSite, clients, switched, two_clusters
-from zkmigrate.lab.versions import kafka_version
-from zkmigrate.lab.wait import TimedProgress
+from zkmigrate.lab.versions import broker_logs, kafka_version
+from zkmigrate.lab.wait import Progress
 from zkmigrate.runbook.model.finding import Held
 
 PAIRS = ("2.8.2:4.3.1", "3.9.1:4.3.1", "2.8.2:3.9.1")
@@ -58,7 +53,6 @@ class TopicDemo:
         """Let the clients work, switch there and back, judge; return the content of ``result.json``."""
         site = self.site
         history = site.directory / "history"
-        history.mkdir()
         programs = clients(site.names, site.progress)
         site.begin()
         with site.among_clients():
@@ -113,15 +107,8 @@ class TopicDemo:
     def _versions(self) -> Claim:
         lab = self.site.lab
         wanted = {one.name: one.version for one in shape_of(lab.spec).clusters}
-        seen = {
-            name: kafka_version(
-                {
-                    plan.name: lab.exec(plan.name, log_command(lab.spec, Role.BROKER), check=False).stdout
-                    for plan in lab.members(name)
-                }
-            )
-            for name in wanted
-        }
+        brokers = {name: [plan.name for plan in lab.members(name)] for name in wanted}
+        seen = {name: kafka_version(broker_logs(lab, hosts)) for name, hosts in brokers.items()}
         return Claim(
             "kafka_versions", seen, truth(seen == wanted, []), json.dumps(wanted), "the brokers' logs"
         )
@@ -139,26 +126,13 @@ class TopicDemo:
 )
 def main(pair: str, gateways: int, directory: Path) -> None:
     """Switch clients at work to another Kafka cluster and back, in a lab on this machine, and judge it."""
-    progress = TimedProgress()
-    directory = directory.absolute()
-    shutil.rmtree(directory, ignore_errors=True)
-    directory.mkdir(parents=True)
-    end_on_signals()
     old, new = pair.split(":")
     names = (f"java-{old}", "librdkafka-newest", "kafka-python", "librdkafka-newest-plain")
-    try:
-        with Lab.up(two_clusters(old, new, gateways=gateways), progress) as lab:
-            try:
-                found = TopicDemo(TopicSite(lab, directory, names, progress)).play()
-            finally:
-                progress("lab: taking everything down")
-    except ZkmigrateError as error:
-        progress(f"failed: {error}; what was recorded is in {directory}")
-        sys.exit(1)
-    found["seconds"] = round(progress.seconds, 1)
-    (directory / "result.json").write_text(json.dumps(found, indent=1) + "\n")
-    click.echo(summary(found, directory.name))
-    sys.exit(0 if found["held"] else 1)
+
+    def play(lab: Lab, directory: Path, progress: Progress) -> dict[str, Any]:
+        return TopicDemo(TopicSite(lab, directory, names, progress)).play()
+
+    show(directory, lambda _progress: two_clusters(old, new, gateways=gateways), play)
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from zkmigrate.lab.failure import LabError
 from zkmigrate.lab.lab import Lab
 from zkmigrate.lab.readiness import four_letter_word
+from zkmigrate.lab.service import log_command
 from zkmigrate.lab.spec import LabSpec, Role
 from zkmigrate.zookeeper.data.four_letter_words import WordError, parse_srvr
 
@@ -27,8 +28,14 @@ def zookeeper_version(lab: Lab, role: Role) -> str:
         try:
             versions.append(parse_srvr(answer or "").version.number)
         except WordError as error:
-            raise LabError(f"{name} does not tell its version: {error}") from error
+            raise LabError(f"{name} does not report its version: {error}") from error
     return _joined(versions)
+
+
+def broker_logs(lab: Lab, hosts: Iterable[str]) -> dict[str, str]:
+    """Return the whole server log of each of these brokers, by host."""
+    command = log_command(lab.spec, Role.BROKER)
+    return {host: lab.exec(host, command, check=False).stdout for host in hosts}
 
 
 def kafka_version(logs: Mapping[str, str]) -> str:
@@ -40,7 +47,7 @@ def kafka_version(logs: Mapping[str, str]) -> str:
     for broker, log in logs.items():
         found = _KAFKA.findall(log)
         if not found:
-            raise LabError(f"the log of {broker} does not tell its version")
+            raise LabError(f"the log of {broker} does not contain its version")
         versions.append(found[-1])
     return _joined(versions)
 

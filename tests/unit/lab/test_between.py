@@ -1,4 +1,4 @@
-"""Hosts between two clusters: where they are, what they are given, and that the program of this tree runs."""
+"""Hosts between two clusters: what they are given, and when their clients are switched."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ def files(name: str) -> dict[str, render.HostFile]:
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
-        ({"clusters": []}, "between two clusters; here: 0"),
-        ({"gateways": 0, "clusters": []}, "between two clusters; here: 0"),
+        ({"clusters": []}, "need two clusters; the shape has 0"),
+        ({"gateways": 0, "clusters": []}, "need two clusters; the shape has 0"),
         ({"ensembles": [{"name": "mirror"}]}, "the name mirror is taken"),
     ],
 )

@@ -10,7 +10,7 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
 from zkmigrate.lab import capture_answers, readiness
-from zkmigrate.lab.lab import LabHost
+from zkmigrate.lab.access import LabHost
 from zkmigrate.lab.spec import Role
 
 CHANGING_WORDS = {"crst", "srst", "kill", "stmk", "gtmk"}

@@ -39,7 +39,7 @@ def test_what_is_not_as_planned_is_told(tmp_path: Path) -> None:
     assert not_as(there, sets_of(file)) == [
         "a-b-1: [1, 2], in sync [1, 2], not [2, 1]",
         "a-b-2: [2, 1], in sync [2], not [2, 1]",
-        "a-b-3: gone, not [2, 1]",
+        "a-b-3: missing, not [2, 1]",
     ]
 
 
@@ -63,7 +63,7 @@ def moved(name: str, began_ms: int, ended_ms: int, partitions: int = 2, *wrong: 
         ([moved("scale", 0, 1), moved("rebalance", 1, 2)], Held.YES),
         ([moved("scale", 0, 1)], Held.NO),
         ([moved("scale", 0, 1), moved("rebalance", 1, 2, 0)], Held.NO),
-        ([moved("scale", 0, 1), moved("rebalance", 1, 2, 2, "a-0: gone")], Held.NO),
+        ([moved("scale", 0, 1), moved("rebalance", 1, 2, 2, "a-0: missing")], Held.NO),
     ],
     ids=["all", "one not run", "an empty plan", "a wrong set"],
 )

@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 from zkmigrate.lab.machines import INOTIFY_PER_HOST
-from zkmigrate.lab.render import MASKED_UNITS
+from zkmigrate.lab.texts import MASKED_UNITS
 
 LIMIT = "/proc/sys/user/max_inotify_instances"
 """The limit of the user namespace that a process is in; a new one has a limit of its own."""

@@ -40,7 +40,7 @@ def test_the_operator_may_read_on_source_and_has_sudo_only_elsewhere() -> None:
     source = files("source1")
     assert source[render.ZOOKEEPER_DATA].mode == source["/etc/zookeeper/conf"].mode == 0o750
     assert source[render.ZOO_CFG].mode == 0o640
-    assert "UMask=0027\n" in render.zookeeper_unit()
+    assert "UMask=0027\n" in str(source[f"{render.UNITS}/zookeeper.service"].content)
 
 
 @pytest.mark.parametrize("name", ["source1", "dest1", "broker1", "client1"])

@@ -152,7 +152,7 @@ def _row(one: Played, log: Log, ours: _Ours, stopped_ns: int) -> Row:
     ]
     if not any((*wrong, *unsure)):
         return Row(one.client, figures, Held.YES, "")
-    said = [f"its {name} said: {words}" for name, words in one.said.items() if words]
+    said = [f"its {name} printed: {words}" for name, words in one.said.items() if words]
     held = truth(False, unsure, bad_is_certain=any(wrong))
     return Row(one.client, figures, held, explain(*wrong, *unsure, *said))
 

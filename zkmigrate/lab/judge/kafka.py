@@ -140,7 +140,7 @@ def _cut_back(consumer: Recording, reads: list[Event], log: Log) -> Claim:
         if any(event["offset"] >= ends[part] for ends in (then, log.high) if part in ends):
             bad[place_of(event)] = f"{event['id']} beyond the end"
         elif not log.problem and now.get(place_of(event)) != {event["id"]}:
-            bad[place_of(event)] = f"{event['id']} gone"
+            bad[place_of(event)] = f"{event['id']} missing"
     problems = [consumer.problem and f"consumer: {consumer.problem}", log.problem and f"log: {log.problem}"]
     held = truth(bool(reads), problems, bad_is_certain=bool(bad))
     shown = ", ".join(f"{what} at {at[0]}/{at[1]}@{at[2]}" for at, what in sorted(bad.items())[:_SHOWN])

@@ -24,7 +24,10 @@ def moving_claims(
     """
     seen = samples.of("sample")
     by_source = {source: [e for e in seen if e["source"] == source] for source in sources}
-    problems = [samples.problem, *(f"{source} told nothing" for source, own in by_source.items() if not own)]
+    problems = [
+        samples.problem,
+        *(f"no sample from {source}" for source, own in by_source.items() if not own),
+    ]
     yield _taken(by_source, problems)
     yield _none_of("under_replicated", seen, problems, late)
     yield _none_of("offline", seen, problems)
@@ -72,7 +75,7 @@ def _as_found(samples: Recording, sources: Collection[str], problems: list[str])
     """Return the claim that every throttle setting is the same after the last sample as before the first."""
     told = {(event["source"], event["moment"]): event["throttles"] for event in samples.of("settings")}
     problems = problems + [
-        f"{source} did not tell the settings {moment}"
+        f"no {moment} settings from {source}"
         for source in sources
         for moment in ("first", "last")
         if (source, moment) not in told
@@ -98,7 +101,7 @@ def empty_claim(samples: Recording, sources: Collection[str], removed: Collectio
     value = {
         source: sum(event["held"].get(str(broker), 0) for broker in removed) for source, event in last.items()
     }
-    problems = [samples.problem, *(f"{source} told nothing" for source in sources if source not in last)]
+    problems = [samples.problem, *(f"no sample from {source}" for source in sources if source not in last)]
     held = truth(not any(value.values()), problems, bad_is_certain=any(value.values()))
     return Claim("removed_hold", value, held, "0, in the last sample", _FILE, explain(*problems))
 
@@ -120,7 +123,7 @@ def late_claim(samples: Recording, sources: Collection[str], late: Collection[st
                 short[name].append(event["mono_ns"])
         longest_s = max(((at[-1] - at[0]) / 1e9 for at in short.values()), default=0.0)
         value[source] = {"partitions": len(short), "longest_s": round(longest_s, 3)}
-        problems += [] if own else [f"{source} told nothing"]
+        problems += [] if own else [f"no sample from {source}"]
         ill += [name for name in late if own and name in own[-1]["under_replicated"]]
     held = truth(not ill, problems, bad_is_certain=bool(ill))
     needed = "each whole in the last sample"

@@ -149,7 +149,7 @@ class LoadRunner:
     def _complaint(self, kind: str) -> str:
         path = self.directory / f"{kind}.stderr"
         text = path.read_text(errors="replace").strip() if path.exists() else ""
-        return text[-2000:] or "it said nothing"
+        return text[-2000:] or "it printed nothing"
 
     # --- stopping -------------------------------------------------------------------------------------------
 

@@ -88,7 +88,7 @@ def test_a_program_that_fails_is_told_with_its_words_and_waited_for_by_nobody(pl
     assert [line for line in said if "still missing" in line] == []
     assert row.held is Held.NO
     assert "consumer ended by error: it failed" in row.why
-    assert "its consumer said: no such library" in row.why
+    assert "its consumer printed: no such library" in row.why
 
 
 def test_a_program_that_does_not_end_is_killed(played: Any) -> None:

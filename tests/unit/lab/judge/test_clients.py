@@ -212,7 +212,7 @@ def test_a_program_that_failed_is_named_with_its_message(part: str) -> None:
     found = run.judged()
     assert found["a"].held is Held.NO
     assert f"{part} ended by error: NullPointerException" in found["a"].why
-    assert "its consumer said: its last words" in found["a"].why
+    assert "its consumer printed: its last words" in found["a"].why
     assert found["b"].held is Held.YES
 
 

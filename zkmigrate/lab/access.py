@@ -1,0 +1,262 @@
+"""The hosts of an existing lab, and how to run commands on them and to reach their servers."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from kazoo.client import KazooClient
+
+from zkmigrate.lab import host as lab_host
+from zkmigrate.lab import machines, network, readiness, render, state
+from zkmigrate.lab.failure import LabError
+from zkmigrate.lab.processes import ProcessId
+from zkmigrate.lab.shape import KafkaCluster
+from zkmigrate.lab.spec import (
+    CLIENT_PORT,
+    HostPlan,
+    LabSpec,
+    Role,
+    hosts_of,
+    members,
+    shape_of,
+)
+from zkmigrate.lab.state import HostRecord
+
+
+@dataclass(frozen=True)
+class LabHost:
+    """A host of a running lab.
+
+    pid: the container's PID 1 as seen from this machine, 0 if the host is down.
+    """
+
+    name: str
+    role: Role
+    address: str
+    netns: str
+    pid: int
+    myid: int | None
+    rack: str | None
+    root: Path
+    """The host's root directory as seen from this machine. The host sees what is written here."""
+
+
+class LabAccess:
+    """Access to a lab that exists in ``directory``; `Lab` adds what changes it."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self._record = state.read(directory)
+
+    @property
+    def id(self) -> str:
+        """The lab's id, which is part of the name of everything the lab owns."""
+        return self._record.id
+
+    @property
+    def spec(self) -> LabSpec:
+        """The spec that the lab was built from."""
+        return self._record.spec
+
+    @property
+    def record(self) -> state.LabRecord:
+        """The lab's record, read from disk."""
+        self._record = state.read(self.directory)
+        return self._record
+
+    @property
+    def plans(self) -> dict[str, HostPlan]:
+        """The hosts as planned, by name."""
+        return {plan.name: plan for plan in hosts_of(self.spec)}
+
+    @property
+    def hosts(self) -> dict[str, LabHost]:
+        """The hosts by name, with their current processes. A host that is down has pid 0."""
+        record = self.record
+        return {
+            name: LabHost(
+                name=name,
+                role=plan.role,
+                address=plan.address,
+                netns=network.netns(self.id, name),
+                pid=self._pid(record.hosts.get(name, HostRecord())),
+                myid=plan.myid,
+                rack=plan.rack,
+                root=machines.host_directory(self.directory, name) / "root",
+            )
+            for name, plan in self.plans.items()
+        }
+
+    @staticmethod
+    def _pid(record: HostRecord) -> int:
+        return record.leader.pid if record.leader is not None and record.leader.alive() else 0
+
+    def host(self, name: str) -> LabHost:
+        """Return one host by name. Raises LabError if there is no host of this name."""
+        self._plan(name)
+        return self.hosts[name]
+
+    def names(self, role: Role) -> tuple[str, ...]:
+        """Return the names of the hosts of one role, in order."""
+        return tuple(plan.name for plan in self.plans.values() if plan.role is role)
+
+    def role(self, role: Role) -> tuple[LabHost, ...]:
+        """Return the hosts of one role, in order."""
+        return tuple(host for host in self.hosts.values() if host.role is role)
+
+    def members(self, part: str) -> tuple[HostPlan, ...]:
+        """Return the planned hosts of an ensemble or cluster. Raises LabError for an unknown name."""
+        found = members(self.plans.values(), part)
+        if not found:
+            names = ", ".join(one.name for one in shape_of(self.spec).parts)
+            raise LabError(f"lab {self.id} has no ensemble or cluster {part}; it has {names}")
+        return found
+
+    def cluster(self, named: str | None = None) -> KafkaCluster:
+        """Return the Kafka cluster of this name, or the only cluster if no name is given.
+
+        Raises LabError for an unknown name, and if no name is given and there is not exactly one cluster.
+        """
+        clusters = {cluster.name: cluster for cluster in shape_of(self.spec).clusters}
+        if named is None and len(clusters) == 1:
+            return next(iter(clusters.values()))
+        if named is None or named not in clusters:
+            raise LabError(f"which cluster of lab {self.id}? There are: {', '.join(clusters) or 'none'}")
+        return clusters[named]
+
+    @property
+    def user(self) -> str:
+        """The unprivileged user for ssh logins on every host."""
+        return render.OPS_USER
+
+    @property
+    def private_key(self) -> Path:
+        """The file of the operator's private ssh key."""
+        return machines.operator_key(self.directory)
+
+    @property
+    def known_hosts(self) -> Path:
+        """The file with the host keys of all hosts, by name and by address."""
+        return machines.known_hosts_file(self.directory)
+
+    @property
+    def operator_netns(self) -> str:
+        """The network namespace that the tool under test runs in."""
+        return network.netns(self.id, network.OPERATOR)
+
+    @property
+    def bridge_netns(self) -> str:
+        """The network namespace of the bridge. Each port is named after its host; the operator's is `op`."""
+        return network.netns(self.id, network.BRIDGE)
+
+    # -- run commands in it
+
+    def exec(
+        self,
+        host: str,
+        argv: Sequence[str],
+        *,
+        stdin: str | None = None,
+        timeout_s: float = 60,
+        check: bool = True,
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a command as root inside a host, without ssh: for setup and for checks.
+
+        Raises LabError after `timeout_s` seconds, and with `check` also for an exit code other than 0, with
+        the output.
+        """
+        command = lab_host.exec_argv(self._leader(host), argv)
+        try:
+            done = subprocess.run(
+                command, input=stdin, capture_output=True, text=True, timeout=timeout_s, check=False
+            )
+        except subprocess.TimeoutExpired as late:
+            raise LabError(f"{host}: {' '.join(argv)}: no end within {timeout_s:g} s") from late
+        if check and done.returncode != 0:
+            output = (done.stderr.strip() or done.stdout.strip())[-2000:]
+            raise LabError(f"{host}: {' '.join(argv)}: exit {done.returncode}: {output}")
+        return done
+
+    def exec_command(self, host: str, argv: Sequence[str]) -> list[str]:
+        """Return the command for this machine that runs `argv` as root inside a host."""
+        return lab_host.exec_argv(self._leader(host), argv)
+
+    @contextlib.contextmanager
+    def operator(self) -> Iterator[None]:
+        """Move the calling thread into the operator's network namespace, and back at the end.
+
+        Sockets and threads created inside stay there.
+        """
+        with network.inside(self.operator_netns):
+            yield
+
+    def operator_command(self, argv: Sequence[str]) -> list[str]:
+        """Return the command that runs `argv` in the operator's network namespace."""
+        return ["ip", "netns", "exec", self.operator_netns, *argv]
+
+    def run_module(self, module: str, *words: str, timeout_s: float) -> str:
+        """Run a Python module in the operator's network and return its standard output.
+
+        Raises LabError if it fails.
+        """
+        argv = self.operator_command([sys.executable, "-m", module, *words])
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=timeout_s, check=False)
+        if done.returncode:
+            raise LabError(f"{module} {' '.join(words)} failed: {done.stdout}{done.stderr}")
+        return done.stdout
+
+    def client_command(self, argv: Sequence[str]) -> list[str]:
+        """Return the command that runs `argv` in client1's network namespace, with this machine's files."""
+        return ["ip", "netns", "exec", network.netns(self.id, f"{Role.CLIENT}1"), *argv]
+
+    def ssh_command(self, host: str, argv: Sequence[str] = ()) -> list[str]:
+        """Return the command of a real ssh login to a host, from the operator's namespace.
+
+        The login is that of the unprivileged user. Raises LabError if the program ssh is not installed.
+        """
+        if shutil.which("ssh") is None:
+            raise LabError("the program ssh is not on this machine; install the package openssh-client")
+        options = [
+            "-i", str(self.private_key), "-o", f"UserKnownHostsFile={self.known_hosts}",
+            "-o", "StrictHostKeyChecking=yes", "-o", "IdentitiesOnly=yes",
+            "-o", "GlobalKnownHostsFile=/dev/null", "-F", "none",
+        ]  # fmt: skip
+        return self.operator_command(["ssh", *options, f"{self.user}@{self._plan(host).address}", *argv])
+
+    @contextlib.contextmanager
+    def zookeeper(self, ensemble: str = Role.SOURCE, timeout_s: float = 30) -> Iterator[KazooClient]:
+        """Connect a kazoo client from the operator's namespace to one ensemble, without chroot."""
+        servers = ",".join(f"{plan.address}:{CLIENT_PORT}" for plan in self.members(ensemble))
+        with self.operator():
+            client = KazooClient(hosts=servers, timeout=10)
+            try:
+                client.start(timeout=timeout_s)
+                yield client
+            finally:
+                client.stop()
+                client.close()
+
+    def zookeeper_modes(self, hosts: Iterable[str]) -> dict[str, str | None]:
+        """Return the mode that each host's ZooKeeper reports, by host, or None while it does not serve."""
+        with self.operator():
+            return {name: readiness.mode_of(self._plan(name).address) for name in hosts}
+
+    def _plan(self, host: str) -> HostPlan:
+        if host not in self.plans:
+            raise LabError(f"no host {host!r} in lab {self.id}; hosts: {', '.join(self.plans)}")
+        return self.plans[host]
+
+    def _leader(self, host: str) -> ProcessId:
+        self._plan(host)
+        leader = self._record.hosts.get(host, HostRecord()).leader
+        if leader is None or not leader.alive():
+            leader = self.record.hosts.get(host, HostRecord()).leader
+        if leader is None or not leader.alive():
+            raise LabError(f"{host} of lab {self.id} is down")
+        return leader
