@@ -95,7 +95,7 @@ def _option(option: str, field: str, text: str) -> Callable[[F], F]:
 )
 @_option("--four-letter-words", "four_letter_words", "4lw.commands.whitelist.")
 @click.option("--sync/--no-sync", "sync_enabled", default=True, help="syncEnabled on source.")
-@click.option("--jute-maxbuffer", type=int, help="On every ZooKeeper host, in bytes.")
+@click.option("--jute-maxbuffer", type=int, help="jute.maxbuffer of every ZooKeeper host, in bytes.")
 @click.option("--source-option", multiple=True, metavar="KEY=VALUE", help="Extra line in source's zoo.cfg.")
 @click.option("--broker-option", multiple=True, metavar="KEY=VALUE", help="Extra line in server.properties.")
 @click.option("--bandwidth-kbit", multiple=True, metavar="HOST=KBIT", help="Limit a host's network link.")
@@ -135,9 +135,9 @@ def up(
 
 @lab.command()
 @lab_option
-@click.option("--all", "every", is_flag=True, help="Every lab on this machine, also those in use.")
+@click.option("--all", "every", is_flag=True, help="Remove every lab on this machine, even those in use.")
 def down(named: str | None, every: bool) -> None:
-    """Remove a lab and its hosts; also labs whose owner died."""
+    """Remove a lab and its hosts, and all labs whose owner has died."""
     labs.sweep(_progress)
     if every:
         for directory in state.directories():
@@ -148,7 +148,7 @@ def down(named: str | None, every: bool) -> None:
 
 @lab.command()
 def sweep() -> None:
-    """Remove the labs whose owner died."""
+    """Remove the labs whose owner has died."""
     labs.sweep(_progress)
 
 
@@ -193,7 +193,7 @@ def ssh(named: str | None, host: str, command: tuple[str, ...]) -> None:
 
 @lab.command("exec", context_settings={"ignore_unknown_options": True})
 @lab_option
-@click.option("--host", help="Run as root on this host instead.")
+@click.option("--host", help="Run the command as root on this host instead.")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 def exec_(named: str | None, host: str | None, command: tuple[str, ...]) -> None:
     """Run COMMAND in the operator's network namespace.
@@ -227,7 +227,7 @@ def shell_prompt(lab_id: str, where: str, command: Sequence[str]) -> tuple[str, 
 )
 @click.option("--force", is_flag=True, help="Replace an existing file.")
 @click.option(
-    "--cluster", metavar="NAME", help="Only this Kafka cluster, for a playbook that needs no ensembles."
+    "--cluster", metavar="NAME", help="Write only this Kafka cluster, for a playbook that needs no ensembles."
 )
 def inventory(named: str | None, file: Path, force: bool, cluster: str | None) -> None:
     """Write the lab's inventory, for `zkmigrate run`.
@@ -244,7 +244,7 @@ def inventory(named: str | None, file: Path, force: bool, cluster: str | None) -
 @lab.command("record")
 @lab_option
 @click.argument("directory", type=click.Path(path_type=Path))
-@click.option("--journals", is_flag=True, help="Also every host's whole system journal.")
+@click.option("--journals", is_flag=True, help="Save every host's whole system journal, too.")
 def record_(named: str | None, directory: Path, journals: bool) -> None:
     """Save answers and files of every host, as test data.
 
@@ -256,8 +256,15 @@ def record_(named: str | None, directory: Path, journals: bool) -> None:
 @lab.command()
 @lab_option
 @click.argument("host")
-@click.option("--unit", help="Only this unit. Default: kafka or zookeeper.")
-@click.option("-n", "--lines", type=int, default=200, show_default=True, help="Newest lines shown.")
+@click.option("--unit", help="Show only this unit. Default: kafka or zookeeper.")
+@click.option(
+    "-n",
+    "--lines",
+    type=int,
+    default=200,
+    show_default=True,
+    help="Number of lines to show, the newest ones.",
+)
 @click.option("-f", "--follow", is_flag=True, help="Keep printing new lines.")
 def logs(named: str | None, host: str, unit: str | None, lines: int, follow: bool) -> None:
     """Show the system journal of HOST."""

@@ -322,33 +322,41 @@ def lab_of(playbook: str, options: dict[str, Any], *, policy: bool = False) -> L
 
 @click.command()
 @click.option(
-    "--playbook", type=click.Choice([MOVE, *DEMOS]), default=MOVE, show_default=True, help="What is shown."
+    "--playbook",
+    type=click.Choice([MOVE, *DEMOS]),
+    default=MOVE,
+    show_default=True,
+    help="The playbook to run.",
 )
-@click.option("--source-version", default=LabSpec.source_version, help="ZooKeeper of source.")
-@click.option("--dest-version", default=LabSpec.dest_version, help="ZooKeeper of dest.")
-@click.option("--kafka-version", default=LabSpec.kafka_version, help="Kafka.")
-@click.option("--dest-count", type=int, default=LabSpec.dest_count, help="Dest hosts: 3 or 5.")
+@click.option("--source-version", default=LabSpec.source_version, help="ZooKeeper version of source.")
+@click.option("--dest-version", default=LabSpec.dest_version, help="ZooKeeper version of dest.")
+@click.option("--kafka-version", default=LabSpec.kafka_version, help="Kafka version.")
+@click.option("--dest-count", type=int, default=LabSpec.dest_count, help="Number of dest hosts: 3 or 5.")
 @click.option(
     "--session-timeout-ms",
     type=int,
-    help="Of brokers and raw clients; left out, what fits this machine, 18,000 to 90,000.",
+    help="Session timeout of brokers and raw clients. Default: 18,000 to 90,000, as this machine needs.",
 )
 @click.option(
     "--service",
     type=click.Choice(["systemd", "commands"]),
     default="systemd",
-    help="What starts the servers of dest and the brokers.",
+    help="How the servers of dest and the brokers are started.",
 )
 @click.option(
     "--source-reconfig",
     "reconfig_enabled",
     is_flag=True,
-    help="reconfigEnabled on source, and on dest later.",
+    help="Set reconfigEnabled on source, and later on dest.",
 )
-@click.option("--tree-size", type=int, default=0, help="Filler znodes on source, outside the chroot.")
-@click.option("--tree-node-bytes", type=int, default=LabSpec.tree_node_bytes, help="Size of each filler.")
-@click.option("--policy", is_flag=True, help="The brokers load our CreateTopicPolicy; not for the move.")
-@click.option("--directory", default="demo", type=click.Path(path_type=Path), help="Where the result goes.")
+@click.option(
+    "--tree-size", type=int, default=0, help="Number of filler znodes on source, outside the chroot."
+)
+@click.option("--tree-node-bytes", type=int, default=LabSpec.tree_node_bytes, help="Size of a filler znode.")
+@click.option("--policy", is_flag=True, help="Let the brokers load our CreateTopicPolicy. Not for the move.")
+@click.option(
+    "--directory", default="demo", type=click.Path(path_type=Path), help="Directory for the result."
+)
 def main(
     playbook: str, policy: bool, directory: Path, session_timeout_ms: int | None, **of_the_lab: Any
 ) -> None:

@@ -116,13 +116,17 @@ class TopicDemo:
 
 @click.command()
 @click.option(
-    "--pair", type=click.Choice(PAIRS), default=PAIRS[0], show_default=True, help="Old and new Kafka."
+    "--pair",
+    type=click.Choice(PAIRS),
+    default=PAIRS[0],
+    show_default=True,
+    help="Kafka versions of the old and of the new cluster.",
 )
 @click.option(
-    "--gateways", default=1, show_default=True, type=click.IntRange(1, 9), help="Hosts of gateways."
+    "--gateways", default=1, show_default=True, type=click.IntRange(1, 9), help="Number of gateway hosts."
 )
 @click.option(
-    "--directory", default=DIRECTORY, type=click.Path(path_type=Path), help="Where the result goes."
+    "--directory", default=DIRECTORY, type=click.Path(path_type=Path), help="Directory for the result."
 )
 def main(pair: str, gateways: int, directory: Path) -> None:
     """Switch clients at work to another Kafka cluster and back, in a lab on this machine, and judge it."""

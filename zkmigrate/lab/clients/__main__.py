@@ -121,23 +121,31 @@ def work(
 
 
 @click.command()
-@click.option("--bootstrap", required=True, help="The addresses HOST:PORT,… that each client gets.")
+@click.option("--bootstrap", required=True, help="Addresses of brokers for the clients: HOST:PORT,…")
 @click.option(
     "--client", "clients", multiple=True, type=click.Choice(list(FAMILIES)),
-    help="Only this client; may be given again.",
+    help="A client. Repeatable. Default: all clients.",
 )  # fmt: skip
-@click.option("--seconds", default=60.0, type=click.FloatRange(min=1), help="How long they work.")
+@click.option("--seconds", default=60.0, type=click.FloatRange(min=1), help="How long the clients run.")
 @click.option(
     "--rate", default=20.0, type=click.FloatRange(0.1, 10_000), help="Records per second and client."
 )
-@click.option("--topic", default="clients", help="The topic; it is made when it is missing.")
-@click.option("--partitions", default=3, type=click.IntRange(min=1), help="How many the topic has.")
-@click.option("--replication-factor", default=1, type=click.IntRange(min=1), help="For a topic that is made.")
-@click.option("--groups", default="clients", help="What the name of each client's group begins with.")
-@click.option("--log-at", default="", help="Where the log is read in the end; left out: at --bootstrap.")
+@click.option("--topic", default="clients", help="The topic. It is created if it does not exist.")
+@click.option(
+    "--partitions", default=3, type=click.IntRange(min=1), help="Number of partitions of a new topic."
+)
+@click.option(
+    "--replication-factor", default=1, type=click.IntRange(min=1), help="Replication factor of a new topic."
+)
+@click.option("--groups", default="clients", help="Prefix of the name of each client's group.")
+@click.option(
+    "--log-at",
+    default="",
+    help="Addresses of brokers from which the log is read at the end. Default: --bootstrap.",
+)
 @click.option("--hook", default="", help="A shell command to run in the middle, such as a switch.")
 @click.option(
-    "--directory", default=f"drills/{NAME}", type=click.Path(path_type=Path), help="Where the result goes."
+    "--directory", default=f"drills/{NAME}", type=click.Path(path_type=Path), help="Directory for the result."
 )
 def main(
     bootstrap: str,
@@ -152,8 +160,7 @@ def main(
     hook: str,
     directory: Path,
 ) -> None:
-    """Let clients of several families and releases work on one topic, and judge what became of their
-    records."""
+    """Run clients of several libraries and releases on one topic, and judge their records."""
     matrix = Matrix(bootstrap, topic, partitions, replication_factor, groups, rate, seconds, log_at)
     progress = TimedProgress()
     directory = directory.absolute()

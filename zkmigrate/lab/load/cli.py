@@ -22,16 +22,20 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON."
 out_option = click.option(
     "--out",
     type=click.Path(path_type=Path, file_okay=False),
-    help="Directory of the recording; `load` in the lab's own directory when left out.",
+    help="Directory of the recording. Default: `load` in the lab's own directory.",
 )
 kind_option = click.option(
-    "--kind", "kinds", multiple=True, type=click.Choice(KINDS), help="Repeatable; all kinds when left out."
+    "--kind",
+    "kinds",
+    multiple=True,
+    type=click.Choice(KINDS),
+    help="A kind of load. Repeatable. Default: all kinds.",
 )
 
 
 @click.group("load")
 def load() -> None:
-    """Real clients that write down everything they were promised."""
+    """Run real clients that record every acknowledgement, and judge the recording."""
 
 
 def _runner(lab: Lab, out: Path | None, **changes: Any) -> LoadRunner:
@@ -47,7 +51,7 @@ def _runner(lab: Lab, out: Path | None, **changes: Any) -> LoadRunner:
     "--produce-plan",
     "plan",
     metavar="SECONDS:RATE,...",
-    help="Steps of the producer's rate, as 60:100,30:200; the last one holds.",
+    help="Steps of the producer's rate, as in 60:100,30:200. The last rate stays.",
 )
 @click.option("--repeat", is_flag=True, help="Begin the plan again after its last step.")
 @click.option("--record-bytes", type=int, help="Size of a record.")
@@ -55,7 +59,7 @@ def _runner(lab: Lab, out: Path | None, **changes: Any) -> LoadRunner:
 @click.option("--metadata-rate", type=float, help="Kafka admin changes per second.")
 @click.option("--raw-rate", type=float, help="Creates per second and dest host.")
 @click.option("--tenant-rate", type=float, help="Sets per second of the other tenant.")
-@click.option("--cluster", metavar="NAME", help="Which cluster of a shape; the only one when left out.")
+@click.option("--cluster", metavar="NAME", help="A cluster of a shape. Default: the only one.")
 def start(
     named: str | None,
     out: Path | None,
@@ -65,7 +69,7 @@ def start(
     repeat: bool,
     **rates: float | None,
 ) -> None:
-    """Start the load and leave it running; in a lab with a shape only the kinds that are Kafka's.
+    """Start the load and leave it running. A lab with a shape gets only the kinds that use Kafka.
 
     Raw clients wait for their dest host to serve, so they may start before it has joined.
     """
@@ -87,7 +91,7 @@ def start(
 @out_option
 @kind_option
 def stop(named: str | None, out: Path | None, kinds: tuple[str, ...]) -> None:
-    """End the load in order; without --kind the consumer also reads to the end and dest is listed."""
+    """Stop the load. Without --kind, also read the log to its end and list the znodes on dest."""
     runner = _runner(find(named), out)
     wrong = [f"{kind} had to be killed" for kind in runner.stop(kinds)] if kinds else runner.finish()
     if wrong:
@@ -99,7 +103,7 @@ def stop(named: str | None, out: Path | None, kinds: tuple[str, ...]) -> None:
 @out_option
 @json_option
 def status(named: str | None, out: Path | None, as_json: bool) -> None:
-    """Show what each kind is doing."""
+    """Show the state of each kind of load."""
     found = _runner(find(named), out).status()
     if as_json:
         click.echo(json.dumps([asdict(item) for item in found]))
@@ -113,7 +117,7 @@ def status(named: str | None, out: Path | None, as_json: bool) -> None:
 @json_option
 @click.argument("directory", type=click.Path(path_type=Path, exists=True, file_okay=False))
 def judge(directory: Path, as_json: bool) -> None:
-    """Judge the recording in DIRECTORY; exit code 1 unless every claim held.
+    """Judge the recording in DIRECTORY. The exit code is 1 unless every claim held.
 
     The load alone lacks what the demo records beside it. Some claims are then unknown and the code is 1,
     though nothing is lost: read the rows `lost`, `duplicated` and `acked_creates_missing`.
