@@ -54,6 +54,7 @@ NEUTRAL = {
     "zkmigrate.java_properties",
     "zkmigrate.json_text",
     "zkmigrate.locations",
+    "zkmigrate.token_bucket",
 }
 """Layers that neither have to be pure nor are kept from the pure ones."""
 

@@ -121,11 +121,10 @@ def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
         It also keeps partitions, settings, group offsets and ACLs equal. Call it again to continue: both logs
         tell where. Exit codes: 5 another copier took over, 8 a partition failed.
         """
-        from zkmigrate.topics.mirror.rules.rate import UNLIMITED
         from zkmigrate.topics.mirror.rules.share import Share
         from zkmigrate.topics.mirror.verbs import run as verb
 
-        rate = UNLIMITED if options["rate"] is None else options["rate"] * 1e6
+        rate = (options["rate"] or 0.0) * 1e6
         limits = {"once": options["once"], "refresh_s": options["refresh"]}
         limits |= {"rate": rate, "share": Share(*options["share"])}
         do(lambda: verb.run(_asked(options), click.echo, flags.hint, **limits))

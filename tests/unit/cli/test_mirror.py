@@ -10,7 +10,6 @@ import pytest
 from click.testing import CliRunner
 
 from zkmigrate.cli.main import cli
-from zkmigrate.topics.mirror.rules.rate import UNLIMITED
 from zkmigrate.topics.mirror.rules.share import Share
 from zkmigrate.topics.mirror.verbs import compare, run, show
 from zkmigrate.topics.mirror.verbs.request import Request
@@ -89,7 +88,7 @@ WORDS = ["--source", "a:1", "--target", "c:3", "--topic", "x"]
 
 @pytest.mark.parametrize(
     ("words", "rate", "share"),
-    [([], UNLIMITED, Share(1, 1)), (["--rate", "2.5", "--share", "2/3"], 2_500_000, Share(2, 3))],
+    [([], 0.0, Share(1, 1)), (["--rate", "2.5", "--share", "2/3"], 2_500_000, Share(2, 3))],
 )
 def test_rate_and_share_of_a_run(
     words: Sequence[str], rate: float, share: Share, monkeypatch: pytest.MonkeyPatch

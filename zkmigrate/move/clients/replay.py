@@ -26,11 +26,11 @@ from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.move.facts.replay_disks import Reader, reader
 from zkmigrate.runbook.model.change import ClusterChange
 from zkmigrate.runbook.model.look import Look
+from zkmigrate.token_bucket import TokenBucket
 from zkmigrate.zookeeper.changes import BeginReplay, EndReplay, ReplayTransactions
 from zkmigrate.zookeeper.clients.ensemble import (
     ANSWER_S,
     NOT_ITS_OWN,
-    Pace,
     connect,
     from_kazoo,
     named,
@@ -109,7 +109,7 @@ class Ensemble:
             except (NoNodeError, BadVersionError) as error:
                 raise RefusedError(f"{path} was changed by somebody else: {type(error).__name__}") from None
 
-    def replay(self, transactions: Iterable[tuple[Again, str]], mark: Mark, pace: Pace) -> Mark:
+    def replay(self, transactions: Iterable[tuple[Again, str]], mark: Mark, pace: TokenBucket) -> Mark:
         """Replay the transactions after ``mark.done`` and return the new mark.
 
         transactions: each with the fingerprint of all requests up to and including it. Raises RefusedError at
@@ -118,7 +118,7 @@ class Ensemble:
         """
         in_flight = _InFlight(self.client, marker_of(self.chroot), mark)
         for again, fingerprint in transactions:
-            pace.wait()
+            pace.take(1)
             if any(isinstance(request, SetAcl) for request in again.requests):
                 in_flight.settle()
                 self._set_acls(again)
@@ -280,4 +280,4 @@ def _altered(source: Ensemble, reader: Reader, change: BeginReplay | ReplayTrans
         raise RefusedError(
             f"the disk of {change.disk} does not hold what was planned up to {change.upto}; nothing was sent"
         )
-    return f"{source.replay(transactions, mark, Pace(_RATE)).version} transactions are done"
+    return f"{source.replay(transactions, mark, TokenBucket(_RATE, 1)).version} transactions are done"

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
-from threading import Event
 from typing import Any
 
 from kazoo.client import KazooClient
@@ -88,20 +85,3 @@ def to_kazoo(acl: Iterable[Acl]) -> list[Any]:
 def from_kazoo(acl: Iterable[Any]) -> tuple[Acl, ...]:
     """Convert an ACL from kazoo's type."""
     return tuple(Acl(one.perms, one.id.scheme, one.id.id) for one in acl)
-
-
-@dataclass
-class Pace:
-    """A limit on the number of batches per second, to spare other clients. 0 means no limit."""
-
-    per_s: float
-    _next: float = field(default=0.0, init=False)
-
-    def wait(self) -> None:
-        """Wait until the next batch may start."""
-        if self.per_s <= 0:
-            return
-        now = time.monotonic()
-        if self._next > now:
-            Event().wait(self._next - now)
-        self._next = max(self._next, now) + 1 / self.per_s

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from zkmigrate.errors import HostError
 from zkmigrate.runbook.engine.clock import Clock
+from zkmigrate.token_bucket import TokenBucket
 from zkmigrate.zookeeper.data.errors import ZkDataError
 from zkmigrate.zookeeper.data.logdir import LogFile, log_files
 from zkmigrate.zookeeper.data.reader import Directory, FileReader, Listed, RandomReader
@@ -29,7 +30,6 @@ from zkmigrate.zookeeper.disks.collect_log import Copy, LogCopy
 from zkmigrate.zookeeper.disks.collect_outcome import Note, Outcome, Request, Server
 from zkmigrate.zookeeper.disks.download import (
     BLOCK,
-    Bucket,
     FileRemoved,
     FileUnreadable,
     PartFile,
@@ -65,7 +65,7 @@ class Collector:
         self._manifest = manifest
         self._clock = clock
         self._stop = stop
-        self._bucket = Bucket(request.rate, BLOCK, clock)
+        self._bucket = TokenBucket(request.rate, BLOCK, clock.now, clock.pause)
         self._progress = Progress(clock, hint)
         self._outcome = Outcome(manifest, tuple(server.name for server in request.servers))
 

@@ -9,41 +9,13 @@ from pathlib import Path
 
 from zkmigrate.errors import HostError
 from zkmigrate.runbook.engine.clock import Clock
+from zkmigrate.token_bucket import TokenBucket
 from zkmigrate.zookeeper.data.reader import RandomReader
 from zkmigrate.zookeeper.data.txnlog import END_MARK, FRAME
 from zkmigrate.zookeeper.disks.progress import Interval
 
 BLOCK = 256 << 10
 """The size of one read in bytes, and the burst of the rate limit."""
-
-
-class Bucket:
-    """A token bucket that limits the reads from all hosts together.
-
-    In any T seconds at most burst + rate * T bytes begin to be read. rate: bytes per second; 0 for no limit.
-    burst: bytes allowed at once after a rest. A larger read waits until all of it is earned.
-    """
-
-    def __init__(self, rate: float, burst: int, clock: Clock) -> None:
-        self._rate = rate
-        self._burst = burst
-        self._clock = clock
-        self._tokens = float(burst)
-        self._at = clock.now()
-
-    def take(self, count: int) -> None:
-        """Wait until `count` bytes may be read. If the pause returns early, the next read waits longer."""
-        if self._rate <= 0:
-            return
-        now = self._clock.now()
-        self._tokens = min(self._burst, self._tokens + (now - self._at) * self._rate) - count
-        self._at = now
-        if self._tokens < 0:
-            self._clock.pause(-self._tokens / self._rate)
-
-    def give_back(self, count: int) -> None:
-        """Return bytes that were not read because the file ended."""
-        self._tokens = min(float(self._burst), self._tokens + count)
 
 
 class Stopped(Exception):
@@ -111,7 +83,7 @@ class Source:
     """
 
     def __init__(
-        self, inner: RandomReader, bucket: Bucket, progress: Progress, stop: Callable[[], bool]
+        self, inner: RandomReader, bucket: TokenBucket, progress: Progress, stop: Callable[[], bool]
     ) -> None:
         self._inner = inner
         self._bucket = bucket

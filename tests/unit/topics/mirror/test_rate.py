@@ -8,8 +8,6 @@ from itertools import count
 from typing import Any, cast
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from tests.unit.topics.mirror.batches import built
 from tests.unit.topics.mirror.model_cluster import Log, ModelCluster
@@ -17,32 +15,8 @@ from zkmigrate.topics.mirror.clients import copier
 from zkmigrate.topics.mirror.clients.cluster import Part
 from zkmigrate.topics.mirror.clients.codecs import KafkaCodecs
 from zkmigrate.topics.mirror.clients.copier import Copier
-from zkmigrate.topics.mirror.rules.rate import BURST_S, full
 
 PARTS = [("one", 0), ("two", 0), ("three", 0)]
-
-
-@given(st.floats(1, 1e6), st.lists(st.tuples(st.floats(0, 10), st.integers(1, 1 << 20)), min_size=1))
-def test_no_more_is_sent_than_the_rate_and_one_bucket(rate: float, asked: list[tuple[float, int]]) -> None:
-    bucket, now, sent, largest = full(rate, 0.0), 0.0, 0, 0
-    for waited, size in asked:
-        now += waited
-        bucket = bucket.later(now)
-        if not bucket.wait_s:
-            bucket, sent, largest = bucket.less(size), sent + size, max(largest, size)
-        assert sent <= (rate * (now + BURST_S) + largest) * (1 + 1e-6)
-    assert bucket.later((now + bucket.wait_s) * (1 + 1e-9) + 1e-6).wait_s == pytest.approx(0, abs=1e-5)
-
-
-def test_a_batch_larger_than_the_bucket_passes_and_the_next_waits() -> None:
-    bucket = full(10.0, 0.0).less(1000)
-    assert bucket.wait_s == 99.0
-    assert bucket.later(98.0).wait_s == pytest.approx(1.0)
-    assert bucket.later(99.0).wait_s == 0.0
-
-
-def test_a_quiet_hour_does_not_fill_more_than_the_bucket() -> None:
-    assert full(10.0, 0.0).less(4).later(3600.0).held == 10.0 * BURST_S
 
 
 @dataclass

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoAuthError
@@ -11,7 +9,7 @@ from kazoo.handlers.threading import KazooTimeoutError
 
 from zkmigrate.errors import HostError
 from zkmigrate.zookeeper.clients import ensemble
-from zkmigrate.zookeeper.clients.ensemble import Pace, closed, connect, from_kazoo, named, to_kazoo
+from zkmigrate.zookeeper.clients.ensemble import closed, connect, from_kazoo, named, to_kazoo
 from zkmigrate.zookeeper.clients.subtree import Server
 from zkmigrate.zookeeper.data.txn import Acl
 
@@ -51,11 +49,3 @@ def test_servers_that_do_not_answer_are_named_and_the_session_is_closed(
 def test_an_acl_is_the_same_behind_kazoo() -> None:
     acl = (Acl(31, "world", "anyone"), Acl(1, "digest", "solr:x"))
     assert from_kazoo(to_kazoo(acl)) == acl
-
-
-@pytest.mark.parametrize(("per_s", "least_s"), [(20.0, 0.15), (0.0, 0.0)])
-def test_each_batch_but_the_first_waits_for_its_turn(per_s: float, least_s: float) -> None:
-    pace, began = Pace(per_s), time.monotonic()
-    for _ in range(4):
-        pace.wait()
-    assert time.monotonic() - began >= least_s

@@ -1,13 +1,8 @@
-"""The token bucket of `collect`, and the line that says how long it will take, by a clock that is given."""
+"""The line of `collect` that says how long it will take, by a clock that is given."""
 
 from __future__ import annotations
 
-from itertools import pairwise
-
-from hypothesis import given
-from hypothesis import strategies as st
-
-from zkmigrate.zookeeper.disks.download import Bucket, Progress
+from zkmigrate.zookeeper.disks.download import Progress
 
 
 class Given:
@@ -26,82 +21,6 @@ class Given:
     def pause(self, seconds: float) -> None:
         self.paused.append(seconds)
         self.time += seconds
-
-
-def test_after_the_burst_each_read_waits_for_what_it_costs() -> None:
-    clock = Given()
-    bucket = Bucket(1000, 500, clock)
-    for _ in range(4):
-        bucket.take(500)
-    assert clock.paused == [0.5, 0.5, 0.5]
-    clock.time += 0.25
-    bucket.take(500)
-    assert clock.paused[3:] == [0.25]
-
-
-def test_a_rest_earns_no_more_than_the_burst() -> None:
-    clock = Given()
-    bucket = Bucket(1000, 500, clock)
-    clock.time += 3600
-    bucket.take(500)
-    bucket.take(100)
-    assert clock.paused == [0.1]
-
-
-def test_what_was_not_read_is_given_back() -> None:
-    clock = Given()
-    bucket = Bucket(1000, 500, clock)
-    bucket.take(500)
-    bucket.give_back(400)
-    bucket.take(400)
-    assert clock.paused == []
-    bucket.give_back(10_000)
-    bucket.take(600)
-    assert clock.paused == [0.1]
-
-
-def test_without_a_rate_nobody_waits() -> None:
-    clock = Given()
-    bucket = Bucket(0, 500, clock)
-    bucket.take(1 << 40)
-    assert clock.paused == []
-
-
-def test_a_pause_that_is_cut_short_is_made_up_for() -> None:
-    class Short(Given):
-        def pause(self, seconds: float) -> None:
-            super().pause(seconds / 2)
-
-    clock = Short()
-    bucket = Bucket(1000, 0, clock)
-    bucket.take(1000)
-    bucket.take(1000)
-    assert clock.paused == [0.5, 0.75]
-
-
-@given(
-    rate=st.integers(1, 10_000),
-    burst=st.integers(0, 5_000),
-    steps=st.lists(st.tuples(st.integers(0, 8_000), st.floats(0, 5)), min_size=1, max_size=30),
-)
-def test_no_stretch_of_time_has_more_than_the_burst_and_what_the_rate_earns(
-    rate: int, burst: int, steps: list[tuple[int, float]]
-) -> None:
-    clock = Given()
-    bucket = Bucket(rate, burst, clock)
-    begun: list[tuple[float, int]] = []
-    for count, rest in steps:
-        clock.time += rest
-        bucket.take(count)
-        begun.append((clock.time, count))
-    for first in range(len(begun)):
-        read = 0
-        for at, count in begun[first:]:
-            read += count
-            # Its first read may have been earned before the stretch began.
-            allowed = max(burst, begun[first][1]) + (at - begun[first][0]) * rate
-            assert read <= allowed * (1 + 1e-9) + 1e-3
-    assert all(earlier[0] <= later[0] for earlier, later in pairwise(begun))
 
 
 def test_progress_counts_what_is_left_from_what_came() -> None:

@@ -21,6 +21,7 @@ from typing import Any
 
 from zkmigrate.errors import HostError, LockedError
 from zkmigrate.kafka.said import said
+from zkmigrate.token_bucket import TokenBucket
 from zkmigrate.topics.mirror.clients.cluster import (
     FETCH_BYTES,
     NO_LEADER,
@@ -38,7 +39,6 @@ from zkmigrate.topics.mirror.rules.direction import barred
 from zkmigrate.topics.mirror.rules.gaps import Append, Drop, Gap, first, steps, too_wide
 from zkmigrate.topics.mirror.rules.outcome import TOO_LARGE, Again, Appended, Fenced, answered, outcome, owns
 from zkmigrate.topics.mirror.rules.position import WINDOW, Ends, Failed, Sides, foreign, fresh
-from zkmigrate.topics.mirror.rules.rate import UNLIMITED, full
 from zkmigrate.topics.mirror.rules.small_batches import joined
 
 LEASE_S = 2.0
@@ -61,6 +61,9 @@ QUEUE_BYTES, PARTITION_QUEUE_BYTES = 64 << 20, 8 << 20
 """The most bytes of source's responses in memory: of all partitions, and of one partition before more is
 requested for it. A batch larger than a fetch may exceed them.
 """
+BURST_S = 1.0
+"""What may be sent at once after a rest, in seconds at the rate."""
+
 PAUSE_S = 0.1
 """The longest time, in seconds, that one round waits for the rate limit."""
 
@@ -80,7 +83,7 @@ class Copier:
         deletes: Collection[str],
         codecs: records.Codecs,
         say: Callable[[Partition], None],
-        rate: float = UNLIMITED,
+        rate: float = 0.0,
     ) -> None:
         self._source, self._target, self._codecs, self._say = source, target, codecs, say
         self._deletes = deletes
@@ -92,7 +95,7 @@ class Copier:
         self._leaders: dict[Part, int] = {}
         self._targets: dict[Part, int] = {}
         self._flying: list[tuple[Any, int, dict[Part, int]]] = []
-        self._bucket = full(rate, time.monotonic())
+        self._bucket = TokenBucket(rate, rate * BURST_S, time.monotonic)
 
     def add(self, parts: Iterable[Part]) -> None:
         """Start to copy these partitions too, unless they are known already."""
@@ -140,8 +143,8 @@ class Copier:
         if time.monotonic() - self._looked > LOOK_S:
             self._look()
         self._apply()
-        if self._bucket.wait_s:
-            time.sleep(min(self._bucket.wait_s, PAUSE_S))
+        if wait_s := self._bucket.wait_s:
+            time.sleep(min(wait_s, PAUSE_S))
 
     # -- beginning
 
@@ -311,13 +314,12 @@ class Copier:
         sent: list[tuple[Any, dict[Part, Append]]] = []
         senders = {p.part: p.producer for p in queued}
         now = time.monotonic()
-        self._bucket = self._bucket.later(now)
         heads = {p.part: p.head(WINDOW if now - p.heard < KNOWN_S else 1) for p in queued}
         for n in range(WINDOW):
             by_leader: dict[int, dict[Part, Append]] = {}
             for part, head in heads.items():
                 if n < len(head) and not self._bucket.wait_s:
-                    self._bucket = self._bucket.less(head[n].size)
+                    self._bucket.spend(head[n].size)
                     by_leader.setdefault(self._targets.get(part, -1), {})[part] = head[n]
             for leader, wanted in by_leader.items():
                 data = {}

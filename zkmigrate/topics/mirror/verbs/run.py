@@ -22,7 +22,6 @@ from zkmigrate.topics.mirror.clients.topics import New, RefusedError, grow, make
 from zkmigrate.topics.mirror.rules.commits import Committed
 from zkmigrate.topics.mirror.rules.follow import Grow
 from zkmigrate.topics.mirror.rules.needed import not_copied
-from zkmigrate.topics.mirror.rules.rate import UNLIMITED
 from zkmigrate.topics.mirror.rules.share import WHOLE, Share
 from zkmigrate.topics.mirror.rules.topic import deletes
 from zkmigrate.topics.mirror.verbs.follow import told
@@ -117,14 +116,14 @@ def run(
     *,
     once: bool,
     refresh_s: float,
-    rate: float = UNLIMITED,
+    rate: float = 0.0,
     share: Share = WHOLE,
 ) -> int:
     """Copy until Ctrl-C; with ``once``, only up to where source's logs end at the start.
 
     refresh_s: the longest time, in seconds, until a change of partitions, settings, group offsets or ACLs at
-    source is on target. rate: the highest rate in bytes per second. share: which partitions to copy, if there
-    are several copiers. Topics that source does not lead are left out.
+    source is on target. rate: the highest rate in bytes per second; 0 for no limit. share: which partitions
+    to copy, if there are several copiers. Topics that source does not lead are left out.
 
     Returns an exit code: 0 if everything was copied; 8 if a partition failed or a topic was refused; 11 if
     source has records that cannot be read yet; 130 after Ctrl-C. Raises UsageError, and LockedError if
