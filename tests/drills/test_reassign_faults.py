@@ -106,7 +106,7 @@ POINTS = (
     Point("first-rate", ("AlterBrokerConfig", "any", 0)),
     Point("first-list", ("AlterTopicConfig", "any", 0)),
     Point("second-move", ("ReassignPartition", "load-a-1", 1)),
-    Point("election", ("ElectPreferred", "any", 0)),
+    Point("election", ("ElectLeaders", "any", 0)),
 )
 """The changes before which the operator is killed.
 

@@ -29,7 +29,7 @@ from zkmigrate.kafka.changes import (
     AlterBrokerConfig,
     AlterTopicConfig,
     CancelReassignment,
-    ElectPreferred,
+    ElectLeaders,
     ReassignPartition,
 )
 from zkmigrate.kafka.clients import admin, log_dirs, reassignments, topics
@@ -453,7 +453,7 @@ def test_p7_an_election_moves_only_leaders_outside_the_preferred_one(cluster: Cl
     cluster.until_in_sync("prefer", {0: (1, 2), 1: (2, 1), 2: (1, 2)})
     first = cluster.leaders("prefer")
     assert [leader for leader, _ in first] == [1, 2, 2]
-    cluster.done(ElectPreferred(KAFKA, (("prefer", 0), ("prefer", 1), ("prefer", 2))))
+    cluster.done(ElectLeaders(KAFKA, (("prefer", 0), ("prefer", 1), ("prefer", 2))))
     now = cluster.leaders("prefer")
     assert [leader for leader, _ in now] == [1, 2, 1]
     assert now[:2] == first[:2], "no new epoch where the preferred one led"
@@ -503,9 +503,9 @@ def test_p8_p9_a_follower_that_hangs_holds_the_mark_until_it_leaves_the_isr(clus
             assert told == {id: str(LAG_MS[id]) for id in (1, 2)}
             wait_until("3 leaves the ISR of its partition on 1", lagging, LATE_S)
             assert set(cluster.partitions("marks")[0].isr) == {2, 3}, "broker 2 waits longer"
-            why = cluster.refused(ElectPreferred(KAFKA, (("lags", 0),)))
+            why = cluster.refused(ElectLeaders(KAFKA, (("lags", 0),)))
             assert why == "lags-0: PREFERRED_LEADER_NOT_AVAILABLE"
         wait_until("all records for consumers", lambda: None if mark() == 4 else str(mark()), LATE_S)
         cluster.until_in_sync("lags", {0: (3, 1)})
-    cluster.done(ElectPreferred(KAFKA, (("lags", 0),)))
+    cluster.done(ElectLeaders(KAFKA, (("lags", 0),)))
     assert cluster.partitions("lags")[0].leader == 3

@@ -26,7 +26,7 @@ from zkmigrate.kafka.changes import (
     CancelReassignment,
     CreateTopic,
     DeleteTopic,
-    ElectPreferred,
+    ElectLeaders,
     GrowTopic,
     PlaceReplica,
     ReassignPartition,
@@ -186,7 +186,7 @@ class Cluster(Answers):
                     self.held[name].replicas = stay
             case PlaceReplica():
                 return self._put(change)
-            case ElectPreferred():
+            case ElectLeaders():
                 return self._elected(change)
             case CreateTopic() | DeleteTopic() | GrowTopic():
                 return self._counted(change)
@@ -206,7 +206,7 @@ class Cluster(Answers):
         _set(own, change.key, change.value)
         return ""
 
-    def _elected(self, change: ElectPreferred) -> str:
+    def _elected(self, change: ElectLeaders) -> str:
         for name in change.partitions:
             held = self.held[name]
             if held.replicas[0] not in held.isr or held.replicas[0] in self.down:

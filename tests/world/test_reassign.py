@@ -46,7 +46,7 @@ from zkmigrate.kafka.changes import (
     AlterBrokerConfig,
     AlterTopicConfig,
     CancelReassignment,
-    ElectPreferred,
+    ElectLeaders,
     ReassignPartition,
 )
 from zkmigrate.kafka.questions import TopicSetting
@@ -147,7 +147,7 @@ def test_p7_only_partitions_with_another_preferred_leader_are_elected(tmp_path: 
     """One that another replica led before keeps that leader, where its preferred leader stays."""
     made = desk(tmp_path, 16)
     assert made.process(forward).code == 0
-    elected = {name for c in made.cluster.made if isinstance(c, ElectPreferred) for name in c.partitions}
+    elected = {name for c in made.cluster.made if isinstance(c, ElectLeaders) for name in c.partitions}
     for name, held in made.cluster.held.items():
         before = made.first.held[name]
         same = before.replicas[0] == held.replicas[0] and before.leader in held.replicas
@@ -763,7 +763,7 @@ def test_a_refusal_stops_after_three_tries_with_kafkas_reason(tmp_path: Path) ->
 
 def test_the_throttle_is_not_off_while_a_broker_that_died_keeps_it(tmp_path: Path) -> None:
     made = desk(tmp_path)
-    made.before_change = at(1, ElectPreferred, lambda: made.cluster.down.add(2))
+    made.before_change = at(1, ElectLeaders, lambda: made.cluster.down.add(2))
     ended = made.process(forward)
     [told] = ended.findings
     assert (ended.code, told.id, told.target) == (6, "reassign.throttle-stays", "broker-2")
@@ -801,7 +801,7 @@ def test_without_zookeeper_the_controller_gives_back_the_rates_of_a_broker_that_
     """Also a rate that was there before the run: broker 1 had one."""
     made = desk(tmp_path)
     made.cluster.kraft = True
-    made.before_change = at(1, ElectPreferred, lambda: made.cluster.down.add(dies))
+    made.before_change = at(1, ElectLeaders, lambda: made.cluster.down.add(dies))
     made.process(forward)
     assert made.settings_kept
     assert "move.unthrottle" in made.history.done
@@ -832,7 +832,7 @@ def test_a_broker_that_kafka_has_forgotten_keeps_its_rates_and_is_named(tmp_path
     made = desk(tmp_path)
     made.cluster.kraft = True
     made.cluster.forgotten.add(2)
-    made.before_change = at(1, ElectPreferred, lambda: made.cluster.down.add(2))
+    made.before_change = at(1, ElectLeaders, lambda: made.cluster.down.add(2))
     [told] = made.process(forward).findings
     assert (told.id, told.target) == ("reassign.throttle-stays", "broker-2")
     assert told.seen.endswith("; the controller: BROKER_ID_NOT_REGISTERED")
@@ -840,7 +840,7 @@ def test_a_broker_that_kafka_has_forgotten_keeps_its_rates_and_is_named(tmp_path
 
 def test_somebody_may_accept_that_a_broker_that_is_gone_keeps_the_throttle(tmp_path: Path) -> None:
     made = desk(tmp_path)
-    made.before_change = at(1, ElectPreferred, lambda: made.cluster.down.add(2))
+    made.before_change = at(1, ElectLeaders, lambda: made.cluster.down.add(2))
     assert made.process(forward).code == 6
     entry = Accept(
         finding="reassign.throttle-stays",

@@ -24,7 +24,7 @@ from zkmigrate.cluster.removal.rules import CORDON_ALL, CORDONED, OWN_POLICY
 from zkmigrate.cluster.removal.section import Removal
 from zkmigrate.cluster.removal.validate_step import foreseen
 from zkmigrate.inventory.accept import Accept
-from zkmigrate.kafka.changes import KAFKA, AlterBrokerConfig, ElectPreferred, ReassignPartition
+from zkmigrate.kafka.changes import KAFKA, AlterBrokerConfig, ElectLeaders, ReassignPartition
 from zkmigrate.kafka.questions import TopicSetting
 from zkmigrate.runbook.engine import events, journal
 from zkmigrate.runbook.engine.events import RunEnded
@@ -283,7 +283,7 @@ def test_x12_x17_brokers_that_are_empty_already_are_a_success_without_a_change(t
     again = RemovalDesk(tmp_path / "again", made.cluster, made.inventory)
     made.cluster.made.clear()
     assert again.process(forward).code == 0
-    assert not [c for c in made.cluster.made if isinstance(c, ReassignPartition | ElectPreferred)]
+    assert not [c for c in made.cluster.made if isinstance(c, ReassignPartition | ElectLeaders)]
     made.cluster.down |= {4, 5}
     gone = RemovalDesk(tmp_path / "gone", made.cluster, made.inventory)
     assert gone.process(forward).code == 0

@@ -16,29 +16,6 @@ BOOTSTRAP = "BOOTSTRAP"
 
 
 @dataclass(frozen=True)
-class ElectLeaders(ClusterChange):
-    """A change that elects the preferred replica of every partition as leader.
-
-    bootstrap: ``address:port`` of the broker that gets the request first.
-    """
-
-    cluster: str
-    bootstrap: str
-    verb = "elect-leaders"
-    expect = "no error; `Election not needed` means that the preferred replica leads already"
-
-    @property
-    def command(self) -> str:
-        return (
-            f"kafka-leader-election.sh --bootstrap-server {self.bootstrap} --election-type preferred "
-            "--all-topic-partitions"
-        )
-
-    def describe(self) -> str:
-        return f"ask Kafka at {self.bootstrap} to elect every partition's preferred leader"
-
-
-@dataclass(frozen=True)
 class AlterTopicConfig(ClusterChange):
     """A change that sets or unsets one config of one topic.
 
@@ -188,27 +165,28 @@ class PlaceReplica(ClusterChange):
 
 
 @dataclass(frozen=True)
-class ElectPreferred(ClusterChange):
-    """A change that elects the preferred replica of some partitions as leader.
+class ElectLeaders(ClusterChange):
+    """A change that elects the preferred replica of partitions as leader.
 
-    partitions: (topic, partition number) of each.
+    partitions: (topic, partition number) of each; none for every partition of the cluster.
     """
 
     cluster: str
-    partitions: tuple[tuple[str, int], ...]
-    verb = "elect-preferred"
+    partitions: tuple[tuple[str, int], ...] = ()
+    verb = "elect-leaders"
     expect = "no error; `Election not needed` means that the preferred replica leads already"
 
     @property
     def command(self) -> str:
         rows = [{"topic": topic, "partition": number} for topic, number in self.partitions]
+        some = f"--path-to-json-file <(echo {shlex.quote(json.dumps({'partitions': rows}))})"
         return (
             f"kafka-leader-election.sh --bootstrap-server {BOOTSTRAP} --election-type preferred "
-            f"--path-to-json-file <(echo {shlex.quote(json.dumps({'partitions': rows}))})"
+            f"{some if rows else '--all-topic-partitions'}"
         )
 
     def describe(self) -> str:
-        named = [f"{topic}-{number}" for topic, number in self.partitions[:5]]
+        named = [f"{topic}-{number}" for topic, number in self.partitions[:5]] or ["every partition"]
         more = f" and {len(self.partitions) - 5:,} more" if len(self.partitions) > 5 else ""
         return f"elect the preferred leader of {', '.join(named)}{more}"
 

@@ -238,7 +238,7 @@ def test_a_change_that_the_playbook_does_not_tell_of_is_refused(tmp_path: Path, 
 def test_a_change_of_a_cluster_with_nothing_to_remember_needs_no_word(tmp_path: Path) -> None:
     tiny = Tiny(tmp_path / "r")
     step = StrayStep("one", tiny.hosts)
-    step.stray = ElectLeaders("store", "192.0.2.1:9092")
+    step.stray = ElectLeaders("store")
     tiny.steps["one"] = step
     tiny.hosts.answer = lambda _change: Outcome(5, "not now")
     assert tiny.process(lambda walk: walk.forward()).code == 8

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from zkmigrate.cluster.placement.cluster import Name
 from zkmigrate.cluster.reassign.facts import Move
-from zkmigrate.kafka.changes import KAFKA, ElectPreferred
+from zkmigrate.kafka.changes import KAFKA, ElectLeaders
 from zkmigrate.kafka.questions import PartitionState
 from zkmigrate.runbook.model.change import Changes
 
@@ -45,4 +45,4 @@ class Election:
 
 def elect(todo: Sequence[Name]) -> Changes:
     """Return the elections as changes, in batches, one after the other."""
-    return tuple(ElectPreferred(KAFKA, tuple(todo[at : at + AT_ONCE])) for at in range(0, len(todo), AT_ONCE))
+    return tuple(ElectLeaders(KAFKA, tuple(todo[at : at + AT_ONCE])) for at in range(0, len(todo), AT_ONCE))

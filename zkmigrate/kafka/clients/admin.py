@@ -51,7 +51,6 @@ from zkmigrate.kafka.changes import (
     CreateTopic,
     DeleteTopic,
     ElectLeaders,
-    ElectPreferred,
     GrowTopic,
     PlaceReplica,
     ReassignPartition,
@@ -469,8 +468,6 @@ class Alter:
 
         Raises HostError if no broker answered or the outcome is unknown.
         """
-        if isinstance(change, ElectLeaders):
-            return 0, elect_preferred(change.bootstrap)
         send = _SENDERS.get(type(change))
         if send is None:
             return 1, f"nothing was sent: {change.describe()} is not a change of Kafka"
@@ -499,7 +496,7 @@ class Alter:
             asked = ", ".join(self._brokers)
             raise HostError(f"no broker of {asked} answered in {_PULSE_S:g} s; nothing was sent to Kafka")
         try:
-            return _admin(answering, _QUESTION_S)
+            return _admin(answering, _ELECTION_S if isinstance(change, ElectLeaders) else _QUESTION_S)
         except (KafkaError, OSError) as error:
             raise self._not_known(change, reason(error)) from None
 
@@ -512,7 +509,7 @@ class Alter:
             refusal = send(admin, change)
         except IncompatibleBrokerVersion as error:  # the client knows that before it sends
             return reason(error)
-        except (KafkaError, OSError, *GARBLED) as error:
+        except (KafkaError, OSError, RuntimeError, *GARBLED) as error:  # RuntimeError: no controller
             raise self._not_known(change, reason(error)) from None
         if TIMED_OUT in refusal:  # the broker timed out waiting for its controller
             raise self._not_known(change, refusal)
@@ -573,14 +570,19 @@ def _place(admin: Any, change: PlaceReplica) -> str:
     return f"{change.topic}-{change.partition} on broker {change.broker}: {said(error.errno)}"
 
 
-def _elect_some(admin: Any, change: ElectPreferred) -> str:
+def _elect(admin: Any, change: ElectLeaders) -> str:
+    """Elect preferred replicas with ElectLeaders (KIP-460, Kafka 2.2), and wait until brokers know them.
+
+    If every partition is elected, Kafka's refusal of some is no refusal: it skips those whose preferred
+    replica is not in sync.
+    """
     by_topic: dict[str, list[int]] = {}
     for topic, number in change.partitions:
         by_topic.setdefault(topic, []).append(number)
-    answer = admin.elect_leaders(ElectionType.PREFERRED, by_topic, raise_errors=False).to_dict()
+    answer = admin.elect_leaders(ElectionType.PREFERRED, by_topic or None, raise_errors=False).to_dict()
     elected, left = _election(answer)
-    _until_told(admin, elected, tuple(by_topic))
-    return ", ".join(left[:5])
+    _until_told(admin, elected, tuple(by_topic) or None)
+    return ", ".join(left[:5]) if change.partitions else ""
 
 
 def create_topic(admin: Any, change: CreateTopic, *, only_validate: bool = False) -> str:
@@ -648,7 +650,7 @@ _SENDERS: Mapping[type[ClusterChange], Callable[[Any, Any], str]] = {
     ReassignPartition: _reassign,
     CancelReassignment: _reassign,
     PlaceReplica: _place,
-    ElectPreferred: _elect_some,
+    ElectLeaders: _elect,
     UnregisterBroker: _unregister,
     AlterAtController: controller.alter,
     CreateTopic: create_topic,
@@ -657,28 +659,6 @@ _SENDERS: Mapping[type[ClusterChange], Callable[[Any, Any], str]] = {
 }
 """The function that sends each kind of change over a client. It returns why Kafka refused; empty if Kafka
 accepted."""
-
-
-def elect_preferred(bootstrap: str) -> str:
-    """Elect every partition's preferred replica as its leader with ElectLeaders (KIP-460, Kafka 2.2).
-
-    bootstrap: ``address:port``. Returns the result once every broker knows the new leaders or ``_TOLD_S`` is
-    over. Kafka skips a partition if its preferred replica is not in sync. Raises HostError if the outcome is
-    unknown or Kafka refused everything.
-    """
-    try:
-        with closing(_admin([bootstrap], _ELECTION_S)) as admin:
-            return _elect(admin)
-    except (KafkaError, OSError, RuntimeError) as error:  # RuntimeError: no controller
-        raise HostError(f"Kafka at {bootstrap}, asked to elect leaders: {reason(error)}") from None
-
-
-def _elect(admin: Any) -> str:
-    answer = admin.elect_leaders(ElectionType.PREFERRED, raise_errors=False).to_dict()
-    elected, left = _election(answer)
-    _until_told(admin, elected)
-    result = f"{len(elected)} partitions have a new leader"
-    return f"{result}; {len(left)} could not: {', '.join(left[:5])}" if left else result
 
 
 def _election(answer: Mapping[str, Any]) -> tuple[set[tuple[str, int]], list[str]]:

@@ -174,10 +174,9 @@ class KafkaDependent:
 
     def ending(self, inventory: Inventory) -> Ending:
         """Return the election of preferred leaders, because each restart moves leaders off a broker."""
-        first = inventory.kafka.brokers[0]
         return Ending(
             LEADERS,
-            (changes.ElectLeaders(changes.KAFKA, first.endpoint),),
+            (changes.ElectLeaders(changes.KAFKA),),
             inventory.policy.roll_leaders,
             "set policy.roll_leaders to false, then resume",
         )

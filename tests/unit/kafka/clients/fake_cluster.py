@@ -135,8 +135,8 @@ class FakeCluster:
     def list_partition_reassignments(self) -> dict[Any, object]:
         return {partition: {} for partition in _raised(self.moving)}
 
-    def elect_leaders(self, kind: object, *, raise_errors: bool) -> Any:
-        assert (kind, raise_errors) == (ElectionType.PREFERRED, False)
+    def elect_leaders(self, kind: object, partitions: object, *, raise_errors: bool) -> Any:
+        assert (kind, partitions, raise_errors) == (ElectionType.PREFERRED, None, False)
         return _raised(self.election)
 
     def alter_configs(

@@ -29,7 +29,7 @@ from zkmigrate.kafka.changes import (
     KAFKA,
     AlterBrokerConfig,
     CancelReassignment,
-    ElectPreferred,
+    ElectLeaders,
     PlaceReplica,
     ReassignPartition,
     UnregisterBroker,
@@ -269,7 +269,7 @@ def test_a_partition_for_which_the_controller_timed_out_is_not_known(cluster: Cl
 
 
 def test_the_preferred_leaders_of_some_partitions_are_elected(cluster: Cluster) -> None:
-    change = ElectPreferred(KAFKA, (("a", 0), ("b", 1), ("a", 2)))
+    change = ElectLeaders(KAFKA, (("a", 0), ("b", 1), ("a", 2)))
     cluster.election = {"a-2": 84}
     assert kafka.Alter(BROKERS)(change) == (0, "elect the preferred leader of a-0, b-1, a-2")
     assert cluster.elected == [(ElectionType.PREFERRED, {"a": [0, 2], "b": [1]})]
@@ -285,7 +285,7 @@ def test_an_election_ends_when_every_broker_tells_the_new_leaders(
     pauses: list[float] = []
     monkeypatch.setattr("zkmigrate.kafka.clients.admin.time.sleep", pauses.append)
     cluster.leaders = [2, 1]
-    assert kafka.Alter(BROKERS)(ElectPreferred(KAFKA, (("a", 0), ("b", 1))))[0] == 0
+    assert kafka.Alter(BROKERS)(ElectLeaders(KAFKA, (("a", 0), ("b", 1))))[0] == 0
     assert (cluster.leaders, len(pauses)) == ([], 1)
     assert [rest for rest in cluster.asked if len(rest) > 1] == [
         (1, ("a", "b")), (2, ("a", "b")), (1, ("a", "b")), (2, ("a", "b"))

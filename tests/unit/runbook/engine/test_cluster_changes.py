@@ -36,7 +36,6 @@ from zkmigrate.kafka.changes import (
     AlterTopicConfig,
     CancelReassignment,
     ElectLeaders,
-    ElectPreferred,
     PlaceReplica,
     ReassignPartition,
 )
@@ -221,11 +220,11 @@ def test_the_inverse_of_a_setting_is_what_was_found_newest_first() -> None:
     assert undoes(SetValue("store", "a", "7", "by another hand"), sent[3])
     assert not undoes(SetValue("store", "b", "7", None), sent[3])
     assert not undoes(SetValue("store", "a", "5", None), sent[3])
-    assert not undoes(ElectLeaders("store", "x:1"), sent[3])
+    assert not undoes(ElectLeaders("store"), sent[3])
 
 
 def test_a_change_of_either_kind_tells_what_it_touches() -> None:
-    assert (PutFile("d1", "/f", b"", "root:root").where, ElectLeaders("store", "x:1").where) == (
+    assert (PutFile("d1", "/f", b"", "root:root").where, ElectLeaders("store").where) == (
         "d1",
         "store",
     )
@@ -449,7 +448,7 @@ def test_a_brokers_config_goes_back_to_what_was_found() -> None:
             '[{"topic": "a", "partition": 3, "replicas": [2, 3]}]}\')',
         ),
         (
-            ElectPreferred(KAFKA, (("a", 3),)),
+            ElectLeaders(KAFKA, (("a", 3),)),
             "kafka-leader-election.sh --bootstrap-server BOOTSTRAP --election-type preferred "
             '--path-to-json-file <(echo \'{"partitions": [{"topic": "a", "partition": 3}]}\')',
         ),

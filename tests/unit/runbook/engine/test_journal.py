@@ -21,7 +21,6 @@ from zkmigrate.kafka.changes import (
     AlterTopicConfig,
     CancelReassignment,
     ElectLeaders,
-    ElectPreferred,
     PlaceReplica,
     ReassignPartition,
 )
@@ -54,14 +53,14 @@ CHANGES: tuple[Change, ...] = (
     Seal("d1", "boot", "stamp"),
     Go("d1", "first", ("192.0.2.1:2181", "192.0.2.2:2181"), 2, 5000),
     HostVerb("d1", "started-observer"),
-    ElectLeaders(KAFKA, "192.0.2.31:9092"),
+    ElectLeaders(KAFKA),
     AlterTopicConfig(KAFKA, "t", "retention.ms", "1", None),
     AlterTopicConfig(KAFKA, "t", "retention.ms", None, "1"),
     AlterBrokerConfig(KAFKA, 1, "leader.replication.throttled.rate", "1", None),
     ReassignPartition(KAFKA, "t", 0, (2, 3), (1, 3)),
     CancelReassignment(KAFKA, "t", 0, (2, 3)),
     PlaceReplica(KAFKA, 2, "t", 0, "/d2", "/d1"),
-    ElectPreferred(KAFKA, (("t", 0), ("u", 1))),
+    ElectLeaders(KAFKA, (("t", 0), ("u", 1))),
 )
 
 

@@ -697,7 +697,7 @@ def test_h5_a_refused_commit_is_a_reason_and_a_silent_one_is_unknown(monkeypatch
 
 def test_a_change_of_another_kind_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     alter = Alter(Inventory())
-    assert alter(ElectLeaders("kafka", "a:1"))[0] == 1
+    assert alter(ElectLeaders("kafka"))[0] == 1
 
     def wrong(_file: object) -> Any:
         raise UsageError("b.properties: wrong")
