@@ -65,8 +65,11 @@ mutants: setup
 	$(PYTHON) -m tests.mutants.shell || status=$$?; \
 	exit $$status
 
-# New examples for the tests that hypothesis draws examples for; see docs/how-to/mutants.md. make explore EXPLORE='--minutes 60'
+# All seeds and places of the tests that ordinarily try some, then new examples for the tests of hypothesis; see
+# docs/how-to/mutants.md. make explore EXPLORE='--minutes 60'
+EXHAUSTIVE = $$(grep -rlE '\b(seeds|every)\(' --include='test_*.py' tests/unit tests/world)
 explore: setup
+	@HYPOTHESIS_PROFILE=search nice -n 15 $(PYTEST) --numprocesses=2 --dist=worksteal $(EXHAUSTIVE)
 	@nice -n 15 $(PYTHON) -m tests.explore $(EXPLORE)
 
 # The pictures of the README, from a model run; needs chromium.

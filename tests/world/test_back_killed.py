@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.examples import every
 from tests.world.operator import Killed, Moment, Operator, quiet_world
-from tests.world.test_move import footprint
+from tests.world.test_move import footprint, step_of
 
 STAGES = ("join", "half", "roll", "cutover.cut", "cutover.stop", "cutover.seal", "cutover.check")
 WINDOW = frozenset({"uncut", "reopen", "disarm", "restore"})
@@ -22,6 +23,17 @@ KINDS = {
     "cutover.seal": WINDOW | {"started-observer", "image", "unseal"},
     "cutover.check": WINDOW | {"started-observer", "image", "unseal", "halt"},
 }
+
+OWN = {
+    "join": ("join.", "install."),
+    "half": ("roll.",),
+    "roll": ("roll.",),
+    "cutover.cut": ("cutover.",),
+    "cutover.stop": ("cutover.stop",),
+    "cutover.seal": ("cutover.seal",),
+    "cutover.check": ("cutover.go",),
+}
+"""The steps that the way back from a stage undoes and that from an earlier one does not."""
 
 
 @dataclass(frozen=True)
@@ -58,9 +70,14 @@ def walked(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 def test_a_rollback_killed_after_each_of_its_changes_is_resumed_to_the_first_world(
     tmp_path: Path, walked: WalkedBack, away_s: float
 ) -> None:
-    """Left alone for half a minute, hosts that were still to be halted open: only then it ends with 6."""
+    """Left alone for half a minute, hosts that were still to be halted open: only then it ends with 6.
+
+    The way back from a stage ends as that from an earlier one does: of that end some changes are tried.
+    """
     opened: list[int] = []
     for n, moment in enumerate(walked.after, start=1):
+        if not step_of(moment.world.applied[-1])[0].startswith(OWN[walked.stage]) and n % every(5):
+            continue
         again = moment.again(tmp_path / f"{n}" / "run")
         world = again.world
         world.advance(away_s)

@@ -8,7 +8,7 @@ from itertools import product
 
 import pytest
 
-from tests.examples import examples
+from tests.examples import seeds
 from tests.unit.cluster.placement.random_clusters import random_cluster
 from zkmigrate.cluster.placement.cluster import Broker, Cluster, Partition
 from zkmigrate.cluster.placement.leaders import barred, evacuated, spread_leaders
@@ -72,7 +72,7 @@ def test_r10_a_gone_broker_leads_nothing() -> None:
 def test_r10_leaders_are_optimal_and_no_byte_moves() -> None:
     """Random clusters: never worse; the small ones against every choice of leaders."""
     better = exact = 0
-    for seed in range(examples(4000)):
+    for seed in seeds(4000):
         cluster = random_cluster(seed, partitions=1 + seed % 14)
         before = sets_of(cluster)
         after = spread_leaders(cluster, before)
@@ -85,8 +85,8 @@ def test_r10_leaders_are_optimal_and_no_byte_moves() -> None:
         if len(before) <= 5:
             exact += 1
             assert found == min(range_of(cluster, choice) for choice in product(*before.values())), seed
-    assert better > examples(1500)
-    assert exact > examples(1000)
+    assert better > len(seeds(1500))
+    assert exact > len(seeds(1000))
 
 
 def test_r10_the_order_of_a_mapping_does_not_show() -> None:

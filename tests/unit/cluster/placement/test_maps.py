@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tests.examples import examples
+from tests.examples import seeds
 from tests.unit.cluster.placement.random_clusters import random_cluster
 from zkmigrate.cluster.placement.check import faults, sets_of
 from zkmigrate.cluster.placement.cluster import Broker, Cluster, Partition
@@ -79,7 +79,7 @@ def written(cluster: Cluster, request: Rebalance) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("request_", REQUESTS, ids=range(len(REQUESTS)))
-@pytest.mark.parametrize("seed", range(examples(8)))
+@pytest.mark.parametrize("seed", seeds(8))
 def test_r17_the_same_request_gives_the_same_bytes_whatever_the_order_of_the_input(
     seed: int, request_: Rebalance
 ) -> None:
@@ -90,7 +90,7 @@ def test_r17_the_same_request_gives_the_same_bytes_whatever_the_order_of_the_inp
     assert written(turned, request_) == first
 
 
-@pytest.mark.parametrize("seed", range(examples(20)))
+@pytest.mark.parametrize("seed", seeds(20))
 def test_u1_plan_and_way_back_keep_every_rule_and_end_where_they_began(seed: int) -> None:
     cluster = random_cluster(seed, brokers=6, partitions=15, room=0.3)
     made = written(cluster, Rebalance(partition_size_threshold=0))

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from tests.examples import examples
+from tests.examples import seeds
 from tests.unit.cluster.placement.random_clusters import random_cluster
 from zkmigrate.cluster.placement.check import faults
 from zkmigrate.cluster.placement.cluster import Broker, Cluster, Partition
@@ -158,7 +158,7 @@ def test_a_range_that_must_grow_is_written_only_in_spite_of_a_warning() -> None:
     assert refusing(planned(cluster("aab", (1, 2), free=(9, 9, 9)), FixRacks())) == {"placement.worse-range"}
 
 
-@pytest.mark.parametrize("seed", range(examples(60)))
+@pytest.mark.parametrize("seed", seeds(60))
 def test_fix_racks_on_random_clusters(seed: int) -> None:
     """Each set spans as many racks as any could, by so many moves as it lacked; no rule is broken."""
     of = random_cluster(seed, brokers=7, partitions=25, racks=1 + seed % 4, gone=seed % 3 == 0)
@@ -186,7 +186,7 @@ def test_fix_racks_on_random_clusters(seed: int) -> None:
     assert planned(of, FixRacks()) == made
 
 
-@pytest.mark.parametrize("seed", range(examples(40)))
+@pytest.mark.parametrize("seed", seeds(40))
 def test_the_range_grows_only_where_every_choice_of_repairs_widens_it(seed: int) -> None:
     """All ways to repair three sets of two are tried."""
     chance = random.Random(seed)
@@ -213,7 +213,7 @@ def test_the_range_grows_only_where_every_choice_of_repairs_widens_it(seed: int)
     assert ("placement.worse-range" in refusing(made)) == (min(ranges) > before)
 
 
-@pytest.mark.parametrize("seed", range(examples(40)))
+@pytest.mark.parametrize("seed", seeds(40))
 def test_every_verb_repairs_or_refuses_what_it_leaves_in_too_few_racks(seed: int) -> None:
     of = random_cluster(seed, brokers=7, partitions=20, racks=1 + seed % 4, new=2)
     requests = (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.examples import examples
+from tests.examples import seeds
 from tests.unit.cluster.placement.random_clusters import random_cluster
 
 
@@ -12,7 +12,7 @@ def test_one_seed_gives_one_cluster() -> None:
 
 
 def test_shapes_are_those_asked_for() -> None:
-    for seed in range(examples(200)):
+    for seed in seeds(200):
         cluster = random_cluster(seed, brokers=5, partitions=9, racks=3, rf=3, new=2, gone=1, dirs=2)
         assert len(cluster.brokers) == 7
         assert sum(broker.new for broker in cluster.brokers.values()) == 2
@@ -27,7 +27,7 @@ def test_shapes_are_those_asked_for() -> None:
 
 
 def test_some_seeds_give_gone_brokers_no_racks_and_full_brokers() -> None:
-    clusters = [random_cluster(seed, gone=1) for seed in range(examples(200))]
+    clusters = [random_cluster(seed, gone=1) for seed in seeds(200)]
     assert any(set(p.replicas) - set(c.brokers) for c in clusters for p in c.partitions)
     assert any(not broker.rack for c in clusters for broker in c.brokers.values())
     assert any(

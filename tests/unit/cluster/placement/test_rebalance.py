@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from bench import placement, placement_peer
-from tests.examples import examples
+from tests.examples import seeds
 from zkmigrate.cluster.placement.cluster import Broker, Cluster, Partition
 from zkmigrate.cluster.placement.plan import Plan, Refused
 from zkmigrate.cluster.placement.rebalance import LEVEL, SWEEP, harmonic_mean, offload_targets, rebalance
@@ -172,7 +172,7 @@ def broken_rules(seed: int) -> list[str]:
 
 
 def test_no_plan_breaks_a_rule_of_sets_racks_space_or_options() -> None:
-    broken = {seed: rules for seed in range(examples(CLUSTERS)) if (rules := broken_rules(seed))}
+    broken = {seed: rules for seed in seeds(CLUSTERS) if (rules := broken_rules(seed))}
     assert broken == {}
     assert any(planned(*asked(seed)).moves for seed in range(0, CLUSTERS, 10))
 
@@ -214,7 +214,7 @@ def test_r5_no_move_takes_a_broker_beyond_the_tolerance() -> None:
         assert planned(one, Rebalance(tolerance=0.2)).moves != ()
 
 
-@pytest.mark.parametrize("seed", range(examples(6)))
+@pytest.mark.parametrize("seed", seeds(6))
 def test_r6_tolerance_0_is_as_good_as_the_best_of_98_values(seed: int) -> None:
     cluster = made(seed, new=seed % 2)
     request = Rebalance(scale=bool(seed % 2), effort=1000)
@@ -247,7 +247,7 @@ def test_r7_only_the_largest_partitions_that_are_left_are_offered() -> None:
     assert sizes == [30, 20]
 
 
-@pytest.mark.parametrize("seed", range(examples(40)))
+@pytest.mark.parametrize("seed", seeds(40))
 def test_r7_each_source_could_have_given_its_replicas_pass_by_pass(seed: int) -> None:
     cluster = made(seed)
     limit = 1 + seed % 4
@@ -270,7 +270,7 @@ def test_r8_no_smaller_partition_moves() -> None:
 
 def test_r9_a_replica_stays_in_its_rack_and_no_set_names_a_broker_twice() -> None:
     moved = 0
-    for seed in range(examples(40)):
+    for seed in seeds(40):
         cluster = made(seed, brokers=8, racks=2, rf=3)
         plan = planned(cluster, Rebalance(locality_scoped=True, effort=0))
         for move in plan.moves:
@@ -369,7 +369,7 @@ def test_a_broker_has_no_room_for_what_it_takes_from_what_it_gives() -> None:
     assert all(2 not in move.added for move in plan.moves)
 
 
-@pytest.mark.parametrize("seed", range(examples(12)))
+@pytest.mark.parametrize("seed", seeds(12))
 def test_any_broker_comes_near_the_bytes_that_every_plan_needs(seed: int) -> None:
     cluster = made(seed, brokers=9, partitions=120, racks=(0, 3, 9)[seed % 3])
     plan = planned(cluster, Rebalance(any_broker=True, partition_size_threshold=0, partition_limit=10**9))
@@ -480,7 +480,7 @@ def test_the_fullest_broker_is_relieved_first_by_its_largest_replica() -> None:
     assert len({move.before for move in plan.moves}) == 2
 
 
-@pytest.mark.parametrize("seed", range(examples(12)))
+@pytest.mark.parametrize("seed", seeds(12))
 @pytest.mark.parametrize("scale", [False, True])
 def test_max_bytes_is_kept_and_no_range_is_wider_than_topicmappr_reaches(seed: int, scale: bool) -> None:
     """Wider than 2 % of the mean, that is: such a range is level."""

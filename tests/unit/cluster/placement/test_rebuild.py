@@ -8,7 +8,7 @@ from itertools import combinations, product
 
 import pytest
 
-from tests.examples import examples
+from tests.examples import seeds
 from tests.unit.cluster.placement.random_clusters import random_cluster
 from zkmigrate.cluster.placement.check import faults
 from zkmigrate.cluster.placement.cluster import Broker, Cluster, Partition
@@ -249,7 +249,7 @@ def test_b11_without_a_gone_broker_and_without_force_nothing_moves() -> None:
 
 
 def test_b11_a_set_without_a_gone_broker_stays() -> None:
-    for seed in range(examples(40)):
+    for seed in seeds(40):
         seen = random_cluster(seed, brokers=6, rf=2, room=2.0)
         choice = on(1001, 1002, 1003, 1004, 1005)
         for placement in By:
@@ -265,7 +265,7 @@ def test_b11_a_set_without_a_gone_broker_stays() -> None:
 
 
 def test_b6_counts_are_within_one_and_the_answer_is_the_same_each_time() -> None:
-    for seed in range(examples(30)):
+    for seed in seeds(30):
         seen = random_cluster(seed, brokers=5, rf=3, racks=0, room=20.0)
         request = Rebuild(force_rebuild=True)
         plan, _ = planned(seen, request)
@@ -427,7 +427,7 @@ def test_x21_disks_too_short_for_old_and_new_copies_together_are_refused() -> No
 
 def test_x14_a_removed_load_is_spread_over_the_rest() -> None:
     """The range is at most 1.25 times the least that the same copies permit."""
-    for seed in range(examples(25)):
+    for seed in seeds(25):
         seen = random_cluster(seed, brokers=5, partitions=12, racks=0, rf=2, room=2.0)
         rest = tuple(seen.brokers)[:-1]
         plan, _ = planned(seen, Rebuild(on(*rest), placement=STORAGE, min_rack_ids=1))
@@ -466,7 +466,7 @@ def least_range(seen: Cluster, rest: tuple[int, ...]) -> int:
 def test_b18_a_placement_is_found_exactly_where_one_exists(placement: By) -> None:
     """Beside all ways of a small cluster that is nearly full."""
     outcomes = []
-    for seed in range(examples(120)):
+    for seed in seeds(120):
         seen = random_cluster(seed, brokers=4, partitions=5, gone=1, room=0.15)
         request = Rebuild(Choice(), placement=placement, min_rack_ids=1)
         answer = rebuild(seen, request)
@@ -498,7 +498,7 @@ def placeable(seen: Cluster) -> bool:
     return bool(states)
 
 
-@pytest.mark.parametrize("seed", range(examples(30)))
+@pytest.mark.parametrize("seed", seeds(30))
 def test_no_plan_breaks_a_rule_under_any_option(seed: int) -> None:
     seen = random_cluster(seed, new=seed % 3, gone=seed % 2)
     removed = list(seen.brokers)[seed % len(seen.brokers)]

@@ -6,7 +6,7 @@ from itertools import combinations, permutations, product
 
 import pytest
 
-from tests.examples import examples
+from tests.examples import seeds
 from tests.unit.cluster.placement.random_clusters import random_cluster
 from zkmigrate.cluster.placement.cluster import Broker, Cluster, Partition
 from zkmigrate.cluster.placement.plan import Reassignment
@@ -109,7 +109,7 @@ def every_plan(cluster: Cluster, lengths: dict[tuple[str, int], int]) -> list[tu
     return [tuple(move for move in plan if set(move.before) != set(move.after)) for plan in product(*choices)]
 
 
-@pytest.mark.parametrize("seed", range(examples(12)))
+@pytest.mark.parametrize("seed", seeds(12))
 def test_no_plan_of_a_small_cluster_undercuts_the_bound_of_its_range(seed: int) -> None:
     cluster = random_cluster(seed, brokers=4, partitions=4, racks=0, rf=1 + seed % 3)
     kept = {one.name: len(one.replicas) for one in cluster.partitions}
@@ -121,7 +121,7 @@ def test_no_plan_of_a_small_cluster_undercuts_the_bound_of_its_range(seed: int) 
         assert told.eta is None or 0 <= told.eta <= 1
 
 
-@pytest.mark.parametrize("seed", range(examples(6)))
+@pytest.mark.parametrize("seed", seeds(6))
 @pytest.mark.parametrize("length", [1, 2, 3])
 def test_nor_does_one_that_empties_brokers_or_changes_the_replication(seed: int, length: int) -> None:
     cluster = random_cluster(seed, brokers=4, partitions=3, racks=0, rf=2, gone=1)

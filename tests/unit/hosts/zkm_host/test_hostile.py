@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.examples import examples
 from tests.namespaces import kill_all
 from tests.unit.zkm_net import CLIENT_PORT, Dest, Host, Net, encode, eventually, lying, need_root, net
 
@@ -214,11 +215,11 @@ def test_names_that_can_be_foreseen_lead_nowhere(host: Host, home: Path, secret:
 
 @pytest.mark.parametrize("kind", ["directory", "file", "stage"])
 def test_an_account_that_races_us_gets_nothing(host: Host, home: Path, secret: Path, kind: str) -> None:
-    """He swaps the directory, the file, or what root makes there, while twenty files come and go."""
+    """He swaps the directory, the file, or what root makes there, while files come and go."""
     target = str(home / "conf" / "zoo.cfg")
     before, around = told(secret), {path.name for path in home.parent.iterdir()} | {"state"}
     with racing(home, secret, kind):
-        for number in range(20):
+        for number in range(examples(20)):
             host.put(target, f"new {number}".encode(), "0644", f"w{number}")
             host.call("restore", f"r{number}", f"w{number}")
             assert told(secret) == before

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.examples import every, seeds
 from tests.unit.engine_world import (
     HOSTS,
     Hosts,
@@ -122,7 +123,7 @@ def test_killed_at_every_point_forward_resume_reaches_the_same_end(tmp_path: Pat
     number = 0
     killed = True
     while killed:
-        number += 1
+        number += every(5)
         tiny, killed = lives(tmp_path, number, forward)
         ended = tiny.process(resume)
         assert ended.code == 0, (number, ended)
@@ -134,7 +135,7 @@ def test_killed_at_every_point_of_the_way_back_resume_reaches_the_first_world(tm
     number = 0
     killed = True
     while killed:
-        number += 1
+        number += every(5)
         tiny, killed = lives(tmp_path, number, back, before="main.seal")
         history = journal.read(tiny.run_dir)
         ended = tiny.process(resume if history.way is Way.BACK else back)
@@ -151,7 +152,7 @@ def test_killed_at_every_point_forward_rollback_reaches_the_first_world(tmp_path
     number = 0
     killed = True
     while killed:
-        number += 7
+        number += every(7)
         tiny, killed = Tiny(tmp_path / f"r{number}"), True
         tiny.steps["open"] = WriteStep("open", tiny.hosts)
         try:
@@ -164,7 +165,7 @@ def test_killed_at_every_point_forward_rollback_reaches_the_first_world(tmp_path
         assert tiny.hosts.files == {}, number
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", seeds(60))
 def test_killed_twice_in_one_run_the_third_life_reaches_the_end_or_the_beginning(
     tiny: Tiny, seed: int
 ) -> None:
@@ -192,7 +193,7 @@ def test_a_rehearsal_cut_short_walks_back_and_starts_again(tiny: Tiny) -> None:
 def test_a_full_disk_at_every_write_never_lets_an_effect_pass_its_intent(tmp_path: Path) -> None:
     number = 0
     while True:
-        number += 1
+        number += every(3)
         tiny = Tiny(tmp_path / f"r{number}")
         points = Points(number, OSError(errno.ENOSPC, "No space left on device"), ("write", "fsync"))
         try:
