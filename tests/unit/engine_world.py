@@ -74,10 +74,10 @@ class Points:
     def __init__(self, at: int = 0, error: BaseException | None = None, kinds: tuple[str, ...] = ()) -> None:
         self.at, self.error, self.kinds = at, error or Killed(), kinds
         self.seen = 0
-        self._guard = threading.Lock()
+        self.turn = threading.Lock()
 
     def hit(self, kind: str) -> None:
-        with self._guard:
+        with self.turn:
             if self.kinds and kind not in self.kinds:
                 return
             self.seen += 1
@@ -99,7 +99,7 @@ class Moments(Points):
         self._keep, self._every = keep, every
 
     def hit(self, kind: str) -> None:
-        with self._guard:
+        with self.turn:
             if self.kinds and kind not in self.kinds:
                 return
             self.seen += 1

@@ -21,10 +21,10 @@ from playbooks.kafka_zookeeper_move import PLAYBOOK
 from tests.unit.cli.test_main import Place, place
 from tests.unit.zkdata_fixtures import log_from
 from tests.unit.zookeeper.disks.test_writer_addresses import BROKER, create, opened
+from tests.world.build import PROPERTIES, SOURCE_CONFIG
 from tests.world.desk import Desk
 from tests.world.model.look import WorldLook
 from tests.world.model.world import World, new_world
-from tests.world.operator import PROPERTIES, SOURCE_CONFIG
 from tests.world.site import INVENTORY
 from zkmigrate.clean import Clean, clean, inline
 from zkmigrate.cli.main import cli

@@ -11,7 +11,7 @@ from threading import RLock
 from typing import Any, Self, TypeVar
 
 from tests.unit.engine_world import TinyClock
-from tests.world.model.host import File, Host
+from tests.world.model.host import File, Host, KernelSet
 from zkmigrate.cluster.placement.cluster import Name
 from zkmigrate.kafka.changes import ReassignPartition
 from zkmigrate.kafka.questions import PartitionState, TopicSetting
@@ -386,7 +386,7 @@ def _copied(value: T) -> T:
             made = set(value)
         case TinyClock():
             made = copy.copy(value)
-        case Flight() | Held() | Node() | Load() | Host() | File():
+        case Flight() | Held() | Node() | Load() | Host() | File() | KernelSet():
             made = replace(value, **{one.name: _copied(getattr(value, one.name)) for one in fields(value)})
     return made  # type: ignore[no-any-return]
 

@@ -7,9 +7,9 @@ from typing import cast
 
 from click.testing import CliRunner, Result
 
+from tests.world.build import PROPERTIES, SOURCE_CONFIG
 from tests.world.model.look import WorldLook
 from tests.world.model.world import World, new_world
-from tests.world.operator import PROPERTIES, SOURCE_CONFIG
 from tests.world.site import INVENTORY, WorldSite
 from zkmigrate.cli.main import cli
 from zkmigrate.inventory.inventory import Inventory, load

@@ -16,9 +16,11 @@ from typing import Any
 
 from playbooks.kafka_zookeeper_move import PLAYBOOK
 from tests.unit.engine_world import walking
+from tests.world.build import World
 from tests.world.model.look import WorldLook
-from tests.world.model.world import SLICE_S, World, new_world
-from zkmigrate.inventory.inventory import Broker, Dest, Inventory, Kafka, Service, Source, Ssh, ZooKeeperHost
+from tests.world.model.world import SLICE_S
+from tests.world.model.world import World as Move
+from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.runbook.engine.events import Event, RunEnded
 from zkmigrate.runbook.engine.hold_file import Hold, HoldFile
 from zkmigrate.runbook.engine.journal import NAME, Journal, RealDisk
@@ -34,52 +36,18 @@ from zkmigrate.runbook.model.playbook import Playbook, Stage
 from zkmigrate.runbook.model.step import AnyStep, Way
 from zkmigrate.runbook.model.window import Word
 
-SOURCE_CONFIG = b"tickTime=2000\ndataDir=/var/lib/zookeeper\nclientPort=2181\n" + b"".join(
-    b"server.%d=10.0.0.%d:2888:3888\n" % (n, n) for n in (1, 2, 3)
-)
-PROPERTIES = (
-    b"broker.rack=r1\n"
-    b"zookeeper.connect=10.0.0.1:2181,10.0.0.2:2181,10.0.0.3:2181/kafka\n"
-    b"log.dirs=/var/lib/kafka\n"
-)
-
 
 def inventory(dest_hosts: int = 3, own_commands: bool = False) -> Inventory:
-    """Three source hosts, dest hosts 11…, three brokers, as the lab has them."""
-
-    def service(name: str) -> Service:
-        actions = ("start", "stop", "status") if own_commands else ()
-        commands = {action: f"/opt/{name}/service {action}" for action in actions}
-        return Service(unit=f"{name}.service", **commands)
-
-    return Inventory(
-        version=1,
-        name="world",
-        operator=("10.0.0.9",),
-        ssh=Ssh(user="ops", key="key", known_hosts="known_hosts"),
-        source=Source(
-            hosts=tuple(ZooKeeperHost(name=f"source{n}", address=f"10.0.0.{n}", myid=n) for n in (1, 2, 3))
-        ),
-        dest=Dest(
-            hosts=tuple(
-                ZooKeeperHost(name=f"dest{n}", address=f"10.0.0.1{n}", myid=10 + n)
-                for n in range(1, dest_hosts + 1)
-            ),
-            settings={"tickTime": "2000", "initLimit": "10", "syncLimit": "5", "4lw.commands.whitelist": "*"},
-            service=service("zookeeper"),
-        ),
-        kafka=Kafka(
-            cluster_id="abcdefghijklmnopqrstuv",
-            chroot="/kafka",
-            brokers=tuple(Broker(name=f"broker{n}", address=f"10.0.0.2{n}", id=n) for n in (1, 2, 3)),
-            service=service("kafka"),
-        ),
-    )
+    """Three source hosts, dest hosts 11…, three brokers, as the lab has them. own_commands: no systemd, the
+    inventory gives commands."""
+    built = World().ensemble(3, dest_hosts).brokers(3)
+    return built.commands().inventory if own_commands else built.inventory
 
 
-def quiet_world(dest_hosts: int = 3, own_commands: bool = False) -> World:
-    """A world in which nothing has been done yet. own_commands: no systemd, the inventory gives commands."""
-    return new_world(inventory(dest_hosts, own_commands), PROPERTIES, SOURCE_CONFIG)
+def quiet_world(dest_hosts: int = 3, own_commands: bool = False) -> Move:
+    """A world in which nothing has been done yet."""
+    built = World().ensemble(3, dest_hosts).brokers(3)
+    return built.commands().move() if own_commands else built.move()
 
 
 class NoSync(RealDisk):
@@ -93,17 +61,20 @@ class Killed(BaseException):
     """The operator's process is gone."""
 
 
-def copied(world: World) -> World:
+def copied(world: Move) -> Move:
     """The same world once more: what happens in one is nothing to the other."""
     with world.lock:
-        return copy.deepcopy(world, {id(world.lock): threading.RLock()})
+        kept: dict[int, object] = {id(world.lock): threading.RLock(), id(world.inventory): world.inventory}
+        for sent in (world.applied, world.acknowledged):  # nobody changes what is in them
+            kept[id(sent)] = [*sent]
+        return copy.deepcopy(world, kept)
 
 
 @dataclass(frozen=True)
 class Moment:
     """What is there when an operator is killed: the world, and the journal as bytes."""
 
-    world: World
+    world: Move
     journal: bytes
 
     def again(self, run_dir: Path) -> Operator:
@@ -121,7 +92,7 @@ class Operator:
     keeps: after each change, and before each, what a kill would leave is put into ``after`` and ``before``.
     """
 
-    world: World
+    world: Move
     run_dir: Path
     playbook: Playbook = PLAYBOOK
     kill_before: int = 0

@@ -13,9 +13,10 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
+from tests.world.build import PROPERTIES, SOURCE_CONFIG, World
 from tests.world.model.look import WorldLook
-from tests.world.model.world import World, new_world
-from tests.world.operator import PROPERTIES, SOURCE_CONFIG
+from tests.world.model.world import World as Move
+from tests.world.model.world import new_world
 from zkmigrate.cli.main import cli
 from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.kafka.clients.produce import Ack, Late, sample
@@ -35,36 +36,13 @@ IN_WINDOW = {"fenced", "cut", "stopped", "sealed", "go", "started", "checked"}
 MOST_S = 0.1
 """A process that gets no time of the machine for a while must not find its world so much older."""
 
-INVENTORY = """\
-version: 1
-name: world
-operator: [10.0.0.9]
-ssh: {user: ops, key: key, known_hosts: known_hosts}
-source:
-  hosts:
-    - {name: source1, address: 10.0.0.1, myid: 1}
-    - {name: source2, address: 10.0.0.2, myid: 2}
-    - {name: source3, address: 10.0.0.3, myid: 3}
-dest:
-  hosts:
-    - {name: dest1, address: 10.0.0.11, myid: 11}
-    - {name: dest2, address: 10.0.0.12, myid: 12}
-    - {name: dest3, address: 10.0.0.13, myid: 13}
-  settings: {tickTime: 2000, initLimit: 10, syncLimit: 5, 4lw.commands.whitelist: "*"}
-kafka:
-  cluster_id: abcdefghijklmnopqrstuv
-  chroot: /kafka
-  brokers:
-    - {name: broker1, address: 10.0.0.21, id: 1}
-    - {name: broker2, address: 10.0.0.22, id: 2}
-    - {name: broker3, address: 10.0.0.23, id: 3}
-"""
+INVENTORY = World().text
 
 
 class WorldCanary:
     """A produce canary whose brokers acknowledge while they are registered."""
 
-    def __init__(self, topic: str, world: World) -> None:
+    def __init__(self, topic: str, world: Move) -> None:
         self.topic = topic
         self._world = world
         self._since: float | None = None
@@ -98,7 +76,7 @@ class WorldCanary:
 class WorldSite:
     """``operate.setting.Site`` over one model world."""
 
-    def __init__(self, inventory: Inventory, run: str, world: World | None = None) -> None:
+    def __init__(self, inventory: Inventory, run: str, world: Move | None = None) -> None:
         self.inventory = inventory
         self.world = world or new_world(inventory, PROPERTIES, SOURCE_CONFIG)
         self.look: Look = cast(Look, WorldLook(self.world))

@@ -8,8 +8,8 @@ from typing import Any
 
 from click.testing import CliRunner
 
+from tests.world.build import PROPERTIES, SOURCE_CONFIG
 from tests.world.model.world import new_world
-from tests.world.operator import PROPERTIES, SOURCE_CONFIG
 from tests.world.site import INVENTORY, WorldSite
 from zkmigrate.cli.main import cli
 from zkmigrate.inventory.inventory import Inventory, load

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.world.build import PROPERTIES, SOURCE_CONFIG
 from tests.world.model.world import Disaster, World, new_world
-from tests.world.operator import PROPERTIES, SOURCE_CONFIG, Operator, inventory
+from tests.world.operator import Operator, inventory
 from zkmigrate.runbook.engine.events import RunEnded
 from zkmigrate.runbook.model.change import SetService
 

@@ -13,8 +13,9 @@ from xml.etree import ElementTree
 import pytest
 from click.testing import CliRunner
 
+from tests.world.build import PROPERTIES, SOURCE_CONFIG
 from tests.world.model.world import new_world
-from tests.world.operator import PROPERTIES, SOURCE_CONFIG, Killed
+from tests.world.operator import Killed
 from tests.world.site import INVENTORY, WorldSite
 from tests.world.told import ToldOperator, again, lines, operator_in, report_of
 from zkmigrate.cli.main import cli

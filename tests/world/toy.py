@@ -15,11 +15,12 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
+from tests.world.build import SOURCE_CONFIG
 from tests.world.model.ensemble import Ensemble
 from tests.world.model.host import File
 from tests.world.model.members import Kind, Process
 from tests.world.model.world import World, world_of
-from tests.world.operator import SOURCE_CONFIG, inventory
+from tests.world.operator import inventory
 from zkmigrate.errors import UsageError
 from zkmigrate.hosts.facts.host_names import Resolve
 from zkmigrate.inventory.checks import HostList

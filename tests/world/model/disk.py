@@ -8,15 +8,22 @@ import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, Self, TypeAlias
 
 from zkmigrate.zookeeper.data.txn import TxnType
 
 Kind: TypeAlias = Literal["create", "delete", "set", "open-session", "close-session"]
 
 
+class Fixed:
+    """What nobody changes, so that copies of a world share it."""
+
+    def __deepcopy__(self, _memo: object) -> Self:
+        return self
+
+
 @dataclass(frozen=True)
-class Transaction:
+class Transaction(Fixed):
     """One committed transaction of the model; ``timeout_ms`` only for open-session.
 
     cxid: the client's number of the request; 0 where the server itself closes a session that has expired.
@@ -93,7 +100,7 @@ def empty_snapshot() -> bytes:
 
 
 @dataclass(frozen=True)
-class Disk:
+class Disk(Fixed):
     """Transactions in order, the two epoch files; ``sealed_logs`` counts how often the server was started."""
 
     log: tuple[Transaction, ...] = ()
@@ -120,7 +127,7 @@ class Disk:
 
 
 @dataclass(frozen=True)
-class Znode:
+class Znode(Fixed):
     """A znode of the model tree."""
 
     data: bytes
@@ -133,7 +140,7 @@ class Znode:
 
 
 @dataclass(frozen=True)
-class Tree:
+class Tree(Fixed):
     """The state that a log leads to: znodes by path, open sessions with timeouts in milliseconds."""
 
     znodes: dict[str, Znode] = field(default_factory=dict)

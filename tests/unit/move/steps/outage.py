@@ -6,7 +6,8 @@ from dataclasses import replace
 
 from tests.unit.move.steps import facts
 from tests.unit.move.steps.facts import ARMED, DEST
-from tests.world.operator import PROPERTIES, inventory
+from tests.world.build import PROPERTIES
+from tests.world.operator import inventory
 from zkmigrate.hosts.facts.status import HostStatus
 from zkmigrate.kafka.questions import KafkaView, PartitionState
 from zkmigrate.kafka.rules.connect import connect_to_dest, with_connect
