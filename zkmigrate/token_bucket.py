@@ -49,8 +49,7 @@ class TokenBucket:
 
     def give_back(self, count: float) -> None:
         """Return tokens that were not used."""
-        self._earn()
-        self._tokens = min(self._burst, self._tokens + count)
+        self._tokens += count
 
     def _earn(self) -> None:
         now = self._now()

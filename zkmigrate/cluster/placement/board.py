@@ -66,7 +66,7 @@ class Task:
     sources: Sequence[int]
     takers: Sequence[int]
     replicas: Replicas
-    lowest: int = 0
+    lowest: int = -sys.maxsize
     highest: int = sys.maxsize
     local: bool = False
     window: int = sys.maxsize

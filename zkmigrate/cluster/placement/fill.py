@@ -69,7 +69,6 @@ class Fill(Board):
                 self.remove(row)
         for broker, size in (freed or {}).items():
             self.room[broker] += size
-            self.level[broker] += size
         self.ranking = sorted(map(self.key, self.task.takers))
 
     def planned(self, broker: int) -> list[int]:

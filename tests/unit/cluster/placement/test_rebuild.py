@@ -241,6 +241,15 @@ def test_b5_with_a_shorter_and_a_longer_set() -> None:
     assert [replicas[:2] for replicas in sets.values()] == [(5, 2), (3, 5)]
 
 
+def test_b5_a_pair_stays_where_bytes_that_a_shorter_set_frees_are_needed() -> None:
+    seen = Cluster.of(
+        [Broker(1, "a", 0), Broker(2, "b", 0), Broker(3, "c", 0), Broker(4, "d", 10)],
+        [Partition("t", 0, (1, 2, 3), 10), Partition("t", 1, (1,), 10), Partition("t", 2, (9, 2), 10)],
+    )
+    _, sets = planned(seen, Rebuild(on(1, 2, 3, 4), sub_affinity=True, replication=2))
+    assert sets == {0: (1, 2), 1: (1, 3), 2: (4, 2)}
+
+
 def test_b11_without_a_gone_broker_and_without_force_nothing_moves() -> None:
     crowded = cluster("aabc", (1, 2), (1, 2), (2, 1), (1, 3))
     for placement, optimize in product(By, Optimize):
@@ -385,6 +394,12 @@ def test_b18_a_planned_replica_makes_room(placement: By) -> None:
     seen = sized("abcd", (0, 60, 100, 0), [(60, (1,)), (50, (1, 2)), (1, (4,))])
     _, sets = planned(seen, Rebuild(on(2, 3, 4), placement=placement, min_rack_ids=1, effort=0))
     assert sets == {0: (2,), 1: (3, 2), 2: (4,)}
+
+
+@pytest.mark.parametrize(("seed", "placement"), [(47, COUNT), (2335, STORAGE)])
+def test_b18_a_replica_that_makes_room_goes_where_it_fits(seed: int, placement: By) -> None:
+    seen = random_cluster(seed, brokers=5, partitions=6, gone=1, rf=3, racks=seed % 3, room=0.3)
+    planned(seen, Rebuild(placement=placement, replication=4, min_rack_ids=1))
 
 
 @pytest.mark.parametrize("placement", list(By))
