@@ -49,8 +49,8 @@ class Figures:
     consume_gap_s: the longest time without a delivery until all producers had stopped. A gap is None when
     there is nothing to measure. errors: how often its library reported an error, whatever followed.
 
-    The other figures are None when the log was not read to its end, and unseen without the consumer's closing
-    line. Of its producer's records: lost,
+    The other figures are None when the log was not read to its end, and unseen when the consumer recorded
+    nothing, not even its end. Of its producer's records: lost,
     acknowledged and nowhere in the log; moved, acknowledged and in the log, but not at the acknowledged
     offset; twice, further offsets with the same id. Of its group: unseen, records of any client in the log
     that the group never received; gone, records that it received at an offset where the log has no such
@@ -123,8 +123,8 @@ def _row(one: Played, log: Log, ours: _Ours, stopped_ns: int) -> Row:
     acks, reads, failed = one.producer.of("ack"), one.consumer.of("consumed"), one.producer.of("failed")
     unanswered = int((one.producer.closing or {}).get("sent", 0)) - len(acks) - len(failed)
     flaws = {} if log.problem else _flaws(one.prefix, acks, reads, log, ours)
-    if not one.consumer.closing:
-        flaws.pop("unseen", None)  # the consumer may have received records that it did not record
+    if not reads and not one.consumer.closing:
+        flaws.pop("unseen", None)  # without a recording it is unknown what the group has received
     figures = Figures(
         library=next(filter(None, map(_library, (one.producer, one.consumer))), ""),
         acked=len(acks),

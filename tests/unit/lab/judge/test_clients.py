@@ -223,14 +223,18 @@ def test_a_file_that_was_cut_short_proves_nothing(part: str) -> None:
     assert run.judged()["a"].held is Held.UNKNOWN
 
 
-@pytest.mark.parametrize("recorded", [0, 1])
-def test_what_a_consumer_without_a_closing_line_did_not_record_is_not_unseen(recorded: int) -> None:
+@pytest.mark.parametrize(
+    ("recorded", "closes", "held", "unseen"),
+    [(0, False, Held.UNKNOWN, None), (0, True, Held.NO, 2), (1, False, Held.NO, 1), (1, True, Held.NO, 1)],
+)
+def test_records_are_unseen_unless_the_consumer_recorded_nothing_at_all(
+    recorded: int, closes: bool, held: Held, unseen: int | None
+) -> None:
     run = run_of([("a", 0), ("b", 0)])
     run.reads["a"] = run.reads["a"][:recorded]
-    assert run.judged()["a"].held is Held.NO
-    run.closing["a-consumer"] = None
+    run.closing |= {} if closes else {"a-consumer": None}
     row = run.judged()["a"]
-    assert (row.held, flawed(row)) == (Held.UNKNOWN, {"unseen": None})
+    assert (row.held, flawed(row)) == (held, {"unseen": unseen})
 
 
 def test_a_client_that_did_nothing_proves_nothing() -> None:
