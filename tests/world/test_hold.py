@@ -11,7 +11,7 @@ import pytest
 from tests.world.model.world import SESSION_TIMEOUT_MS
 from tests.world.operator import Killed, Operator, quiet_world
 from tests.world.rolled import rehearsed_as, rolled
-from zkmigrate.runbook.engine.events import HoldEnded, Holding, Noted
+from zkmigrate.runbook.engine.events import HoldEnded, Holding
 from zkmigrate.runbook.engine.hold_file import HoldFile
 from zkmigrate.runbook.engine.ports import Answer
 from zkmigrate.runbook.model.change import Fence
@@ -104,26 +104,6 @@ def test_killed_while_it_held_behind_seal_the_next_process_holds_there_first(
 
     assert {e.phase for e in operator.events if isinstance(e, Holding)} == {phase}
     assert {world.hosts[h].phase for h in world.inventory.dest_names} == {"idle"}
-
-
-@pytest.mark.parametrize(
-    ("phase", "told"), [("fence", True), ("prove", True), ("seal", False), ("check", False), ("", False)]
-)
-def test_a_hold_that_the_deadline_breaks_is_said_before_the_cut_over_is_asked_about(
-    tmp_path: Path, phase: str, told: bool
-) -> None:
-    """18 s sessions and a way back of 2.5 s leave 6.5 s."""
-    operator = rolled(tmp_path)
-    assert operator.forward(until="cutover", hold_at=phase).code == 0
-    kinds = [type(e).__name__ for e in operator.events]
-    said = [(n, e.text) for n, e in enumerate(operator.events) if isinstance(e, Noted)]
-    if not told:
-        assert said == []
-        return
-    [(at, text)] = said
-    assert at < kinds.index("Consented")
-    assert f"the hold after cutover.{phase} ends by itself" in text
-    assert "6.5 s after FENCE" in text
 
 
 def test_a_hold_that_leaves_no_time_for_an_answer_is_refused_before_fence(

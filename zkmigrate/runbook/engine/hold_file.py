@@ -63,14 +63,6 @@ def where_held(held: Mapping[str, Any]) -> str:
     return f"{held['place']} {held['stage']}.{held['step']}"
 
 
-@dataclass(frozen=True)
-class Released:
-    """A release of a hold. since: seconds since the epoch."""
-
-    by: str
-    since: float
-
-
 class HoldPort:
     """The walk's interface to the hold of one run. Reading never raises. This base class never holds."""
 
@@ -81,9 +73,9 @@ class HoldPort:
     def answered(self) -> None:
         """Remove the hold, because it was answered at the run's own terminal."""
 
-    def released(self) -> Released | None:
-        """Return the last release from another terminal."""
-        return None
+    def released_by(self) -> str:
+        """Return who made the last release from another terminal, or empty."""
+        return ""
 
 
 class HoldFile(HoldPort):
@@ -106,12 +98,11 @@ class HoldFile(HoldPort):
         with contextlib.suppress(OSError):  # the walk remembers that this one was answered
             self._path.unlink()
 
-    def released(self) -> Released | None:
+    def released_by(self) -> str:
         try:
-            said = run_file.json_object(run_file.content(self._released))
-            return Released(run_file.line(said.get("by", "")), run_file.moment(said.get("since")))
+            return run_file.line(run_file.json_object(run_file.content(self._released)).get("by", ""))
         except (OSError, ValueError):
-            return None
+            return ""
 
     def place(self, hold: Hold) -> Hold | None:
         """Write a hold. Return the hold of the same person that it replaces, if any.

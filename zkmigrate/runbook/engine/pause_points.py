@@ -24,7 +24,7 @@ from zkmigrate.runbook.engine.window_walk import Window
 from zkmigrate.runbook.model.change import inverses
 from zkmigrate.runbook.model.finding import few
 from zkmigrate.runbook.model.playbook import Playbook
-from zkmigrate.runbook.model.step import Context, Way
+from zkmigrate.runbook.model.step import Way
 from zkmigrate.runbook.model.window import Trouble
 
 _POLL_S = 0.1
@@ -118,25 +118,6 @@ class PausePoints:
         hold = self._wanted()
         return "" if hold is None else hold[1].name.partition(".")[2]
 
-    def announce_end(self, at: Next, context: Context) -> None:
-        """Report, before a window's question, when the deadline ends a hold after one of its steps."""
-        window, ids, phase = at.stage.window, [step.id for step in at.stage.steps], self.phase()
-        if window is None or at.way is Way.BACK or at.stage.rehearsal:
-            return
-        begins, seals = window.steps.begins, window.steps.seals
-        if not {phase, begins, seals} <= set(ids):
-            return
-        if not ids.index(begins) <= ids.index(phase) < ids.index(seals):
-            return
-        left_s = window.deadline_s(context)
-        when = "within seconds" if math.isinf(left_s) else f"{left_s:.1f} s after {begins.upper()}"
-        self._ports.emit(
-            events.Noted(
-                f"the hold after {at.stage.id}.{phase} ends by itself: the way back must start {when}. "
-                "Without an answer by then the run turns back (exit code 7)"
-            )
-        )
-
     # --- where the walk is -------------------------------------------------------------------------------
 
     def _spot(self, at: Next, moment: Moment = Moment.BEFORE, changed: int = 0) -> Spot:
@@ -197,8 +178,7 @@ class PausePoints:
         try:
             answer, how = self._until_ended(spot, hold, progress)
             if how == "released":
-                released = self._ports.holds.released()
-                by = released.by if released is not None else ""
+                by = self._ports.holds.released_by()
             elif how == "answered":
                 how, by = answer.word, answer.by
             elif hold.at:  # the run goes on past its place

@@ -350,7 +350,6 @@ class Walk:
         if fresh and (key := stage.idle(self.inventory)):
             self._log.stage_skipped(stage, key)
             return False
-        self._pauses.announce_end(at, self._context(at))
         if at.way is Way.FORWARD and stage.consent and stage.id not in self.history.consents:
             answer = self.ports.confirm.consent(stage)
             self._log.answered(stage.id, "", stage.consent, answer, self._found())

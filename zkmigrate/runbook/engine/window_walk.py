@@ -113,13 +113,12 @@ class Window:
         """
         self.ask(at)
         left, opens = self._ports.watch.left_s(), self._opens_s(at.stage)
-        late = self._late(at)
-        if late if opens is None else opens <= 0:
+        if self._late(at) if opens is None else opens <= 0:
             if _spec(at.stage).without_operator(self._all_sealed(at.stage)) == "go":
                 return None
             why = f"the hold after {at.id} lasted until the way back had to begin"
             raise Leave(Turn(at.stage.id, why, 7, findings=(past_deadline(_spec(at.stage).steps),)))
-        return events.Holding(at.step.id, left, opens, who=who, late=late or self._costs(at))
+        return events.Holding(at.step.id, left, opens, who=who, late=self._late(at, costs=True))
 
     def told_back(self, stage: Stage, context: Context) -> list[str]:
         """Return whether a window's way back began in time, and what clients kept.
@@ -168,20 +167,19 @@ class Window:
             return None
         return self._policy.open_limit_s - (self._ports.clock.wall() - self._history.done_at[served])
 
-    def _late(self, at: Next) -> bool:
-        """Return whether the way back would start after its deadline, counted from the first FENCE."""
-        first = self._history.first_sent.get(f"{at.stage.id}.{_spec(at.stage).steps.begins}")
+    def _late(self, at: Next, *, costs: bool = False) -> bool:
+        """Return whether the way back would start after its deadline, counted from the first FENCE.
+
+        costs: or would cost clients something, if it starts at this step.
+        """
+        spec = _spec(at.stage)
+        first = self._history.first_sent.get(f"{at.stage.id}.{spec.steps.begins}")
         if first is None or self._context is None:
             return False
-        return self._ports.clock.wall() - first[1] > _spec(at.stage).deadline_s(self._context)
-
-    def _costs(self, at: Next) -> bool:
-        """Return whether a way back from here would cost clients something."""
-        first = self._history.first_sent.get(f"{at.stage.id}.{_spec(at.stage).steps.begins}")
-        keeps_s = _spec(at.stage).keeps_s
-        if first is None or keeps_s is None or self._context is None:
-            return False
-        return self._ports.clock.wall() - first[1] > keeps_s(self._context, at.step.id)
+        limit_s = spec.deadline_s(self._context)
+        if costs and spec.keeps_s is not None:
+            limit_s = min(limit_s, spec.keeps_s(self._context, at.step.id))
+        return self._ports.clock.wall() - first[1] > limit_s
 
     def _all_sealed(self, stage: Stage) -> bool:
         """Return whether the step that seals is done on every host; a first SEAL sent is not enough."""

@@ -130,10 +130,10 @@ def _hold_lines(body: dict[str, Any], again: str, *, windows: bool, begun: bool)
     if body["next"]:
         at = "it is at" if body["process"] and body["next"]["begun"] else "next is"
         out.append(f"  {at} {_named(body['next'])}")
+    if windows:
+        out.append("  a hold in the window ends at its deadlines (docs/reference/cli.md#holding-a-run)")
     if body["process"]:
         out.append(f"  under way: process {body['process']['pid']} by {body['process']['by']}")
-        if windows:
-            out.append("  a hold in the window ends at its deadlines (docs/reference/cli.md#holding-a-run)")
     elif begun:
         out.append("  no process on this machine works on it: kept for the next run or resume")
     else:
