@@ -90,7 +90,7 @@ def decide(pause: Pause, spot: Spot, now: float) -> Verdict:
 
 def _ends(pause: Pause, spot: Spot) -> bool:
     stage = spot.at.stage
-    if spot.at.way is Way.BACK or spot.moment is not Moment.BEFORE:
+    if spot.at.way is Way.BACK:
         return False
     if pause.name:
         return pause.name in spot.done

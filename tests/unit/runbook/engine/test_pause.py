@@ -111,6 +111,9 @@ def test_a_clock_time_in_a_hold_file_counts_from_when_it_was_written() -> None:
     found, wrong = requested(PLAYBOOK, Hold(at="2026-11-26T21:30Z", since=NOW))
     assert (found.at, wrong) == (NOW + 1800, "")
     assert where(PLAYBOOK, found).startswith("at the next place from 2026-11-26T")
+    clock = requested(PLAYBOOK, Hold(at="22:30", since=NOW))[0].at
+    assert clock is not None
+    assert NOW < clock <= NOW + 86_400
     found, wrong = requested(PLAYBOOK, Hold(at="nowhere", since=NOW))
     assert (found, wrong.partition(";")[0]) == (
         Pause(), "cannot hold at 'nowhere' in kafka_reassign: no such place"
@@ -165,6 +168,7 @@ LATE = Pause(at=NOW)
         (Pause("roll"), spot("roll.roll", BEFORE, **INSIDE), GO),
         (Pause("cutover"), spot("cutover.preflight", BEFORE), WAIT),
         (Pause("cutover"), spot("cutover.preflight", AFTER, **INSIDE), GO),
+        (Pause("cutover.preflight"), spot("cutover.preflight", BEFORE), GO),
         (CUT, spot("cutover.cut", AFTER, **INSIDE), WAIT),
         (CUT, spot("cutover.stop", AFTER, **INSIDE), GO),
         (CUT, spot("cutover.cut", BEFORE, **INSIDE), GO),
