@@ -910,6 +910,12 @@ def test_some_moves_are_a_canary(tmp_path: Path) -> None:
     assert made.there
     [held, _] = [e.body for e in journal.kept_lines(made.run_dir) if e.kind == "hold"]
     assert held["progress"].startswith("2 of 14 partitions begun (t0-0, ")
+    made.hold("2")
+    made.seen.clear()
+    assert made.process(back).code == 0
+    assert made.home
+    waves = [e.targets for e in made.seen if isinstance(e, events.WaveBegun) and e.step == "replicas"]
+    assert max(map(len, waves)) > 1, "the way back does not count"
 
 
 def test_the_journal_of_a_thousand_partitions_is_small(tmp_path: Path) -> None:
