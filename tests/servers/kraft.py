@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tests.ports import free_port
 from tests.servers.brokers import ALONE
-from tests.servers.process import ADDRESS, START_SECONDS, server, wait_until_it_answers
+from tests.servers.process import ADDRESS, START_SECONDS, archive, server, wait_until_it_answers
 from zkmigrate.lab import provision
 from zkmigrate.lab.render import kraft_cluster_id
 
@@ -70,8 +70,9 @@ def _serving(
         f"share.coordinator.state.topic.num.partitions=1\n{settings}"
     )
     jars = provision.kafka_classpath(version)
-    words = ["java", "-XX:TieredStopAtLevel=1", "-cp", ":".join(map(str, jars)), "kafka.tools.StorageTool"]
-    words += ["format", "-t", kraft_cluster_id(str(folder), "kraft"), "-c", str(config)]
+    words = ["java", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", f"-XX:SharedArchiveFile={archive(jars)}"]
+    words += ["-cp", ":".join(map(str, jars)), "kafka.tools.StorageTool", "format"]
+    words += ["-t", kraft_cluster_id(str(folder), "kraft"), "-c", str(config)]
     done = subprocess.run(words, capture_output=True, text=True, timeout=START_SECONDS, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     with server("java", jars, ["-Xmx256m", "kafka.Kafka", str(config)], log) as process:

@@ -13,7 +13,7 @@ from kafka.admin import KafkaAdminClient, NewTopic
 
 from tests.answers import Mirrored
 from tests.servers.kraft import broker, two_brokers
-from tests.servers.test_mirror import ended, mirror
+from tests.servers.test_mirror import ran
 from zkmigrate.lab.wait import wait_until
 from zkmigrate.runbook.model.fact import Seen
 from zkmigrate.topics.mirror.questions import ClusterAt
@@ -46,8 +46,8 @@ def test_records_that_nobody_can_read_are_not_called_equal(release: str, target:
         with closing(KafkaAdminClient(bootstrap_servers=[source])) as admin:
             admin.create_topics([new])
         send(source, 0, 10)
-        assert ended(mirror(pair, "run", [TOPIC], "--once"))[0] == 0
-        assert ended(mirror(pair, "status", [TOPIC]))[0] == 0
+        assert ran(pair, "run", [TOPIC], "--once")[0] == 0
+        assert ran(pair, "status", [TOPIC])[0] == 0
         with closing(Mirrored(ClusterAt((source,)), ClusterAt((target,)))) as look:
             other.kill()
 
@@ -64,11 +64,11 @@ def test_records_that_nobody_can_read_are_not_called_equal(release: str, target:
             one = told.value[PART]
             assert (one.source, one.stable, one.target, one.held) == (13, 10, 10, why)
             assert [found.id for found in too_few_in_sync(told.value)] == ["switch.in-sync"]
-        code, text = ended(mirror(pair, "status", [TOPIC], "--json"))
+        code, text = ran(pair, "status", [TOPIC], "--json")
         [place] = json.loads(text)["partitions"]
         assert (code, place["state"], place["why"], place["lag"]) == (11, "held", why, 3)
-        code, text = ended(mirror(pair, "compare", [TOPIC]))
+        code, text = ran(pair, "compare", [TOPIC])
         assert code == 11
         assert f"{TOPIC}-0: behind: 3 offsets of source's log cannot be read yet" in text
-        code, text = ended(mirror(pair, "run", [TOPIC], "--once"))
+        code, text = ran(pair, "run", [TOPIC], "--once")
         assert (code, held in text) == (11, True), text

@@ -18,7 +18,7 @@ from tests.answers import Mirrored
 from tests.servers import kraft
 from tests.servers.brokers import ALONE, Broker, serve
 from tests.servers.process import stand_still
-from tests.servers.test_mirror import WAIT_S, behind, ended, make, mirror, read
+from tests.servers.test_mirror import WAIT_S, behind, ended, make, mirror, ran, read
 from tests.servers.test_mirror_moves import heard
 from tests.servers.test_versions import zookeeper
 from zkmigrate.lab.wait import wait_until
@@ -130,7 +130,7 @@ def test_a_copier_that_comes_back_or_is_started_by_hand_writes_nothing(site: Sit
     site.even()
     for address in site.pair:
         site.once(address)
-    code, output = ended(mirror(site.pair, "status", [TOPIC]))
+    code, output = ran(site.pair, "status", [TOPIC])
     assert code == 0, output
     assert "direction: copiers may write on target only: source leads, by the run with number 1" in output
 

@@ -11,7 +11,7 @@ from kafka import KafkaProducer
 
 from tests.servers import kraft
 from tests.servers.brokers import ALONE, Broker, serve
-from tests.servers.test_mirror import ended, make, mirror, send
+from tests.servers.test_mirror import make, ran, send
 from tests.servers.test_versions import zookeeper
 from zkmigrate.topics.mirror.clients.cluster import Cluster
 from zkmigrate.topics.mirror.clients.owners import Owner
@@ -63,15 +63,15 @@ def test_h2_a_foreign_write_at_rest_fails_a_mirror_whose_length_is_right(
     write, taken = WRITES[topic]
     make(source, topic)
     send(source, topic, range(20))
-    code, output = ended(mirror(clusters, "run", [topic], "--once"))
+    code, output = ran(clusters, "run", [topic], "--once")
     assert code == 0, output
     write(target, topic)
     send(source, topic, range(20, 20 + taken))
     for more in (0, 7):
         send(source, topic, range(50, 50 + more))
-        code, output = ended(mirror(clusters, "status", [topic]))
+        code, output = ran(clusters, "status", [topic])
         assert (code, f"{topic}-0: failed" in output) == (10, True), output
-        code, output = ended(mirror(clusters, "run", [topic], "--once"))
+        code, output = ran(clusters, "run", [topic], "--once")
         assert (code, f"FAILED {topic}-0" in output) == (8, True), output
-        code, output = ended(mirror(clusters, "compare", [topic]))
+        code, output = ran(clusters, "compare", [topic])
         assert (code, f"{topic}-0: different" in output) == (10, True), output

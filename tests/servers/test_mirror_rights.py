@@ -33,7 +33,7 @@ from tests.ports import free_port
 from tests.servers import kraft
 from tests.servers.brokers import ALONE, Broker, serve
 from tests.servers.process import ADDRESS
-from tests.servers.test_mirror import WAIT_S, ended, make, mirror, send, transactions
+from tests.servers.test_mirror import WAIT_S, make, ran, send, transactions
 from tests.servers.test_versions import zookeeper
 from zkmigrate.lab.wait import wait_until
 from zkmigrate.runbook.model.fact import Seen
@@ -168,7 +168,7 @@ class Pair:
     def copier(self, verb: str, topic: str, *more: str) -> tuple[int, str]:
         file = str(self.files["mirror"])
         configs = ("--source-config", file, "--target-config", file)
-        return ended(mirror(self.doors, verb, [topic], *configs, *more))
+        return ran(self.doors, verb, [topic], *configs, *more)
 
     def plan(self, topic: str) -> set[Missing]:
         """What a plan says is missing for the copier: side, resource, name and operation."""

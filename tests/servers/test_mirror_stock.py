@@ -20,7 +20,7 @@ from kafka.admin import AlterConfigOp, ConfigResource, ConfigResourceType, Kafka
 from tests.answers import Mirrored
 from tests.servers import kraft
 from tests.servers.brokers import ALONE, Broker, serve
-from tests.servers.test_mirror import WAIT_S, behind, ended, make, mirror, send
+from tests.servers.test_mirror import WAIT_S, behind, make, ran, send
 from tests.servers.test_versions import zookeeper
 from zkmigrate.lab.wait import wait_until
 from zkmigrate.runbook.model.fact import Seen
@@ -135,7 +135,7 @@ def survey(clusters: tuple[str, str], *topics: str) -> MirrorSurvey:
 
 def told(clusters: tuple[str, str], topics: list[str]) -> tuple[int, dict[str, Any], dict[str, Any]]:
     """Exit code, topics and first partitions of a plan."""
-    code, output = ended(mirror(clusters, "plan", topics, "--json"))
+    code, output = ran(clusters, "plan", topics, "--json")
     body = json.loads(output)
     partitions = {one["topic"]: one for one in body["partitions"] if one["partition"] == 0}
     return code, {one["topic"]: one for one in body["topics"]}, partitions
@@ -191,7 +191,7 @@ def test_h22_what_the_newest_release_does_not_take_is_planned_and_ends_no_other_
     if old in bad:
         assert "has format 1, needed: 2" in failed[old]
 
-    code, output = ended(mirror(clusters, "run", [*good, *bad], "--once"))
+    code, output = ran(clusters, "run", [*good, *bad], "--once")
     assert code == 8, output
     assert f"REFUSED {seg}: target would not make it: segment.bytes=100000: {least}" in output
     why = "Compacted topic cannot accept message without key in topic partition"
@@ -202,7 +202,7 @@ def test_h22_what_the_newest_release_does_not_take_is_planned_and_ends_no_other_
     )
     assert "Error(" not in output, "no text of Python"
     assert behind(clusters, good) is None
-    code, output = ended(mirror(clusters, "compare", good))
+    code, output = ran(clusters, "compare", good)
     assert code == 0, output
     assert own(target, plain) == {AFTER: NO_LIMIT}
     found = survey(clusters, *good)
@@ -224,7 +224,7 @@ def test_h17_h22_the_way_back_to_stock_releases_pins_no_default(
     send(source, name, range(20))
     code, topics, _ = told(clusters, [name])
     assert (code, topics[name]["settings"], topics[name]["not_copied"]) == (0, needed, {})
-    code, output = ended(mirror(clusters, "run", [name], "--once"))
+    code, output = ran(clusters, "run", [name], "--once")
     assert code == 0, output
     assert own(target, name) == needed
     assert MIN_ISR not in needed
