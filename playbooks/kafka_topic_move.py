@@ -11,7 +11,7 @@ from zkmigrate.topics.mirror.changes import MIRRORED
 from zkmigrate.topics.topic_move.arm_step import ArmStep
 from zkmigrate.topics.topic_move.check_step import CheckStep
 from zkmigrate.topics.topic_move.drain_step import DrainStep
-from zkmigrate.topics.topic_move.facts import standing
+from zkmigrate.topics.topic_move.facts import describe_gateway
 from zkmigrate.topics.topic_move.finish_step import FinishStep
 from zkmigrate.topics.topic_move.go_step import GoStep
 from zkmigrate.topics.topic_move.grant_step import GrantStep
@@ -71,7 +71,7 @@ PLAYBOOK = Playbook(
     inventory=TopicMoveInventory,
     sections=("ssh", "clusters", GATEWAYS, MIRRORS, "sets", "topic_move"),
     roles=(
-        Role(GATEWAYS, "gateways", changed=True, ordered=GATEWAY, told=standing),
+        Role(GATEWAYS, "gateways", changed=True, ordered=GATEWAY, told=describe_gateway),
         Role(MIRRORS, "mirror hosts", changed=True, witness=True),
     ),
     report=REPORTING,

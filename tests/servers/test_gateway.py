@@ -404,9 +404,9 @@ def led(gateway: Gateway, clusters: dict[str, str], folder: Path) -> None:
         reads = gateway.status()["readers"]["mirror"]
         assert reads["cluster"] == "new"
         for name in ("PRODUCE", "OFFSET_COMMIT", "JOIN_GROUP"):
-            assert f"{name}: listener mirror only reads" in reads["refused"]
+            assert f"{name}: listener mirror is read-only" in reads["refused"]
         assert not any(one.is_done for one in waits), "the hold is as it was"
-        assert "fencing number 1 is out; the present one of app is 2" in gateway.order(
+        assert "fencing number 1 is outdated; the current one of app is 2" in gateway.order(
             "seal", "o-4", "app", "--hold", "o-3", fencing=1, code=5
         )
         gateway.order("seal", "o-4", "app", "--hold", "o-3")
@@ -553,7 +553,7 @@ class Relay:
         return int(line.split()[2]), "".join(lines).strip()
 
     def order(self, operation: str, order: str, **more: Any) -> str:
-        """What the gateway answers to an order that it carries out."""
+        """What the gateway responds to an order that it carries out."""
         change = GatewayOrder("g1", order, "app", **more)  # type: ignore[arg-type]
         code, text = self.ask(change.verb, operation, *change.arguments())
         assert code == 0, text
@@ -590,7 +590,7 @@ def test_h16_h17_a_relay_takes_a_gateway_there_and_back(clusters: dict[str, str]
             assert relay.order(f"{way}.4", "go", ttl_ms=120_000) == gone, "again: the first answer"
         assert former.ask("order", "1", "unhold", "app", "to=", "hold=", "ttl_ms=0") == (
             9,
-            "fenced: fencing number 2 is out; the present one of app is 3",
+            "fenced: fencing number 2 is outdated; the current one of app is 3",
         )
         assert relay.order("5", "unhold") == "done: app: open on old"
         assert gateway.status()["apps"]["app"]["route"] == "old"

@@ -17,7 +17,7 @@ from tests.servers.test_mirror import ran
 from zkmigrate.lab.wait import wait_until
 from zkmigrate.runbook.model.fact import Seen
 from zkmigrate.topics.mirror.questions import ClusterAt
-from zkmigrate.topics.topic_move.rules import too_few_in_sync
+from zkmigrate.topics.topic_move.rules import check_in_sync
 
 TOPIC, PART = "orders", ("orders", 0)
 WAIT_S = 120
@@ -57,13 +57,15 @@ def test_records_that_nobody_can_read_are_not_called_equal(release: str, target:
 
             wait_until("the other replica has left", in_sync, WAIT_S)
             send(source, 10, 3)
-            held = "source's log ends at 13, and nobody can read beyond 10; in sync: 1 of replicas 1, 2"
+            held = (
+                "source's log ends at 13, but consumers can read only up to 10; in sync: 1 of replicas 1, 2"
+            )
             why = f"{held}, min.insync.replicas: 2"
             told = look.ends([TOPIC])
             assert isinstance(told, Seen)
             one = told.value[PART]
             assert (one.source, one.stable, one.target, one.held) == (13, 10, 10, why)
-            assert [found.id for found in too_few_in_sync(told.value)] == ["switch.in-sync"]
+            assert [found.id for found in check_in_sync(told.value)] == ["switch.in-sync"]
         code, text = ran(pair, "status", [TOPIC], "--json")
         [place] = json.loads(text)["partitions"]
         assert (code, place["state"], place["why"], place["lag"]) == (11, "held", why, 3)

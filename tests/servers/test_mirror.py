@@ -297,7 +297,7 @@ def test_h2_a_foreign_write_on_target_fails_the_partition_by_name(clusters: tupl
     send(target, "foreign", [99])
     code, output = ended(copying)
     assert code == 8, output
-    assert "FAILED foreign-0: target's log goes on at offset 11, needed: 10" in output
+    assert "FAILED foreign-0: target's log continues at offset 11; needed: 10" in output
 
     # Source catches up: no later copier goes on over it.
     send(source, "foreign", range(10, 20))
@@ -390,7 +390,7 @@ def test_h4_h5_h7_partitions_settings_offsets_and_acls_follow(
         assert groups.reads(there.cluster, ["grown"], []) == {"busy": GroupReads({("grown", 0): 12})}
         # A commit without a member is refused by the broker itself.
         assert groups.commit(there.cluster, {"busy": (1, {("grown", 0): Commit(1)})}) == {
-            "busy": "active on target, left alone"
+            "busy": "the group is active on target, so its commits are not copied"
         }
         here.admin.create_partitions({"grown": 2})
         log = tmp_path / "run.json"
@@ -431,8 +431,8 @@ def test_h4_h5_h7_partitions_settings_offsets_and_acls_follow(
     assert {"SettingsChanged", "OffsetsCommitted", "AclsChanged"} <= kinds
     assert [one["partitions"] for one in events if one["event"] == "PartitionsAdded"] == [2, 3]
     findings = {one["about"]: one["why"] for one in events if one["event"] == "Finding"}
-    assert findings["group busy"] == "active on target (Stable), left alone"
-    assert findings["group nobody"] == "source has no such group"
+    assert findings["group busy"] == "active on target (Stable), so its commits are not copied"
+    assert findings["group nobody"] == "source does not have this group"
     [failed] = [one for one in events if one["event"] == "PartitionFailed"]
     assert failed["topic"] == "anew"
 

@@ -126,13 +126,15 @@ def test_a_copier_that_comes_back_or_is_started_by_hand_writes_nothing(site: Sit
         site.write(40, 0.02)
         code, output = ended(wrong)
         assert code == 5, output
-        assert f"target leads topic {TOPIC}: clients were switched to it by the run with number 1" in output
+        assert f"clients of topic {TOPIC} use target, since the run with number 1" in output
     site.even()
     for address in site.pair:
         site.once(address)
     code, output = ran(site.pair, "status", [TOPIC])
     assert code == 0, output
-    assert "direction: copiers may write on target only: source leads, by the run with number 1" in output
+    assert (
+        "direction: copiers may write on target only: clients use source, by the run with number 1" in output
+    )
 
 
 def test_an_older_run_changes_no_direction(site: Site) -> None:

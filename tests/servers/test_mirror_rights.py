@@ -287,7 +287,7 @@ def test_the_documented_rights_are_enough_for_a_copier_and_a_run(pair: Pair) -> 
             assert code == 0, f"{change.describe()}: {text}"
     code, output = pair.copier("run", topic, "--once")
     assert code == 5, output
-    assert "clients were switched to it by the run with number 1" in output
+    assert "use target, since the run with number 1" in output
 
 
 def test_each_missing_right_is_named_before_anything_is_changed(pair: Pair) -> None:
@@ -338,8 +338,8 @@ def test_before_kafka_3_0_a_log_of_transactions_that_is_hidden_is_unknown(tmp_pa
                 found = transactional(cluster, ["orders"])
                 return None if found.dark == dark and (dark or found.named) else str(found)
 
-            hidden = "source does not show topic __transaction_state: TOPIC_AUTHORIZATION_FAILED"
-            needed = f"transactional ids: {hidden}. Needed: Read and Describe on it"
+            hidden = "source does not report topic __transaction_state: TOPIC_AUTHORIZATION_FAILED"
+            needed = f"transactional ids: {hidden}. Needed: the rights Read and Describe on it"
             wait_until("the log to be hidden", lambda: told(needed), WAIT_S)
             site.change([log])
             wait_until("the log to be read", lambda: told(""), WAIT_S)

@@ -258,7 +258,7 @@ def test_h25_the_report_tells_lag_rates_parked_requests_and_who_connected_again(
     assert drawn["records behind", "old to new"][-1] == 0.0
     assert max(drawn["parked requests", "PRODUCE"]) == len(world.producers)
     assert drawn["parked requests", "PRODUCE"][-1] == 0.0
-    [felt] = [table for table in tables(report) if table.title == "What clients felt"]
+    [felt] = [table for table in tables(report) if table.title == "What clients noticed"]
     assert [row[:2] for row in felt.rows] == [
         (app, gw) for app in ("audit", "orders") for gw in world.gateways
     ]
@@ -269,7 +269,7 @@ def test_h25_the_report_tells_lag_rates_parked_requests_and_who_connected_again(
         assert 0 < int(again.partition(" ")[0]) < len(own)
         assert missing == "none"
     text = page(report)
-    assert "What clients felt" in text
+    assert "What clients noticed" in text
     assert "The mirror and the gateways" in text
 
 
@@ -282,7 +282,7 @@ def test_h25_verify_names_a_client_that_did_not_connect_again(tmp_path: Path) ->
     found = [finding for visit in build(read(one.run_dir), PLAYBOOK).visits for finding in visit.findings]
     [clients] = [finding for finding in found if finding.id == "switch.clients"]
     assert (clients.held, clients.severity) == (Held.NO, Severity.WARN)
-    assert clients.seen.endswith(f"not back: {named}")
+    assert clients.seen.endswith(f"not connected again: {named}")
 
 
 def test_h25_a_rehearsal_leaves_all_as_it_was(tmp_path: Path) -> None:
@@ -782,9 +782,9 @@ def test_no_client_goes_back_to_source_while_a_gateway_that_is_not_heard_may_be_
         gateway.silent = True
         world.later(30.0, lambda: setattr(gateway, "silent", False))
 
-    heard = one.events = Heard(turned)
+    parse_statuses = one.events = Heard(turned)
     said = one.forward()
-    assert heard.act is None, "the run turned back"
+    assert parse_statuses.act is None, "the run turned back"
     assert said is not None
     assert said.code == 6, "the other one went on by itself meanwhile"
     world.advance(40.0)

@@ -83,7 +83,7 @@ def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
     @_groups
     @flags.as_json
     def plan(**options: Any) -> None:
-        """Print what run would do. Changes nothing. Exit code 3: a topic is refused."""
+        """Print what the verb run would do. Changes nothing. Exit code 3: a topic cannot be mirrored."""
         from zkmigrate.topics.mirror.verbs import show
 
         do(lambda: show.plan(_asked(options), click.echo))
@@ -97,14 +97,14 @@ def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
         default=10.0,
         show_default=True,
         metavar="SECONDS",
-        help="Most seconds until a change beside the records at source is on target.",
+        help="Longest time until a change of settings, offsets or ACLs is copied to target.",
     )
-    @click.option("--once", is_flag=True, help="Copy what source holds now and end.")
+    @click.option("--once", is_flag=True, help="Copy what source has now, then exit.")
     @click.option(
         "--rate",
         type=flags.decimal(0.001, 1_000_000),
         metavar="MB/S",
-        help="Copy at most so many megabytes per second, over all partitions.",
+        help="Highest rate in megabytes per second, for all partitions together.",
     )
     @click.option(
         "--share",
@@ -112,14 +112,14 @@ def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
         default="1/1",
         show_default=True,
         callback=_share,
-        help="Be copier K of N: copy its share of the partitions.",
+        help="Copy only share K of N of the partitions. Run one copier for each share.",
     )
     @click.option("--json", "as_json", is_flag=True, help="Print JSON, one event per line.")
     def run(**options: Any) -> None:
-        """Make the topics on target and copy until Ctrl-C.
+        """Create the topics on target and copy until Ctrl-C.
 
-        It also keeps partitions, settings, group offsets and ACLs equal. Call it again to continue: both logs
-        tell where. Exit codes: 5 another copier took over, 8 a partition failed.
+        It also keeps partitions, settings, group offsets and ACLs equal. Run it again to continue: it reads
+        its position from both logs. Exit codes: 5 another copier took over, 8 a partition failed.
         """
         from zkmigrate.topics.mirror.rules.share import Share
         from zkmigrate.topics.mirror.verbs import run as verb
@@ -134,7 +134,7 @@ def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
     @_groups
     @flags.as_json
     def status(**options: Any) -> None:
-        """Show how far target is. Changes nothing. Exit code 10: a partition failed."""
+        """Show how far target is behind. Changes nothing. Exit code 10: a partition failed."""
         from zkmigrate.topics.mirror.verbs import show
 
         do(lambda: show.status(_asked(options), click.echo))
@@ -143,14 +143,18 @@ def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
     @click.option("--source", metavar="HOST:PORT,…", callback=_addresses, help="Brokers to copy from.")
     @click.option("--target", metavar="HOST:PORT,…", callback=_addresses, help="Brokers to copy to.")
     @_configs
-    @flags.many("--source-logs", "source_logs", "DIR", "Instead: a log directory of source's brokers.")
-    @flags.many("--target-logs", "target_logs", "DIR", "Instead: a log directory of target's brokers.")
+    @flags.many(
+        "--source-logs", "source_logs", "DIR", "A log directory of source's brokers, instead of --source."
+    )
+    @flags.many(
+        "--target-logs", "target_logs", "DIR", "A log directory of target's brokers, instead of --target."
+    )
     @flags.many("--topic", "topics", "TOPIC", "A topic to compare.", required=True)
     @flags.as_json
     def compare(**options: Any) -> None:
-        """Compare every committed record of both sides. Changes nothing.
+        """Compare every committed record of both clusters. Changes nothing.
 
-        From brokers, or with Spark from log directories: here, or copies. Exit codes: 10 something differs,
+        Reads from brokers, or with Spark from log directories or their copies. Exit codes: 10 records differ,
         11 target is behind or a part could not be read.
         """
         do(lambda: _compare(options))

@@ -232,7 +232,7 @@ class Producer(Client):
 
     def lost(self) -> None:
         if self.flights:
-            self._open().lost(self.id, self._wrote(), self.world.t)
+            self._open().record_lost(self.id, self._wrote(), self.world.t)
             if not self.gateway.up:
                 self.world.unsure.add(self.value)
         super().lost()
@@ -269,7 +269,7 @@ class Producer(Client):
             at.append(cluster.append(part, value))
 
         def answer(cluster: Cluster) -> None:
-            self._open().answered(self.id, self._wrote(), {part: 0}, world.t)
+            self._open().record_answer(self.id, self._wrote(), {part: 0}, world.t)
             world.acknowledged(cluster, part, at[0], value)
             self.value, self._next = "", world.t + world.rng.uniform(0.05, 0.5)
 

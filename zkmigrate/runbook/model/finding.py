@@ -103,13 +103,19 @@ class Meaning:
     todo: str
 
 
+_REMEDIES: dict[str, str] = {}
+"""What to do about a finding, by its id."""
+
+
 def meanings(text: str) -> tuple[Meaning, ...]:
-    """Parse a text of paragraphs ``ID: fact Cause: why To do: what``.
+    """Parse a text of paragraphs ``ID: fact Cause: why To do: what``, and remember what to do.
 
     A module keeps the meanings of its findings in ``MEANINGS``. Raises ValueError for a paragraph that lacks
     a part.
     """
-    return tuple(map(_meaning, text.strip().split("\n\n")))
+    parsed = tuple(map(_meaning, text.strip().split("\n\n")))
+    _REMEDIES.update({one.id: one.todo.rstrip(".") for one in parsed})
+    return parsed
 
 
 def _meaning(paragraph: str) -> Meaning:
@@ -132,8 +138,13 @@ def claim(
     severity: Severity = Severity.BLOCK,
     cause: str = "",
 ) -> Finding:
-    """Return a finding for a three-valued truth, where ``None`` is unknown."""
+    """Return a finding for a three-valued truth, where ``None`` is unknown.
+
+    moves: what the operator can do. By default it is what ``MEANINGS`` say for the id.
+    """
     state = Held.UNKNOWN if held is None else Held.YES if held else Held.NO
+    if not moves and not held and id in _REMEDIES:
+        moves = (_REMEDIES[id],)
     return Finding(id, sentence, state, severity, seen, needed, tuple(moves), target, cause)
 
 

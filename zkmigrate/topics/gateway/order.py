@@ -46,4 +46,4 @@ class GatewayOrder(HostChange):
     def describe(self) -> str:
         more = [f"to {self.to}"] if self.to else []
         more += [f"for at most {self.ttl_ms} ms"] if self.ttl_ms else []
-        return " ".join((f"tell the gateway: {self.order} {self.app}", *more))
+        return " ".join((f"send the gateway an order: {self.order} {self.app}", *more))

@@ -38,20 +38,25 @@ def usage(name: str, seen: Mapping[str, Any]) -> tuple[Finding, ...]:
 def _software(name: str, seen: Mapping[str, Any]) -> tuple[Finding, ...]:
     software = seen["software"]
     silent = seen["answered"].get("API_VERSIONS", 0) - sum(software.values())
-    java = {told: release for told in software if (release := _release(told)) is not None}
-    stuck = [told for told, release in java.items() if release in _STUCK]
-    later = {told: release for told, release in java.items() if release not in _STUCK}
-    assigned = [told for told, release in later.items() if _ASSIGNED[0] <= release <= _ASSIGNED[1]]
-    unsure = f"; {silent:,} connections did not tell theirs" if silent > 0 else ""
+    java = {
+        software_name: release
+        for software_name in software
+        if (release := _release(software_name)) is not None
+    }
+    stuck = [software_name for software_name, release in java.items() if release in _STUCK]
+    later = {software_name: release for software_name, release in java.items() if release not in _STUCK}
+    assigned = [
+        software_name for software_name, release in later.items() if _ASSIGNED[0] <= release <= _ASSIGNED[1]
+    ]
+    unsure = f"; {silent:,} connections did not report a release" if silent > 0 else ""
     unsure = unsure or ("" if software else "; no client has connected")
     return (
         claim(
             "gateway.client-stuck",
-            "no client has a release whose consumers may lose their coordinator for good",
+            "no client has a release whose consumers may permanently lose their coordinator",
             False if stuck else None if unsure else True,
             seen=f"{few(stuck) or few(software) or 'none'}{unsure}",
             needed="another release than Java's 2.5.0, 2.5.1, 2.6.0, 2.6.1 and 2.7.0 (KAFKA-10793)",
-            moves=("update the client", "plan to restart it after the switch"),
             target=name,
         ),
         claim(
@@ -60,15 +65,14 @@ def _software(name: str, seen: Mapping[str, Any]) -> tuple[Finding, ...]:
             not assigned,
             seen=few(assigned) or "none",
             needed="Java 3.2.1 or later for consumers that use assign() with a group (KAFKA-13563)",
-            moves=("ask whether it uses assign() with a group; if so, update it or restart it afterwards",),
             target=name,
             severity=Severity.WARN,
         ),
     )
 
 
-def _release(told: str) -> tuple[int, int, int] | None:
-    match = _JAVA.match(told)
+def _release(software_name: str) -> tuple[int, int, int] | None:
+    match = _JAVA.match(software_name)
     return (int(match[1]), int(match[2]), int(match[3])) if match else None
 
 
@@ -76,11 +80,10 @@ def _acks(name: str, acks: Mapping[str, int]) -> Finding:
     fewer = [f"acks={key}: {count:,} requests" for key, count in acks.items() if key != _ALL]
     return claim(
         "gateway.acks",
-        "producers wait for all replicas in sync",
+        "producers wait for all in-sync replicas",
         not fewer,
         seen=few(fewer) or ("acks=all" if acks else "no producer"),
-        needed="acks=all: what fewer replicas acknowledged may be lost; of acks=0 nobody knows what arrived",
-        moves=("set acks=all", "go on: its last records may be lost"),
+        needed="acks=all: other records may be lost, and with acks=0 the outcome is never known",
         target=name,
         severity=Severity.WARN,
     )
@@ -94,11 +97,7 @@ def _transactions(name: str, ids: Mapping[str, int]) -> Iterator[Finding]:
             "no producer uses transactions",
             not id,
             seen=f"{requests:,} requests with this transactional id" if id else "none",
-            needed="none: open transactions and producers' states stay on the cluster that is left",
-            moves=(
-                "stop this producer, accept the finding, and start it again after the switch",
-                "leave it on its cluster",
-            ),
+            needed="none: open transactions and producers' states are not copied to the other cluster",
             target=f"{name}:{id}" if id else name,
         )
 
@@ -107,11 +106,10 @@ def _groups(name: str, refused: Mapping[str, int]) -> Finding:
     tried = [what for what in refused if what.startswith(_NEW_GROUPS)]
     return claim(
         "gateway.new-groups",
-        "no client asks for groups of KIP-848, share groups or streams groups",
+        "no client requests groups of KIP-848, share groups or streams groups",
         not tried,
         seen=f"refused: {few(tried)}" if tried else "none",
-        needed="group.protocol=classic: the gateway does not offer the others",
-        moves=("set group.protocol=classic",),
+        needed="group.protocol=classic, because the gateway offers no other protocol",
         target=name,
     )
 
@@ -119,11 +117,10 @@ def _groups(name: str, refused: Mapping[str, int]) -> Finding:
 def _lost(name: str, lost: Mapping[str, int]) -> Finding:
     return claim(
         "gateway.lost",
-        "each request was answered",
+        "each request received a response",
         not lost,
         seen=few(f"{kind} {count:,}" for kind, count in lost.items()) or "all",
-        needed="an answer: without one the client may send the request again; see outcomes in status",
-        moves=("see which broker ended its connections, and why",),
+        needed="a response, or the client may send the request again; see outcomes in the status",
         target=name,
         severity=Severity.WARN,
     )
@@ -131,25 +128,26 @@ def _lost(name: str, lost: Mapping[str, int]) -> Finding:
 
 MEANINGS = meanings(
     """
-    gateway.client-stuck: A client's release may lose its group's coordinator for good, or clients do not tell
-    their release. Cause: KAFKA-10793, or a client older than 2.4. To do: Update it, or restart it after the
-    switch.
+    gateway.client-stuck: A client's release may permanently lose its group's coordinator, or clients do not
+    report their release. Cause: KAFKA-10793, or a client older than 2.4. To do: Update the client, or plan to
+    restart it after the switch.
 
     gateway.client-assign: A client's release may stop committing when the coordinator changes, if it uses
-    assign() with a group. Cause: KAFKA-13563. To do: Ask its owners. Update it, or restart it after the
-    switch.
+    assign() with a group. Cause: KAFKA-13563. To do: Ask the client's owners whether it uses assign() with a
+    group. If so, update it, or restart it after the switch.
 
     gateway.acks: A producer does not wait for all replicas in sync. Cause: Its acks setting. To do: Set
-    acks=all, or go on if its last records may be lost.
+    acks=all, or continue if its last records may be lost.
 
-    gateway.transactions: A producer uses transactions, which do not follow to the other cluster. Cause: Its
-    transactional.id. To do: Stop it, accept the finding for its id, and start it again after the switch. Or
-    leave it where it is.
+    gateway.transactions: A producer uses transactions, whose state is not copied to the other cluster. Cause:
+    Its transactional.id. To do: Stop the producer, accept the finding for its id, and start it again after
+    the switch. Or do not switch its topics.
 
-    gateway.new-groups: A client asked for a group protocol that the gateway does not offer. Cause:
-    group.protocol is consumer, or it uses a share or streams group. To do: Set group.protocol=classic.
+    gateway.new-groups: A client requested a group protocol that the gateway does not offer. Cause:
+    group.protocol is consumer, or the client uses a share group or a streams group. To do: Set
+    group.protocol=classic.
 
-    gateway.lost: A broker ended a connection with requests in flight, so their outcome is unknown. Cause: The
-    broker died, or closed the connection. To do: See its log.
+    gateway.lost: A broker closed a connection with requests in flight, so their outcome is unknown. Cause:
+    The broker failed, or closed the connection. To do: Find the reason in the broker's log.
     """
 )

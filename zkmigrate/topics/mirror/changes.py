@@ -27,7 +27,7 @@ class CopyOffsets(ClusterChange):
     expect = ""
 
     def describe(self) -> str:
-        return f"commit on target what {len(self.groups):,} groups have committed on source"
+        return f"copy the commits of {len(self.groups):,} groups from source to target"
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ from zkmigrate.runbook.model.step import (
 )
 from zkmigrate.topics.mirror.questions import BothEnds, CompareRecords, RangeCompared
 from zkmigrate.topics.topic_move.facts import Armed, Ends, Gateways, Part, both_ends, forward, gateways
-from zkmigrate.topics.topic_move.rules import lag, part_name, too_few_in_sync, unread, unsure
+from zkmigrate.topics.topic_move.rules import cannot_read, check_in_sync, check_outcomes, lag, part_name
 from zkmigrate.topics.topic_move.section import move_of
 
 _POLL_S, _MOST_S = 0.5, 600.0
@@ -63,8 +63,8 @@ class ArmStep(Step[ArmFacts]):
         compared: Compared | None = None
         most = move_of(c.inventory).topic_move.proved
         close = c.way is Way.FORWARD and c.kept.get("close", 0) >= _LOOKS
-        if close and isinstance(ends, Seen) and all(map(_told, ends.value.values())):
-            compared = look.ask(CompareRecords(*forward(c), uncompared({}, ends.value, most)))
+        if close and isinstance(ends, Seen) and all(map(_both_known, ends.value.values())):
+            compared = look.ask(CompareRecords(*forward(c), ranges_to_compare({}, ends.value, most)))
         return ArmFacts(found, ends, look.now(), compared)
 
     def check(self, c: Context, f: ArmFacts) -> Verdict:
@@ -73,19 +73,19 @@ class ArmStep(Step[ArmFacts]):
             return Done()
         if f.gateways.unknown:
             return Blocked(f.gateways.unknown)
-        begins = f"open on {move.source}"
-        if wrong := f.gateways.outside(
-            "switch.arm-gate", lambda app: app.gate == "open" and app.route == move.source, begins
+        check_direction = f"open on {move.source}"
+        if wrong := f.gateways.not_in_state(
+            "switch.arm-gate", lambda app: app.gate == "open" and app.route == move.source, check_direction
         ):
             return Blocked(wrong)
         if todo := f.gateways.hosts(lambda app: app.staged != move.target):
             return Ready(todo)
-        if wrong := unsure(f.gateways):
-            what = "clients have sent again what they do not know the outcome of, or have given it up"
+        if wrong := check_outcomes(f.gateways):
+            what = "clients have sent the batches with an unknown outcome again, or have given up on them"
             return Waiting(what, few(one.seen for one in wrong), _MOST_S, poll_s=_POLL_S, keep=c.kept)
         if not isinstance(f.ends, Seen):
             return Waiting("both clusters report their ends", str(f.ends), _MOST_S, poll_s=_POLL_S)
-        if short := too_few_in_sync(f.ends.value):
+        if short := check_in_sync(f.ends.value):
             return Blocked(short)
         if f.compared is not None:
             return _compared(f.compared, f.ends.value)
@@ -102,12 +102,12 @@ class ArmStep(Step[ArmFacts]):
         return Forecast(ArmFacts(gateways(c, look), both_ends(c, look), look.now()))
 
 
-def _told(one: BothEnds) -> bool:
+def _both_known(one: BothEnds) -> bool:
     """Return whether both clusters reported an end, so that records can be compared up to it."""
     return one.stable is not None and one.target is not None
 
 
-def uncompared(compared: Mapping[Part, int], ends: Ends, most: int) -> dict[Part, Range]:
+def ranges_to_compare(compared: Mapping[Part, int], ends: Ends, most: int) -> dict[Part, Range]:
     """Return, by partition, the range of offsets that both logs have and that was not compared yet.
 
     compared: the offset up to which each partition was compared already. most: how many offsets to compare of
@@ -156,14 +156,13 @@ def equal_records(compared: Compared) -> tuple[bool | None, str]:
 def _compared(compared: Compared, ends: Ends) -> Verdict:
     held, seen = equal_records(compared)
     if held is None and not isinstance(compared, Seen):
-        return Blocked((unread("the last records", compared),))
+        return Blocked((cannot_read("the last records", compared),))
     found = claim(
         "switch.arm-records",
         "the last records of each partition are equal, as far as both clusters still have them",
         held,
         seen=seen,
-        needed="the same offsets, times, keys, values and headers",
-        moves=("repair the mirror: docs/reference/mirror.md",),
+        needed="the same offsets, timestamps, keys, values and headers",
     )
     upto = tuple(
         (topic, n, min(one.stable, one.target))
@@ -175,12 +174,13 @@ def _compared(compared: Compared, ends: Ends) -> Verdict:
 
 MEANINGS = meanings(
     """
-    switch.arm-gate: An application is not open on source when its route is staged. Cause: Another run
-    holds it. To do: Look at zkmigrate gateway status, then resume.
+    switch.arm-gate: An application is not open on source when its route is staged. Cause: Another run holds
+    it. To do: Look at zkmigrate gateway status on that host, then resume.
 
-    switch.arm-records: Records differ between the clusters, or could not be compared. Cause: Somebody else
-    wrote on target, or retention deletes records faster than they are compared, or a defect. To do: zkmigrate
-    mirror compare names the first difference. Do not switch. Against retention, raise retention.ms and
-    retention.bytes on both clusters, then resume.
+    switch.arm-records: Records differ between the clusters, or could not be compared. Cause: Another client
+    wrote on target, or retention deletes records faster than they are compared, or there is a defect. To do:
+    Do not switch. Run zkmigrate mirror compare to see the first difference, and repair the mirror as
+    docs/reference/mirror.md explains. If retention is the cause, raise retention.ms and retention.bytes on
+    both clusters, then resume.
     """
 )

@@ -20,8 +20,14 @@ from zkmigrate.runbook.model.look import Look
 from zkmigrate.runbook.model.step import Blocked, Context, Done, Reads, Verdict, Waiting
 from zkmigrate.runbook.model.step_record import needed
 from zkmigrate.topics.topic_move.facts import Drained, Ends, Gateways, both_ends, by_part, gateways
-from zkmigrate.topics.topic_move.go_step import opened_on
-from zkmigrate.topics.topic_move.rules import moved, part_name, reached, silent_source, unread
+from zkmigrate.topics.topic_move.go_step import hosts_open_on
+from zkmigrate.topics.topic_move.rules import (
+    cannot_read,
+    check_reach,
+    check_source_ends,
+    part_name,
+    wait_for_leaders,
+)
 from zkmigrate.topics.topic_move.section import move_of
 
 _REACH_S, _POLL_S = 3.0, 0.1
@@ -44,15 +50,17 @@ class CheckStep(Reads[CheckFacts]):
         target = move_of(c.inventory).topic_move.target
         if f.gateways.unknown:
             return Blocked(f.gateways.unknown)
-        if wrong := f.gateways.outside("switch.check-route", lambda app: app.route == target, f"on {target}"):
+        if wrong := f.gateways.not_in_state(
+            "switch.check-route", lambda app: app.route == target, f"on {target}"
+        ):
             return Blocked(wrong)
         if not isinstance(f.ends, Seen):
-            return Blocked((unread("ends", f.ends),))
-        drained, opened = by_part(needed(Drained, c).ends), opened_on(f.gateways, target)
-        beside = moved(drained, f.ends.value)
+            return Blocked((cannot_read("ends", f.ends),))
+        drained, opened = by_part(needed(Drained, c).ends), hosts_open_on(f.gateways, target)
+        beside = check_source_ends(drained, f.ends.value)
         if not opened and beside:
             return Blocked(beside)
-        if not opened and (waiting := silent_source(f.ends.value, _REACH_S, _POLL_S)):
+        if not opened and (waiting := wait_for_leaders(f.ends.value, _REACH_S, _POLL_S)):
             return waiting
         ends = {part: one.target for part, one in f.ends.value.items()}
         dark = [part_name(part) for part in drained if ends.get(part) is None]
@@ -61,7 +69,7 @@ class CheckStep(Reads[CheckFacts]):
             for part, end in drained.items()
             if (now := ends.get(part)) is not None and now != end
         ]
-        reach = reached(f.gateways, target)
+        reach = check_reach(f.gateways, target)
         if blocking((reach,)) and not opened:
             # A gateway soon queries the broker again, which may have been slow once.
             return Waiting("every gateway reaches each broker of target", reach.seen, _REACH_S, _POLL_S)
@@ -71,19 +79,17 @@ class CheckStep(Reads[CheckFacts]):
                 *(replace(one, severity=Severity.WARN) for one in beside),
                 claim(
                     "switch.check-leaders",
-                    "each partition of target has a leader that answers",
+                    "each partition of target has a leader that responds",
                     not dark,
-                    seen=f"silent: {few(dark)}" if dark else f"{len(drained):,} partitions",
-                    needed="an answer for each",
-                    moves=("let the run walk back", "see which broker is down"),
+                    seen=f"no response: {few(dark)}" if dark else f"{len(drained):,} partitions",
+                    needed="a response for each partition",
                 ),
                 claim(
                     "switch.check-ends",
-                    "target's logs end where they were drained, unless an application went on by itself",
+                    "target's logs still end at the drained offsets, unless an application is open on target",
                     not odd or bool(opened),
                     seen=few(odd) or "all of them",
-                    needed="no record by anybody else",
-                    moves=("let the run walk back", "find out who writes on target"),
+                    needed="no record from another client",
                 ),
             )
         )
@@ -91,13 +97,13 @@ class CheckStep(Reads[CheckFacts]):
 
 MEANINGS = meanings(
     """
-    switch.check-route: A gateway still leads an application to source. Cause: It did not get its order.
-    To do: Resume, or let the run walk back.
+    switch.check-route: A gateway still routes an application to source. Cause: It did not receive its order.
+    To do: Resume, or let the run roll back.
 
-    switch.check-leaders: A partition of target has no leader that answers. Cause: A broker is down. To
-    do: Let the run walk back. Repair the broker.
+    switch.check-leaders: A partition of target has no leader that responds. Cause: A broker is down. To do:
+    Let the run roll back. Repair the broker.
 
-    switch.check-ends: A log of target grew while the applications waited. Cause: Somebody writes there
-    beside the gateways. To do: Let the run walk back. Find out who it is.
+    switch.check-ends: A log of target grew while the applications waited. Cause: A client writes there
+    without going through the gateways. To do: Let the run roll back. Find that client.
     """
 )

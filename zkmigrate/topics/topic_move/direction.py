@@ -13,19 +13,19 @@ from zkmigrate.topics.mirror.changes import MIRRORED, SetDirection
 from zkmigrate.topics.mirror.questions import ReadDirection
 from zkmigrate.topics.mirror.rules.direction import Copies, Direction
 from zkmigrate.topics.topic_move.facts import Copiers, forward
-from zkmigrate.topics.topic_move.rules import unread
+from zkmigrate.topics.topic_move.rules import cannot_read
 from zkmigrate.topics.topic_move.section import switched
 
 DIRECTION = "direction"
 """The target of the change that records where copiers may write."""
 
 
-def noted(c: Context, look: Look) -> Reading[Direction]:
+def recorded_direction(c: Context, look: Look) -> Reading[Direction]:
     """Return where copiers may write, as recorded on both clusters."""
     return look.ask(ReadDirection(*forward(c), switched(c.inventory).topics))
 
 
-def note(c: Context, copies: Copies) -> Changes:
+def record_direction(c: Context, copies: Copies) -> Changes:
     """Plan to record on both clusters where copiers may write."""
     return (SetDirection(MIRRORED, copies, switched(c.inventory).topics, c.fencing),)
 
@@ -54,22 +54,18 @@ def start_again(found: Copiers, host: str, applied: Iterable[Applied]) -> Change
     return (*enable, SetService(host, found.unit, "start"))
 
 
-def begins(c: Context, reading: Reading[Direction]) -> Iterator[Finding]:
+def check_direction(c: Context, reading: Reading[Direction]) -> Iterator[Finding]:
     """Check that a switch may begin: source leads, and no newer run has recorded a direction."""
     if not isinstance(reading, Seen):
-        yield unread("who leads the topics", reading)
+        yield cannot_read("the recorded direction of the mirror", reading)
         return
     found = reading.value
     yield claim(
         "switch.direction",
-        "neither cluster has recorded a leader other than source",
+        "no cluster has recorded that copiers may write anywhere but on target",
         found.copies in ("", "forward"),
         seen=found.words,
         needed="copiers that may write on target, and not on source",
-        moves=(
-            "roll back or end the run that recorded it",
-            "exchange topic_move.source and target if clients are on target",
-        ),
     )
     if c.fencing:
         yield claim(
@@ -77,22 +73,18 @@ def begins(c: Context, reading: Reading[Direction]) -> Iterator[Finding]:
             "no newer run has recorded a direction",
             found.number <= c.fencing,
             seen=f"number {found.number}; this run has {c.fencing}",
-            needed="a run with the highest number",
-            moves=(
-                "end the other run",
-                "if there is none, for instance after zkm-host was removed: delete the consumer group "
-                "zkmigrate-mirror on both clusters",
-            ),
+            needed="the highest number, in this run",
         )
 
 
 MEANINGS = meanings(
     """
-    switch.direction: The clusters have recorded that copiers may not write on target. Cause: Clients
-    are on target, or a run was not ended. To do: See zkmigrate mirror status.
+    switch.direction: The clusters have recorded that copiers may not write on target. Cause: Clients use
+    target already, or an earlier run was not ended. To do: Look at zkmigrate mirror status. Roll back or end
+    the run that recorded it. If clients use target, exchange topic_move.source and target.
 
     switch.direction-newer: The clusters have recorded the number of a newer run. Cause: Another run is
-    at work, or the mirror hosts have lost their numbers. To do: End the other run; see
-    docs/reference/mirror.md.
+    active, or the mirror hosts have lost their numbers. To do: End the other run. If there is none, for
+    instance because zkm-host was removed, delete the consumer group zkmigrate-mirror on both clusters.
     """
 )

@@ -37,7 +37,7 @@ from zkmigrate.runbook.model.step import (
 from zkmigrate.topics.mirror.changes import MIRRORED, CopyOffsets
 from zkmigrate.topics.mirror.questions import BothEnds, CompareCommits, GroupPair
 from zkmigrate.topics.mirror.rules.direction import Direction
-from zkmigrate.topics.topic_move.direction import DIRECTION, note, noted
+from zkmigrate.topics.topic_move.direction import DIRECTION, record_direction, recorded_direction
 from zkmigrate.topics.topic_move.facts import (
     Copiers,
     Drained,
@@ -53,14 +53,14 @@ from zkmigrate.topics.topic_move.facts import (
     offsets,
 )
 from zkmigrate.topics.topic_move.rules import (
-    groups_equal,
-    lapsed,
-    moved,
-    not_silent,
+    cannot_read,
+    check_commits,
+    check_copiers_report,
+    check_in_sync,
+    check_leases,
+    check_source_ends,
     part_name,
-    silent_source,
-    too_few_in_sync,
-    unread,
+    wait_for_leaders,
 )
 from zkmigrate.topics.topic_move.section import mirror_hosts, move_of, switched
 
@@ -92,60 +92,62 @@ class DrainStep(Step[DrainFacts]):
     def observe(self, c: Context, look: Look) -> DrainFacts:
         move = move_of(c.inventory).topic_move
         if c.way is Way.BACK:
-            running, way = copiers(c, look, move.target), noted(c, look)
-            return DrainFacts(Gateways({}, ()), Seen({}), running, direction=way)
+            running, direction = copiers(c, look, move.target), recorded_direction(c, look)
+            return DrainFacts(Gateways({}, ()), Seen({}), running, direction=direction)
         found, ends = gateways(c, look), both_ends(c, look)
         if c.kept.get("equal", 0) < _LOOKS:
             return DrainFacts(found, ends)
-        running, way = copiers(c, look, move.target), noted(c, look)
-        if running.running or running.silent or not _nobody(way):
-            return DrainFacts(found, ends, running, direction=way)
+        running, direction = copiers(c, look, move.target), recorded_direction(c, look)
+        if running.running or running.silent or not _no_copier_may_write(direction):
+            return DrainFacts(found, ends, running, direction=direction)
         topics = switched(c.inventory)
         groups = look.ask(CompareCommits(*forward(c), topics.topics, topics.groups))
-        return DrainFacts(found, ends, running, groups, way)
+        return DrainFacts(found, ends, running, groups, direction)
 
     def check(self, c: Context, f: DrainFacts) -> Verdict:
         if c.way is Way.BACK:
-            return _back(f)
+            return _check_back(f)
         if f.gateways.unknown:
             return Blocked(f.gateways.unknown)
-        if wrong := lapsed(f.gateways):
+        if wrong := check_leases(f.gateways):
             return Blocked(wrong)
         limit_s = move_of(c.inventory).topic_move.hold_ms / 1000
         if not isinstance(f.ends, Seen):
             return Waiting("both clusters report their ends", str(f.ends), limit_s, _POLL_S, keep=c.kept)
         ends = f.ends.value
-        if not c.kept and (waiting := silent_source(ends, limit_s, _POLL_S)):
+        if not c.kept and (waiting := wait_for_leaders(ends, limit_s, _POLL_S)):
             return waiting
         before: dict[Part, int] = c.kept.get("before") or {
             part: one.source for part, one in ends.items() if one.source is not None
         }
-        if wrong := moved(before, ends):
+        if wrong := check_source_ends(before, ends):
             return Blocked(wrong)
         open_parts = {part: one for part, one in ends.items() if not one.equal}
-        if short := too_few_in_sync(open_parts):
+        if short := check_in_sync(open_parts):
             return Blocked(short)
-        apart = [f"{part_name(part)}: {one.lag}{_why(one)}" for part, one in open_parts.items()]
+        apart = [f"{part_name(part)}: {one.lag}{_copy_obstacle(one)}" for part, one in open_parts.items()]
         equal = 0 if apart else c.kept.get("equal", 0) + 1
         keep = {"before": before, "equal": equal}
         if apart or equal < _LOOKS:
-            told = f"behind: {few(apart)}" if apart else "equal, once"
-            return Waiting("the mirror has come to source's ends", told, limit_s, _POLL_S, keep=keep)
+            told = f"behind: {few(apart)}" if apart else "equal in one of two measurements"
+            return Waiting(
+                "the mirror has copied everything up to source's ends", told, limit_s, _POLL_S, keep=keep
+            )
         if f.copiers is None:
-            return Waiting("the copiers have answered", "equal", limit_s, 0.0, keep=keep)
-        return _equal(f, f.copiers, ends, keep)
+            return Waiting("the copiers report their state", "equal ends", limit_s, 0.0, keep=keep)
+        return _check_equal(f, f.copiers, ends, keep)
 
     def plan(self, c: Context, f: DrainFacts, target: str) -> Changes:
         topics = switched(c.inventory)
         if target == OFFSETS:
             return (CopyOffsets(MIRRORED, topics.topics, topics.groups),)
         if target == DIRECTION:
-            return note(c, "none")
+            return record_direction(c, "none")
         return (SetService(target, forward_unit(c), "stop"),)
 
     def undo(self, c: Context, f: DrainFacts, target: str, applied: tuple[Applied, ...]) -> Changes:
         if target == DIRECTION:
-            return note(c, "forward")
+            return record_direction(c, "forward")
         if target not in mirror_hosts(c.inventory):
             return ()
         return (SetService(target, forward_unit(c), "start"),)
@@ -155,7 +157,7 @@ class DrainStep(Step[DrainFacts]):
         return Forecast(held, (*mirror_hosts(c.inventory), DIRECTION, OFFSETS))
 
 
-def _why(ends: BothEnds) -> str:
+def _copy_obstacle(ends: BothEnds) -> str:
     """Return why records of source cannot be copied yet, in brackets; empty if they can."""
     if ends.held:
         return f" ({ends.held})"
@@ -164,22 +166,22 @@ def _why(ends: BothEnds) -> str:
     return f" (a transaction is open from offset {ends.stable:,} on)"
 
 
-def _equal(f: DrainFacts, found: Copiers, ends: Ends, keep: dict[str, object]) -> Verdict:
+def _check_equal(f: DrainFacts, found: Copiers, ends: Ends, keep: dict[str, object]) -> Verdict:
     """Return the verdict once both logs have equal ends.
 
     First the copiers are stopped and the direction is recorded. Then the groups' commits are copied.
     """
-    if wrong := not_silent(found):
+    if wrong := check_copiers_report(found):
         return Blocked(wrong)
     assert f.direction is not None
     if not isinstance(f.direction, Seen):
-        return Blocked((unread("who leads the topics", f.direction),))
-    if todo := (*found.running, *(() if _nobody(f.direction) else (DIRECTION,))):
+        return Blocked((cannot_read("the recorded direction of the mirror", f.direction),))
+    if todo := (*found.running, *(() if _no_copier_may_write(f.direction) else (DIRECTION,))):
         return Ready(todo, keep=keep)
     assert f.groups is not None
     if not isinstance(f.groups, Seen):
-        return Blocked((unread("groups", f.groups),))
-    equal = groups_equal(f.groups)
+        return Blocked((cannot_read("groups", f.groups),))
+    equal = check_commits(f.groups)
     states = {one.state for one in f.groups.value.values()}
     if states in ({"behind"}, {"behind", "equal"}):
         return Ready((OFFSETS,), keep=keep)
@@ -194,27 +196,27 @@ def _equal(f: DrainFacts, found: Copiers, ends: Ends, keep: dict[str, object]) -
     return Done((drained, equal), Drained(offsets(ends)).encode())
 
 
-def _back(f: DrainFacts) -> Verdict:
+def _check_back(f: DrainFacts) -> Verdict:
     assert f.copiers is not None
     assert f.direction is not None
     if not isinstance(f.direction, Seen):
         # Clients can go on at source meanwhile; the copiers could not write yet.
-        return Blocked((unread("who leads the topics", f.direction),), others_back=True)
+        return Blocked((cannot_read("the recorded direction of the mirror", f.direction),), others_back=True)
     if f.direction.value.copies not in ("", "forward"):
         return Ready((DIRECTION,))
     if f.copiers.down:
         return Ready(f.copiers.down)
-    return Blocked(not_silent(f.copiers), others_back=True) if f.copiers.silent else Done()
+    return Blocked(check_copiers_report(f.copiers), others_back=True) if f.copiers.silent else Done()
 
 
-def _nobody(way: Reading[Direction]) -> bool:
+def _no_copier_may_write(direction: Reading[Direction]) -> bool:
     """Return whether both clusters have recorded that no copier may write."""
-    return isinstance(way, Seen) and way.value.copies == "none"
+    return isinstance(direction, Seen) and direction.value.copies == "none"
 
 
 MEANINGS = meanings(
     """
-    switch.drained: The ends of the logs differ, or a copier runs or may write. Cause: The step is under way.
-    To do: Wait. If the hold ends first, the run walks back.
+    switch.drained: The ends of the logs differ, or a copier runs or may write. Cause: The step is not
+    finished. To do: Wait. If the hold ends first, the run rolls back.
     """
 )

@@ -20,13 +20,7 @@ from zkmigrate.runbook.model.step_record import Recorded
 from zkmigrate.topics.gateway.order import GATEWAY, GatewayOrder, GatewayVerb
 from zkmigrate.topics.gateway.rules import forms
 from zkmigrate.topics.mirror.questions import BothEnds, ClusterAt, ReadMirrorEnds
-from zkmigrate.topics.topic_move.section import (
-    cluster,
-    gateway_hosts,
-    mirror_hosts,
-    move_of,
-    switched,
-)
+from zkmigrate.topics.topic_move.section import cluster, gateway_hosts, mirror_hosts, move_of, switched
 
 Part = tuple[str, int]
 """Topic and partition."""
@@ -58,7 +52,7 @@ class AppSeen:
     unsure: str = ""
 
     @property
-    def waits(self) -> bool:
+    def requests_wait(self) -> bool:
         """Whether its requests wait at the gate."""
         return self.gate in ("held", "sealed", "gone")
 
@@ -79,13 +73,13 @@ class AppSeen:
 
     def table(self, name: str) -> dict[str, Any]:
         """Return one table of the status, or an empty dict if the gateway does not report it."""
-        told = self.seen.get(name)
-        return dict(told) if isinstance(told, Mapping) else {}
+        status = self.seen.get(name)
+        return dict(status) if isinstance(status, Mapping) else {}
 
     @property
     def words(self) -> str:
         """The gate and the route as text."""
-        return f"{self.gate} on {self.route}" + (", a lease has ended by itself" if self.lapsed else "")
+        return f"{self.gate} on {self.route}" + (", its lease has expired" if self.lapsed else "")
 
 
 Brokers = Mapping[str, Mapping[int, str]]
@@ -119,7 +113,7 @@ class Gateways:
         """Return the hosts of the gateways where the test holds for at least one application."""
         return tuple(dict.fromkeys(host for (host, _), app in self.at.items() if test(app)))
 
-    def outside(self, id: str, test: Callable[[AppSeen], bool], needed: str) -> tuple[Finding, ...]:
+    def not_in_state(self, id: str, test: Callable[[AppSeen], bool], needed: str) -> tuple[Finding, ...]:
         """Return a finding for each application for which the test does not hold.
 
         id: the id of the finding. needed: what the application needs to be, as text.
@@ -127,11 +121,10 @@ class Gateways:
         return tuple(
             claim(
                 id,
-                "the application is where this step begins or ends",
+                "the application has the state that this step needs",
                 False,
                 seen=app.words,
                 needed=needed,
-                moves=("look at zkmigrate gateway status on that host", "rollback"),
                 target=f"{host}:{name}",
             )
             for (host, name), app in self.at.items()
@@ -139,14 +132,14 @@ class Gateways:
         )
 
     def orders(
-        self, host: str, verb: GatewayVerb, test: Callable[[AppSeen], bool], **told: Any
+        self, host: str, verb: GatewayVerb, test: Callable[[AppSeen], bool], **status: Any
     ) -> tuple[GatewayOrder, ...]:
         """Return the order for each application of a host for which the test holds.
 
         told: further fields of the order.
         """
         return tuple(
-            GatewayOrder(host, verb, name, **told)
+            GatewayOrder(host, verb, name, **status)
             for (at, name), app in self.at.items()
             if at == host and test(app)
         )
@@ -154,7 +147,7 @@ class Gateways:
 
 def gateways(c: Context, look: Look) -> Gateways:
     """Read the status of all gateways at the same time, and note a sample for the report."""
-    found = heard(c.inventory, statuses(c.inventory, look))
+    found = parse_statuses(c.inventory, statuses(c.inventory, look))
     c.note("gateways", found.sample)
     return found
 
@@ -164,33 +157,33 @@ def statuses(inventory: Inventory, look: Look) -> dict[str, Reading[str]]:
     return look.each(gateway_hosts(inventory), lambda host: look.program(GATEWAY, host, "status"))
 
 
-def heard(inventory: Inventory, told: Mapping[str, Reading[str]]) -> Gateways:
-    """Return the applications that the gateways' statuses report. told: the statuses by host."""
+def parse_statuses(inventory: Inventory, statuses: Mapping[str, Reading[str]]) -> Gateways:
+    """Return the applications that the gateways' statuses report. statuses: by host."""
     apps = switched(inventory).apps
     at: dict[tuple[str, str], AppSeen] = {}
     others: dict[tuple[str, str], AppSeen] = {}
     brokers: dict[str, Brokers] = {}
     again: dict[str, float] = {}
     unknown: list[Finding] = []
-    for host, status in told.items():
+    for host, status in statuses.items():
         reading = parsed(status, parse_status)
         if not isinstance(reading, Seen):
-            unknown.append(_unheard(host, str(reading)))
+            unknown.append(_unknown_gateway(host, str(reading)))
             continue
-        found, brokers[host], restarted = reading.value
-        again |= {} if restarted is None else {host: restarted}
+        found, brokers[host], check_restarts = reading.value
+        again |= {} if check_restarts is None else {host: check_restarts}
         for name in apps:
             if name in found:
                 at[host, name] = found[name]
             else:
-                unknown.append(_unheard(host, f"it has no application {name}"))
+                unknown.append(_unknown_gateway(host, f"it has no application {name}"))
         others |= {(host, name): app for name, app in found.items() if name not in apps}
     return Gateways(at, tuple(unknown), brokers, others, again)
 
 
-def standing(inventory: Inventory, look: Look, host: str) -> str:
+def describe_gateway(inventory: Inventory, look: Look, host: str) -> str:
     """Return the state of each application of the set at a gateway, in one line."""
-    found = heard(inventory, {host: look.program(GATEWAY, host, "status")})
+    found = parse_statuses(inventory, {host: look.program(GATEWAY, host, "status")})
     apps = (f"{name} {app.words}, {app.in_flight} in flight" for (_, name), app in found.at.items())
     return "; ".join((*apps, *(one.seen for one in found.unknown)))
 
@@ -268,29 +261,29 @@ def parse_status(text: str) -> tuple[dict[str, AppSeen], Brokers, float | None]:
     """
     body = json_text.loads(text)
     try:
-        told = forms.checked(_Status, body)
+        status = forms.checked(_Status, body)
     except forms.FormError as error:
-        raise ValueError(f"not a gateway's status: {error}") from None
+        raise ValueError(f"this is not the status of a gateway: {error}") from None
     brokers = {
         name: {int(node): why for node, why in cluster.brokers.items()}
-        for name, cluster in told.clusters.items()
+        for name, cluster in status.clusters.items()
     }
-    apps = {name: _app(one, body["apps"][name]) for name, one in told.apps.items()}
-    return apps, brokers, told.restarted_s
+    apps = {name: _app(one, body["apps"][name]) for name, one in status.apps.items()}
+    return apps, brokers, status.restarted_s
 
 
-def _app(told: _AppStatus, seen: Mapping[str, Any]) -> AppSeen:
+def _app(status: _AppStatus, seen: Mapping[str, Any]) -> AppSeen:
     return AppSeen(
-        route=told.route,
-        staged=told.staged,
-        gate=told.gate,
-        hold=told.hold,
-        lapsed=told.lapsed,
-        in_flight=told.requests_in_flight,
-        connections=told.connections,
-        on_left_ports=told.connections_on_left_ports,
+        route=status.route,
+        staged=status.staged,
+        gate=status.gate,
+        hold=status.hold,
+        lapsed=status.lapsed,
+        in_flight=status.requests_in_flight,
+        connections=status.connections,
+        on_left_ports=status.connections_on_left_ports,
         seen=seen,
-        unsure=str(told.outcomes),
+        unsure=str(status.outcomes),
     )
 
 
@@ -306,15 +299,14 @@ def every_app(c: Context, gate: str, *, switched_over: bool = False) -> Gateways
     return Gateways({(host, name): app for host in hosts for name in apps}, ())
 
 
-def _unheard(host: str, seen: str) -> Finding:
+def _unknown_gateway(host: str, seen: str) -> Finding:
     return claim(
         "switch.gateway",
-        "every gateway of the set answers and has its applications",
+        "every gateway of the set responds and has its applications",
         None,
         target=host,
         seen=seen,
-        needed="its status, with the applications of the set",
-        moves=("see whether the gateway runs there, and which file it has", "resume: zkmigrate looks again"),
+        needed="a status that lists the applications of the set",
     )
 
 
@@ -331,12 +323,12 @@ def backward(c: Context) -> tuple[ClusterAt, ClusterAt]:
 
 def both_ends(c: Context, look: Look) -> Reading[Ends]:
     """Read where the logs of the set's topics end on both clusters, and note it for the report."""
-    return _noted(c, look, forward(c), *_names(c))
+    return _read_ends(c, look, forward(c), *_names(c))
 
 
 def ends_back(c: Context, look: Look) -> Reading[Ends]:
     """Read where the logs end for the copier after the switch, for which target is the source."""
-    return _noted(c, look, backward(c), *reversed(_names(c)))
+    return _read_ends(c, look, backward(c), *reversed(_names(c)))
 
 
 def _names(c: Context) -> tuple[str, str]:
@@ -344,24 +336,24 @@ def _names(c: Context) -> tuple[str, str]:
     return move.source, move.target
 
 
-def _noted(
+def _read_ends(
     c: Context, look: Look, mirrored: tuple[ClusterAt, ClusterAt], source: str, target: str
 ) -> Reading[Ends]:
     read = look.ask(ReadMirrorEnds(*mirrored, switched(c.inventory).topics))
     if isinstance(read, Seen):
         ends = read.value.values()
         body = {
-            "behind": _sum(None if one.lag is None else max(0, one.lag) for one in ends),
-            "written": _sum(one.source for one in ends),
-            "copied": _sum(one.target for one in ends),
+            "behind": _sum_or_none(None if one.lag is None else max(0, one.lag) for one in ends),
+            "written": _sum_or_none(one.source for one in ends),
+            "copied": _sum_or_none(one.target for one in ends),
         }
         c.note("mirror", {"from": source, "to": target, **body})
     return read
 
 
-def _sum(told: Iterable[int | None]) -> int | None:
+def _sum_or_none(status: Iterable[int | None]) -> int | None:
     """Return the sum, or None if one of the numbers is None."""
-    known = list(told)
+    known = list(status)
     return None if None in known else sum(one for one in known if one is not None)
 
 
@@ -376,16 +368,16 @@ class Copiers:
     def silent(self) -> dict[str, str]:
         """The hosts that do not report whether their copier runs, and why."""
         return {
-            host: "its state is unknown" if isinstance(told, Seen) else str(told)
-            for host, told in self.at.items()
-            if runs(told) is None
+            host: "its state is unknown" if isinstance(status, Seen) else str(status)
+            for host, status in self.at.items()
+            if runs(status) is None
         }
 
     @property
     def running(self) -> tuple[str, ...]:
         """The hosts on which a copier may be running."""
         return tuple(
-            host for host, told in self.at.items() if isinstance(told, Seen) and runs(told) is not False
+            host for host, status in self.at.items() if isinstance(status, Seen) and runs(status) is not False
         )
 
     @property
@@ -393,14 +385,14 @@ class Copiers:
         """The hosts on which systemd starts a copier at boot."""
         return tuple(
             host
-            for host, told in self.at.items()
-            if isinstance(told, Seen) and told.value.unit_file.startswith("enabled")
+            for host, status in self.at.items()
+            if isinstance(status, Seen) and status.value.unit_file.startswith("enabled")
         )
 
     @property
     def down(self) -> tuple[str, ...]:
         """The hosts on which no copier runs."""
-        return tuple(host for host, told in self.at.items() if runs(told) is False)
+        return tuple(host for host, status in self.at.items() if runs(status) is False)
 
 
 def copiers(c: Context, look: Look, to: str) -> Copiers:
@@ -445,7 +437,7 @@ class Held(Recorded):
 
     holds: tuple[tuple[str, str, str], ...]
 
-    def of(self, host: str, app: str) -> str:
+    def hold_of(self, host: str, app: str) -> str:
         """Return the hold of an application at a gateway, or an empty text if it has none."""
         return next((id for at, name, id in self.holds if (at, name) == (host, app)), "")
 

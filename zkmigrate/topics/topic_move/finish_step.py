@@ -20,7 +20,7 @@ from zkmigrate.runbook.model.look import Look
 from zkmigrate.runbook.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Way
 from zkmigrate.topics.topic_move.direction import start_again, stop
 from zkmigrate.topics.topic_move.facts import Copiers, Gateways, backward_unit, copiers, gateways
-from zkmigrate.topics.topic_move.rules import not_silent
+from zkmigrate.topics.topic_move.rules import check_copiers_report
 from zkmigrate.topics.topic_move.section import mirror_hosts, move_of
 from zkmigrate.topics.topic_move.verify_step import left_ports
 
@@ -41,7 +41,7 @@ class FinishStep(Step[FinishFacts]):
         return FinishFacts(copiers(c, look, source), gateways(c, look))
 
     def check(self, c: Context, f: FinishFacts) -> Verdict:
-        if wrong := not_silent(f.copiers):
+        if wrong := check_copiers_report(f.copiers):
             return Blocked(wrong)
         if c.way is Way.BACK:
             return Ready(f.copiers.down) if f.copiers.down else Done()
@@ -53,7 +53,7 @@ class FinishStep(Step[FinishFacts]):
         )
         stays = claim(
             "switch.stays",
-            "what stays is named",
+            "the report lists what remains after the run",
             True,
             seen=f"zkm-host on {few(f.copiers.at)}; both units; the gateways; {source}'s topics",
             severity=Severity.INFO,
@@ -73,9 +73,9 @@ class FinishStep(Step[FinishFacts]):
 
 MEANINGS = meanings(
     """
-    switch.finished: A copier runs. Cause: The step is under way. To do: Wait, or resume.
+    switch.finished: A copier runs. Cause: The step is not finished. To do: Wait, or resume.
 
-    switch.stays: What is still there after the end. Cause: A later switch, or a client, may need it. To do:
-    Remove it once no client connects to the gateways.
+    switch.stays: These things remain after the end of the run. Cause: A remark; a later switch, or a client,
+    may need them. To do: Remove them once no client connects to the gateways.
     """
 )

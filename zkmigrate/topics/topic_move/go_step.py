@@ -36,7 +36,7 @@ from zkmigrate.topics.topic_move.facts import (
     gateways,
 )
 from zkmigrate.topics.topic_move.hold_step import sealed
-from zkmigrate.topics.topic_move.rules import moved, silent_source, too_few_in_sync, unread
+from zkmigrate.topics.topic_move.rules import cannot_read, check_in_sync, check_source_ends, wait_for_leaders
 from zkmigrate.topics.topic_move.section import move_of
 
 _SILENT_S, _POLL_S = 3.0, 0.1
@@ -52,7 +52,7 @@ class GoFacts:
 
 class GoStep(Step[GoFacts]):
     id = "go"
-    title = "Lead the applications to target"
+    title = "Route the applications to target"
     hazard = Hazard.WINDOW
 
     def observe(self, c: Context, look: Look) -> GoFacts:
@@ -61,10 +61,10 @@ class GoStep(Step[GoFacts]):
     def check(self, c: Context, f: GoFacts) -> Verdict:
         move, found = move_of(c.inventory).topic_move, f.gateways
         if c.way is Way.BACK:
-            return _back(found, move.source, move.target)
+            return _check_back(found, move.source, move.target)
         if found.unknown:
             return Blocked(found.unknown)
-        if wrong := found.outside(
+        if wrong := found.not_in_state(
             "switch.go-gate",
             lambda app: app.route == move.target or sealed(app),
             f"sealed, or on {move.target}",
@@ -74,7 +74,7 @@ class GoStep(Step[GoFacts]):
         if not todo:
             return Done()
         # Once an application is open on target there is no way back, so the others follow.
-        if not opened_on(found, move.target) and (held := unready(c, f.ends)):
+        if not hosts_open_on(found, move.target) and (held := find_obstacle(c, f.ends)):
             return held
         return Ready(todo)
 
@@ -89,10 +89,10 @@ class GoStep(Step[GoFacts]):
                 order
                 for (host, name), app in found.at.items()
                 if host == target and _may_open(app, move.target)
-                for order in _sealed_there(host, name, app, move.source)
+                for order in _seal_orders(host, name, app, move.source)
             )
-        if found.hosts(lambda app: _still_led(app, move.source)):
-            still = partial(_still_led, source=move.source)
+        if found.hosts(lambda app: _has_staged_route(app, move.source)):
+            still = partial(_has_staged_route, source=move.source)
             return found.orders(target, "route", still, to=move.source)
         return found.orders(target, "go", lambda app: app.route == move.target, ttl_ms=_ttl(c))
 
@@ -106,18 +106,18 @@ def read_ends(c: Context, look: Look) -> GoFacts:
     return GoFacts(found) if c.way is Way.BACK else GoFacts(found, both_ends(c, look))
 
 
-def unready(c: Context, ends: Reading[Ends]) -> Verdict | None:
+def find_obstacle(c: Context, ends: Reading[Ends]) -> Verdict | None:
     """Return what prevents routing the applications to target; None if nothing does.
 
     Reasons are that somebody wrote on source, that target cannot take their records, or that this is not
     known. A replica of source that is out of sync is no reason: everything was copied before.
     """
     if not isinstance(ends, Seen):
-        return Blocked((unread("ends", ends),))
+        return Blocked((cannot_read("ends", ends),))
     target = {part: replace(one, below="") for part, one in ends.value.items()}
-    if wrong := (*moved(by_part(needed(Drained, c).ends), ends.value), *too_few_in_sync(target)):
+    if wrong := (*check_source_ends(by_part(needed(Drained, c).ends), ends.value), *check_in_sync(target)):
         return Blocked(wrong)
-    return silent_source(ends.value, _SILENT_S, _POLL_S)
+    return wait_for_leaders(ends.value, _SILENT_S, _POLL_S)
 
 
 def _ttl(c: Context) -> int:
@@ -125,7 +125,7 @@ def _ttl(c: Context) -> int:
     return int(c.inventory.policy.open_limit_s * 1000)
 
 
-def _sealed_there(host: str, name: str, app: AppSeen, source: str) -> tuple[GatewayOrder, ...]:
+def _seal_orders(host: str, name: str, app: AppSeen, source: str) -> tuple[GatewayOrder, ...]:
     """Return the orders that seal an application on target and stage its route to source.
 
     A gateway refuses to seal an application that has opened meanwhile.
@@ -139,7 +139,7 @@ def _may_open(app: AppSeen, target: str) -> bool:
     return app.route == target and not sealed(app)
 
 
-def _still_led(app: AppSeen, source: str) -> bool:
+def _has_staged_route(app: AppSeen, source: str) -> bool:
     """Return whether an application is sealed on source with another route staged.
 
     An order to go that comes late would lead it to target.
@@ -147,25 +147,25 @@ def _still_led(app: AppSeen, source: str) -> bool:
     return app.route == source and sealed(app) and app.staged not in ("", source)
 
 
-def _back(f: Gateways, source: str, target: str) -> Verdict:
+def _check_back(f: Gateways, source: str, target: str) -> Verdict:
     """Return the verdict on the way back.
 
     No application opens on source while one may still open on target. A gateway that does not answer may have
     routed its applications to target, so the step is blocked until it answers.
     """
-    if opened := opened_on(f, target):
+    if opened := hosts_open_on(f, target):
         return Blocked((no_way_back(opened, target),), no_way_back=True)
     if f.unknown:
         return Blocked(f.unknown)
     todo = (
         f.hosts(lambda app: _may_open(app, target))
-        or f.hosts(lambda app: _still_led(app, source))
+        or f.hosts(lambda app: _has_staged_route(app, source))
         or f.hosts(lambda app: app.route == target)
     )
     return Ready(todo) if todo else Done()
 
 
-def opened_on(f: Gateways, target: str) -> tuple[str, ...]:
+def hosts_open_on(f: Gateways, target: str) -> tuple[str, ...]:
     """Return the hosts of the gateways where an application is open on target."""
     return f.hosts(lambda app: app.route == target and app.gate in ("open", "settling"))
 
@@ -176,18 +176,20 @@ def no_way_back(opened: tuple[str, ...], target: str) -> Finding:
         "open.no-way-back",
         "no client has written on target yet",
         False,
-        seen=f"open on {target}: {', '.join(opened)}" if opened else "they went on, on target, in this run",
-        needed="applications that wait",
+        seen=f"open on {target}: {', '.join(opened)}"
+        if opened
+        else "this run has released their requests on target",
+        needed="applications whose requests wait",
         moves=(
-            "resume: it goes forward",
-            "then switch back: the same playbook with topic_move.source and target exchanged",
+            "resume: the run can only go forward",
+            "to switch back afterwards, run the same playbook with topic_move.source and target exchanged",
         ),
     )
 
 
 MEANINGS = meanings(
     """
-    switch.go-gate: An application is neither sealed nor on target. Cause: Another operator. To do: Look
-    at zkmigrate gateway status. Let the run walk back.
+    switch.go-gate: An application is neither sealed nor on target. Cause: Another operator changed it. To do:
+    Let the run roll back. Look at zkmigrate gateway status to see what changed.
     """
 )

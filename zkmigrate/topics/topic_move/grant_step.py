@@ -36,7 +36,7 @@ from zkmigrate.runbook.model.step_record import known, needed
 from zkmigrate.topics.mirror.changes import MIRRORED, AlterAcls
 from zkmigrate.topics.mirror.questions import FindGranted, Granted, SurveyMirror
 from zkmigrate.topics.topic_move.facts import Looked, forward
-from zkmigrate.topics.topic_move.rules import unread
+from zkmigrate.topics.topic_move.rules import cannot_read
 from zkmigrate.topics.topic_move.section import switched
 
 RIGHTS = "target-acls"
@@ -70,20 +70,20 @@ class GrantStep(Step[GrantFacts]):
     def check(self, c: Context, f: GrantFacts) -> Verdict:
         if not isinstance(f.granted, Seen):
             # A right that stays on target makes no client wait.
-            return Blocked((unread("target's ACLs", f.granted),), others_back=True)
+            return Blocked((cannot_read("target's ACLs", f.granted),), others_back=True)
         if c.way is Way.BACK:
             return Ready((RIGHTS,)) if f.granted.value.somewhere else Done()
         missing = f.needed - f.granted.value.everywhere
         if missing and "sent" in c.kept:
-            told = f"missing on a broker: {len(missing)}"
-            return Waiting("every broker of target knows the ACLs", told, 10.0, _POLL_S, keep=c.kept)
+            told = f"{len(missing)} ACLs are missing on a broker"
+            return Waiting("every broker of target has the ACLs", told, 10.0, _POLL_S, keep=c.kept)
         if missing:
             return Ready((RIGHTS,), keep={"sent": True})
         return Done(
             (
                 claim(
                     "switch.granted",
-                    "target grants the rights to write that source grants",
+                    "users who may write on source may write on target",
                     True,
                     seen=f"ACLs granted by this run: {len(f.needed)}",
                 ),
@@ -114,6 +114,6 @@ def _changes(action: Literal["grant", "revoke"], acls: Collection[Acl]) -> Chang
 
 MEANINGS = meanings(
     """
-    switch.granted: Target lacks rights to write. Cause: The step is under way. To do: Wait, or resume.
+    switch.granted: Target lacks rights to write. Cause: The step is not finished. To do: Wait, or resume.
     """
 )

@@ -28,7 +28,7 @@ from zkmigrate.runbook.model.step import (
     Way,
 )
 from zkmigrate.topics.topic_move.facts import AppSeen, Gateways, Held, every_app, gateways
-from zkmigrate.topics.topic_move.rules import lapsed, unsure
+from zkmigrate.topics.topic_move.rules import check_leases, check_outcomes
 from zkmigrate.topics.topic_move.section import move_of
 
 _POLL_S = 0.05
@@ -45,21 +45,25 @@ class HoldStep(Step[Gateways]):
     def check(self, c: Context, f: Gateways) -> Verdict:
         move = move_of(c.inventory).topic_move
         if c.way is Way.BACK:
-            return _back(f, move.source)
+            return _check_back(f, move.source)
         if f.unknown:
             return Blocked(f.unknown)
-        if wrong := f.outside("switch.hold-route", lambda app: app.route == move.source, f"on {move.source}"):
+        if wrong := f.not_in_state(
+            "switch.hold-route", lambda app: app.route == move.source, f"on {move.source}"
+        ):
             return Blocked(wrong)
-        if wrong := unsure(f):
+        if wrong := check_outcomes(f):
             return Blocked(wrong)
         if todo := f.hosts(lambda app: app.gate in ("open", "settling") and not app.lapsed):
             return Ready(todo)
-        if wrong := lapsed(f):
+        if wrong := check_leases(f):
             return Blocked(wrong)
         busy = {f"{host}:{name}": app.in_flight for (host, name), app in f.at.items() if app.in_flight}
         if busy:
             told = ", ".join(f"{where}: {count}" for where, count in busy.items())
-            return Waiting("the requests in flight are answered", told, move.hold_ms / 1000, poll_s=_POLL_S)
+            return Waiting(
+                "the requests in flight have their responses", told, move.hold_ms / 1000, poll_s=_POLL_S
+            )
         holds = tuple((host, name, app.hold) for (host, name), app in f.at.items())
         return Done(record=Held(holds).encode())
 
@@ -68,7 +72,7 @@ class HoldStep(Step[Gateways]):
         return f.orders(target, "hold", lambda app: app.gate in ("open", "settling"), ttl_ms=ttl)
 
     def undo(self, c: Context, f: Gateways, target: str, applied: tuple[Applied, ...]) -> Changes:
-        return let_go(c, f, target)
+        return release(c, f, target)
 
     def forecast(self, c: Context, look: Look) -> Forecast[Gateways]:
         return Forecast(every_app(c, "settling"))
@@ -79,24 +83,24 @@ def sealed(app: AppSeen) -> bool:
     return app.gate == "sealed"
 
 
-def let_go(c: Context, f: Gateways, target: str) -> Changes:
+def release(c: Context, f: Gateways, target: str) -> Changes:
     """Return the orders that release the requests waiting at a gateway.
 
     They turn a seal into a hold first.
     """
     ttl = move_of(c.inventory).topic_move.hold_ms
     unsealed = f.orders(target, "unseal", sealed, ttl_ms=ttl)
-    return (*unsealed, *f.orders(target, "unhold", lambda app: app.waits))
+    return (*unsealed, *f.orders(target, "unhold", lambda app: app.requests_wait))
 
 
-def _back(f: Gateways, source: str) -> Verdict:
+def _check_back(f: Gateways, source: str) -> Verdict:
     """Return the verdict on the way back: requests are released on source, at each gateway that answers.
 
     A seal is released too, because the order for it may have come after the step seal was undone.
     """
-    if wrong := f.outside("switch.hold-back", lambda app: app.route == source, f"on {source}"):
+    if wrong := f.not_in_state("switch.hold-back", lambda app: app.route == source, f"on {source}"):
         return Blocked(wrong)
-    if todo := f.hosts(lambda app: app.waits):
+    if todo := f.hosts(lambda app: app.requests_wait):
         return Ready(todo)
     return Blocked(f.unknown, others_back=True) if f.unknown else Done()
 
@@ -104,9 +108,9 @@ def _back(f: Gateways, source: str) -> Verdict:
 MEANINGS = meanings(
     """
     switch.hold-route: An application is not on source. Cause: It has switched already. To do: Exchange
-    topic_move.source and target for the way back.
+    topic_move.source and target if you want to switch it back.
 
-    switch.hold-back: An application is on target when the hold is to be taken back. Cause: An earlier part
-    of the way back did not reach its gateway. To do: See zkmigrate gateway status, then resume.
+    switch.hold-back: An application is on target when its hold is to be released. Cause: An earlier step of
+    the rollback did not reach its gateway. To do: Look at zkmigrate gateway status on that host, then resume.
     """
 )

@@ -24,7 +24,7 @@ from zkmigrate.runbook.model.look import Look
 from zkmigrate.runbook.model.step import Blocked, Context, Done, Reads, Verdict, Waiting
 from zkmigrate.topics.mirror.questions import FindGroupReads, GroupReads, MirrorSurvey, SurveyMirror
 from zkmigrate.topics.mirror.rules.direction import Direction
-from zkmigrate.topics.topic_move.direction import begins, noted
+from zkmigrate.topics.topic_move.direction import check_direction, recorded_direction
 from zkmigrate.topics.topic_move.facts import (
     Copiers,
     Ends,
@@ -37,15 +37,15 @@ from zkmigrate.topics.topic_move.facts import (
     gateways,
 )
 from zkmigrate.topics.topic_move.rules import (
-    not_silent,
+    cannot_read,
+    check_copiers_report,
+    check_in_sync,
+    check_outcomes,
+    check_reach,
+    check_restarts,
+    check_survey,
+    client_findings,
     part_name,
-    reached,
-    restarted,
-    surveyed,
-    too_few_in_sync,
-    unread,
-    unsure,
-    used,
 )
 from zkmigrate.topics.topic_move.section import move_of, switched
 from zkmigrate.topics.topic_move.set_rules import (
@@ -56,7 +56,7 @@ from zkmigrate.topics.topic_move.set_rules import (
     staged_elsewhere,
     superusers,
 )
-from zkmigrate.topics.topic_move.units import UnitTopics, copied, set_alone
+from zkmigrate.topics.topic_move.units import UnitTopics, check_units, read_unit_topics
 
 _POLL_S = 0.5
 
@@ -78,13 +78,13 @@ class Delivered:
 class LookFacts:
     """Facts for the step look.
 
-    there, back: the copiers to target and to source. at: seconds since the epoch. units: the topics of the
+    forward, back: the copiers to target and to source. at: seconds since the epoch. units: the topics of the
     copiers' units, by host and unit. Only ``delivered`` is measured again during a visit of the step.
     """
 
     gateways: Gateways
     survey: Reading[MirrorSurvey]
-    there: Copiers
+    forward: Copiers
     back: Copiers
     at: float
     delivered: Delivered
@@ -94,7 +94,7 @@ class LookFacts:
 
 class LookStep(Reads[LookFacts]):
     id = Looked.step
-    title = "Look at gateways, mirror and clients"
+    title = "Check gateways, mirror and clients"
 
     def observe(self, c: Context, look: Look) -> LookFacts:
         move, topics = move_of(c.inventory).topic_move, switched(c.inventory)
@@ -113,8 +113,8 @@ class LookStep(Reads[LookFacts]):
             copiers(c, look, move.source),
             look.wall(),
             delivered,
-            noted(c, look),
-            copied(c, look),
+            recorded_direction(c, look),
+            read_unit_topics(c, look),
         )
 
     def check(self, c: Context, f: LookFacts) -> Verdict:
@@ -124,60 +124,56 @@ class LookStep(Reads[LookFacts]):
             return Blocked(found)
         first: LookFacts = c.kept.get("first", f)
         return _waiting(c, first, f.delivered) or Done(
-            (*found, *_settled(first.delivered, f.delivered)), Looked(later).encode()
+            (*found, *_check_settled(first.delivered, f.delivered)), Looked(later).encode()
         )
 
 
 def _findings(c: Context, f: LookFacts) -> Iterator[Finding]:
     move = move_of(c.inventory).topic_move
     yield from f.gateways.unknown
-    yield from f.gateways.outside(
-        "switch.start",
-        lambda app: app.gate == "open" and app.route == move.source,
-        f"open on {move.source}",
+    yield from f.gateways.not_in_state(
+        "switch.start", lambda app: app.gate == "open" and app.route == move.source, f"open on {move.source}"
     )
     topics = switched(c.inventory).topics
     yield from staged_elsewhere(f.gateways, move.target)
-    yield from used(f.gateways)
-    yield from unsure(f.gateways, Severity.WARN)
-    yield from restarted(f.gateways)
+    yield from client_findings(f.gateways)
+    yield from check_outcomes(f.gateways, Severity.WARN)
+    yield from check_restarts(f.gateways)
     yield from app_topics(f.gateways, topics)
     yield from other_apps(f.gateways, topics, move.source)
     if isinstance(f.survey, Seen):
-        here, there = f.survey.value.brokers
-        yield node_ids(here, there)
-        yield reached(f.gateways, move.source, here, Severity.WARN)
-        yield reached(f.gateways, move.target, there)
-        yield from surveyed(f.survey.value)
+        source_ids, target_ids = f.survey.value.brokers
+        yield node_ids(source_ids, target_ids)
+        yield check_reach(f.gateways, move.source, source_ids, Severity.WARN)
+        yield check_reach(f.gateways, move.target, target_ids)
+        yield from check_survey(f.survey.value)
         yield from other_groups(f.survey.value.others)
         yield superusers(f.gateways, f.survey.value.super_users)
     else:
-        yield unread("the mirror", f.survey)
-    yield from begins(c, f.direction)
+        yield cannot_read("the mirror", f.survey)
+    yield from check_direction(c, f.direction)
     if isinstance(f.delivered.ends, Seen):
-        yield from too_few_in_sync(f.delivered.ends.value)
-    yield from not_silent(f.there)
-    yield from not_silent(f.back)
-    yield from set_alone(f.units, topics)
+        yield from check_in_sync(f.delivered.ends.value)
+    yield from check_copiers_report(f.forward)
+    yield from check_copiers_report(f.back)
+    yield from check_units(f.units, topics)
     yield claim(
         "switch.copies",
         f"a copier to {move.target} runs on every mirror host",
-        _all_told(f.there, not f.there.down),
-        seen=f"down on {few(f.there.down)}" if f.there.down else f.there.unit,
-        needed=f"{f.there.unit} active",
-        moves=("start it, and wait until the mirror is equal",),
+        _unless_silent(f.forward, not f.forward.down),
+        seen=f"down on {few(f.forward.down)}" if f.forward.down else f.forward.unit,
+        needed=f"{f.forward.unit} active",
     )
     yield claim(
         "switch.copies-back",
         f"no copier to {move.source} runs, or starts at boot",
-        _all_told(f.back, not f.back.running and not f.back.enabled),
-        seen=_wrong_way(f.back) or "none",
-        needed=f"{f.back.unit} stopped and disabled: two copiers would copy each other's records",
-        moves=(f"systemctl disable --now {f.back.unit}",),
+        _unless_silent(f.back, not f.back.running and not f.back.enabled),
+        seen=_describe_back(f.back) or "none",
+        needed=f"{f.back.unit} stopped and disabled, because two copiers would copy each other's records",
     )
 
 
-def _wrong_way(back: Copiers) -> str:
+def _describe_back(back: Copiers) -> str:
     """Return on which hosts a copier to source runs or is enabled, as text."""
     running = [f"running on {few(back.running)}"] if back.running else []
     return ", ".join(running + ([f"enabled on {few(back.enabled)}"] if back.enabled else []))
@@ -187,15 +183,15 @@ def _waiting(c: Context, first: LookFacts, now: Delivered) -> Waiting | None:
     """Return a wait while groups may still commit what was delivered by the first measurement, or None."""
     limit_s = move_of(c.inventory).topic_move.settle_ms / 1000
     left_s = limit_s - (now.now - first.delivered.now)
-    late = _late(first.delivered, now)
+    late = _uncommitted_groups(first.delivered, now)
     if not late or left_s <= 0:
         return None
-    what = "groups have committed what they were delivered"
+    what = "groups have committed the records that they received"
     told = f"{limit_s - left_s:.1f} of {limit_s:g} s: {few(late)}"
     return Waiting(what, told, limit_s + 60, poll_s=min(_POLL_S, left_s), keep={"first": first})
 
 
-def _late(first: Delivered, now: Delivered) -> list[str]:
+def _uncommitted_groups(first: Delivered, now: Delivered) -> list[str]:
     """Return the groups that have not committed all that the first measurement found in the logs."""
     if not isinstance(first.ends, Seen) or not isinstance(now.groups, Seen):
         return []
@@ -207,29 +203,29 @@ def _late(first: Delivered, now: Delivered) -> list[str]:
     ]
 
 
-def _settled(first: Delivered, now: Delivered) -> Iterator[Finding]:
+def _check_settled(first: Delivered, now: Delivered) -> Iterator[Finding]:
     """Check whether each group commits soon enough for the switch.
 
     If not, the finding reports how many records the group would get twice.
     """
     if not isinstance(now.groups, Seen) or not isinstance(first.ends, Seen) or not isinstance(now.ends, Seen):
         unseen = next(one for one in (now.groups, first.ends, now.ends) if not isinstance(one, Seen))
-        yield _settles(None, str(unseen))
+        yield _settled_finding(None, str(unseen))
         return
-    late, groups = _late(first, now), now.groups.value
+    late, groups = _uncommitted_groups(first, now), now.groups.value
     for name in late:
-        seen = f"records that it would get twice: {_twice(groups[name].parts, now.ends.value)}"
-        yield _settles(False, seen, name)
+        seen = f"records that it would get twice: {_count_twice(groups[name].parts, now.ends.value)}"
+        yield _settled_finding(False, seen, name)
     dark = {name: one.why for name, one in groups.items() if one.why}
     for name, why in dark.items():
-        yield _settles(None, why, name)
+        yield _settled_finding(None, why, name)
     if len(late) + len(dark) < len(groups) or not groups:
-        yield _settles(
+        yield _settled_finding(
             True, f"groups with members: {len(groups) - len(late) - len(dark):,} of {len(groups):,}"
         )
 
 
-def _twice(parts: Mapping[Part, int | None], ends: Ends) -> str:
+def _count_twice(parts: Mapping[Part, int | None], ends: Ends) -> str:
     """Return as text how many records a group has not committed, so that it would get them twice.
 
     parts: the group's commits by partition. ends: where the logs end.
@@ -238,27 +234,22 @@ def _twice(parts: Mapping[Part, int | None], ends: Ends) -> str:
     records = sum(max(0, end - at) for at, end in told.values() if at is not None and end is not None)
     whole = [part_name(part) for part, (at, end) in told.items() if end is None or (at is None and end)]
     others = f", all of {few(whole)}" if whole else ""
-    return f"at most {records:,}{others}, and those that come until the switch"
+    return f"at most {records:,}{others}, and those written until the switch"
 
 
-def _settles(held: bool | None, seen: str, group: str = "") -> Finding:
+def _settled_finding(held: bool | None, seen: str, group: str = "") -> Finding:
     return claim(
         "switch.settled",
-        "groups commit what they were delivered within topic_move.settle_ms",
+        "groups commit the records that they received within topic_move.settle_ms",
         held,
         target=group,
         seen=seen,
-        needed="commits up to where source's logs ended so long before",
-        moves=(
-            "raise topic_move.settle_ms above the group's auto.commit.interval.ms",
-            "let the group commit more often",
-            "go on: its consumers get these records twice",
-        ),
+        needed="commits up to the ends that source's logs had topic_move.settle_ms ago",
         severity=Severity.WARN,
     )
 
 
-def _all_told(found: Copiers, held: bool) -> bool | None:
+def _unless_silent(found: Copiers, held: bool) -> bool | None:
     """Return ``held``, or None if it is True and a host does not report."""
     return None if held and found.silent else held
 
@@ -266,18 +257,19 @@ def _all_told(found: Copiers, held: bool) -> bool | None:
 MEANINGS = meanings(
     """
     switch.start: An application is not open on source. Cause: Another run holds it, or it has switched
-    already. To do: Look at zkmigrate gateway status. Exchange topic_move.source and target for the way
-    back.
+    already. To do: Look at zkmigrate gateway status on that host. If the application has switched already,
+    exchange topic_move.source and target.
 
-    switch.copies: No copier to target runs on a mirror host. Cause: Its unit is down. To do: Start it,
+    switch.copies: No copier to target runs on a mirror host. Cause: Its unit is down. To do: Start the unit,
     and wait until the mirror is equal.
 
-    switch.settled: A group does not commit soon enough, so the switch delivers some records twice. Cause:
-    It commits seldom, or it lags. To do: Raise topic_move.settle_ms above its auto.commit.interval.ms, or
-    let it commit more often. Or go on: the finding reports how many records come twice at most.
+    switch.settled: A group does not commit soon enough, so the switch will deliver some records twice. Cause:
+    The group commits rarely, or it lags. To do: Raise topic_move.settle_ms above the group's
+    auto.commit.interval.ms, or let the group commit more often. You can also continue: the finding reports
+    how many records will be delivered twice at most.
 
-    switch.copies-back: A copier to source runs, or starts at boot. Cause: It was left from an earlier switch,
-    or its unit was enabled by hand. To do: Disable
-    it, or exchange topic_move.source and target.
+    switch.copies-back: A copier to source runs, or starts at boot. Cause: It remains from an earlier switch,
+    or somebody enabled its unit. To do: Stop the unit with systemctl disable --now, or exchange
+    topic_move.source and target.
     """
 )

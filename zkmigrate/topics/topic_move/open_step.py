@@ -20,14 +20,14 @@ from zkmigrate.runbook.model.look import Look
 from zkmigrate.runbook.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Way
 from zkmigrate.runbook.model.step_record import known
 from zkmigrate.topics.topic_move.facts import Drained, Opened, every_app
-from zkmigrate.topics.topic_move.go_step import GoFacts, no_way_back, opened_on, read_ends, unready
-from zkmigrate.topics.topic_move.hold_step import let_go
+from zkmigrate.topics.topic_move.go_step import GoFacts, find_obstacle, hosts_open_on, no_way_back, read_ends
+from zkmigrate.topics.topic_move.hold_step import release
 from zkmigrate.topics.topic_move.section import move_of
 
 
 class OpenStep(Step[GoFacts]):
     id = Opened.step
-    title = "Let the applications go on"
+    title = "Release the applications' requests on target"
     hazard = Hazard.FINAL
 
     def observe(self, c: Context, look: Look) -> GoFacts:
@@ -35,26 +35,26 @@ class OpenStep(Step[GoFacts]):
 
     def check(self, c: Context, f: GoFacts) -> Verdict:
         target, found = move_of(c.inventory).topic_move.target, f.gateways
-        opened = opened_on(found, target)
+        opened = hosts_open_on(found, target)
         if c.way is Way.BACK and (opened or known(Opened, c)):
             return Blocked((no_way_back(opened, target),), no_way_back=True)
         if found.unknown:
             return Blocked(found.unknown)
         if c.way is Way.BACK:
             return Done()
-        if wrong := found.outside("switch.open-route", lambda app: app.route == target, f"on {target}"):
+        if wrong := found.not_in_state("switch.open-route", lambda app: app.route == target, f"on {target}"):
             return Blocked(wrong)
-        todo = found.hosts(lambda app: app.waits)
+        todo = found.hosts(lambda app: app.requests_wait)
         if not todo:
             return Done(record=Opened(target).encode())
         # A run may be resumed long after CHECK. Once an order may have arrived, there is no way back.
-        if not opened and not c.begun and (held := unready(c, f.ends)):
+        if not opened and not c.begun and (held := find_obstacle(c, f.ends)):
             return held
         return Ready(todo)
 
     def plan(self, c: Context, f: GoFacts, target: str) -> Changes:
         # An interrupted way back may have left an application sealed.
-        return let_go(c, f.gateways, target)
+        return release(c, f.gateways, target)
 
     def undo(self, c: Context, f: GoFacts, target: str, applied: tuple[Applied, ...]) -> Changes:
         return ()
@@ -66,7 +66,7 @@ class OpenStep(Step[GoFacts]):
 
 MEANINGS = meanings(
     """
-    switch.open-route: A gateway leads an application to source when it is to go on. Cause: Another
-    operator. To do: Look at zkmigrate gateway status.
+    switch.open-route: A gateway still routes an application to source when its requests are to be released.
+    Cause: Another operator changed it. To do: Look at zkmigrate gateway status on that host.
     """
 )

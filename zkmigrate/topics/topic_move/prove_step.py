@@ -22,7 +22,7 @@ from zkmigrate.runbook.model.look import Look
 from zkmigrate.runbook.model.step import Blocked, Context, Done, Reads, Verdict
 from zkmigrate.runbook.model.step_record import known, needed
 from zkmigrate.topics.mirror.questions import CompareCommits, CompareRecords, GroupPair
-from zkmigrate.topics.topic_move.arm_step import Compared, equal_records, uncompared
+from zkmigrate.topics.topic_move.arm_step import Compared, equal_records, ranges_to_compare
 from zkmigrate.topics.topic_move.facts import (
     Armed,
     Copiers,
@@ -35,7 +35,14 @@ from zkmigrate.topics.topic_move.facts import (
     forward,
     gateways,
 )
-from zkmigrate.topics.topic_move.rules import groups_equal, lapsed, moved, not_silent, part_name, unread
+from zkmigrate.topics.topic_move.rules import (
+    cannot_read,
+    check_commits,
+    check_copiers_report,
+    check_leases,
+    check_source_ends,
+    part_name,
+)
 from zkmigrate.topics.topic_move.section import move_of, switched
 
 
@@ -60,7 +67,7 @@ class ProveStep(Reads[ProveFacts]):
         armed = known(Armed, c)
         done = by_part(armed.compared) if armed else {}
         most = move_of(c.inventory).topic_move.proved
-        ranges = uncompared(done, ends.value, most) if isinstance(ends, Seen) else {}
+        ranges = ranges_to_compare(done, ends.value, most) if isinstance(ends, Seen) else {}
         return ProveFacts(
             gateways(c, look),
             ends,
@@ -72,12 +79,12 @@ class ProveStep(Reads[ProveFacts]):
     def check(self, c: Context, f: ProveFacts) -> Verdict:
         if f.gateways.unknown:
             return Blocked(f.gateways.unknown)
-        if wrong := (*lapsed(f.gateways), *not_silent(f.copiers)):
+        if wrong := (*check_leases(f.gateways), *check_copiers_report(f.copiers)):
             return Blocked(wrong)
         if not isinstance(f.ends, Seen):
-            return Blocked((unread("ends", f.ends),))
+            return Blocked((cannot_read("ends", f.ends),))
         drained = by_part(needed(Drained, c).ends)
-        if wrong := moved(drained, f.ends.value):
+        if wrong := check_source_ends(drained, f.ends.value):
             return Blocked(wrong)
         apart = [part_name(part) for part, one in f.ends.value.items() if not one.equal]
         held, seen = equal_records(f.compared)
@@ -89,24 +96,21 @@ class ProveStep(Reads[ProveFacts]):
                     not apart,
                     seen=few(apart) or f"{len(f.ends.value):,} partitions",
                     needed="equal ends",
-                    moves=("let the run walk back",),
                 ),
                 claim(
                     "switch.prove-records",
                     "the records since the step arm are equal, as far as both clusters still have them",
                     held,
                     seen=seen,
-                    needed="the same offsets, times, keys, values and headers",
-                    moves=("let the run walk back", "zkmigrate mirror compare names the first difference"),
+                    needed="the same offsets, timestamps, keys, values and headers",
                 ),
-                groups_equal(f.groups),
+                check_commits(f.groups),
                 claim(
                     "switch.prove-copiers",
                     "no copier runs",
                     not f.copiers.running,
                     seen=f"running on {few(f.copiers.running)}" if f.copiers.running else "none",
                     needed=f"{f.copiers.unit} stopped on every mirror host",
-                    moves=("let the run walk back", "see who started it"),
                 ),
             )
         )
@@ -114,15 +118,15 @@ class ProveStep(Reads[ProveFacts]):
 
 MEANINGS = meanings(
     """
-    switch.prove-ends: A partition ends at different offsets on both clusters. Cause: Somebody wrote on
-    one side. To do: Let the run walk back. Find out who wrote.
+    switch.prove-ends: A partition ends at different offsets on the two clusters. Cause: Another client wrote
+    to one of them. To do: Let the run roll back. Find the client that wrote.
 
-    switch.prove-copiers: A copier to target runs again. Cause: Somebody started it, or an earlier start came
-    late. To do: Let the run walk back. See who started it.
+    switch.prove-copiers: A copier to target runs again. Cause: Somebody started it, or an earlier order to
+    start it arrived late. To do: Let the run roll back. Find out who started it.
 
-    switch.prove-records: Records differ between the clusters, or could not be read. Cause: Somebody wrote
-    on target, a broker does not answer, or retention deletes records faster than they are compared. To do:
-    Let the run walk back. zkmigrate mirror compare names the difference. Against retention, raise
-    retention.ms and retention.bytes on both clusters.
+    switch.prove-records: Records differ between the clusters, or could not be read. Cause: Another client
+    wrote on target, a broker does not respond, or retention deletes records faster than they are compared. To
+    do: Let the run roll back. Run zkmigrate mirror compare to see the first difference. If retention is the
+    cause, raise retention.ms and retention.bytes on both clusters.
     """
 )

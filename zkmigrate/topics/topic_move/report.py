@@ -114,7 +114,7 @@ class SwitchView:
 # -- the report
 
 
-def _apps(row: Mapping[str, Any]) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
+def _each_app(row: Mapping[str, Any]) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
     """Yield each host, application and what the gateway reported about it."""
     hosts = row.get("apps")
     for host, apps in hosts.items() if isinstance(hosts, dict) else ():
@@ -133,7 +133,7 @@ def _counts(told: Mapping[str, Any], name: str) -> dict[str, float]:
 def _parked(row: Mapping[str, Any]) -> Counter[str]:
     """Return how many requests wait at all gateways, by kind."""
     waits = Counter[str]()
-    for _, _, told in _apps(row):
+    for _, _, told in _each_app(row):
         waits.update({kind: int(n) for kind, n in _counts(told, "parked").items()})
     return waits
 
@@ -164,7 +164,7 @@ def curves(rows: Rows) -> tuple[Curve, ...]:
         found["parked requests", kind] = [(at, float(parked[kind])) for at, _, parked in looks]
     for at, row, _ in looks:
         answered = Counter[str]()
-        for _, name, told in _apps(row):
+        for _, name, told in _each_app(row):
             answered[name] += int(number(told, "answered") or 0)
         if not row.get("unknown"):
             for name, count in answered.items():
@@ -173,7 +173,7 @@ def curves(rows: Rows) -> tuple[Curve, ...]:
 
 
 @dataclass
-class _Felt:
+class _Experience:
     """What clients of one application experienced at one gateway."""
 
     parked: dict[str, float] = field(default_factory=dict)
@@ -213,30 +213,30 @@ def _largest(table: Mapping[str, float]) -> list[tuple[str, float]]:
     return sorted(table.items(), key=lambda item: (-item[1], item[0]))
 
 
-def _felt(rows: Rows, window: Window | None) -> Table:
+def _experience_table(rows: Rows, window: Window | None) -> Table:
     """Return the table of what clients experienced.
 
     window: only samples from its start on count. Without a window all samples count.
     """
-    found: dict[tuple[str, str], _Felt] = {}
+    found: dict[tuple[str, str], _Experience] = {}
     for at, row in of_kind(rows, "gateways"):
         if window is None or at >= window.start:
-            for host, name, told in _apps(row):
-                found.setdefault((name, host), _Felt()).take(told)
+            for host, name, told in _each_app(row):
+                found.setdefault((name, host), _Experience()).take(told)
     cells = tuple((name, host, *felt.cells) for (name, host), felt in sorted(found.items()))
     which = "From the hold of the switch on" if window is not None else "In all samples of the run"
     intro = (
-        f"{which}, as the gateways told. A parked request waits whole, before its broker sees it. The "
-        "longest wait counts from settle on. Clients that were connected at the switch count as connected "
-        "again, with the times of the first and the last since then."
+        f"{which}, as the gateways reported. A parked request waits at the gateway before it is sent on. "
+        "The longest wait is measured from settle on. The last two columns count the clients that were "
+        "connected at the switch; times are those of the first and the last that connected again."
     )
-    head = ("application", "gateway", "parked at most", "longest wait", "connected again", "not back")
-    return Table("felt", "What clients felt", head, cells, intro, (2, 3, 4, 5))
+    head = ("application", "gateway", "parked at most", "longest wait", "connected again", "missing")
+    return Table("felt", "What clients noticed", head, cells, intro, (2, 3, 4, 5))
 
 
 def sampled(rows: Rows, _visits: Sequence[Visit], window: Window | None, _paced: str) -> Sampled:
     """Return the table of what clients experienced, as a part of the report."""
-    return Sampled(felt=(_felt(rows, window),))
+    return Sampled(felt=(_experience_table(rows, window),))
 
 
 SWITCH = Sampling(lambda _inventory, _look: (), SwitchView, report=SampleReport(sampled))
@@ -245,8 +245,8 @@ REPORTING = Reporting(
     curves=curves,
     curved=(
         "The mirror and the gateways",
-        "Records that the mirror lacks, records per second that each cluster gets, requests that wait at the "
-        "gateways, and answers per second to each application.",
+        "Records that the mirror lacks, records per second that each cluster receives, requests that wait "
+        "at the gateways, and responses per second to each application.",
     ),
-    unsampled="no samples: this report lacks the mirror's lag and what clients felt",
+    unsampled="no samples: this report lacks the mirror's lag and what clients noticed",
 )

@@ -14,8 +14,7 @@ from zkmigrate.topics.mirror.questions import GroupPair, MirrorSurvey
 from zkmigrate.topics.mirror.rules.needed import only_warns
 from zkmigrate.topics.topic_move.facts import Copiers, Ends, Gateways
 
-_SEE_MIRROR = "look at zkmigrate mirror status, then resume"
-_UNTOLD = "gateway.client-stuck"
+_STUCK = "gateway.client-stuck"
 
 
 Mark = tuple[float, int]
@@ -60,7 +59,7 @@ def lag(reading: Reading[Ends], now: float, before: Mark | None) -> Lag:
     if records and rate <= 0:
         return Lag(mark, None, told)
     behind_s = records / rate if records else 0.0
-    return Lag(mark, behind_s, f"{told}: {behind_s:.1f} s")
+    return Lag(mark, behind_s, f"{told}, a lag of {behind_s:.1f} s")
 
 
 def part_name(part: tuple[str, int]) -> str:
@@ -68,7 +67,7 @@ def part_name(part: tuple[str, int]) -> str:
     return f"{part[0]}-{part[1]}"
 
 
-def used(found: Gateways) -> Iterator[Finding]:
+def client_findings(found: Gateways) -> Iterator[Finding]:
     """Yield the findings about the applications' clients that matter for a switch.
 
     A client that does not report its release is only a warning, because it cannot be made to report it.
@@ -76,26 +75,25 @@ def used(found: Gateways) -> Iterator[Finding]:
     for (host, name), app in found.at.items():
         for one in usage(name, app.seen):
             told = replace(one, target=f"{host}:{one.target}")
-            unknown = told.id == _UNTOLD and told.held is Held.UNKNOWN
+            unknown = told.id == _STUCK and told.held is Held.UNKNOWN
             yield replace(told, severity=Severity.WARN) if unknown else told
 
 
-def unread(what: str, reading: Reading[object]) -> Finding:
+def cannot_read(what: str, reading: Reading[object]) -> Finding:
     """Return the finding that both clusters could not be read.
 
     what: what could not be read. reading: why not.
     """
     return claim(
         "switch.clusters",
-        "both clusters answer",
+        "both clusters respond",
         None,
         seen=f"{what}: {reading}",
-        needed="an answer of each broker that leads a partition of the set",
-        moves=("see why it does not answer, then resume", "rollback"),
+        needed="a response from each broker that leads a partition of the set",
     )
 
 
-def reached(
+def check_reach(
     found: Gateways, cluster: str, nodes: Collection[int] = (), severity: Severity = Severity.BLOCK
 ) -> Finding:
     """Check that every gateway reaches each broker of a cluster.
@@ -106,22 +104,18 @@ def reached(
     for host, brokers in found.brokers.items():
         told = brokers.get(cluster, {})
         wrong += [f"{host}: broker {node}: {why}" for node, why in told.items() if why]
-        wrong += [f"{host}: broker {node} is not in its file" for node in nodes if node not in told]
+        wrong += [f"{host}: broker {node} is not in its configuration" for node in nodes if node not in told]
     return claim(
         "switch.reach",
         f"every gateway reaches each broker of {cluster}",
         not wrong if wrong or not found.unknown else None,
-        seen=few(wrong) or "all of them, as far as gateways tell",
-        needed="each broker in the gateway's file, and an answer of it",
-        moves=(
-            "see zkmigrate gateway status there",
-            "fix the file or the connection to the broker, then resume",
-        ),
+        seen=few(wrong) or "all of them, as far as the gateways report",
+        needed="each broker in the gateway's configuration, and a response from it",
         severity=severity,
     )
 
 
-def surveyed(survey: MirrorSurvey) -> Iterator[Finding]:
+def check_survey(survey: MirrorSurvey) -> Iterator[Finding]:
     """Check that everything in the set is mirrored."""
     source, target = survey.ids
     yield claim(
@@ -129,8 +123,7 @@ def surveyed(survey: MirrorSurvey) -> Iterator[Finding]:
         "source and target are two clusters",
         source != target,
         seen=f"cluster ids {source} and {target}",
-        needed="two ids",
-        moves=("correct the brokers under clusters",),
+        needed="two different ids",
     )
     yield from _own_rights(survey)
     refused = [f"{topic}: {why}" for topic, why in survey.refused.items()]
@@ -139,26 +132,23 @@ def surveyed(survey: MirrorSurvey) -> Iterator[Finding]:
         "every topic of the set can be mirrored",
         not refused,
         seen=few(refused) or "all",
-        needed="topics as docs/reference/mirror.md says",
-        moves=("leave the topic out of the set",),
+        needed="topics that meet the conditions in docs/reference/mirror.md",
     )
     differ = [f"{name}: {what}" for name, what in survey.differ.items()]
     yield claim(
         "switch.settings",
-        "target's topics have source's settings",
+        "target's topics have the same settings as source's",
         not differ,
-        seen=few(differ) or "equal",
+        seen=few(differ) or "the same settings",
         needed="the same settings: the copier sets them while it runs",
-        moves=(_SEE_MIRROR,),
     )
     if survey.left:
         yield claim(
             "switch.settings-left",
-            "target's topics have every setting of source's",
+            "the mirror copies every setting of source's topics",
             False,
             seen=few(f"{name}: {why}" for name, why in survey.left.items()),
-            needed="none that one of the two releases lacks, or that the mirror leaves out",
-            moves=("see zkmigrate mirror plan, and set on target what the topics need there",),
+            needed="settings that both releases of Kafka have and that the mirror copies",
             severity=Severity.WARN,
         )
     wrong = not_mirrored(survey, ("equal", "behind", "held"))
@@ -168,22 +158,20 @@ def surveyed(survey: MirrorSurvey) -> Iterator[Finding]:
         not wrong,
         seen=few(wrong) or f"{len(survey.partitions):,} partitions",
         needed="partitions that are equal or behind",
-        moves=("repair the mirror: docs/reference/mirror.md", _SEE_MIRROR),
     )
-    yield groups_ready(survey.groups)
+    yield check_groups(survey.groups)
     yield from _transactions(survey)
     yield claim(
         "switch.rights",
-        "target lets those read who may read on source",
+        "users who may read on source may read on target",
         not survey.grants,
         seen=few(survey.grants) or "nothing is missing",
         needed="these ACLs: the copier grants them while it runs",
-        moves=("grant them on target", _SEE_MIRROR),
         severity=Severity.WARN,
     )
     yield claim(
         "switch.rights-to-write",
-        "the run grants on target, before it leads clients there, the rights to write that source grants",
+        "before the switch the run grants on target the rights to write that users have on source",
         True,
         seen=few(map(str, survey.later)) or "nothing is missing",
         severity=Severity.INFO,
@@ -196,7 +184,6 @@ def surveyed(survey: MirrorSurvey) -> Iterator[Finding]:
             None,
             seen=few(dark),
             needed="the right to describe them, on clusters that have an authorizer",
-            moves=("grant it, then look again",),
             severity=Severity.WARN,
         )
 
@@ -210,7 +197,7 @@ def _own_rights(survey: MirrorSurvey) -> Iterator[Finding]:
             False,
             target=f"{one.side}:{one.resource}:{one.name}".rstrip(":"),
             seen=one.words,
-            needed="the rights of docs/reference/mirror.md",
+            needed="the rights that docs/reference/mirror.md lists",
             moves=(one.command, "if an ACL denies it, delete that ACL"),
             severity=Severity.WARN if only_warns(one) else Severity.BLOCK,
         )
@@ -227,7 +214,7 @@ def not_mirrored(survey: MirrorSurvey, sound: Collection[str] = ("equal", "behin
     ]
 
 
-def too_few_in_sync(ends: Ends) -> tuple[Finding, ...]:
+def check_in_sync(ends: Ends) -> tuple[Finding, ...]:
     """Return a finding if partitions of either cluster have too few replicas in sync."""
     short = [f"source's {part_name(part)}: {one.held}" for part, one in ends.items() if one.below]
     short += [
@@ -241,14 +228,13 @@ def too_few_in_sync(ends: Ends) -> tuple[Finding, ...]:
             "enough replicas of each partition are in sync",
             False,
             seen=few(short),
-            needed="min.insync.replicas of each partition: below it nobody can read what a leader "
-            "acknowledges with acks=1, and a switch would leave it behind",
-            moves=("bring the brokers back that hold the other replicas, then run again",),
+            needed="min.insync.replicas of each partition: below it, records that a leader "
+            "acknowledged with acks=1 cannot be read, and a switch would lose them",
         ),
     )
 
 
-def groups_ready(groups: Mapping[str, GroupPair]) -> Finding:
+def check_groups(groups: Mapping[str, GroupPair]) -> Finding:
     """Check that every group can switch, and that none has members on target or is ahead of source."""
     wrong = [f"{name}: {one.why}" for name, one in groups.items() if one.state not in ("equal", "behind")]
     return claim(
@@ -257,12 +243,6 @@ def groups_ready(groups: Mapping[str, GroupPair]) -> Finding:
         not wrong,
         seen=few(wrong) or f"{len(groups):,} groups",
         needed="classic groups whose members all read on source, with commits inside source's logs",
-        moves=(
-            "if it is active on target just after a switch, wait until its sessions end, 10 to 45 s",
-            "if a consumer reads on target, stop it",
-            "if the group cannot switch, follow the advice beside its name, or name the groups of the set "
-            "without it",
-        ),
     )
 
 
@@ -279,20 +259,14 @@ def _transactions(survey: MirrorSurvey) -> Iterator[Finding]:
             held,
             target=name,
             seen=seen,
-            needed="none: on target each of its transactions would end with INVALID_PRODUCER_ID_MAPPING",
-            moves=(
-                "stop this producer, accept the finding, and start it again after the switch",
-                "leave its topics out of the set",
-            )
-            if name
-            else ("see why brokers do not tell, then run again",),
+            needed="none: on target each transaction would fail with INVALID_PRODUCER_ID_MAPPING",
         )
 
 
-def groups_equal(reading: Reading[Mapping[str, GroupPair]]) -> Finding:
+def check_commits(reading: Reading[Mapping[str, GroupPair]]) -> Finding:
     """Check that every group has the same commits on both clusters."""
     if not isinstance(reading, Seen):
-        return unread("groups", reading)
+        return cannot_read("groups", reading)
     apart = [f"{name}: {one.why}" for name, one in reading.value.items() if one.state != "equal"]
     return claim(
         "switch.commits",
@@ -300,11 +274,10 @@ def groups_equal(reading: Reading[Mapping[str, GroupPair]]) -> Finding:
         not apart,
         seen=few(apart) or f"{len(reading.value):,} groups",
         needed="equal commits: a lower one delivers records twice, a higher one skips some",
-        moves=("rollback",),
     )
 
 
-def lapsed(found: Gateways) -> tuple[Finding, ...]:
+def check_leases(found: Gateways) -> tuple[Finding, ...]:
     """Return a finding for each application whose requests no longer wait, though they should."""
     return tuple(
         claim(
@@ -313,15 +286,14 @@ def lapsed(found: Gateways) -> tuple[Finding, ...]:
             False,
             target=f"{host}:{name}",
             seen=app.words,
-            needed="held, without a gap since the hold",
-            moves=("run again with a longer topic_move.hold_ms", "see in the report which step was slow"),
+            needed="held without interruption since the step hold",
         )
         for (host, name), app in found.at.items()
-        if app.lapsed or not app.waits
+        if app.lapsed or not app.requests_wait
     )
 
 
-def unsure(found: Gateways, severity: Severity = Severity.BLOCK) -> tuple[Finding, ...]:
+def check_outcomes(found: Gateways, severity: Severity = Severity.BLOCK) -> tuple[Finding, ...]:
     """Return a finding for each application whose clients do not know the outcome of a batch."""
     return tuple(
         claim(
@@ -330,11 +302,7 @@ def unsure(found: Gateways, severity: Severity = Severity.BLOCK) -> tuple[Findin
             False,
             target=f"{host}:{name}",
             seen=app.unsure,
-            needed="none: clients send them again, and after the switch target takes a retry for a record",
-            moves=(
-                "wait until the clients have sent these again, or have given up, then run again",
-                "see under lost in zkmigrate gateway status, and in the brokers' logs, why answers were lost",
-            ),
+            needed="none: clients send such a batch again, and after the switch target would store it twice",
             severity=severity,
         )
         for (host, name), app in found.at.items()
@@ -342,7 +310,7 @@ def unsure(found: Gateways, severity: Severity = Severity.BLOCK) -> tuple[Findin
     )
 
 
-def restarted(found: Gateways) -> Iterator[Finding]:
+def check_restarts(found: Gateways) -> Iterator[Finding]:
     """Return a finding for each gateway that was restarted a short time ago."""
     for host, seconds in found.restarted.items():
         if seconds < DELIVERY_S:
@@ -351,20 +319,20 @@ def restarted(found: Gateways) -> Iterator[Finding]:
                 "the gateway knows each batch whose outcome its clients do not know",
                 None,
                 target=host,
-                seen=f"it was started again {seconds:.0f} s ago, and does not know what was lost before",
-                needed=f"{DELIVERY_S:.0f} s: a retry of such a batch would be a second record on target",
+                seen=f"it was restarted {seconds:.0f} s ago, and does not know what its former process lost",
+                needed=f"{DELIVERY_S:.0f} s since its start, or target could store a retried batch twice",
                 moves=(f"begin the switch {DELIVERY_S - seconds:.0f} s later",),
                 severity=Severity.WARN,
             )
 
 
-def moved(before: Mapping[tuple[str, int], int], now: Ends) -> tuple[Finding, ...]:
+def check_source_ends(before: Mapping[tuple[str, int], int], now: Ends) -> tuple[Finding, ...]:
     """Return a finding if source's logs do not end where they ended after the hold.
 
     before: those ends by partition. An end that is not reported does not count as moved.
     """
     odd = [
-        f"{part_name(part)}: {end:,}, now {one.source if one else 'gone'}"
+        f"{part_name(part)}: {end:,}, now {one.source if one else 'missing'}"
         for part, end in before.items()
         if (one := now.get(part)) is None or one.source not in (None, end)
     ]
@@ -374,16 +342,15 @@ def moved(before: Mapping[tuple[str, int], int], now: Ends) -> tuple[Finding, ..
     return (
         claim(
             "switch.bypassed",
-            "nobody writes on source while the application's requests wait",
+            "no client writes on source while the application's requests wait",
             False,
             seen=few(odd),
-            needed="ends that do not move: every producer of these topics goes through the gateway",
-            moves=("find the producer that connects to the brokers themselves", "let the run walk back"),
+            needed="log ends that do not move: every producer of these topics must use the gateway",
         ),
     )
 
 
-def silent_source(ends: Ends, deadline_s: float, poll_s: float) -> Waiting | None:
+def wait_for_leaders(ends: Ends, deadline_s: float, poll_s: float) -> Waiting | None:
     """Return a wait for the leaders of source that do not report a log end; None if all do.
 
     Without these ends it is not known whether the logs have grown.
@@ -391,10 +358,10 @@ def silent_source(ends: Ends, deadline_s: float, poll_s: float) -> Waiting | Non
     dark = [part_name(part) for part, one in ends.items() if one.source is None]
     if not dark:
         return None
-    return Waiting("source's leaders report their ends", f"silent: {few(dark)}", deadline_s, poll_s)
+    return Waiting("source's leaders report their ends", f"no response: {few(dark)}", deadline_s, poll_s)
 
 
-def not_silent(found: Copiers) -> tuple[Finding, ...]:
+def check_copiers_report(found: Copiers) -> tuple[Finding, ...]:
     """Return a finding for each mirror host that does not report whether its copier runs."""
     return tuple(
         claim(
@@ -404,7 +371,6 @@ def not_silent(found: Copiers) -> tuple[Finding, ...]:
             target=host,
             seen=seen,
             needed=f"the state of {found.unit}",
-            moves=("see why the host does not answer, then resume", "rollback"),
         )
         for host, seen in found.silent.items()
     )
@@ -412,79 +378,84 @@ def not_silent(found: Copiers) -> tuple[Finding, ...]:
 
 MEANINGS = meanings(
     """
-    switch.gateway: A gateway does not answer, or its file lacks an application of the set. Cause: Its
-    process is down, or topic_move.set names another application. To do: See zkmigrate gateway status on
-    that host, then resume.
+    switch.gateway: A gateway does not respond, or its configuration lacks an application of the set. Cause:
+    Its process is down, or topic_move.set names another application. To do: Run zkmigrate gateway status on
+    that host, fix the gateway or its configuration, then resume.
 
-    switch.reach: A gateway does not reach a broker, or its file lacks one. Cause: A firewall, or a broker
-    that is down, or new. To do: See zkmigrate gateway status on that host.
+    switch.reach: A gateway cannot reach a broker, or its configuration lacks one. Cause: A firewall blocks
+    the connection, or the broker is down or new. To do: Run zkmigrate gateway status on that host. Fix the
+    configuration or the connection to the broker, then resume.
 
-    switch.clusters: A cluster did not answer. Cause: A broker is down, or refuses this client. To do: See
-    why, then resume.
+    switch.clusters: A cluster did not respond. Cause: A broker is down, or refuses this client. To do: Find
+    out why it does not respond, then resume or roll back.
 
-    switch.two-clusters: Source and target are the same cluster. Cause: Wrong brokers under clusters. To
-    do: Correct the inventory.
+    switch.two-clusters: Source and target are the same cluster. Cause: The inventory has wrong brokers under
+    clusters. To do: Correct the brokers under clusters.
 
-    switch.topics: A topic of the set cannot be mirrored. Cause: The finding names it. To do: Leave the
-    topic out of the set, or fix what is named.
+    switch.topics: A topic of the set cannot be mirrored. Cause: The finding names the reason. To do: Fix the
+    reason, or remove the topic from the set.
 
-    switch.settings: A topic has other settings on target. Cause: The copier does not run, or somebody
-    changed them on target. To do: See zkmigrate mirror plan, then look again.
+    switch.settings: A topic has other settings on target. Cause: The copier does not run, or somebody changed
+    them on target. To do: Look at zkmigrate mirror plan and zkmigrate mirror status, start the copier, then
+    resume.
 
     switch.settings-left: A topic has settings that the mirror does not copy. Cause: One of the two releases
-    of Kafka has no such setting, or it names source's brokers or format. To do: See that the topic does
-    without it on target, or set there what it needs.
+    of Kafka has no such setting, or it names source's brokers or format. To do: Look at zkmigrate mirror
+    plan, and set on target what the topic needs there.
 
-    switch.partitions: A partition is not mirrored, or its mirror failed. Cause: The finding names it. To
-    do: Repair the mirror, then look again.
+    switch.partitions: A partition is not mirrored, or its mirror failed. Cause: The finding names the reason.
+    To do: Repair the mirror as docs/reference/mirror.md explains. Look at zkmigrate mirror status, then
+    resume.
 
     switch.transactions: Source's brokers know a producer that writes to the set's topics in transactions, or
-    cannot tell. Cause: It has a transactional.id, whose state does not follow to target. To do: Stop it,
-    accept the finding for its id, and start it again after the switch. If brokers cannot tell, see why.
+    do not report their producers. Cause: It has a transactional.id, whose state is not copied to target. To
+    do: Stop the producer, accept the finding for its id, and start it again after the switch. Or remove its
+    topics from the set. If brokers do not report, find out why, then run again.
 
     switch.in-sync: Too few replicas of a partition are in sync. Cause: A broker is down, or so slow that its
-    replicas left the set in sync. To do: Bring it back, and wait until its replicas are in sync. Records
-    with acks=1 cannot be read until then.
+    replicas are no longer in sync. To do: Start the brokers that have the other replicas, wait until these
+    are in sync, then run again. Until then, records written with acks=1 cannot be read.
 
-    switch.groups: A consumer group cannot switch. Cause: It has members or later commits on target, because a
-    switch just led them away or a consumer reads there. Or it is a live group of KIP-848, a share group or a
-    streams group. Or it committed behind the end of source's log. To do: Wait for a minute, else stop the
-    consumer on target. Let consumers use group.protocol=classic. Set a commit behind the end back with
-    kafka-consumer-groups.
+    switch.groups: A consumer group cannot switch. Cause: It has members or later commits on target, because
+    clients just switched away from there or a consumer reads there. Or it is a live group of KIP-848, a share
+    group or a streams group. Or it committed beyond the end of source's log. To do: Just after a switch, wait
+    for a minute until its sessions end. If a consumer reads on target, stop it. Otherwise follow the advice
+    next to the group's name, or remove the group from the set.
 
-    switch.own-rights: The run lacks a right on a cluster, so that a later step would fail, or a look would
-    see too little. Cause: An ACL is missing, or one denies it. To do: Give the command that the finding
-    names, as an administrator. Then look again.
+    switch.own-rights: The run lacks a right on a cluster, so a later step would fail, or a check would see
+    too little. Cause: An ACL is missing, or one denies it. To do: As an administrator, run the command that
+    the finding shows. If an ACL denies the right, delete that ACL.
 
     switch.rights: Target lacks ACLs that source has. Cause: The copier does not run, or may not grant them.
-    To do: Grant them on target before the switch.
+    To do: Start the copier, or grant these ACLs on target.
 
-    switch.rights-to-write: Some may write on source and not on target. Cause: The mirror leaves these rights
-    to the switch. To do: Nothing; the step grant gives them.
+    switch.rights-to-write: Some users may write on source and not on target. Cause: A remark; the mirror does
+    not copy these rights. To do: Nothing; the step grant adds them.
 
     switch.unread: Groups or ACLs could not be read. Cause: The account lacks a right, or a cluster has no
-    authorizer. To do: Grant the right; without an authorizer do nothing.
+    authorizer. To do: Grant the right to describe them, then check again. Without an authorizer do nothing.
 
-    switch.commits: A group's commits differ between the clusters. Cause: It committed after the copy, or
-    the copy failed. To do: Let the run walk back, then run again.
+    switch.commits: A group's commits differ between the clusters. Cause: It committed after the copy, or the
+    copy failed. To do: Let the run roll back, then run again.
 
-    switch.lapsed: A gateway let an application's requests go on by itself. Cause: The hold lasted longer
-    than topic_move.hold_ms, or the gateway was restarted. To do: Let the run walk back. See in the report
-    which step was slow.
+    switch.lapsed: A gateway released an application's requests by itself. Cause: The hold lasted longer than
+    topic_move.hold_ms, or the gateway was restarted. To do: Let the run roll back. Find the slow step in the
+    report, or raise topic_move.hold_ms, then run again.
 
     switch.outcomes: Clients do not know the outcome of batches that they sent, and send them again. Cause: A
-    broker or a client ended its connection before the answer, or replicas were missing. To do: Wait until
-    they have sent them again, 300 seconds at most. Then run again.
+    broker or a client closed the connection before the response, or replicas were missing. To do: Wait until
+    the clients have sent them again, 300 seconds at most, then run again. See the table lost in zkmigrate
+    gateway status, and the brokers' logs, for the cause.
 
-    switch.restarted: A gateway was started again a short time ago. Cause: Its process ended, or its host.
-    To do: Begin the switch 300 seconds after its start. Before that, a batch whose answer was lost with the
-    former process may be sent again, and be a second record on target.
+    switch.restarted: A gateway was restarted a short time ago. Cause: Its process or its host was restarted.
+    To do: Begin the switch 300 seconds after the gateway's start. Before that, a client may send a batch
+    again whose response the former process lost, and target would store it as a second record.
 
     switch.bypassed: A partition of source grew while the application's requests waited. Cause: A producer
-    connects to the brokers beside the gateway. To do: Find it. The run walks back, unless clients already
-    went on at target: then what was written since is on source only.
+    connects to the brokers directly, not through the gateway. To do: Find that producer. The run rolls back,
+    unless clients already use target: then the records written since are on source only.
 
-    switch.copier: A mirror host does not report whether its copier runs. Cause: The host does not answer.
-    To do: See why, then resume.
+    switch.copier: A mirror host does not report whether its copier runs. Cause: The host does not respond. To
+    do: Find out why the host does not respond, then resume or roll back.
     """
 )

@@ -21,7 +21,7 @@ from zkmigrate.runbook.model.step import Blocked, Context, Done, Forecast, Hazar
 from zkmigrate.runbook.model.step_record import needed
 from zkmigrate.topics.topic_move.facts import Gateways, Held, every_app, gateways
 from zkmigrate.topics.topic_move.hold_step import sealed
-from zkmigrate.topics.topic_move.rules import lapsed, unsure
+from zkmigrate.topics.topic_move.rules import check_leases, check_outcomes
 from zkmigrate.topics.topic_move.section import move_of
 
 
@@ -41,9 +41,9 @@ class SealStep(Step[Gateways]):
             return Blocked(f.unknown, others_back=True) if f.unknown else Done()
         if f.unknown:
             return Blocked(f.unknown)
-        if wrong := lapsed(f) or unsure(f):
+        if wrong := check_leases(f) or check_outcomes(f):
             return Blocked(wrong)
-        if wrong := f.outside(
+        if wrong := f.not_in_state(
             "switch.seal-gate",
             lambda app: app.gate in ("held", "sealed") and app.route == source,
             f"held on {source}",
@@ -55,7 +55,7 @@ class SealStep(Step[Gateways]):
     def plan(self, c: Context, f: Gateways, target: str) -> Changes:
         held = needed(Held, c)
         orders = f.orders(target, "seal", lambda app: app.gate == "held")
-        return tuple(replace(order, hold=held.of(target, order.app)) for order in orders)
+        return tuple(replace(order, hold=held.hold_of(target, order.app)) for order in orders)
 
     def undo(self, c: Context, f: Gateways, target: str, applied: tuple[Applied, ...]) -> Changes:
         ttl = move_of(c.inventory).topic_move.hold_ms
@@ -69,8 +69,8 @@ class SealStep(Step[Gateways]):
 
 MEANINGS = meanings(
     """
-    switch.seal-gate: An application is not held on source when it is to be sealed. Cause: Another
-    operator, or an earlier part of this run. To do: Look at zkmigrate gateway status. Let the run walk
-    back.
+    switch.seal-gate: An application is not held on source when it is to be sealed. Cause: Another operator or
+    an earlier step of this run changed it. To do: Let the run roll back. Look at zkmigrate gateway status to
+    see what changed.
     """
 )

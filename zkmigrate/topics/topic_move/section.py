@@ -120,7 +120,7 @@ class TopicMoveInventory(Inventory):
         HostList((MIRRORS, "hosts"), "mirror"),
     )
     not_binding: ClassVar[Mapping[str, Any]] = {
-        "topic_move": {"settle_ms", "hold_ms", "client_timeout_ms", "lag_ms", "proved"},
+        "topic_move": {"settle_ms", "hold_ms", "client_timeout_ms", "lag_ms", "proved"}
     }
     needed: ClassVar[Mapping[str, str]] = {
         "clusters.brokers": "host:port of brokers",
@@ -151,15 +151,18 @@ class TopicMoveInventory(Inventory):
         names = [one.name for one in self.clusters]
         for key, name in (("source", move.source), ("target", move.target)):
             if name not in names:
-                found.append(f"topic_move.{key}: {name!r} is no cluster (needed: {', '.join(names)})")
+                found.append(
+                    f"topic_move.{key}: there is no cluster {name!r} (needed: one of {', '.join(names)})"
+                )
         if move.source == move.target:
-            found.append(f"topic_move.target: {move.target!r} is the source too (needed: another cluster)")
+            found.append(f"topic_move.target: {move.target!r} is also the source (needed: another cluster)")
         for what, many in (("clusters", names), ("sets", [one.name for one in self.sets])):
             if twice := sorted({name for name in many if many.count(name) > 1}):
-                found.append(f"{what}: the name {', '.join(twice)} stands twice (needed: each once)")
+                found.append(f"{what}: the name {', '.join(twice)} is used twice (needed: each name once)")
         if move.set not in (one.name for one in self.sets):
             found.append(
-                f"topic_move.set: {move.set!r} is no set (needed: {', '.join(s.name for s in self.sets)})"
+                f"topic_move.set: there is no set {move.set!r} "
+                f"(needed: one of {', '.join(one.name for one in self.sets)})"
             )
         if move.hold_ms * SHORTER > move.client_timeout_ms:
             found.append(
@@ -196,7 +199,7 @@ class TopicMoveInventory(Inventory):
 def move_of(inventory: Inventory) -> TopicMoveInventory:
     """Return the inventory as a TopicMoveInventory. Raises TypeError if it is not one."""
     if not isinstance(inventory, TopicMoveInventory):
-        raise TypeError("the inventory of this playbook has a section topic_move")
+        raise TypeError("the inventory of this playbook needs a section topic_move")
     return inventory
 
 

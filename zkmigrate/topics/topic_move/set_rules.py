@@ -9,35 +9,31 @@ from zkmigrate.topics.gateway.rules.seen import ALL, MORE
 from zkmigrate.topics.topic_move.facts import AppSeen, Gateways
 
 _INTERNAL = "__"
-_UNNAMED = {ALL: "all topics", MORE: "topics that the gateway does not name"}
+_UNNAMED = {ALL: "all topics", MORE: "topics that the gateway does not list by name"}
 
 
 def app_topics(found: Gateways, topics: Collection[str]) -> Iterator[Finding]:
     """Check that clients of the set ask only for topics of the set."""
-    for app, asked in _asked(found.at).items():
-        others = sorted(asked - {*topics, *_UNNAMED})
+    for app, requested in _requested_topics(found.at).items():
+        others = sorted(requested - {*topics, *_UNNAMED})
         for topic in others:
-            yield _app_topics(f"{app}:{topic}", False, "its clients asked for it")
-        unnamed = _unnamed(asked)
-        if unnamed or not asked:
-            seen = few(unnamed) or "no client has asked for a topic"
+            yield _app_topics(f"{app}:{topic}", False, "its clients requested it")
+        unnamed = _unnamed(requested)
+        if unnamed or not requested:
+            seen = few(unnamed) or "no client has requested a topic"
             yield _app_topics(app, False if unnamed else None, seen, Severity.WARN)
         elif not others:
-            yield _app_topics(app, True, few(sorted(asked)))
+            yield _app_topics(app, True, few(sorted(requested)))
 
 
 def _app_topics(target: str, held: bool | None, seen: str, severity: Severity = Severity.BLOCK) -> Finding:
     return claim(
         "switch.app-topics",
-        "clients of the set ask for topics of the set alone",
+        "clients of the set request only topics of the set",
         held,
         target=target,
         seen=seen,
-        needed="topics of the set: after the switch they would ask target for any other",
-        moves=(
-            "add the topic to the set, and mirror it",
-            "accept it, if the application can do without it or finds it on target",
-        ),
+        needed="only topics of the set: after the switch they would request any other topic on target",
         severity=severity,
     )
 
@@ -46,11 +42,12 @@ def other_apps(found: Gateways, topics: Collection[str], source: str) -> Iterato
     """Check that no other application on source has clients that ask for topics of the set."""
     staying = {at: app for at, app in found.others.items() if app.route == source}
     told = []
-    for app, asked in _asked(staying).items():
+    for app, requested in _requested_topics(staying).items():
         told += [
-            _other_apps(f"{app}:{topic}", "its clients asked for it") for topic in sorted(asked & {*topics})
+            _other_apps(f"{app}:{topic}", "its clients requested it")
+            for topic in sorted(requested & {*topics})
         ]
-        if unnamed := _unnamed(asked):
+        if unnamed := _unnamed(requested):
             told.append(_other_apps(app, few(unnamed), Severity.WARN))
     yield from told or (_other_apps("", "none"),)
 
@@ -58,30 +55,26 @@ def other_apps(found: Gateways, topics: Collection[str], source: str) -> Iterato
 def _other_apps(target: str, seen: str, severity: Severity = Severity.BLOCK) -> Finding:
     return claim(
         "switch.other-apps",
-        "no other application's clients ask for topics of the set",
+        "no other application's clients request topics of the set",
         not target,
         target=target,
         seen=seen,
-        needed="none: such a client would stay on source, and write or read there",
-        moves=(
-            "add the application to the set",
-            "accept it, if it was a tool that only looked",
-        ),
+        needed="none: such a client would continue to read or write on source",
         severity=severity,
     )
 
 
-def _asked(apps: Mapping[tuple[str, str], AppSeen]) -> dict[str, set[str]]:
+def _requested_topics(apps: Mapping[tuple[str, str], AppSeen]) -> dict[str, set[str]]:
     """Return the topics that each application's clients ask for at any gateway, without Kafka's own."""
-    asked: dict[str, set[str]] = {}
+    requested: dict[str, set[str]] = {}
     for (_, name), app in apps.items():
         told = app.table("topics") if "topics" in app.seen else (MORE,)
-        asked.setdefault(name, set()).update(one for one in told if not one.startswith(_INTERNAL))
-    return asked
+        requested.setdefault(name, set()).update(one for one in told if not one.startswith(_INTERNAL))
+    return requested
 
 
-def _unnamed(asked: Collection[str]) -> list[str]:
-    return [words for name, words in _UNNAMED.items() if name in asked]
+def _unnamed(requested: Collection[str]) -> list[str]:
+    return [words for name, words in _UNNAMED.items() if name in requested]
 
 
 def other_groups(others: Mapping[str, str]) -> Iterator[Finding]:
@@ -98,12 +91,11 @@ def other_groups(others: Mapping[str, str]) -> Iterator[Finding]:
 def _other_groups(target: str, seen: str) -> Finding:
     return claim(
         "switch.other-groups",
-        "every group on the set's topics is one of the set",
+        "every group that uses the set's topics belongs to the set",
         not target,
         target=target,
         seen=seen,
         needed="a name under sets.groups: the commits of other groups are not copied to target",
-        moves=("add it to sets.groups, or delete its commits", "accept it, if nobody uses it any more"),
     )
 
 
@@ -114,14 +106,13 @@ def superusers(found: Gateways, sides: Collection[str]) -> Finding:
     unknown if clients log in.
     """
     users = sorted({one for app in found.at.values() for one in app.table("principals")})
-    seen = f"super.users is set on {few(sides)}, and hidden; users of the set: {few(users)}"
+    seen = f"super.users is set on {few(sides)}, Kafka hides its value; users of the set: {few(users)}"
     return claim(
         "switch.superusers",
         "no client of the set is a super user",
         None if users and sides else True,
         seen=seen if users and sides else "none",
-        needed="accounts that ACLs bind: nothing keeps a super user from writing beside the gateways",
-        moves=("look into the brokers' super.users", "let only gateways reach the brokers"),
+        needed="accounts that ACLs restrict: a super user could write without going through the gateways",
         severity=Severity.WARN,
     )
 
@@ -137,7 +128,6 @@ def staged_elsewhere(found: Gateways, target: str) -> Iterator[Finding]:
                 target=f"{host}:{name}",
                 seen=app.staged,
                 needed=f"{target}, or none",
-                moves=("see whether another run is at work", "go on: the run stages its own"),
                 severity=Severity.WARN,
             )
 
@@ -151,35 +141,38 @@ def node_ids(source: Collection[int], target: Collection[int]) -> Finding:
     apart = [node for at, node in enumerate(here) if node in there and there[at % len(there)] != node]
     return claim(
         "switch.node-ids",
-        "node ids that both clusters have stand at the same places",
+        "node ids that both clusters use have the same position in both lists",
         not apart,
-        seen=few(map(str, apart)) or "none stands elsewhere",
-        needed="equal or disjoint ids: left ports lead by place, and a Java client knows brokers by id",
-        moves=("restart consumers that stand still after the switch",),
+        seen=few(map(str, apart)) or "none has another position",
+        needed="equal or disjoint ids: old ports map by position, and Java clients identify brokers by id",
         severity=Severity.WARN,
     )
 
 
 MEANINGS = meanings(
     """
-    switch.app-topics: Clients of the set ask for a topic that is not in it, or for all topics. Cause: The
-    application uses more topics, or subscribes by a pattern. To do: Add the topic to the set. Of all topics
-    they see those of target.
+    switch.app-topics: Clients of the set request a topic that is not in it, or all topics. Cause: The
+    application uses more topics, or subscribes by a pattern. To do: Add the topic to the set, and mirror it.
+    If the application does not need it, accept the finding. After the switch a client that requests all
+    topics sees those of target.
 
-    switch.other-apps: Clients of another application ask for a topic of the set, or for all topics. Cause:
-    It uses the topic too, or somebody looked with a tool. To do: Add the application to the set, or accept
-    the finding.
+    switch.other-apps: Clients of another application request a topic of the set, or all topics. Cause: The
+    application uses the topic too, or somebody looked at it with a tool. To do: Add the application to the
+    set. If it was a tool, accept the finding.
 
-    switch.other-groups: A consumer group outside sets.groups has commits or members on the set's topics.
-    Cause: The list is too short, or the group is an old one. To do: Add it, or delete its commits.
+    switch.other-groups: A consumer group that is not in sets.groups has commits or members on the set's
+    topics. Cause: The list is incomplete, or the group is an old one. To do: Add the group to sets.groups, or
+    delete its commits. If it is no longer used, accept the finding.
 
     switch.superusers: A client of the set may be a super user of a cluster. Cause: super.users is set, and
-    Kafka hides it. To do: Look into the brokers' files. Give the application another account if need be.
+    Kafka does not show which accounts it names. To do: Check super.users in the brokers' files. If it names
+    the application's account, give the application another account, or allow only gateways to connect to the
+    brokers.
 
-    switch.staged: A route to a third cluster is staged. Cause: Another run, or one that was broken off. To
-    do: See whether a run is at work.
+    switch.staged: A route to a third cluster is staged. Cause: Another run is active, or an earlier one was
+    aborted. To do: Check whether another run is active. If not, continue: the run stages its own route.
 
-    switch.node-ids: A node id stands for brokers at different places of the two clusters. Cause: Both
-    clusters number their brokers, shifted. To do: Restart consumers that stand still after the switch.
+    switch.node-ids: The clusters use the same node ids in another order. Cause: Both clusters number their
+    brokers, with an offset. To do: Restart consumers that stop reading after the switch.
     """
 )

@@ -31,7 +31,7 @@ from zkmigrate.runbook.model.step import (
     Way,
 )
 from zkmigrate.topics.topic_move.facts import AppSeen, Ends, Gateways, both_ends, every_app, gateways
-from zkmigrate.topics.topic_move.rules import Lag, lag, too_few_in_sync, unsure
+from zkmigrate.topics.topic_move.rules import Lag, check_in_sync, check_outcomes, lag
 from zkmigrate.topics.topic_move.section import move_of
 
 LONGER_MS = 10_000
@@ -73,7 +73,7 @@ class SettleStep(Step[SettleFacts]):
             todo = f.gateways.hosts(settling)
             return Ready(todo) if todo else Done()
         needed = f"open or settling on {move.source}"
-        if wrong := f.gateways.outside(
+        if wrong := f.gateways.not_in_state(
             "switch.settle-gate",
             lambda app: app.gate in ("open", "settling") and app.route == move.source,
             needed,
@@ -81,7 +81,7 @@ class SettleStep(Step[SettleFacts]):
             return Blocked(wrong)
         if todo := f.gateways.hosts(lambda app: not settling(app)):
             return Ready(todo, keep={"since": None})
-        return _settled(c, f)
+        return _check_settled(c, f)
 
     def plan(self, c: Context, f: SettleFacts, target: str) -> Changes:
         ttl = move_of(c.inventory).topic_move.settle_ms + LONGER_MS
@@ -99,7 +99,7 @@ def _limit_s(c: Context) -> float:
     return move_of(c.inventory).topic_move.settle_ms / 1000
 
 
-def _settled(c: Context, f: SettleFacts) -> Verdict:
+def _check_settled(c: Context, f: SettleFacts) -> Verdict:
     """Return the verdict while all gateways hold FETCH requests back.
 
     At the end of the time the lag counts, because requests wait until the rest is copied.
@@ -112,35 +112,31 @@ def _settled(c: Context, f: SettleFacts) -> Verdict:
     if f.now - since < limit_s or found is None:
         told = f"{f.now - since:.1f} of {limit_s:g} s"
         return Waiting("consumers have committed", told, limit_s + 60, poll_s=_POLL_S, keep=keep)
-    if isinstance(f.ends, Seen) and (short := too_few_in_sync(f.ends.value)):
+    if isinstance(f.ends, Seen) and (short := check_in_sync(f.ends.value)):
         return Blocked(short)
-    close, open_ = found.within(most_s), unsure(f.gateways)
+    close, open_ = found.within(most_s), check_outcomes(f.gateways)
     if close and not open_:
         return Done()
     if f.now - since >= limit_s + LATE_S:
-        return Blocked(open_ if close else (_lags(found, most_s), *open_))
+        return Blocked(open_ if close else (_lag_finding(found, most_s), *open_))
     if close:
         what, told = (
-            "clients to send again what they do not know the outcome of",
+            "clients have sent the batches with an unknown outcome again",
             few(one.seen for one in open_),
         )
     else:
-        what, told = f"the mirror to lag less than {most_s:g} s before the hold", found.words
+        what, told = f"the mirror lags less than {most_s:g} s before the hold", found.words
     return Waiting(what, told, 2 * LATE_S, poll_s=_POLL_S, keep=keep)
 
 
-def _lags(found: Lag, most_s: float) -> Finding:
+def _lag_finding(found: Lag, most_s: float) -> Finding:
     """Return the finding that the mirror is too far behind for a hold."""
     return claim(
         "switch.settle-lag",
         "the mirror is close behind source when the hold begins",
         None if found.mark is None else False,
         seen=found.words,
-        needed=f"at most {most_s:g} s of what source gets: requests wait until the rest is copied",
-        moves=(
-            "see zkmigrate mirror status, then run again when it keeps up",
-            "run again with a higher topic_move.lag_ms: requests wait longer",
-        ),
+        needed=f"a lag of at most {most_s:g} s, because held requests wait until the rest is copied",
     )
 
 
@@ -151,10 +147,11 @@ def settling(app: AppSeen) -> bool:
 
 MEANINGS = meanings(
     """
-    switch.settle-gate: An application is neither open nor settling on source. Cause: Another run holds
-    it. To do: Look at zkmigrate gateway status, then resume.
+    switch.settle-gate: An application is neither open nor settling on source. Cause: Another run holds it. To
+    do: Look at zkmigrate gateway status on that host, then resume.
 
-    switch.settle-lag: The mirror was too far behind when the hold was to begin. Cause: Source got more
-    records than usual, or a copier is slow or down. To do: See zkmigrate mirror status, then run again.
+    switch.settle-lag: The mirror was too far behind when the hold was to begin. Cause: Source received more
+    records than usual, or a copier is slow or down. To do: Look at zkmigrate mirror status, and run again
+    when the mirror keeps up. Or raise topic_move.lag_ms; then requests wait longer.
     """
 )

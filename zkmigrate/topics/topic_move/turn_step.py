@@ -34,7 +34,7 @@ from zkmigrate.runbook.model.step import (
 )
 from zkmigrate.topics.mirror.questions import BothEnds, SurveyMirror
 from zkmigrate.topics.mirror.rules.direction import Direction
-from zkmigrate.topics.topic_move.direction import DIRECTION, note, noted, start, stop
+from zkmigrate.topics.topic_move.direction import DIRECTION, record_direction, recorded_direction, start, stop
 from zkmigrate.topics.topic_move.facts import (
     Copiers,
     Ends,
@@ -45,7 +45,7 @@ from zkmigrate.topics.topic_move.facts import (
     ends_back,
     forward_unit,
 )
-from zkmigrate.topics.topic_move.rules import not_silent, part_name
+from zkmigrate.topics.topic_move.rules import check_copiers_report, part_name
 from zkmigrate.topics.topic_move.section import mirror_hosts, move_of, switched
 
 _POLL_S, _MOST_S = 0.5, 300.0
@@ -68,7 +68,7 @@ class TurnFacts:
 
 class TurnStep(Step[TurnFacts]):
     id = "turn"
-    title = "Turn the copiers round"
+    title = "Reverse the direction of the copiers"
     hazard = Hazard.REVERSIBLE
 
     def observe(self, c: Context, look: Look) -> TurnFacts:
@@ -76,10 +76,10 @@ class TurnStep(Step[TurnFacts]):
         running, there = copiers(c, look, move.source), copiers(c, look, move.target)
         if c.way is Way.BACK:
             return TurnFacts(running, there, Seen(Direction("", 0)), Seen({}))
-        way = noted(c, look)
+        way = recorded_direction(c, look)
         if "first" not in c.kept:
             return TurnFacts(running, there, way, ends_back(c, look))
-        # What a copier gave up will never come.
+        # A copier does not retry a partition that failed.
         topics = switched(c.inventory)
         survey = look.ask(SurveyMirror(*backward(c), topics.topics, topics.groups))
         found = survey.value.partitions if isinstance(survey, Seen) else {}
@@ -87,16 +87,18 @@ class TurnStep(Step[TurnFacts]):
         return TurnFacts(running, there, way, ends_back(c, look), failed)
 
     def check(self, c: Context, f: TurnFacts) -> Verdict:
-        if wrong := not_silent(f.copiers):
+        if wrong := check_copiers_report(f.copiers):
             return Blocked(wrong)
         if c.way is Way.BACK:
             todo = tuple(dict.fromkeys((*f.copiers.running, *f.copiers.enabled)))
             return Ready(todo) if todo else Done()
-        if wrong := not_silent(f.there):
+        if wrong := check_copiers_report(f.there):
             return Blocked(wrong)
         if not isinstance(f.direction, Seen):
             why = str(f.direction)
-            return Waiting("both clusters report who leads", why, _MOST_S, poll_s=_POLL_S, keep=c.kept)
+            return Waiting(
+                "both clusters report the recorded direction", why, _MOST_S, poll_s=_POLL_S, keep=c.kept
+            )
         old = dict.fromkeys((*f.there.running, *f.there.enabled))
         if todo := (*old, *(() if f.direction.value.copies == "backward" else (DIRECTION,))):
             return Ready(todo, keep=c.kept)
@@ -107,17 +109,17 @@ class TurnStep(Step[TurnFacts]):
         ends = f.ends.value
         told: dict[Part, int] = {p: one.source for p, one in ends.items() if one.source is not None}
         first = {**told, **c.kept.get("first", {})}
-        behind = [part_name(p) for p in {**first, **ends} if not _come(ends.get(p), first.get(p))]
+        behind = [part_name(p) for p in {**first, **ends} if not _has_reached(ends.get(p), first.get(p))]
         if f.failed:
-            return Blocked((_turned(False, few(f.failed)),))
+            return Blocked((_mirror_back(False, few(f.failed)),))
         if behind:
-            what = "source has what clients wrote on target before this step"
+            what = "source has the records that clients wrote on target before this step"
             return Waiting(what, few(behind), _MOST_S, poll_s=_POLL_S, keep={"first": first})
-        return Done((_turned(True, f"{f.copiers.unit}, {len(first):,} partitions"),))
+        return Done((_mirror_back(True, f"{f.copiers.unit}, {len(first):,} partitions"),))
 
     def plan(self, c: Context, f: TurnFacts, target: str) -> Changes:
         if target == DIRECTION:
-            return note(c, "backward")
+            return record_direction(c, "backward")
         if target in (*f.there.running, *f.there.enabled):
             return stop(f.there, target)
         return start(f.copiers, target)
@@ -132,18 +134,17 @@ class TurnStep(Step[TurnFacts]):
         return Forecast(facts, (DIRECTION, *mirror_hosts(c.inventory)))
 
 
-def _turned(held: bool, seen: str) -> Finding:
+def _mirror_back(held: bool, seen: str) -> Finding:
     return claim(
         "switch.turned",
         "copiers from target to source run, and source follows",
         held,
         seen=seen,
-        needed="no partition failed: what a copier gave up never comes, and then there is no way back",
-        moves=("repair the mirror: docs/reference/mirror.md", "resume"),
+        needed="no failed partition: a copier does not retry it, and source would lack its records",
     )
 
 
-def _come(ends: BothEnds | None, end: int | None) -> bool:
+def _has_reached(ends: BothEnds | None, end: int | None) -> bool:
     """Return whether the copy has reached an offset.
 
     end: the offset, or None if target has not reported it yet.
@@ -153,7 +154,8 @@ def _come(ends: BothEnds | None, end: int | None) -> bool:
 
 MEANINGS = meanings(
     """
-    switch.turned: Source does not follow target. Cause: Somebody wrote on source beside the gateways, or the
-    copiers do not run. To do: See zkmigrate mirror status, then resume.
+    switch.turned: Source does not follow target. Cause: A client wrote on source without going through the
+    gateways, or the copiers do not run. To do: Look at zkmigrate mirror status, repair the mirror as
+    docs/reference/mirror.md explains, then resume.
     """
 )

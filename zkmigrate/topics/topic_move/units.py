@@ -28,7 +28,7 @@ class UnitTopics:
     """The topics that a unit's command names. dark: why there may be others; empty if these are all."""
 
     topics: frozenset[str]
-    dark: str = ""
+    unclear: str = ""
 
 
 def variables(text: str) -> dict[str, str] | None:
@@ -59,7 +59,7 @@ def _environment(look: Look, host: str, facts: HostFacts) -> dict[str, str]:
     return found
 
 
-def _expanded(words: Iterable[str], values: Mapping[str, str]) -> Iterator[str]:
+def _expand(words: Iterable[str], values: Mapping[str, str]) -> Iterator[str]:
     """Replace variables as systemd does. A variable without a value stays as it is."""
     for word in words:
         split = _SPLIT.match(word)
@@ -75,57 +75,51 @@ def unit_topics(reading: Reading[HostFacts], values: Mapping[str, str]) -> UnitT
         return UnitTopics(frozenset(), str(reading))
     shown = {"ExecStart": reading.value.unit.get("ExecStart", "")}
     arguments = (word for command in start_commands(shown).commands for word in command if word)
-    words = " ".join(_expanded(arguments, values)).replace("--topic=", "--topic ").split()
+    words = " ".join(_expand(arguments, values)).replace("--topic=", "--topic ").split()
     named = {word.strip("\"'") for option, word in pairwise(words) if option == "--topic"}
     topics = frozenset(name for name in named if "$" not in name)
     hidden = sorted({*(named - topics), *filter(_SPLIT.match, words)})
-    none = "its command names no topic" if words else "systemd shows no command of it"
-    dark = f"its command has {few(hidden)}" if hidden else "" if topics else none
-    return UnitTopics(topics, dark)
+    none = "its command names no topic" if words else "systemd shows no command for it"
+    unclear = f"its command has {few(hidden)}" if hidden else "" if topics else none
+    return UnitTopics(topics, unclear)
 
 
-def copied(c: Context, look: Look) -> dict[tuple[str, str], UnitTopics]:
+def read_unit_topics(c: Context, look: Look) -> dict[tuple[str, str], UnitTopics]:
     """Read the topics of both directions' units on each mirror host, by host and unit."""
     units = forward_unit(c), backward_unit(c)
     told = look.each(
-        mirror_hosts(c.inventory),
-        lambda host: {unit: _told(look, host, unit) for unit in units},
+        mirror_hosts(c.inventory), lambda host: {unit: _read_unit(look, host, unit) for unit in units}
     )
     return {(host, unit): one for host, of_host in told.items() for unit, one in of_host.items()}
 
 
-def _told(look: Look, host: str, unit: str) -> UnitTopics:
+def _read_unit(look: Look, host: str, unit: str) -> UnitTopics:
     facts = host_facts(look, host, unit)
     return unit_topics(facts, _environment(look, host, facts.value) if isinstance(facts, Seen) else {})
 
 
-def set_alone(found: Mapping[tuple[str, str], UnitTopics], topics: Collection[str]) -> Iterator[Finding]:
+def check_units(found: Mapping[tuple[str, str], UnitTopics], topics: Collection[str]) -> Iterator[Finding]:
     """Check that each unit copies topics of the set alone. A command that cannot be read is a warning."""
     for (host, unit), one in found.items():
         others = sorted(one.topics - {*topics})
-        unknown = not others and one.dark
+        unknown = not others and one.unclear
         yield claim(
             "switch.unit-topics",
-            "the mirror's unit copies topics of the set alone",
+            "the mirror's unit copies only topics of the set",
             None if unknown else not others,
             target=f"{host}:{unit}",
-            seen=one.dark if unknown else f"it copies {few(others or sorted(one.topics))}",
-            needed="topics of the set: the switch stops the unit, and no other topic would be mirrored",
-            moves=(
-                "see that the unit names no other topic",
-                "name its topics with --topic in ExecStart, so that a look can tell",
-            )
-            if unknown
-            else ("give each set units of its own, named under mirror in a file of its own",),
+            seen=one.unclear if unknown else f"it copies {few(others or sorted(one.topics))}",
+            needed="only topics of the set, because the switch stops the unit with all its topics",
             severity=Severity.WARN if unknown else Severity.BLOCK,
         )
 
 
 MEANINGS = meanings(
     """
-    switch.unit-topics: A unit of the mirror copies topics that are not in the set, or does not tell which.
-    Cause: Two sets share the unit, or its ExecStart has a variable that no EnvironmentFile sets. The switch
-    stops the unit with all its topics. To do: Give each set units of its own. If the unit does not tell, see
-    that it names no other topic.
+    switch.unit-topics: A unit of the mirror copies topics that are not in the set, or its command does not
+    name its topics. Cause: Two sets share the unit, or its ExecStart has a variable that no EnvironmentFile
+    sets. The switch stops the unit with all its topics. To do: Give each set units of its own, in an
+    inventory of its own. If the command names no topics, check that the unit copies no other topic, or name
+    them with --topic in ExecStart.
     """
 )

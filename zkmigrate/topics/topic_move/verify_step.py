@@ -20,7 +20,7 @@ from zkmigrate.runbook.model.look import Look
 from zkmigrate.runbook.model.step import Context, Done, Reads, Verdict
 from zkmigrate.topics.mirror.questions import MirrorSurvey, SurveyMirror
 from zkmigrate.topics.topic_move.facts import Gateways, backward, gateways
-from zkmigrate.topics.topic_move.rules import not_mirrored, unread
+from zkmigrate.topics.topic_move.rules import cannot_read, not_mirrored
 from zkmigrate.topics.topic_move.section import move_of, switched
 
 
@@ -49,7 +49,7 @@ class VerifyStep(Reads[VerifyFacts]):
 def _findings(c: Context, f: VerifyFacts) -> Iterator[Finding]:
     target = move_of(c.inventory).topic_move.target
     yield from f.gateways.unknown
-    yield from f.gateways.outside(
+    yield from f.gateways.not_in_state(
         "switch.verify-open", lambda app: app.route == target and app.gate == "open", f"open on {target}"
     )
     clients = [f"{host}:{name}: {app.connections}" for (host, name), app in f.gateways.at.items()]
@@ -60,16 +60,15 @@ def _findings(c: Context, f: VerifyFacts) -> Iterator[Finding]:
     ]
     yield claim(
         "switch.clients",
-        "every application has clients, and those of before the switch have connected again",
+        "every application has clients, and those from before the switch have connected again",
         not away and all(app.connections for app in f.gateways.at.values()),
-        seen=f"connections: {few(clients)}" + (f"; not back: {few(away)}" if away else ""),
-        needed="a connection to each, and every client back",
-        moves=("see whether these clients run",),
+        seen=f"connections: {few(clients)}" + (f"; not connected again: {few(away)}" if away else ""),
+        needed="at least one connection to each application, and every client connected again",
         severity=Severity.WARN,
     )
     yield left_ports(f.gateways)
     if not isinstance(f.survey, Seen):
-        yield unread("the mirror", f.survey)
+        yield cannot_read("the mirror", f.survey)
         return
     wrong = not_mirrored(f.survey.value)
     yield claim(
@@ -77,8 +76,7 @@ def _findings(c: Context, f: VerifyFacts) -> Iterator[Finding]:
         "each partition of source is mirrored from target",
         not wrong,
         seen=few(wrong) or f"{len(f.survey.value.partitions):,} partitions",
-        needed="none failed, missing or unknown: there is no way back without this mirror",
-        moves=("repair the mirror: docs/reference/mirror.md", "resume"),
+        needed="none failed, missing or unknown, because switching back needs this mirror",
     )
 
 
@@ -91,27 +89,27 @@ def left_ports(found: Gateways) -> Finding:
     told = "; ".join(f"{where}: {count}" for where, count in left.items())
     return claim(
         "switch.left-ports",
-        "no client connects to a port of the cluster that was left",
+        "no client connects to a port of the cluster that the topics have left",
         not left,
         seen=f"connections {told}; clients: {few(clients)}" if left else "none",
-        needed="none, before the gateway's listeners of that cluster go",
-        moves=("give these clients the addresses of the new cluster when you restart them",),
+        needed="none before you remove the gateway's listeners for that cluster",
         severity=Severity.INFO,
     )
 
 
 MEANINGS = meanings(
     """
-    switch.verify-open: An application is not open on target. Cause: An order did not reach its gateway.
-    To do: Resume.
+    switch.verify-open: An application is not open on target. Cause: An order did not reach its gateway. To
+    do: Resume.
 
-    switch.clients: An application has no client, or clients have not connected again since the switch.
-    Cause: They do not run, or cannot connect. To do: See their logs.
+    switch.clients: An application has no client, or clients have not connected again since the switch. Cause:
+    They do not run, or cannot connect. To do: Check that these clients run, and read their logs.
 
-    switch.left-ports: Clients still connect to ports of the cluster that was left. Cause: They know only
-    those; the gateway leads them on. To do: Leave the gateway there until none does.
+    switch.left-ports: Clients still connect to ports of the cluster that the topics have left. Cause: They
+    know only these ports; the gateway routes them to the new cluster. To do: Give these clients the addresses
+    of the new cluster when you restart them. Keep the gateway until none uses the old ports.
 
-    switch.verify-mirror: A partition of source is not mirrored from target. Cause: The finding names it.
-    To do: Repair the mirror, then resume.
+    switch.verify-mirror: A partition of source is not mirrored from target. Cause: The finding names the
+    reason. To do: Repair the mirror as docs/reference/mirror.md explains, then resume.
     """
 )

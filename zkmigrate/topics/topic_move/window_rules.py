@@ -27,7 +27,7 @@ from zkmigrate.runbook.model.window import (
     WindowSteps,
     Word,
 )
-from zkmigrate.topics.topic_move.facts import AppSeen, heard, statuses
+from zkmigrate.topics.topic_move.facts import AppSeen, parse_statuses, statuses
 from zkmigrate.topics.topic_move.section import gateway_hosts, move_of
 
 STEPS = WindowSteps(
@@ -136,13 +136,13 @@ def probes(inventory: Inventory, look: Look, note: Note) -> tuple[Probe, ...]:
 
     def findings() -> Iterator[Finding]:
         answers = statuses(inventory, look)
-        note("gateways", heard(inventory, answers).sample)
+        note("gateways", parse_statuses(inventory, answers).sample)
         for host, told in answers.items():
             missed[host] = 0 if isinstance(told, Seen) else missed[host] + 1
             if missed[host] in (0, _IN_A_ROW):
                 held = True if missed[host] == 0 else None
-                seen = "answers" if held else str(told)
-                yield claim(Trouble.HOST_UNREACHABLE, "the gateway answers", held, seen=seen, target=host)
+                seen = "it responds" if held else str(told)
+                yield claim(Trouble.HOST_UNREACHABLE, "the gateway responds", held, seen=seen, target=host)
 
     return (Probe("gateways", _EVERY_S, findings, leased=True, within_s=MESSAGE_S),)
 
@@ -150,20 +150,20 @@ def probes(inventory: Inventory, look: Look, note: Note) -> tuple[Probe, ...]:
 _WORST = (Stand.UNHEARD, Stand.SEALED, Stand.LEASED, Stand.FINISHING, Stand.AFTER, Stand.BEFORE)
 
 
-def stand(app: AppSeen, source: str) -> Stand:
+def state_of(app: AppSeen, source: str) -> Stand:
     """Return the state of an application at a gateway. source: the cluster that it is to leave."""
     if app.gate in ("open", "settling"):
         return Stand.BEFORE if app.route == source else Stand.AFTER
     return {"held": Stand.LEASED, "sealed": Stand.SEALED, "gone": Stand.FINISHING}[app.gate]
 
 
-def _stands(inventory: Inventory, look: Look) -> dict[str, Stand]:
+def _states(inventory: Inventory, look: Look) -> dict[str, Stand]:
     """Return the worst state of the applications at each gateway, by host."""
-    found = heard(inventory, statuses(inventory, look))
+    found = parse_statuses(inventory, statuses(inventory, look))
     source = move_of(inventory).topic_move.source
     of_host: dict[str, list[Stand]] = {host: [] for host in gateway_hosts(inventory)}
     for (host, _), app in found.at.items():
-        of_host[host].append(stand(app, source))
+        of_host[host].append(state_of(app, source))
     for finding in found.unknown:
         of_host[finding.target].append(Stand.UNHEARD)
     return {host: min(stands, key=_WORST.index) for host, stands in of_host.items()}
@@ -179,8 +179,8 @@ UNATTENDED = Unattended(
     many="gateways",
     shut="the applications' requests wait at the gateways",
     still="requests still wait at",
-    opened="the applications' requests go on",
-    stands=_stands,
+    opened="the applications' requests are released",
+    stands=_states,
     alone_s=lambda c: move_of(c.inventory).topic_move.hold_ms / 1000,
     loss=_loss,
 )

@@ -69,19 +69,25 @@ READERS = TEXT.replace(
 def test_h3_a_listener_that_only_reads_has_ports_of_one_cluster(tmp_path: Path) -> None:
     plan = load(written(tmp_path, READERS)).plan()
     assert plan.reading == {"readers": Reading("new", ("orders-*",))}
-    assert plan.app("readers", "orders-7", "bob") == "readers", "no application's"
+    assert plan.app("readers", "orders-7", "bob") == "readers", "there is no application's"
     assert plan.address("readers", "new", 12) == ("gw2.example", 39012)
     assert {port.cluster for port in plan.ports if port.listener == "readers"} == {"new"}
 
 
 NOT_READERS = {
     "listeners.readers.read_only: no cluster has this name": ("read_only: new", "read_only: odd"),
-    "listeners.readers.mirrored_groups: needed beside it: read_only": ("    read_only: new\n", ""),
-    "listeners.readers.ports.old: it reads new only": ("new: {11: 3", "old: {1: 39001}\n      new: {11: 3"),
-    "listeners.readers.ports.new: ports for nodes 11, needed: 11, 12": (", 12: 39012", ""),
+    "listeners.readers.mirrored_groups: this key needs the key read_only": ("    read_only: new\n", ""),
+    "listeners.readers.ports.old: the listener reads only new": (
+        "new: {11: 3",
+        "old: {1: 39001}\n      new: {11: 3",
+    ),
+    "listeners.readers.ports.new: the listener has ports for nodes 11; needed: ports for 11, 12": (
+        ", 12: 39012",
+        "",
+    ),
     "listeners.orders: an application has this name": ("  readers:", "  orders:"),
     "listeners.others: an application has this name": ("  readers:", "  others:"),
-    "apps.orders.listener: that listener only reads": ("    listener: shop", "    listener: readers"),
+    "apps.orders.listener: this listener is read-only": ("    listener: shop", "    listener: readers"),
 }
 
 
@@ -105,16 +111,16 @@ def test_a_left_port_has_brokers_of_the_other_cluster(tmp_path: Path) -> None:
 
 
 WRONG = {
-    "port 19001 stands for 2 nodes": ("2: 19002", "2: 19001"),
-    "ports for nodes 1, 2, needed: 1, 2, 3": (", 3: 19003", ""),
-    "new2.example:9092 stands for 2 nodes": ("11: new1", "11: new2"),
+    "port 19001 is used for 2 nodes": ("2: 19002", "2: 19001"),
+    "the listener has ports for nodes 1, 2; needed: ports for 1, 2, 3": (", 3: 19003", ""),
+    "new2.example:9092 is the address of 2 nodes": ("11: new1", "11: new2"),
     "route: no cluster has this name": ("route: old\nclusters", "route: odd\nclusters"),
     "apps.orders.route: no cluster": ("route: new", "route: odd"),
     "apps.orders.listener: no listener": ("listener: shop", "listener: odd"),
-    "apps.bob: it names no client": ("    principals: [bob]\n", ""),
-    "apps.others: others is the name of all other": ("  bob:", "  others:"),
+    "apps.bob: the application names no client": ("    principals: [bob]\n", ""),
+    "apps.others: others is reserved for all other": ("  bob:", "  others:"),
     "listeners.shop.ports.odd: no cluster": ("      new: {11", "      odd: {1: 3}\n      new: {11"),
-    "frames: not a key of this file": ("route: old\nclusters", "route: old\nframes: 1\nclusters"),
+    "frames: this key is unknown": ("route: old\nclusters", "route: old\nframes: 1\nclusters"),
     "clusters.old.1: String should match": ("old1.example:9092", "old1.example"),
     "state: String should match": ("/var/lib", "var/lib"),
     "listeners.shop.advertise: it is missing": ("    advertise: gw1.example\n", ""),

@@ -196,7 +196,7 @@ def test_an_answer_without_room_for_its_id_is_none() -> None:
         [own] = at.gateway.everyone
         come(own._link, b"", told(0))  # type: ignore[attr-defined]
         await client.ended()
-        assert any("an answer of 0 bytes" in str(line) for line in at.lines)
+        assert any("the broker sent a response of 0 bytes" in str(line) for line in at.lines)
 
     run(test)
 
@@ -263,7 +263,7 @@ def test_seal_waits_for_what_is_in_flight() -> None:
         client.send(produce(1))
         await until("it is in flight", lambda: at.seen("in_flight") == {"PRODUCE": 1})
         refused = at.seal()
-        assert (refused.outcome, refused.text) == ("refused", "1 requests of app are in flight, needed: 0")
+        assert (refused.outcome, refused.text) == ("refused", "1 requests of app are in flight; needed: 0")
         at.a.answering.set()
         assert await client.answer() == told(1)
         await until("nothing is in flight", lambda: at.gateway.in_flight("app") == 0)

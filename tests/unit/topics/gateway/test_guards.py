@@ -24,7 +24,7 @@ from tests.unit.topics.gateway.test_connection import produce, sasl, told
 from tests.unit.topics.gateway.test_server import Running, config, serve
 from tests.unit.topics.mirror.batches import built
 from zkmigrate.topics.gateway.rules.apis import PRODUCE, SASL_AUTHENTICATE
-from zkmigrate.topics.gateway.rules.producers import given, sent
+from zkmigrate.topics.gateway.rules.producers import id_for_broker, id_for_client
 from zkmigrate.topics.gateway.serving import door, requests, server
 from zkmigrate.topics.gateway.serving.learns import FIRST
 from zkmigrate.topics.gateway.serving.record import SOCKET, Record
@@ -167,7 +167,7 @@ def test_an_answer_of_an_impossible_size_ends_the_connection(size: int) -> None:
         at.a.writers[-1].write(struct.pack(">i", size) + bytes(64))
         await client.ended()
         [event] = at.events("BrokerRefused")
-        assert event["why"] == f"size: an answer of {size} bytes, needed: 4 to {FRAME}"
+        assert event["why"] == f"size: the broker sent a response of {size} bytes; needed: 4 to {FRAME}"
 
     run(test)
 
@@ -188,15 +188,15 @@ def test_a_producer_without_acks_waits_for_no_answer_and_takes_none_of_another_r
 def test_ids_at_the_bounds_stay_numbers_of_eight_bytes_and_come_back_as_they_were(flips: int) -> None:
     most = (1 << 40) - 1
     for id in (0, 1, most):
-        assert 0 <= given(id, flips) < 1 << 50
-        assert sent(given(id, flips), flips) == id
+        assert 0 <= id_for_client(id, flips) < 1 << 50
+        assert id_for_broker(id_for_client(id, flips), flips) == id
     for id in (most + 1, (1 << 50) - 1, 1 << 50, FIRST_ID - 1, FIRST_ID, (1 << 63) - 1):
-        assert given(id, flips) == id, "no broker of ours gave it"
+        assert id_for_client(id, flips) == id, "no broker of ours gave it"
     for id in (1 << 50, FIRST_ID, (1 << 63) - 1, -1, -(1 << 63)):
-        assert sent(id, flips) == id, "it is none that this gateway gave"
+        assert id_for_broker(id, flips) == id, "it is none that this gateway gave"
     for id in (0, most, most + 1, (1 << 50) - 1):
-        assert 0 <= sent(id, flips) < FIRST_ID
-        struct.pack(">q", sent(id, flips))
+        assert 0 <= id_for_broker(id, flips) < FIRST_ID
+        struct.pack(">q", id_for_broker(id, flips))
 
 
 # --- time limits ---------------------------------------------------------------------------------------
@@ -336,7 +336,7 @@ def test_a_new_connection_costs_its_turn_of_the_loop_and_one_that_is_refused_is_
         with suppress(ConnectionError):
             assert await asyncio.wait_for(reader.read(), 20) == b""
         [line] = [one for one in at.lines if one["event"] == "Refused"]
-        assert line["why"] == "more than 1 connections of one address"
+        assert line["why"] == "more than 1 connections from one address"
         for one in (first, second):
             one.close()
         await until("its place is free", lambda: not gateway.everyone)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.unit.topics.gateway.frames import head
-from zkmigrate.topics.gateway.rules.apis import API_VERSIONS, APIS, FETCH, METADATA, PRODUCE, named
+from zkmigrate.topics.gateway.rules.apis import API_VERSIONS, APIS, FETCH, METADATA, PRODUCE, name_of
 from zkmigrate.topics.gateway.rules.clients import MOST_CLIENTS, MOST_TOLD, Rejoined, Returned
 from zkmigrate.topics.gateway.rules.hold import (
     FLIPPED_S,
@@ -24,7 +24,7 @@ from zkmigrate.topics.gateway.rules.hold import (
     Order,
     Refused,
     Verdict,
-    carried_out,
+    carry_out,
     decide,
     lapsed,
 )
@@ -37,7 +37,7 @@ def order(verb: str, **more: Any) -> Order:
 
 
 def told(app: App, verb: str, in_flight: int = 0, **more: Any) -> App | Refused:
-    return carried_out(app, order(verb, **more), CLUSTERS, 100.0, 5000.0, in_flight)
+    return carry_out(app, order(verb, **more), CLUSTERS, 100.0, 5000.0, in_flight)
 
 
 def test_every_gate_and_request_has_a_verdict() -> None:
@@ -63,7 +63,7 @@ def test_settling_parks_fetch_alone() -> None:
 @pytest.mark.parametrize("gate", [Gate.HELD, Gate.SEALED, Gate.GONE])
 def test_a_hold_parks_all_that_changes_or_reads_data(gate: Gate) -> None:
     parked = {
-        named(key)
+        name_of(key)
         for key, api in APIS.items()
         if decide(gate, head(key, api.most), synced=True).act is Act.PARK
     }
@@ -136,16 +136,16 @@ def test_an_order_at_a_wrong_gate_is_refused_by_name(verb: str, gate: Gate) -> N
 def test_seal_needs_the_hold_a_route_and_nothing_in_flight() -> None:
     held = App("a", "b", Gate.HELD, "id-1", 102.0)
     assert told(held, "seal", hold="id-1", in_flight=1) == Refused(
-        "1 requests of orders are in flight, needed: 0"
+        "1 requests of orders are in flight; needed: 0"
     )
     assert isinstance(told(replace(held, staged=""), "seal", hold="id-1"), Refused)
-    assert told(held, "seal", hold="id-0") == Refused("hold 'id-0' has ended; the present one is 'id-1'")
+    assert told(held, "seal", hold="id-0") == Refused("hold 'id-0' has ended; the current one is 'id-1'")
 
 
 def test_seal_needs_every_outcome_to_be_known_to_its_client() -> None:
     held = App("a", "b", Gate.HELD, "id-1", 102.0)
     wanted = order("seal", hold="id-1")
-    refused = carried_out(held, wanted, CLUSTERS, 100.0, 5000.0, 0, ["batch 7 of c-1"])
+    refused = carry_out(held, wanted, CLUSTERS, 100.0, 5000.0, 0, ["batch 7 of c-1"])
     assert isinstance(refused, Refused)
     assert "outcome of 1 batches" in refused.why
     assert refused.why.endswith("batch 7 of c-1")
@@ -345,5 +345,5 @@ def test_a_sealed_application_without_a_staged_route_stays() -> None:
     stays = told(sealed, "route", to="a")
     assert stays == replace(sealed, staged="")
     assert isinstance(stays, App)
-    assert told(stays, "go", ttl_ms=1) == Refused("orders has no staged route; it stays on a")
+    assert told(stays, "go", ttl_ms=1) == Refused("orders has no staged route; it remains on a")
     assert isinstance(told(stays, "route", to="b"), Refused)

@@ -29,7 +29,7 @@ from zkmigrate.topics.gateway.rules.apis import (
     HEARTBEAT,
     METADATA,
     PRODUCE,
-    named,
+    name_of,
     offered,
 )
 from zkmigrate.topics.gateway.rules.layout import SLICE, FrameError, finished
@@ -56,7 +56,7 @@ def where(node: int) -> tuple[str, int]:
 
 
 def asked(frame: bytes) -> tuple[bytes | bytearray, Any]:
-    return finished(MESSAGES.asked(MESSAGES.head(frame), frame))
+    return finished(MESSAGES.read_request(MESSAGES.head(frame), frame))
 
 
 def hidden(body: Any) -> Any:
@@ -84,13 +84,13 @@ REQUESTS = [
     *((OffsetCommitRequest, v, frames.offset_commit()) for v in range(2, 9)),
     *((TxnOffsetCommitRequest, v, frames.txn_offset_commit()) for v in range(4)),
 ]
-KEYS = {named(key): key for key in APIS}
+KEYS = {name_of(key): key for key in APIS}
 
 
 @pytest.mark.parametrize(("name", "kind", "version", "body"), ANSWERS)
 def test_answers_carry_our_addresses_and_no_epochs(name: str, kind: Any, version: int, body: Any) -> None:
     frame = answer(body, version)
-    told = bytes(finished(MESSAGES.answered(head(KEYS[name], version), frame, where)))
+    told = bytes(finished(MESSAGES.read_answer(head(KEYS[name], version), frame, where)))
     assert decoded(kind, told, version) == hidden(decoded(kind, frame, version))
 
 
@@ -328,11 +328,11 @@ def test_a_message_of_many_small_items_is_read_slice_by_slice(one: int, version:
     if one:
         body, count = frames.metadata(partitions=5000), 5000
         frame = answer(body, version)
-        steps: Any = MESSAGES.answered(head(METADATA, version), frame, where)
+        steps: Any = MESSAGES.read_answer(head(METADATA, version), frame, where)
     else:
         own = [frames.MetadataRequest.MetadataRequestTopic(name="t") for _ in range(50_000)]
         frame, count = request(frames.MetadataRequest(topics=own), version), 50_000
-        steps = MESSAGES.asked(MESSAGES.head(frame), frame)
+        steps = MESSAGES.read_request(MESSAGES.head(frame), frame)
     slices = sum(1 for _ in steps)
     assert len(frame) / SLICE / 2 < slices <= len(frame) / SLICE + 1, count
 
@@ -391,7 +391,7 @@ def test_mutated_answers_are_refused_or_read(seed: int) -> None:
         told, frame = chance.choice(GOOD_ANSWERS)
         frame = mutated(frame, chance)
         try:
-            new = finished(MESSAGES.answered(told, frame, lambda _node: ("gw.example", 1)))
+            new = finished(MESSAGES.read_answer(told, frame, lambda _node: ("gw.example", 1)))
             assert len(new) <= len(frame) + 16 * (len(frame) // 10 + 1)
             ranges(frame, chance.randrange(4))
         except FrameError:
@@ -405,7 +405,7 @@ def test_requests_have_no_addresses_and_every_kind_has_a_layout() -> None:
             for side in ("Request", "Response"):
                 assert MESSAGES._layout(f"{api.schema}{side}", version, ()).parts is not None
             with pytest.raises(FrameError):
-                finished(MESSAGES.answered(head(key, version), b"\0\0\0\5" + b"\xff" * 40, where))
+                finished(MESSAGES.read_answer(head(key, version), b"\0\0\0\5" + b"\xff" * 40, where))
     with pytest.raises(AssertionError):
         nowhere(1)
     assert (METADATA, PRODUCE) == (3, 0)

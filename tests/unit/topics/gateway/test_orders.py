@@ -40,7 +40,7 @@ def test_a_lower_fencing_number_is_refused_by_name() -> None:
     assert (answer.outcome, state.fencing) == ("done", 7)
     after, answer = give(state, "unhold", "id-2", fencing=6)
     assert after == state
-    assert answer == Answer("fenced", "fencing number 6 is out; the present one of orders is 7")
+    assert answer == Answer("fenced", "fencing number 6 is outdated; the current one of orders is 7")
 
 
 def test_a_run_of_another_set_fences_no_sealed_application_off() -> None:
@@ -62,7 +62,7 @@ def test_a_run_of_another_set_fences_no_sealed_application_off() -> None:
 def test_a_mistyped_fencing_number_leaves_numbers_for_the_runs_to_come() -> None:
     state, answer = give(fresh(ROUTES), "hold", fencing=MOST_STEP + 1, ttl_ms=1000)
     assert (answer.outcome, state) == ("refused", fresh(ROUTES))
-    assert f"needed: at most {MOST_STEP}" in answer.text
+    assert f"is too high; needed: at most {MOST_STEP}" in answer.text
     state, answer = give(state, "hold", fencing=MOST_STEP, ttl_ms=1000)
     assert answer.outcome == "done"
     _, answer = give(state, "hold", "id-2", fencing=2 * MOST_STEP, app="others", ttl_ms=1000)
@@ -82,7 +82,7 @@ def test_a_repeated_operation_is_answered_as_before() -> None:
     assert (again, answer) == (opened, first), "it does not hold a second time"
     again, answer = give(opened, "unhold")
     assert answer.outcome == "refused"
-    assert answer.text.startswith("operation id-1 was: hold orders")
+    assert answer.text.startswith("operation id-1 was already used for: hold orders")
 
 
 def test_a_refused_operation_may_be_tried_again() -> None:
@@ -164,7 +164,7 @@ ODD: tuple[tuple[str, object, str], ...] = (
     ("fencing", None, f"{NUMBER} (seen None)"),
     ("route", 5, "should be a valid string (seen 5)"),
     ("staged", None, "should be a valid string (seen None)"),
-    ("odd", 1, "not a known field"),
+    ("odd", 1, "this field is unknown"),
 )
 
 

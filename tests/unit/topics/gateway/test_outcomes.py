@@ -136,11 +136,11 @@ def test_of_a_request_of_one_partition_its_beginning_is_enough(version: int) -> 
     two = bytes(
         body(version, [("a", 0, batch(0, 5, 900)), ("b", 0, batch(0, 5, 900))]).encode(version=version)
     )
-    kept = outcomes.kept(version, own[:500], len(own) - 500)
+    kept = outcomes.part_to_remember(version, own[:500], len(own) - 500)
     assert kept == own[:500], "nothing of it is read while all is well"
     assert outcomes.headers(version, kept).whole
     assert outcomes.headers(version, kept).found == Headers(version, own).found
-    kept = outcomes.kept(version, two[:500], len(two) - 500)
+    kept = outcomes.part_to_remember(version, two[:500], len(two) - 500)
     assert isinstance(kept, Headers)
     assert (len(kept.found), kept.whole) == (1, False)
     kept.feed(two[500:])
@@ -212,8 +212,8 @@ def test_the_retry_or_a_later_batch_of_the_producer_settles_and_nothing_else_doe
         (written(-1, id=-1), written(-1, id=-1), 0, True),
     ):
         own = Outcomes()
-        own.lost("app-1", read(lost), 100.0)
-        own.answered("app-1", read(answered), {("orders", answered.partition): error}, 101.0)
+        own.record_lost("app-1", read(lost), 100.0)
+        own.record_answer("app-1", read(answered), {("orders", answered.partition): error}, 101.0)
         assert bool(own.names(101.0)) != settled, (lost, answered, error)
         assert bool(own) != settled
 
@@ -235,9 +235,9 @@ class Counted(int):
 @pytest.mark.parametrize("answered", [5, 50_000, (1 << 30) + 25_000])
 def test_an_answer_does_not_look_at_every_open_outcome(answered: int) -> None:
     own = Outcomes()
-    own.lost("app-1", read(*(written(Counted(10 * n + 10)) for n in range(MOST_OPEN))), 100.0)
+    own.record_lost("app-1", read(*(written(Counted(10 * n + 10)) for n in range(MOST_OPEN))), 100.0)
     Counted.looks = 0
-    own.answered("app-1", read(written(answered)), {("orders", 0): 0}, 101.0)
+    own.record_answer("app-1", read(written(answered)), {("orders", 0): 0}, 101.0)
     assert Counted.looks < 100
 
 
@@ -254,10 +254,10 @@ def test_what_is_settled_is_what_a_look_at_every_open_outcome_would_settle() -> 
         for _ in range(30):
             one, now = some(), now + 20.0
             if chance.randrange(3):
-                own.lost("app-1", read(one), now)
+                own.record_lost("app-1", read(one), now)
                 naive.setdefault(one[:3], {})[one] = now
             else:
-                own.answered("app-1", read(one), {("orders", one.partition): 0}, now)
+                own.record_answer("app-1", read(one), {("orders", one.partition): 0}, now)
                 for other in list(naive.get(one[:3], {})):
                     behind = one.epoch == other.epoch and (one.first - other.first) % (2 * half) < half
                     if one.crc == other.crc if one.producer < 0 else behind:
@@ -274,23 +274,23 @@ def test_what_is_settled_is_what_a_look_at_every_open_outcome_would_settle() -> 
 def test_an_answer_that_did_not_come_to_its_client_tells_what_was_written() -> None:
     both = read(written(), written(part=1), written(part=2))
     own = Outcomes()
-    own.lost("app-1", both, 100.0, {("orders", 0): 6, ("orders", 1): 7})
+    own.record_lost("app-1", both, 100.0, {("orders", 0): 6, ("orders", 1): 7})
     assert own.names(100.0) == [str(written(part=1)), str(written(part=2))]
 
 
 def test_outcomes_close_when_clients_have_given_up() -> None:
     own = Outcomes()
-    own.lost("app-1", read(written()), 100.0)
-    own.lost("app-2", None, 110.0)
+    own.record_lost("app-1", read(written()), 100.0)
+    own.record_lost("app-2", None, 110.0)
     assert own.body(200.0) == {
         "open": 2,
         "names": [
             "producer 5 epoch 0, orders-0, sequences 10 to 14",
-            "client 'app-2', a request that was not read",
+            "client 'app-2', a request that could not be read",
         ],
         "left_s": DELIVERY_S - 90,
     }
-    assert own.names(100.0 + DELIVERY_S) == ["client 'app-2', a request that was not read"]
+    assert own.names(100.0 + DELIVERY_S) == ["client 'app-2', a request that could not be read"]
     assert own.body(110.0 + DELIVERY_S) == {"open": 0, "names": [], "left_s": 0.0}
     assert not own
 
@@ -298,12 +298,12 @@ def test_outcomes_close_when_clients_have_given_up() -> None:
 def test_the_table_of_open_outcomes_is_bounded() -> None:
     own = Outcomes()
     for n in range(MOST_OPEN + 5):
-        own.lost("app-1", read(written(10 * n)), 100.0)
-        own.lost(f"app-{n}", None, 100.0)
+        own.record_lost("app-1", read(written(10 * n)), 100.0)
+        own.record_lost(f"app-{n}", None, 100.0)
     names = own.names(100.0)
     assert len(names) == MOST_OPEN + MOST_PARTS + 1
     assert len(own.body(100.0)["names"]) == 5
-    own.answered("app-1", read(written(10 * (MOST_OPEN + 6))), {("orders", 0): 0}, 101.0)
+    own.record_answer("app-1", read(written(10 * (MOST_OPEN + 6))), {("orders", 0): 0}, 101.0)
     assert own.names(101.0), "what found no room stays until clients have given up"
 
 
@@ -513,7 +513,7 @@ def test_of_many_requests_in_flight_those_that_are_not_kept_count_until_clients_
         own = at.gateway.status()["apps"]["app"]["outcomes"]
         assert own["open"] == MOST_KEPT + 1
         await gets(at, one(500))
-        assert [name.split(",")[1] for name in open_(at)] == [" a request that was not read"]
+        assert [name.split(",")[1] for name in open_(at)] == [" a request that could not be read"]
         at.now += DELIVERY_S
         assert open_(at) == []
 
@@ -593,7 +593,7 @@ def test_another_application_is_not_kept_and_a_switch_begins_anew() -> None:
         assert at.order("seal", "others", hold="o").outcome == "done"
         at.now += DELIVERY_S
         at.seal()
-        at.gateway.outcomes["app"].lost("late", None, at.now)
+        at.gateway.outcomes["app"].record_lost("late", None, at.now)
         assert at.order("go").outcome == "done"
         assert open_(at) == []
 

@@ -17,7 +17,7 @@ from tests.unit.topics.gateway.test_messages import mutated
 from tests.unit.topics.mirror.batches import built
 from zkmigrate.topics.gateway.rules import producers
 from zkmigrate.topics.gateway.rules.layout import SLICE, FrameError, finished
-from zkmigrate.topics.gateway.rules.producers import Rename, given, initiated, sent
+from zkmigrate.topics.gateway.rules.producers import Rename, id_for_broker, id_for_client, initiated
 from zkmigrate.topics.mirror.rules.batch import encode, parse
 from zkmigrate.topics.mirror.rules.batch import produced as by
 from zkmigrate.topics.mirror.rules.stand import FIRST_ID
@@ -27,19 +27,21 @@ IDS, FLIPS = st.integers(0, (1 << 40) - 1), st.integers(0, 1000)
 
 @examples(IDS, FLIPS)
 def test_an_id_of_the_present_cluster_goes_back_as_it_was_given(id: int, flips: int) -> None:
-    assert sent(given(id, flips), flips) == id
-    assert given(id, 0) == id, "before the first switch nothing is changed"
+    assert id_for_broker(id_for_client(id, flips), flips) == id
+    assert id_for_client(id, 0) == id, "before the first switch nothing is changed"
 
 
 @examples(IDS, IDS, FLIPS, FLIPS, FLIPS)
 def test_no_other_id_meets_one_that_a_broker_has_seen(a: int, b: int, x: int, y: int, now: int) -> None:
     """Neither those that brokers give, nor those of the mirror, nor its own of another time there."""
-    one = sent(given(a, x), now)
+    one = id_for_broker(id_for_client(a, x), now)
     assert 0 <= one < FIRST_ID
     if x != now:
         assert one >= 1 << 50
-        assert (one == sent(given(b, y), now)) == ((a, x) == (b, y))
-        assert one not in (sent(given(a, x), later) for later in range(now + 1, now + 3) if later <= 1000)
+        assert (one == id_for_broker(id_for_client(b, y), now)) == ((a, x) == (b, y))
+        assert one not in (
+            id_for_broker(id_for_client(a, x), later) for later in range(now + 1, now + 3) if later <= 1000
+        )
 
 
 def produced(version: int, body: bytes, rename: Rename) -> bytes:
@@ -63,8 +65,8 @@ def test_a_request_of_many_batches_is_changed_slice_by_slice() -> None:
 
 
 def test_a_producer_without_an_id_has_none_afterwards() -> None:
-    assert [sent(-1, n) for n in (0, 3)] == [-1, -1]
-    assert given(-1, 3) == -1, "the broker gave none: it answered with an error"
+    assert [id_for_broker(-1, n) for n in (0, 3)] == [-1, -1]
+    assert id_for_client(-1, 3) == -1, "the broker gave none: it answered with an error"
 
 
 def request(version: int, *records: bytes | None) -> bytes:

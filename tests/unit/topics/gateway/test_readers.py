@@ -17,7 +17,7 @@ from tests.unit.topics.gateway.frames import answer, decoded, request
 from tests.unit.topics.gateway.loop import Setting, run, until
 from tests.unit.topics.gateway.test_connection import fetch, produce, told
 from tests.unit.topics.gateway.test_messages import MESSAGES, mutated
-from zkmigrate.topics.gateway.rules.apis import APIS, PRODUCE, named
+from zkmigrate.topics.gateway.rules.apis import APIS, PRODUCE, name_of
 from zkmigrate.topics.gateway.rules.denied import MOST_ITEMS
 from zkmigrate.topics.gateway.rules.layout import FrameError, finished
 from zkmigrate.topics.gateway.rules.plan import Reading
@@ -84,7 +84,7 @@ def errors(body: Any) -> Iterator[int]:
 def test_h3_what_is_denied_is_answered_with_an_error_for_all_that_it_names(key: int, version: int) -> None:
     of, told = kind(key, "Response"), denied(asked(key, version))
     assert answer(of.decode(told, version=version, header=True), version) == told, "nothing is left over"
-    assert list(errors(decoded(of, told, version))) == [29] * ERRORS[named(key)]
+    assert list(errors(decoded(of, told, version))) == [29] * ERRORS[name_of(key)]
 
 
 def test_an_answer_names_what_the_request_named() -> None:
@@ -101,7 +101,7 @@ def test_an_answer_names_what_the_request_named() -> None:
 
 def test_everything_that_writes_is_denied() -> None:
     """What is left reads, or is of a group that a mirror does not commit for."""
-    served = {named(key) for key in APIS.keys() - DENIED.keys()}
+    served = {name_of(key) for key in APIS.keys() - DENIED.keys()}
     reads = {"FETCH", "LIST_OFFSETS", "METADATA", "OFFSET_FETCH", "FIND_COORDINATOR", "API_VERSIONS"}
     reads |= {"DESCRIBE_GROUPS", "LIST_GROUPS", "DESCRIBE_ACLS", "DESCRIBE_CONFIGS"}
     assert served == reads | {
@@ -110,7 +110,7 @@ def test_everything_that_writes_is_denied() -> None:
     reading = Reading("b", ("orders-*",))
     for key, version in VERSIONS:
         frame = asked(key, version)
-        _, fields = finished(MESSAGES.asked(MESSAGES.head(frame), frame))
+        _, fields = finished(MESSAGES.read_request(MESSAGES.head(frame), frame))
         api = APIS[key]
         grouped = api.name in ("OFFSET_COMMIT", "JOIN_GROUP")
         assert ("GroupId" in fields) == grouped
@@ -196,7 +196,7 @@ def test_h3_what_readers_may_not_do_is_answered_and_they_go_on() -> None:
         assert await client.asks(fetch()) == told(6)
         refused = at.gateway.status()["readers"]["r"]["refused"]
         assert refused == {
-            f"{name}: listener r only reads": 1 for name in ("JOIN_GROUP", "OFFSET_COMMIT", "PRODUCE")
+            f"{name}: listener r is read-only": 1 for name in ("JOIN_GROUP", "OFFSET_COMMIT", "PRODUCE")
         }
 
     run(test)
@@ -222,7 +222,7 @@ def test_a_producer_without_acks_is_cut_off_by_name() -> None:
         client.send(produce(acks=0))
         await client.ended()
         await until("it is named", lambda: bool(at.events("Refused")))
-        assert "acks=0 takes no answer" in at.events("Refused")[0]["why"]
+        assert "a request with acks=0 has no response" in at.events("Refused")[0]["why"]
         assert at.b.got == []
 
     run(test)

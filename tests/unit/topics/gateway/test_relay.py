@@ -60,7 +60,7 @@ def test_orders_of_a_run_reach_the_gateway_under_the_runs_name(tmp_path: Path, f
             ". 7 6",
         ]
         assert await say(former, "o.5", order="unhold") == [
-            "= fenced: fencing number 1 is out; the present one of app is 2",
+            "= fenced: fencing number 1 is outdated; the current one of app is 2",
             f". 7 {FENCED_OFF}",
         ]
         assert await say(mine, "o.6", order="seal", hold="move-1.o.3") == [
@@ -90,14 +90,14 @@ def test_without_a_gateway_the_answer_says_so(file: Path) -> None:
     for request in ("1 status", "1 order o.1 hold app to= hold= ttl_ms=5"):
         [*why, end] = told(Relay(file, "r-1", 1), request)
         assert end == f". 1 {relay.FAILED}"
-        assert "No gateway answered" in why[0]
+        assert "No gateway responded" in why[0]
 
 
 def test_a_file_that_is_wrong_is_an_answer_too(tmp_path: Path) -> None:
     (tmp_path / "gateway.yml").write_text("state: 5\nodd: 1\n")
     [*why, end] = told(Relay(tmp_path / "gateway.yml", "r-1", 1), "1 status")
     assert end == f". 1 {relay.FAILED}"
-    assert any("odd: not a key of this file" in line for line in why)
+    assert any("odd: this key is unknown" in line for line in why)
     assert all(line.startswith("= ") for line in why)
 
 
@@ -128,7 +128,7 @@ def test_what_is_no_request_is_answered_with_what_is_needed(file: Path, request_
     said = told(Relay(file, "r-1", 1), request_, "2 help")
     assert said.index(end) > 0
     assert said[-1] == ". 2 0"
-    assert "needed:" in said[0] or "not an order: " in said[0]
+    assert "needed:" in said[0] or "this is not a valid order: " in said[0]
 
 
 def test_a_line_that_is_cut_short_is_not_carried_out(file: Path) -> None:

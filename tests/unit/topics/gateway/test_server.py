@@ -172,7 +172,7 @@ def test_what_is_no_order_is_refused_and_changes_nothing(line: bytes, tmp_path: 
     async def test(at: Running) -> None:
         told = await at.asks(line)
         assert told["outcome"] == "refused"
-        assert told["text"].startswith("not an order: ")
+        assert told["text"].startswith("this is not a valid order: ")
         assert (await at.asks(b'"status"'))["fencing"] == 0
         assert (await at.asks(ORDER % (b"1", b"")))["outcome"] == "done", "it hears the next one"
 
@@ -264,7 +264,7 @@ def test_connections_of_one_address_are_bounded(tmp_path: Path) -> None:
         more, writer = await at.connected()
         with suppress(ConnectionError):
             assert await asyncio.wait_for(more.read(), 20) == b""
-        assert at.seen("refused") == {"more than 3 connections of one address": 1}
+        assert at.seen("refused") == {"more than 3 connections from one address": 1}
         for one in (*writers, writer):
             one.close()
 
@@ -308,18 +308,18 @@ def test_an_order_is_heard_while_clients_use_up_all_files(
         resource.setrlimit(resource.RLIMIT_NOFILE, kept)
 
 
-def test_where_the_system_has_no_file_left_a_port_opens_again(
+def test_where_the_system_has_no_file_left_a_port_opens_resume_accepting(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(door, "AGAIN_S", 0.05)
     fails, taken = [OSError(24, "Too many open files")], list[int]()
-    accept, again = socket.socket.accept, door.Door._again
+    accept, again = socket.socket.accept, door.Door._resume_accepting
 
     def opens(self: door.Door, listener: socket.socket, port: Port) -> None:
         taken.append(len(self._gateway.everyone))
         again(self, listener, port)
 
-    monkeypatch.setattr(door.Door, "_again", opens)
+    monkeypatch.setattr(door.Door, "_resume_accepting", opens)
 
     def accepting(one: socket.socket) -> Any:
         if fails:
@@ -413,17 +413,17 @@ def test_the_verbs_order_and_status(tmp_path: Path) -> None:
         "done: app: open on a",
         "done: app: held on a",
         "refused: app is held; go needs sealed",
-        "fenced: fencing number 1 is out; the present one of app is 2",
+        "fenced: fencing number 1 is outdated; the current one of app is 2",
     ]
     told = "\n".join(said[4:])
     assert "cluster a: versions unknown" in told
-    assert "connections: 0 of 1, not served yet: 0; bytes kept: 0 of 83886080" in told
+    assert "connections: 0 of 1, waiting: 0; bytes in use: 0 of 83886080" in told
     assert re.search(r"app: held on a, staged b, lease \d+ ms\n", told)
     assert "r: reads b, connections: " in told
-    assert "    refused: INIT_PRODUCER_ID: listener r only reads 1" in told
+    assert "    refused: INIT_PRODUCER_ID: listener r is read-only 1" in told
     assert "    refused: api: CONSUMER_GROUP_HEARTBEAT is not offered 1, api: FETCH version 13, " in told
     assert re.search(r"gateway.new-groups.*app.*: refused: api: CONSUMER_GROUP_HEARTBEAT", told), told
     found = [one for one in json.loads(bodies[0])["findings"] if one["target"] == "app"]
     assert {one["id"]: one["held"] for one in found}["gateway.new-groups"] == "no"
-    with pytest.raises(HostError, match="No gateway answered"):
+    with pytest.raises(HostError, match="No gateway responded"):
         order("unhold", "5")

@@ -56,7 +56,7 @@ class Holder:
 
     def stop(self, error: FrameError) -> None:
         self.ended = error.what
-        self.hall.room.left(self)
+        self.hall.room.release(self)
 
 
 def test_each_byte_counts_until_its_connection_has_ended() -> None:
@@ -67,7 +67,7 @@ def test_each_byte_counts_until_its_connection_has_ended() -> None:
     hall.room.keep(one, FREE)
     assert (hall.room.total, [*hall.room.held]) == (2 * FREE + 9, [other])
     for gone in (one, other):
-        hall.room.left(gone)
+        hall.room.release(gone)
     room = hall.room
     assert (room.total, room.held, room._of, room._kept, dict(room._bytes)) == (0, {}, {}, {}, {})
 
@@ -102,7 +102,7 @@ def test_who_waits_is_asked_in_the_next_turn_after_bytes_were_released_and_again
     assert not hall.room.may(second)
     assert not hall.room.may(gone)
     assert [seconds for seconds, _ in hall.later] == [AGAIN_S]
-    hall.room.left(gone)
+    hall.room.release(gone)
     assert [seconds for seconds, _ in hall.later] == [AGAIN_S, 0.0]
     hall.later.pop(0)
     hall.turn()
@@ -133,7 +133,7 @@ def test_in_one_round_each_connection_that_waits_is_asked_once_and_few_in_a_turn
         asked.append(sum(one.asked for one in waiting))
     assert asked == [ASKED, 2 * ASKED, 2 * ASKED + 1]
     hall.room._wake()
-    hall.room.left(waiting[0])
+    hall.room.release(waiting[0])
     assert len(hall.later) == 1
 
 

@@ -334,5 +334,5 @@ def test_a_large_produce_is_remembered_without_a_copy() -> None:
     head = MESSAGES.head(frame, 4)
     tracemalloc.reset_peak()
     before = tracemalloc.get_traced_memory()[0]
-    Learns.kept(head, frame, len(frame), [])
+    Learns.part_to_remember(head, frame, len(frame), [])
     assert tracemalloc.get_traced_memory()[1] - before < 4 * LARGE // 4

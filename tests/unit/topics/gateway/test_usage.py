@@ -53,7 +53,7 @@ def test_h21_who_does_not_tell_a_release_is_unknown() -> None:
     assert judged()["client-stuck"].held is Held.UNKNOWN
     found = judged(software={f"{JAVA}3.9.1": 1}, answered={"API_VERSIONS": 3})["client-stuck"]
     assert found.held is Held.UNKNOWN
-    assert "2 connections did not tell theirs" in found.seen
+    assert "2 connections did not report a release" in found.seen
     known = judged(software={f"{JAVA}2.7.0": 1}, answered={"API_VERSIONS": 3})["client-stuck"]
     assert known.held is Held.NO, "a known fault is not hidden by what is unknown"
 
@@ -121,7 +121,7 @@ def test_who_sends_many_names_displaces_its_own_and_the_one_unused_longest() -> 
 def test_a_name_that_was_displaced_does_not_come_back_beyond_the_bound() -> None:
     seen = Seen()
     seen.clients.add("old", "a")
-    notes = seen.again("old", {})
+    notes = seen.counters_of("old", {})
     count(notes)
     for n in range(MOST_NAMES):
         seen.clients.add(f"c{n}", "a")

@@ -84,7 +84,7 @@ def test_a_record_without_a_key_is_found_wherever_it_stands_in_a_compacted_topic
 def test_what_was_not_looked_at_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ahead, "SCAN_BYTES", 100)
     source = Source(*(built(5) for _ in range(10)), keyless(3))
-    note = "records without a key were looked for up to offset 10 of 53"
+    note = "the search for records without a key reached offset 10 of 53"
     assert looked(source, COMPACT).note == note
     monkeypatch.setattr(ahead, "SCAN_BYTES", 1 << 20)
     monkeypatch.setattr(ahead, "SCAN_S", 0.0)
@@ -103,7 +103,10 @@ def test_a_broker_over_its_quota_sends_no_partition_and_is_asked_again(
     monkeypatch.setattr(source, "fetched", lambda _: {})
     monkeypatch.setattr(ahead, "SCAN_S", 0.0)
     place = looked(source, COMPACT)
-    assert (place.state, place.why) == ("unknown", "source: no records of orders-0 from offset 0 on")
+    assert (place.state, place.why) == (
+        "unknown",
+        "source: it returned no records of orders-0 from offset 0 on",
+    )
 
 
 def test_records_that_source_refuses_to_send_are_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -118,10 +121,10 @@ def test_records_that_source_refuses_to_send_are_unknown(monkeypatch: pytest.Mon
 @pytest.mark.parametrize(
     ("shift", "values", "said"),
     [
-        (2 * HOUR, {AFTER: str(HOUR)}, f"later than {AFTER}={HOUR} lets in"),
-        (2 * HOUR, {AFTER: NO_LIMIT, DIFFERENCE: str(HOUR)}, f"later than {DIFFERENCE}={HOUR} lets in"),
-        (-2 * DAY, {BEFORE: str(DAY)}, f"earlier than {BEFORE}={DAY} lets in"),
-        (-2 * DAY, {DIFFERENCE: str(DAY)}, f"earlier than {DIFFERENCE}={DAY} lets in"),
+        (2 * HOUR, {AFTER: str(HOUR)}, f"later than {AFTER}={HOUR} allows"),
+        (2 * HOUR, {AFTER: NO_LIMIT, DIFFERENCE: str(HOUR)}, f"later than {DIFFERENCE}={HOUR} allows"),
+        (-2 * DAY, {BEFORE: str(DAY)}, f"earlier than {BEFORE}={DAY} allows"),
+        (-2 * DAY, {DIFFERENCE: str(DAY)}, f"earlier than {DIFFERENCE}={DAY} allows"),
         (2 * HOUR, {AFTER: NO_LIMIT, BEFORE: NO_LIMIT}, ""),
         (2 * HOUR, {AFTER: str(3 * HOUR)}, ""),
         (-DAY // 2, {BEFORE: str(DAY), AFTER: str(HOUR)}, ""),
@@ -162,7 +165,7 @@ def test_a_batch_of_an_old_format_is_named() -> None:
         }
 
     source.fetched = old  # type: ignore[method-assign]
-    assert why(source, {}) == "source: magic: the batch at offset 0 has format 1, needed: 2"
+    assert why(source, {}) == "source: magic: the batch at offset 0 has format 1; needed: 2"
 
 
 def test_holes_and_equal_partitions_are_no_trouble() -> None:

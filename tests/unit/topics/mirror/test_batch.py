@@ -59,14 +59,14 @@ def test_a_bare_batch_is_one_without_its_payload() -> None:
 
 def test_the_first_batch_may_begin_before_the_offset_asked_for_and_none_overlaps_the_last() -> None:
     assert parse(sent(ONE), 2) == [ONE]
-    with pytest.raises(BatchError, match="order: offsets 2 to 4 came where 3 was needed") as caught:
+    with pytest.raises(BatchError, match="order: offsets 2 to 4 arrived, but 3 was needed") as caught:
         parse(sent(ONE, at(ONE, 2)))
     assert caught.value.at == len(sent(ONE))
 
 
 @pytest.mark.parametrize(("offset", "asked"), [(-3, 0), (-1, 0), (0, 3), (4, 8)])
 def test_a_batch_below_the_offset_that_was_asked_for_is_named(offset: int, asked: int) -> None:
-    with pytest.raises(BatchError, match=f"order: .* where {asked} was needed"):
+    with pytest.raises(BatchError, match=f"order: .* but {asked} was needed"):
         parse(sent(at(ONE, offset)), asked)
     assert parse(sent(at(ONE, asked)), asked) == [at(ONE, asked)]
 

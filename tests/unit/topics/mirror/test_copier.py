@@ -302,7 +302,7 @@ def test_h8_who_loses_a_partition_goes_on_with_the_others(monkeypatch: pytest.Mo
     newer.copy(lambda: next(rounds) > 100, lambda: None, once=True)
     monkeypatch.setattr(copier, "LEASE_S", -1.0)
     rounds = count()
-    with pytest.raises(LockedError, match=r"taken over holes-0\. This one"):
+    with pytest.raises(LockedError, match=r"taken over holes-0\. This copier"):
         older.copy(lambda: next(rounds) > 100, lambda: None, once=True)
     assert [(p.part, p.taken) for p in told] == [(HOLES, True)]
     assert_equal(here, there)
@@ -444,7 +444,7 @@ def test_h2_a_write_at_rest_is_named_at_the_next_look() -> None:
     there.logs[PLAIN].append(foreign())
     rounds = count()
     made.copy(lambda: next(rounds) > 3, lambda: None)
-    assert f"offset {end + 1}, needed: {end}" in made.partitions[PLAIN].failed
+    assert f"offset {end + 1}; needed: {end}" in made.partitions[PLAIN].failed
     assert made.partitions[HOLES].failed == ""
 
 

@@ -96,7 +96,7 @@ def test_a_copier_that_comes_back_after_a_switch_writes_nothing() -> None:
     switch(here, there)
     writes = list[int]()
     there.fault = lambda: writes.append(1) or ""  # type: ignore[func-returns-value]
-    with pytest.raises(LockedError, match="target leads topic plain: clients were switched to it"):
+    with pytest.raises(LockedError, match="clients of topic plain use target"):
         rounds(copying(here, there))
     assert (writes, whole(there)) == ([], after_switch())
 
@@ -150,9 +150,9 @@ FORWARD, NONE, BACKWARD = ("a", "a"), ("a", "b"), ("b", "b")
     [
         (None, ""),
         (Lead("a", 3), ""),
-        (Lead("b", 3), "target leads topic orders: clients were switched to it by the run with number 3"),
-        (Lead("c", 3), "target copies topic orders from the cluster c, and source is a"),
-        (Lead("", 3), "target has a record of the leader that cannot be read, for topic orders"),
+        (Lead("b", 3), "clients of topic orders use target, since the run with number 3"),
+        (Lead("c", 3), "target copies topic orders from the cluster c, but source is a"),
+        (Lead("", 3), "target's recorded direction of topic orders cannot be read"),
     ],
 )
 def test_a_copier_writes_only_on_a_target_that_follows_its_source(lead: Lead | None, why: str) -> None:
@@ -202,7 +202,7 @@ def test_a_topic_that_a_later_set_adds_does_not_keep_the_set_from_its_switch() -
     lead = {"orders": Lead("a", 4)}
     found = direction(["orders", "new"], ("a", "b"), (lead, lead))
     assert (found.copies, found.number) == ("forward", 4)
-    assert found.words.endswith("source leads, by the run with number 4; nothing is recorded for topic new")
+    assert found.words.endswith("by the run with number 4; nothing is recorded for topic new")
 
 
 @pytest.mark.parametrize(("copies", "pair"), [("forward", FORWARD), ("none", NONE), ("backward", BACKWARD)])

@@ -41,7 +41,7 @@ def test_h4_new_partitions_are_made_on_target() -> None:
 
 def test_h4_a_topic_with_another_id_is_stopped() -> None:
     [stop], _ = looked(state(id="two"), state(), Memory("one", 3))
-    assert stop == Stop("orders", "source's topic was made anew: its id is two, was one")
+    assert stop == Stop("orders", "source's topic was created again: its id is two, and was one")
 
 
 @pytest.mark.parametrize("there", [state(), None])
@@ -55,7 +55,7 @@ def test_h4_an_id_that_one_look_does_not_tell_is_remembered(there: State | None)
 
 def test_h4_a_topic_with_fewer_partitions_is_stopped_also_without_ids() -> None:
     [stop], _ = looked(state(2, id=""), state(), Memory("", 3))
-    assert stop == Stop("orders", "source's topic was made anew: it has 2 partitions, had 3")
+    assert stop == Stop("orders", "source's topic was created again: it had 3 partitions, now 2")
 
 
 def test_h4_a_topic_that_two_looks_miss_is_stopped() -> None:
@@ -84,7 +84,7 @@ def test_a_target_that_cannot_be_equal_any_more_is_stopped() -> None:
 def test_a_target_without_the_topic_is_told_and_left_alone() -> None:
     told = follow("orders", state(), None, Memory("one", 3))
     assert told.changes == ()
-    assert "begin again" in told.left[""]
+    assert "start it again" in told.left[""]
 
 
 def test_h7_source_settings_are_put_on_target() -> None:
@@ -96,7 +96,7 @@ def test_h7_a_setting_that_source_had_in_this_run_is_removed_and_no_other() -> N
     told = follow("orders", state(), state(3, {"a": "1", "b": "2"}), Memory("one", 3, frozenset({"a"})))
     assert told.changes == (removed := (Configure("orders", {}, ("a",)),))
     first = told.memory
-    assert told.left == {"b": "set on target only, the mirror leaves it"}
+    assert told.left == {"b": "it is set on target only, and the mirror does not change it"}
     # A topic whose brokers have another value gets source's instead.
     beneath = replace(state(3, {"a": "1"}).settings, beneath={"a": "7"})
     told = follow("orders", state(), replace(state(), settings=beneath), Memory("one", 3, frozenset({"a"})))
@@ -115,7 +115,7 @@ def test_h7_what_is_not_copied_is_named_with_its_reason() -> None:
     told = follow("orders", here, there, Memory("one", 3))
     assert told.changes == (Configure("orders", {"a": "0"}, ()),), "target's brokers have another default"
     assert told.left == {
-        "message.timestamp.type": "target keeps source's times, as CreateTime",
+        "message.timestamp.type": "target keeps source's timestamps, as CreateTime",
         "new": "target's Kafka has no such setting",
     }
 

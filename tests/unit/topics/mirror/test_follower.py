@@ -153,7 +153,7 @@ def test_h4_a_topic_made_anew_fails_and_is_never_continued(world: World) -> None
     world.run()
     world.source.logs[FIRST].append(built(2))
     world.run()
-    assert "made anew" in world.copier.partitions[FIRST].failed
+    assert "created again" in world.copier.partitions[FIRST].failed
     assert world.target.logs[FIRST].end == 3
 
 
@@ -215,7 +215,9 @@ def test_a_partition_whose_last_records_cannot_be_copied_is_named(world: World) 
     world.follower.look(world.copier)
     [(about, why)] = world.follower.findings.items()
     assert (world.follower.unread, about) == ((FIRST,), "orders-0")
-    assert why.startswith("source's log ends at 5, and nobody can read beyond 3; in sync: 1 of replicas 1, 2")
+    assert why.startswith(
+        "source's log ends at 5, but consumers can read only up to 3; in sync: 1 of replicas 1, 2"
+    )
     world.source.above.clear()
     world.source.in_sync.clear()
     world.follower.look(world.copier)
@@ -232,7 +234,7 @@ def test_h5_an_active_group_is_named(world: World) -> None:
     world.groups = (Group("a", "Stable", {FIRST: Commit(2)}, {}),)
     world.run()
     assert world.done == []
-    assert world.follower.findings == {"group a": "active on target (Stable), left alone"}
+    assert world.follower.findings == {"group a": "active on target (Stable), so its commits are not copied"}
 
 
 def test_h7_acls_are_added_and_what_source_had_is_deleted(world: World) -> None:
@@ -328,7 +330,7 @@ def test_h7_a_cluster_without_an_authorizer_is_told() -> None:
 
 
 def test_h7_a_cluster_that_does_not_show_its_acls_has_not_none() -> None:
-    with pytest.raises(HostError, match="source does not show its ACLs: CLUSTER_AUTHORIZATION_FAILED"):
+    with pytest.raises(HostError, match="source does not return its ACLs: CLUSTER_AUTHORIZATION_FAILED"):
         rights.read(cast(Any, Answering(31)))
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -96,10 +98,12 @@ def test_an_answer_without_a_topic_does_not_mean_that_every_copier_may_write_it(
     _, one = made()
     sent = one.ask(["orders"])
     sent.topics = []
-    with pytest.raises(HostError, match=r"^target does not report who leads topic audit, orders$"):
+    with pytest.raises(
+        HostError, match=r"^target does not report the recorded direction of topic audit, orders$"
+    ):
         one.told(["orders", "audit"], sent)
     one.keep({"orders": Lead("b", 7)})
-    with pytest.raises(HostError, match=r"who leads topic audit$"):
+    with pytest.raises(HostError, match=r"the recorded direction of topic audit$"):
         one.told(["orders", "audit"], one.ask(["orders"]))
 
 
@@ -192,10 +196,10 @@ def sides(monkeypatch: pytest.MonkeyPatch) -> tuple[ModelCluster, ModelCluster]:
 
 def test_run_leaves_out_a_topic_that_target_leads(sides: tuple[ModelCluster, ModelCluster]) -> None:
     said = list[str]()
-    with pytest.raises(LockedError, match="target leads topic orders"):
+    with pytest.raises(LockedError, match="clients of topic orders"):
         run.run(ASKED, said.append, said.append, once=True, refresh_s=10)
     assert [log.end for log in sides[1].logs.values()] == [0, 3]
-    assert said[0].startswith("FENCED orders: target leads topic orders")
+    assert said[0].startswith("FENCED orders: clients of topic orders")
 
 
 def test_run_touches_nothing_where_target_leads_every_topic(
@@ -204,8 +208,20 @@ def test_run_touches_nothing_where_target_leads_every_topic(
     sides[1].leads.kept["audit"] = Lead("target", 7)
     monkeypatch.setattr(run, "topics", None)
     monkeypatch.setattr(sides[1], "take", None)
-    with pytest.raises(LockedError, match=r"Next: see zkmigrate mirror status"):
+    with pytest.raises(LockedError, match=r"Next: look at zkmigrate mirror status"):
         run.run(ASKED, lambda _: None, lambda _: None, once=False, refresh_s=10)
+
+
+def test_an_error_ends_the_events_of_run(sides: tuple[ModelCluster, ModelCluster]) -> None:
+    """Also when topics are copied before the error, and when none is."""
+    asked = replace(ASKED, as_json=True)
+    for more in ({}, {"audit": Lead("target", 7)}):
+        sides[1].leads.kept |= more
+        said = list[str]()
+        with pytest.raises(LockedError) as caught:
+            run.run(asked, said.append, said.append, once=True, refresh_s=10)
+        last = json.loads(said[-1])
+        assert (last["event"], last["code"], last["message"]) == ("RunEnded", 5, str(caught.value))
 
 
 def test_status_tells_the_direction(
@@ -218,10 +234,13 @@ def test_status_tells_the_direction(
     monkeypatch.setattr(told, "body", lambda _: {})
     said = list[str]()
     show.status(ASKED, said.append)
-    assert said[-1] == "direction: copiers may write on either cluster, for no switch was recorded"
+    assert said[-1] == "direction: copiers may write on either cluster, because no switch was recorded"
     kept["source"] = kept["target"] = dict.fromkeys(ASKED.topics, Lead("target", 7))
     show.status(ASKED, said.append)
-    assert said[-1] == "direction: copiers may write on source only: target leads, by the run with number 7"
+    assert (
+        said[-1]
+        == "direction: copiers may write on source only: clients use target, by the run with number 7"
+    )
     show.status(Request((), (), ASKED.topics, as_json=True), said.append)
     assert '"direction": {"copies": "backward", "number": 7, "unnoted": []}' in said[-1]
 
@@ -232,7 +251,9 @@ def test_status_tells_where_the_direction_is_hidden(
     """An account that may not see the mirror's group must not take it for absent."""
     one = cluster("source", {"a": ""})
     one.described = {GROUP: SimpleNamespace(error_code=DENIED)}
-    with pytest.raises(HostError, match="source does not report who leads: GROUP_AUTHORIZATION_FAILED"):
+    with pytest.raises(
+        HostError, match="source does not report the recorded direction: GROUP_AUTHORIZATION_FAILED"
+    ):
         listing.leads(one, ["orders"])
 
     def hidden(*_: object) -> None:

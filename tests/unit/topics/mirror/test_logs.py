@@ -222,7 +222,7 @@ def test_a_target_that_is_behind_or_ahead_is_not_called_equal() -> None:
     behind, ahead = compared(two, one), compared(one, two)
     assert (behind.state, behind.records, code([behind])) == ("behind", 3, 11)
     assert (ahead.state, ahead.records, code([ahead])) == ("unknown", 3, 11)
-    assert ahead.why.startswith("target's log ends at offset 6, source's at 3.")
+    assert ahead.why.startswith("target's log ends at offset 6, source's at 3;")
     assert line(behind) == "t-0: behind, compared records: 3, offsets 0 to 3"
 
 
@@ -277,7 +277,7 @@ def test_segments_must_follow_each_other() -> None:
     good = segments([ONE, at(ONE, 3)], [1])
     with pytest.raises(LogError, match=f"{name}, byte .*end here .torn., but a later segment follows"):
         Disk(good | {name: good[name] + b"\1\1"})
-    with pytest.raises(LogError, match=f"{later}, byte 0: it follows offset 6"):
+    with pytest.raises(LogError, match=f"{later}, byte 0: it follows after offset 6"):
         Disk(good | {name: sent(ONE, at(ONE, 3))})
 
 

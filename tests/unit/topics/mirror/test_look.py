@@ -38,7 +38,7 @@ from zkmigrate.topics.mirror.rules.position import Ends
 from zkmigrate.topics.mirror.rules.topic import Settings
 from zkmigrate.topics.mirror.rules.transactions import Writers
 from zkmigrate.topics.mirror.verbs.compare import _compared
-from zkmigrate.topics.topic_move.rules import groups_ready
+from zkmigrate.topics.topic_move.rules import check_groups
 
 P, Q = ("orders", 0), ("orders", 1)
 AT = ClusterAt(("a:1",)), ClusterAt(("b:1",), "/etc/b.properties")
@@ -125,7 +125,7 @@ def test_records_that_too_few_replicas_have_count_as_sources(monkeypatch: pytest
     """A leader has acknowledged them with acks=1, and nobody can read them."""
     here, there = Side("source", {P: log(3), Q: log(4)}), Side("target", {P: log(3), Q: log(4)})
     here.above, here.in_sync[P], there.in_sync[Q] = {P: 2, Q: 1}, (1,), (1,)
-    unread = "source's log ends at {}, and nobody can read beyond {}"
+    unread = "source's log ends at {}, but consumers can read only up to {}"
     with looking(monkeypatch, here, there) as look:
         assert value(look.ends(["orders"])) == {
             P: BothEnds(5, 3, 3, f"{unread.format(5, 3)}; {SHORT}", SHORT),
@@ -154,7 +154,7 @@ def test_a_survey_names_partitions_that_hold_records_back(monkeypatch: pytest.Mo
     here.above, here.in_sync[P] = {P: 2, Q: 1}, (1,)
     with looking(monkeypatch, here, there) as look:
         found = value(look.survey(["orders"], [])).partitions
-    why = f"source's log ends at 5, and nobody can read beyond 3; {SHORT}"
+    why = f"source's log ends at 5, but consumers can read only up to 3; {SHORT}"
     assert found == {P: ("held", why), Q: ("behind", "")}
 
 
@@ -296,13 +296,13 @@ ACTIVE = Group("c", "Stable", {P: Commit(3)}, {P: Commit(1)})
 
 
 def test_h5_commits_of_both_sides_are_a_pair(monkeypatch: pytest.MonkeyPatch) -> None:
-    reads(monkeypatch, EQUAL, BEHIND, ACTIVE, troubles={"d": "source has no such group"})
+    reads(monkeypatch, EQUAL, BEHIND, ACTIVE, troubles={"d": "source does not have this group"})
     with looking(monkeypatch, Side("source", {}), Side("target", {})) as look:
         assert value(look.commits(["orders"], [])) == {
             "a": GroupPair("equal", 0, "equal"),
             "b": GroupPair("behind", 12, "behind by 12"),
-            "c": GroupPair("active", 2, "active on target (Stable), left alone"),
-            "d": GroupPair("unknown", 0, "source has no such group"),
+            "c": GroupPair("active", 2, "active on target (Stable), so its commits are not copied"),
+            "d": GroupPair("unknown", 0, "source does not have this group"),
         }
 
 
@@ -323,10 +323,10 @@ def test_a_survey_tells_all_that_is_mirrored(monkeypatch: pytest.MonkeyPatch) ->
     assert found.refused == {}
     assert found.groups == {"a": GroupPair("equal", 0, "equal"), "d": GroupPair("unknown", 0, "no answer")}
     assert found.differ == {
-        "orders: segment.ms": "7, needed: 9; target does not take it: POLICY_VIOLATION: no",
+        "orders: segment.ms": "7, needed: 9; target does not accept it: POLICY_VIOLATION: no",
     }
     assert found.left == {
-        "orders: message.timestamp.type": "target keeps source's times, as CreateTime",
+        "orders: message.timestamp.type": "target keeps source's timestamps, as CreateTime",
         "orders: new": "source's Kafka has no such setting",
         "orders: zstd": "target's Kafka has no such setting",
     }
@@ -348,7 +348,7 @@ def test_groups_that_cannot_be_read_are_no_groups_that_can_switch(monkeypatch: p
         {"every group": GroupPair("unknown", 0, "source: no answer")},
         {},
     )
-    refused = groups_ready(found.groups)
+    refused = check_groups(found.groups)
     assert (refused.held, refused.seen) == (Held.NO, "every group: source: no answer")
 
 
@@ -455,7 +455,7 @@ def test_one_cluster_does_not_mirror_itself(monkeypatch: pytest.MonkeyPatch) -> 
 
     monkeypatch.setattr(pair, "Cluster", opened)
     monkeypatch.setattr(pair, "settings", lambda _file: {})
-    why = "source and target are the same cluster, id-one; needed: two"
+    why = "source and target are the same cluster, id-one; needed: two clusters"
     assert Mirrored(*AT).ends(["orders"]) == Unknown("failed", why)
     assert [one.closed for one in made] == [1, 1]
 
@@ -478,7 +478,7 @@ def test_a_question_waits_no_longer_for_the_one_before_than_it_may(monkeypatch: 
             told = look.ends(["orders"])
         over.set()
         first.join(60)
-        assert told == Unknown("failed", "the question before this one is not answered yet")
+        assert told == Unknown("failed", "the previous query has no response yet")
 
 
 def test_a_file_of_properties_is_read_where_one_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -580,7 +580,7 @@ def test_an_answer_is_waited_for_within_the_deadline() -> None:
 def test_a_cluster_that_does_not_answer_leaves_no_thread_behind() -> None:
     """A look that fails is repeated, for hours."""
     before = set(threading.enumerate())
-    with deadline.within(0.2), pytest.raises(HostError, match="did not answer"):
+    with deadline.within(0.2), pytest.raises(HostError, match="did not respond"):
         Cluster("source", [f"127.0.0.1:{free_port()}"])
     assert set(threading.enumerate()) <= before
 
@@ -632,9 +632,9 @@ def test_h5_what_differs_is_committed_at_most_up_to_targets_ends(monkeypatch: py
 @pytest.mark.parametrize(
     ("known", "troubles", "why"),
     [
-        ((BEHIND, ACTIVE), {}, "group c: active on target (Stable), left alone"),
+        ((BEHIND, ACTIVE), {}, "group c: active on target (Stable), so its commits are not copied"),
         ((BEHIND, Group("e", "Empty", {P: Commit(3)}, {}, "a share group")), {}, "group e: a share group"),
-        ((BEHIND,), {"d": "source has no such group"}, "group d: source has no such group"),
+        ((BEHIND,), {"d": "source does not have this group"}, "group d: source does not have this group"),
     ],
 )
 def test_h5_nothing_is_committed_unless_all_groups_can_be(
@@ -663,14 +663,14 @@ def test_h5_a_partition_whose_end_target_does_not_tell_is_named(monkeypatch: pyt
     reads(monkeypatch, BEHIND)
     with altering(monkeypatch) as (alter, committed, there):
         monkeypatch.setattr(there, "ends", lambda _parts: {P: Ends(0, 3), Q: 6})
-        assert alter(COPY) == (1, "nothing was sent: target does not tell the end of orders-1")
+        assert alter(COPY) == (1, "nothing was sent: target does not report the log ends of orders-1")
         assert committed == []
 
 
 def test_h5_a_coordinator_is_waited_for_within_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
     reads(monkeypatch, BEHIND)
     with altering(monkeypatch) as (alter, committed, _there):
-        later = iter([{"b": "target does not tell its coordinator yet"}, {}])
+        later = iter([{"b": "target does not report the group's coordinator yet"}, {}])
 
         def touch(_target: object, read: groups.Read) -> groups.Read:
             return groups.Read(read.groups, {"b": 2}, next(later))
@@ -686,8 +686,12 @@ def test_h5_a_coordinator_is_waited_for_within_the_deadline(monkeypatch: pytest.
 
 def test_h5_a_refused_commit_is_a_reason_and_a_silent_one_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     reads(monkeypatch, BEHIND)
-    with altering(monkeypatch, ("b", "active on target, left alone")) as (alter, _committed, _there):
-        assert alter(COPY) == (1, "group b: active on target, left alone")
+    with altering(monkeypatch, ("b", "the group is active on target, so its commits are not copied")) as (
+        alter,
+        _committed,
+        _there,
+    ):
+        assert alter(COPY) == (1, "group b: the group is active on target, so its commits are not copied")
     with (
         altering(monkeypatch, ("b", HostError("no answer"))) as (alter, _committed, _there),
         pytest.raises(HostError, match="group b: no answer"),
@@ -716,7 +720,7 @@ def test_a_survey_looks_ahead_and_tells_a_refusal_of_all_settings(monkeypatch: p
     with looking(monkeypatch, here, there) as look:
         found = value(look.survey(["orders"], []))
         assert found.differ == {
-            "orders: a": "2, needed: 1; target does not take it: POLICY_VIOLATION: no"
+            "orders: a": "2, needed: 1; target does not accept it: POLICY_VIOLATION: no"
         }  # fmt: skip
         monkeypatch.setattr(there, "topics", lambda names: ({"orders": Topic({0: 1}, 1, COMPACT)}, {}))
         assert value(look.survey(["orders"], [])).partitions[P][0] == "failed"

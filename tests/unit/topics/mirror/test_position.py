@@ -96,7 +96,7 @@ def test_what_is_wrong_names_offset_and_producer(id: int) -> None:
         in unequal(Stand(4, 5, (1, b""), id)).why
     )
     assert unequal(Stand(5, 6, (1, b""), FIRST_ID)).why.startswith(
-        "target's record at offset 5 is not source's"
+        "target's record at offset 5 differs from source's"
     )
     assert (
         f"offset 4 holds the end or the aborted record of a transaction (producer id {id})"
@@ -160,7 +160,7 @@ def test_only_the_needed_offset_is_an_append() -> None:
     for seen in (4, 6):
         told = answered(5, 0, seen)
         assert isinstance(told, Failed)
-        assert f"offset {seen}, needed: 5" in told.why
+        assert f"offset {seen}; needed: 5" in told.why
 
 
 def test_what_may_be_there_already_is_read_anew_a_few_times() -> None:

@@ -14,7 +14,7 @@ from zkmigrate.topics.mirror.clients.cluster import Topic
 from zkmigrate.topics.mirror.clients.survey import topics
 from zkmigrate.topics.mirror.rules.topic import AFTER, BEFORE, NO_LIMIT, Settings
 from zkmigrate.topics.mirror.verbs import run
-from zkmigrate.topics.mirror.verbs.run import Telling
+from zkmigrate.topics.mirror.verbs.run import Printer
 from zkmigrate.topics.mirror.verbs.show import plan_lines
 
 LEAST = "Invalid value 1000 for configuration segment.bytes: Value must be at least 1048576"
@@ -35,7 +35,7 @@ class Source:
             for name in names
             if name in self.own and name != "dark"
         }
-        return found, {"dark": "source does not show topic dark"} if "dark" in names else {}
+        return found, {"dark": "source does not report topic dark"} if "dark" in names else {}
 
 
 class Target(Alone):
@@ -94,8 +94,8 @@ def test_plan_names_what_targets_release_does_not_take_and_goes_on() -> None:
         "target's default is another, source has no such limit"
     )
     assert told["old"].left == {"old": "target's Kafka has no such setting"}
-    assert told["dark"].refused == "source does not show topic dark"
-    assert told["gone"].refused == "source has no such topic"
+    assert told["dark"].refused == "source does not report topic dark"
+    assert told["gone"].refused == "source does not have this topic"
     assert "internal" in told["__internal"].refused
     lines = list(plan_lines(found))
     assert f"    {AFTER}={NO_LIMIT}" in lines
@@ -111,18 +111,18 @@ def test_run_makes_the_topics_that_target_takes_and_names_the_others() -> None:
     source = Source(seg={"segment.bytes": "1000"}, plain={}, odd={})
     target, said = Target("odd", lazy=2), list[str]()
     found = topics(cast(Any, source), cast(Any, target), ["seg", "odd", "plain"])
-    tell = Telling(said.append, as_json=False)
-    ready, refused = run._ready(cast(Any, target), found, tell)
+    tell = Printer(said.append, as_json=False)
+    ready, refused = run._create_topics(cast(Any, target), found, tell)
     assert [one.topic for one in ready] == ["plain"]
     assert refused == ["seg", "odd"]
     assert target.made == {"plain": {AFTER: NO_LIMIT}}
     assert target.lazy < 0, "it waits until target names the leaders"
-    assert said[0].startswith("REFUSED seg: target would not make it: segment.bytes=1000: INVALID_CONFIG")
+    assert said[0].startswith("REFUSED seg: target would not create it: segment.bytes=1000: INVALID_CONFIG")
     assert said[1:] == [
-        "REFUSED odd: target did not make topic odd: POLICY_VIOLATION: not here",
-        "made topic plain, partitions: 1",
+        "REFUSED odd: target did not create topic odd: POLICY_VIOLATION: not here",
+        "created topic plain, partitions: 1",
     ]
     tell.ended([], refused, 8)
     assert said[-1].endswith(", refused: seg, odd")
-    with pytest.raises(UsageError, match="seg: target would not make it"):
-        run._ready(cast(Any, target), found[:1], tell)
+    with pytest.raises(UsageError, match="seg: target would not create it"):
+        run._create_topics(cast(Any, target), found[:1], tell)

@@ -109,7 +109,7 @@ LOOKS: Mapping[str, Callable[[Wire], object]] = {
 @pytest.mark.parametrize("look", LOOKS)
 def test_a_question_for_any_broker_is_answered_by_one_that_lives(look: str) -> None:
     """The first one asked has died, and the next one too."""
-    gone = HostError("target did not answer")
+    gone = HostError("target did not respond")
     named = ("MetadataRequest", "DescribeConfigsRequest", "DescribeAclsRequest")
     wire = Wire({**ANSWERS, **{name: [gone, gone, *ANSWERS[name]] for name in named}})
     assert LOOKS[look](wire) == LOOKS[look](Wire(ANSWERS))
@@ -117,17 +117,17 @@ def test_a_question_for_any_broker_is_answered_by_one_that_lives(look: str) -> N
 
 
 def test_a_broker_that_is_named_is_the_only_one_asked_and_who_does_not_answer_is_told() -> None:
-    gone = HostError("target did not answer")
+    gone = HostError("target did not respond")
     for node, asked in ((7, [7]), (None, [None, 1, 9])):
         wire = Wire({"MetadataRequest": [gone]})
-        with pytest.raises(HostError, match="did not answer"):
+        with pytest.raises(HostError, match="did not respond"):
             wire.ask(SimpleNamespace(name="MetadataRequest"), node)
         assert [at for _, at in wire.sent] == asked
 
 
 def test_no_further_broker_is_asked_after_so_long(monkeypatch: pytest.MonkeyPatch) -> None:
     """A host that is down holds each question up until its limit."""
-    wire = Wire({"MetadataRequest": [HostError("target did not answer")]})
+    wire = Wire({"MetadataRequest": [HostError("target did not respond")]})
     times = iter((0.0, 30.0, 60.0))
     monkeypatch.setattr("zkmigrate.topics.mirror.clients.cluster.time.monotonic", lambda: next(times))
     with pytest.raises(HostError):
@@ -136,7 +136,7 @@ def test_no_further_broker_is_asked_after_so_long(monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_change_of_settings_is_sent_once_and_a_trial_of_it_until_one_answers() -> None:
-    gone = HostError("target did not answer")
+    gone = HostError("target did not respond")
     made = SimpleNamespace(responses=[SimpleNamespace(resource_name="orders", error_code=0)])
     change = Configure("orders", {"retention.ms": "1"}, ())
     for trial in (True, False):
@@ -170,7 +170,7 @@ def test_without_zookeeper_a_broker_that_answers_takes_changes_of_topics(
 ) -> None:
     """Metadata may name one that died. With ZooKeeper only the controller itself answers."""
     names = SimpleNamespace(controller_id=9, brokers=[SimpleNamespace(node_id=id) for id in (1, 9)])
-    gone = HostError("target did not answer")
+    gone = HostError("target did not respond")
     made = SimpleNamespace(topics=[SimpleNamespace(error_code=0, error_message=None)])
     answers: dict[str, list[Any]] = {
         "MetadataRequest": [names, gone, names] if kraft else [names],
@@ -182,7 +182,7 @@ def test_without_zookeeper_a_broker_that_answers_takes_changes_of_topics(
     assert [at for one, at in wire.sent if one.name == "CreateTopicsRequest"] == [node]
 
     dark = Wire({"MetadataRequest": [names, gone], "UnregisterBrokerRequest": [made]})
-    with pytest.raises(HostError, match="did not answer"):
+    with pytest.raises(HostError, match="did not respond"):
         dark.controller()
 
 

@@ -64,10 +64,10 @@ def test_a_file_is_read_with_javas_escapes(tmp_path: Path) -> None:
         ({"security.protocol": "SASL_SSL"}, "sasl.mechanism is GSSAPI. Possible: PLAIN"),
         (sasl(GOOD, **{"sasl.mechanism": "OAUTHBEARER"}), "sasl.mechanism is OAUTHBEARER"),
         (sasl(GOOD, **{"sasl.mechanism": "PLAIN"}), "PlainLoginModule required"),
-        (sasl(GOOD, **{"sasl.jaas.config": jaas(GOOD)[:-1]}), "sasl.jaas.config is not as"),
+        (sasl(GOOD, **{"sasl.jaas.config": jaas(GOOD)[:-1]}), "sasl.jaas.config does not have the form"),
         (sasl(f'password="{SECRET}"'), "has no username"),
         (sasl('username="alice"'), "has no password"),
-        (sasl(GOOD, **{"ssl.truststore.password": SECRET}), "ssl.truststore.password: not known"),
+        (sasl(GOOD, **{"ssl.truststore.password": SECRET}), "ssl.truststore.password: unknown setting"),
         ({"security.protocol": "SSL", "ssl.truststore.location": "ca.jks"}, "is JKS. Needed: PEM"),
         (
             {

@@ -18,7 +18,7 @@ from zkmigrate.topics.mirror.rules.commits import Commit, Group
 from zkmigrate.topics.mirror.rules.transactions import Writers
 from zkmigrate.topics.mirror.verbs import follow
 from zkmigrate.topics.mirror.verbs.compare import _compared
-from zkmigrate.topics.mirror.verbs.run import Telling
+from zkmigrate.topics.mirror.verbs.run import Printer
 from zkmigrate.topics.mirror.verbs.show import _code, place_lines, plan_lines
 
 P, Q = ("orders", 0), ("orders", 1)
@@ -60,7 +60,7 @@ def test_records_that_nobody_can_read_yet_are_shown_and_not_called_compared() ->
     here, there = cast(Any, source), cast(Any, target)
     found = places(here, there, [topic(2)])
     assert [(one.state, one.lag) for one in found] == [("held", 2), ("behind", 1)]
-    held = "source's log ends at 5, and nobody can read beyond 3; in sync: 1 of replicas 1, 2"
+    held = "source's log ends at 5, but consumers can read only up to 3; in sync: 1 of replicas 1, 2"
     assert next(iter(place_lines(found))).startswith(f"orders-0: held: {held}")
     assert (_code([], found), _code([], found[1:])) == (11, 0)
     told = [_compared(here, there, one) for one in found]
@@ -78,7 +78,9 @@ def test_h5_h7_groups_and_acls_are_shown(monkeypatch: pytest.MonkeyPatch) -> Non
         Group("b", "Empty", {P: Commit(5)}, {P: Commit(2)}),
         Group("c", "Stable", {P: Commit(5)}, {}),
     )
-    monkeypatch.setattr(groups, "read", lambda *_: groups.Read(known, {}, {"d": "source has no such group"}))
+    monkeypatch.setattr(
+        groups, "read", lambda *_: groups.Read(known, {}, {"d": "source does not have this group"})
+    )
     acls = {"source": {READ, WRITE}, "target": set[Acl]()}
     monkeypatch.setattr(rights, "read", lambda cluster: acls[cluster.what])
     writers = Writers({"pay": "it wrote to orders-0"}, "no answer")
@@ -87,18 +89,18 @@ def test_h5_h7_groups_and_acls_are_shown(monkeypatch: pytest.MonkeyPatch) -> Non
     assert list(follow.lines(found)) == [
         "group a: equal",
         "group b: behind by 3",
-        "group c: active on target (Stable), left alone",
+        "group c: active on target (Stable), so its commits are not copied",
         f"ACL to grant on target: {READ}",
         f"ACL: {WRITE}: granted at the switch",
         "transactional producer pay: it wrote to orders-0",
         "transactional producers: no answer",
-        "group d: source has no such group",
+        "group d: source does not have this group",
     ]
     body = follow.body(found)
     assert [one["state"] for one in body["groups"]] == ["equal", "behind", "active"]
     assert body["acls"] == {"grant": [str(READ)], "not_copied": {str(WRITE): LATER}}
     assert body["transactional"] == {"producers": {"pay": "it wrote to orders-0"}, "unknown": "no answer"}
-    assert body["notes"] == {"group d": "source has no such group"}
+    assert body["notes"] == {"group d": "source does not have this group"}
 
 
 def test_h5_h7_what_cannot_be_looked_at_is_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -119,8 +121,8 @@ def test_a_run_that_ends_names_the_partitions_whose_lag_it_does_not_know() -> No
     lines = list[str]()
     done, dark, over = Partition(P, position=5, stable=5), Partition(Q), Partition(("orders", 2), failed="no")
     dark.again("LEADER_NOT_AVAILABLE")
-    Telling(lines.append, as_json=False).ended([done, dark, over], [], 130)
-    Telling(lines.append, as_json=True).ended([done, dark], [], 130)
+    Printer(lines.append, as_json=False).ended([done, dark, over], [], 130)
+    Printer(lines.append, as_json=True).ended([done, dark], [], 130)
     assert lines[0] == (
         "ended, lag: 0 offsets, failed: orders-2, lag not known: orders-1: LEADER_NOT_AVAILABLE"
     )

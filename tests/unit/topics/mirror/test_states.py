@@ -89,7 +89,7 @@ def test_h4_a_topic_that_may_not_be_seen_is_not_gone_and_others_are_told() -> No
     found, hidden = states(metadata(error=29, partitions=0))
     assert found == {}
     [why] = hidden.values()
-    assert why.startswith("source does not show topic orders: TOPIC_AUTHORIZATION_FAILED")
+    assert why.startswith("source does not report topic orders: TOPIC_AUTHORIZATION_FAILED")
 
 
 def test_h4_a_growth_that_kafka_refuses_is_told() -> None:
@@ -138,7 +138,7 @@ def test_a_topic_that_is_refused_is_told_in_kafkas_words_and_one_that_exists_is_
     topics.make(cast(Any, Answers(orders=36)), New("orders", 1, 1, {}))
     with pytest.raises(RefusedError) as told:
         topics.make(cast(Any, Answers(b=40)), New("orders", 1, 1, {"b": "2"}))
-    assert str(told.value) == f"source did not make topic orders: INVALID_CONFIG: b: {POLICY}"
+    assert str(told.value) == f"source did not create topic orders: INVALID_CONFIG: b: {POLICY}"
 
 
 def described(name: str, code: int = 0) -> SimpleNamespace:

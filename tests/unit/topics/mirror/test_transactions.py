@@ -141,8 +141,8 @@ def test_a_producer_whose_transactional_id_is_hidden_is_named_by_its_number(seen
 @pytest.mark.parametrize(
     ("hidden", "why"),
     [
-        (53, "brokers list only those transactional ids that this account may describe"),
-        (HostError("no answer"), "whether all transactional ids are listed: no answer"),
+        (53, "brokers list only the transactional ids that this account may describe"),
+        (HostError("no answer"), "it is not known whether all transactional ids are listed: no answer"),
     ],
 )
 def test_a_list_that_may_leave_out_ids_is_not_called_whole(hidden: Any, why: str) -> None:
@@ -268,11 +268,13 @@ def test_before_kafka_3_0_the_coordinators_log_tells_transactional_ids() -> None
 
 def test_before_kafka_3_0_a_hidden_log_of_the_coordinators_is_unknown_and_not_empty() -> None:
     brokers = Brokers(listing=False)
-    why = f"source does not show topic {STATE}: TOPIC_AUTHORIZATION_FAILED"
+    why = f"source does not report topic {STATE}: TOPIC_AUTHORIZATION_FAILED"
     brokers.log.denied = {STATE: why}
-    assert told(brokers) == Writers({}, f"transactional ids: {why}. Needed: Read and Describe on it")
-    brokers.log.denied = {"orders": "source does not show topic orders: no"}
-    assert told(brokers).dark == "source does not show topic orders: no"
+    assert told(brokers) == Writers(
+        {}, f"transactional ids: {why}. Needed: the rights Read and Describe on it"
+    )
+    brokers.log.denied = {"orders": "source does not report topic orders: no"}
+    assert told(brokers).dark == "source does not report topic orders: no"
 
 
 def test_before_kafka_2_8_every_id_is_named_that_may_write() -> None:
@@ -290,7 +292,7 @@ def test_before_kafka_2_8_every_id_is_named_that_may_write() -> None:
     assert found == Writers(
         {
             "soon": "it has a transaction open on orders-1, state Ongoing",
-            "rests": "these brokers do not tell where it has written, state CompleteCommit",
+            "rests": "the brokers do not report where it has written, state CompleteCommit",
         }
     )
     del old.logs[STATE, 0]
@@ -300,9 +302,9 @@ def test_before_kafka_2_8_every_id_is_named_that_may_write() -> None:
 @pytest.mark.parametrize(
     ("record", "why"),
     [
-        ((key("pay")[:3], value(7, ONGOING)), "a record of a transactional id is cut"),
-        ((key("pay"), value(7, ONGOING, P)[:30]), "a record of a transactional id is cut"),
-        ((key("pay"), value(7, 99)), "a record of a transactional id is cut"),
+        ((key("pay")[:3], value(7, ONGOING)), "a record of a transactional id is truncated"),
+        ((key("pay"), value(7, ONGOING, P)[:30]), "a record of a transactional id is truncated"),
+        ((key("pay"), value(7, 99)), "a record of a transactional id is truncated"),
         ((key("pay"), b"\0\1" + value(7, ONGOING)[2:]), "a record of pay has format 1"),
         ((key("pay") + b"x", value(7, ONGOING)), "a record of pay has format 0"),
     ],
@@ -316,6 +318,6 @@ def test_a_coordinators_log_that_is_too_long_or_silent_is_unknown(monkeypatch: p
     brokers = keeping(Brokers(listing=False), *[(key(f"id-{n}"), value(n, COMPLETE)) for n in range(3)])
     monkeypatch.setattr(client, "_MOST_RECORDS", 2)
     assert told(brokers).dark == f"transactional ids in {STATE}-0: it has more than 2 records"
-    for answer, why in (({}, "no answer"), ({(STATE, 0): 29}, said(29))):
+    for answer, why in (({}, "no response"), ({(STATE, 0): 29}, said(29))):
         monkeypatch.setattr(brokers, "ends", lambda _, answer=answer: answer)
         assert told(brokers).dark == f"transactional ids in {STATE}-0: {why}"

@@ -166,7 +166,7 @@ def test_h25_an_application_without_a_client_is_a_warning() -> None:
 def test_h25_a_client_that_did_not_come_back_is_a_warning_with_or_without_its_name() -> None:
     for names, said in (({"names": ["app-9"]}, "(app-9)"), ({}, "()")):
         found = warned(verified(at(seen={"returned": {"missing": 1, **names}})), "switch.clients")
-        assert found.seen.endswith(f"; not back: 1 of gw2:orders {said}")
+        assert found.seen.endswith(f"; not connected again: 1 of gw2:orders {said}")
 
 
 LEFT = at(on_left_ports=2, seen={"left_clients": ["app-9"]})

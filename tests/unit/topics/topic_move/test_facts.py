@@ -28,10 +28,10 @@ from zkmigrate.topics.topic_move.facts import (
     both_ends,
     ends_back,
     gateways,
-    heard,
     parse_status,
+    parse_statuses,
 )
-from zkmigrate.topics.topic_move.rules import reached
+from zkmigrate.topics.topic_move.rules import check_reach
 
 
 class Notes(list[tuple[str, Body]]):
@@ -55,13 +55,13 @@ def status(app: App) -> str:
 
 def test_the_gateways_own_status_is_read() -> None:
     held = App("old", "new", Gate.HELD, "run.hold-1", until=5.0, lapsed=False)
-    apps, brokers, restarted = parse_status(status(held))
-    assert restarted is None
+    apps, brokers, check_restarts = parse_status(status(held))
+    assert check_restarts is None
     seen = apps["shop"]
     assert (seen.route, seen.staged, seen.gate, seen.hold) == ("old", "new", "held", "run.hold-1")
     assert (seen.in_flight, seen.connections, seen.on_left_ports, seen.lapsed) == (0, 0, 0, False)
     assert brokers == {"old": {1: "not asked yet"}, "new": {}}
-    assert parse_status(status(App("new", lapsed=True)))[0]["shop"].words.endswith("ended by itself")
+    assert parse_status(status(App("new", lapsed=True)))[0]["shop"].words.endswith("expired")
 
 
 def test_h20_every_other_application_of_a_gateway_is_known_too() -> None:
@@ -73,7 +73,7 @@ def test_h20_every_other_application_of_a_gateway_is_known_too() -> None:
 
 def test_a_gateway_that_lacks_an_application_of_the_set_is_not_passed_over() -> None:
     """No order would go there, and its clients would go on at source."""
-    found = heard(inventory(World(1, Shape())), {"gw1": Seen(status(App("old")))})
+    found = parse_statuses(inventory(World(1, Shape())), {"gw1": Seen(status(App("old")))})
     assert [(one.target, one.seen) for one in found.unknown] == [("gw1", "it has no application orders")]
 
 
@@ -126,7 +126,7 @@ def test_open_outcomes_and_a_restart_are_read() -> None:
     }
     look = SwitchLook(World(1, Shape()))
     told["apps"]["orders"] = told["apps"]["shop"]
-    found = heard(inventory(look.world), {"gw1": Seen(json.dumps(told))})
+    found = parse_statuses(inventory(look.world), {"gw1": Seen(json.dumps(told))})
     assert found.at["gw1", "orders"].unsure == "producer 5, producer 6 and 5 more, for at most 100 s"
     assert found.restarted == {"gw1": 20.5}
     own |= {"open": 0, "names": [], "left_s": 0}
@@ -177,7 +177,7 @@ def test_what_is_no_status_is_refused(text: str) -> None:
 def test_a_status_with_an_odd_value_is_refused_by_its_field(field: str, value: object) -> None:
     told = json.loads(status(App("old", "new", Gate.HELD)))
     told["apps"]["shop"][field] = value
-    with pytest.raises(ValueError, match=rf"^not a gateway's status: apps\.shop\.{field}"):
+    with pytest.raises(ValueError, match=rf"^this is not the status of a gateway: apps\.shop\.{field}"):
         parse_status(json.dumps(told))
 
 
@@ -187,13 +187,14 @@ def test_h20_a_gateway_reaches_each_broker_that_there_is() -> None:
         "g2": {"new": {1: "", 2: "TimeoutError"}},
         "g3": {"old": {}},
     }
-    told = reached(Gateways({}, (), brokers), "new", [1, 2, 3])
+    told = check_reach(Gateways({}, (), brokers), "new", [1, 2, 3])
     assert told.held is Held.NO
     assert told.seen == (
-        "g1: broker 3 is not in its file, g2: broker 2: TimeoutError, g2: broker 3 is not in its file, "
-        "g3: broker 1 is not in its file, g3: broker 2 is not in its file and 1 more"
+        "g1: broker 3 is not in its configuration, g2: broker 2: TimeoutError, "
+        "g2: broker 3 is not in its configuration, "
+        "g3: broker 1 is not in its configuration, g3: broker 2 is not in its configuration and 1 more"
     )
-    assert reached(Gateways({}, (), {"g1": brokers["g1"]}), "new", [1, 2]).held is Held.YES
+    assert check_reach(Gateways({}, (), {"g1": brokers["g1"]}), "new", [1, 2]).held is Held.YES
 
 
 def test_orders_go_to_the_applications_of_one_gateway_alone() -> None:
@@ -204,7 +205,9 @@ def test_orders_go_to_the_applications_of_one_gateway_alone() -> None:
     orders = found.orders("g1", "hold", lambda one: one.gate == "open", ttl_ms=500)
     assert [(one.host, one.app, one.ttl_ms) for one in orders] == [("g1", "a", 500)]
     assert found.hosts(lambda one: one.gate == "open") == ("g1", "g2")
-    assert [one.target for one in found.outside("x.y", lambda one: one.gate == "open", "open")] == ["g1:b"]
+    assert [one.target for one in found.not_in_state("x.y", lambda one: one.gate == "open", "open")] == [
+        "g1:b"
+    ]
 
 
 @pytest.mark.parametrize(

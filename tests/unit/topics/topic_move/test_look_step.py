@@ -43,8 +43,8 @@ from zkmigrate.topics.mirror.questions import BothEnds, GroupReads, MirrorSurvey
 from zkmigrate.topics.mirror.rules.needed import Lacking
 from zkmigrate.topics.topic_move.facts import AppSeen, Copiers, Ends, Gateways
 from zkmigrate.topics.topic_move.look_step import Delivered, LookFacts, LookStep
-from zkmigrate.topics.topic_move.rules import surveyed
-from zkmigrate.topics.topic_move.units import UnitTopics, copied, unit_topics
+from zkmigrate.topics.topic_move.rules import check_survey
+from zkmigrate.topics.topic_move.units import UnitTopics, read_unit_topics, unit_topics
 
 SURVEY = MirrorSurvey(("one", "other"), ([], []), {}, {}, {}, {}, (), (), {}, {}, ())
 
@@ -95,7 +95,7 @@ def test_h12_a_group_that_commits_later_is_named_with_what_it_lacks_at_the_secon
     first = seen(5.0, 9, mail=reads(7), billing=reads(9))
     named, others = looked(first, seen(6.5, 1_030, q=6, mail=reads(8), billing=reads(10)))
     assert (named.target, named.held, named.blocks) == ("mail", Held.NO, False)
-    assert "at most 1,024, and those that come until the switch" in named.seen
+    assert "at most 1,024, and those written until the switch" in named.seen
     assert (others.held, others.seen) == (Held.YES, "groups with members: 1 of 2")
 
 
@@ -131,7 +131,7 @@ def test_h12_ends_that_a_later_look_does_not_tell_are_not_passed_over(ends: Read
 
 CLIENTS = {**SeenClients().body(0.0), "software": {"librdkafka 2.16.0": 1}, "topics": {"orders": 1}}
 HERE = Gateways({key: replace(one, seen=CLIENTS) for key, one in app("open").at.items()}, ())
-WELL = replace(seen(5.0, 9), gateways=HERE, there=copiers("active", "active"), back=copiers())
+WELL = replace(seen(5.0, 9), gateways=HERE, forward=copiers("active", "active"), back=copiers())
 
 
 def clients(**odd: Any) -> Gateways:
@@ -176,8 +176,8 @@ def test_h20_h21_nothing_is_found_where_all_is_well() -> None:
             {"survey": survey(transactional={"pay": "it wrote"}, transactional_dark="no answer")},
             [("switch.transactions", "pay"), ("switch.transactions", "")],
         ),
-        ({"there": copiers("inactive", "active")}, [("switch.copies", "")]),
-        ({"there": copiers("", "active")}, [("switch.copier", "m2"), ("switch.copies", "")]),
+        ({"forward": copiers("inactive", "active")}, [("switch.copies", "")]),
+        ({"forward": copiers("", "active")}, [("switch.copier", "m2"), ("switch.copies", "")]),
         ({"back": copiers("active")}, [("switch.copies-back", "")]),
         ({"back": copiers("deactivating")}, [("switch.copies-back", "")]),
         ({"back": copiers(file="enabled")}, [("switch.copies-back", "")]),
@@ -214,7 +214,7 @@ def test_the_topics_of_a_unit_are_read_from_its_command(command: str, told: Unit
     assert unit_topics(Seen(facts), values) == told
     assert unit_topics(SILENT, values) == UnitTopics(frozenset(), str(SILENT))
     bare = Seen(replace(facts, unit={}))
-    assert unit_topics(bare, {}) == UnitTopics(frozenset(), "systemd shows no command of it")
+    assert unit_topics(bare, {}) == UnitTopics(frozenset(), "systemd shows no command for it")
 
 
 UNIT = between.EXAMPLES / "zkmigrate-mirror-new.service"
@@ -270,7 +270,7 @@ def test_the_topics_of_the_shipped_unit_are_read_from_its_environment(
     more: Reading[bytes], told: UnitTopics
 ) -> None:
     look = OfTheUnit({ENV.format("new"): Seen(TOPICS), ENV.format("old"): Seen(TOPICS), "/etc/more": more})
-    assert set(copied(C, cast(Any, look)).values()) == {told}
+    assert set(read_unit_topics(C, cast(Any, look)).values()) == {told}
 
 
 def test_a_unit_that_copies_topics_of_another_set_too_is_refused() -> None:
@@ -372,7 +372,7 @@ def test_h21_whether_an_application_is_a_super_user_is_unknown_where_there_are_s
     here = replace(clients(seen={**CLIENTS, "principals": {"shop": 3}}), brokers={})
     found = warned(looks(survey=survey(super_users=("target",)), gateways=here), "switch.superusers")
     assert found.held is Held.UNKNOWN
-    assert found.seen == "super.users is set on target, and hidden; users of the set: shop"
+    assert found.seen == "super.users is set on target, Kafka hides its value; users of the set: shop"
     for well in ({"survey": survey(super_users=("target",))}, {"survey": survey(), "gateways": here}):
         there = {"gateways": replace(HERE, brokers={}), **well}
         assert warned(looks(**there), "switch.superusers").held is Held.YES
@@ -444,16 +444,16 @@ def test_h12_h20_h21_what_the_set_leaves_out_is_found_at_the_first_look() -> Non
 
 def test_settings_that_only_one_release_has_are_a_warning() -> None:
     left = {"orders: message.downconversion.enable": "target's Kafka has no such setting"}
-    [told] = [one for one in surveyed(replace(SURVEY, left=left)) if one.id == "switch.settings-left"]
+    [told] = [one for one in check_survey(replace(SURVEY, left=left)) if one.id == "switch.settings-left"]
     assert (told.held, told.blocks, told.seen) == (Held.NO, False, ": ".join(*left.items()))
-    assert [one for one in surveyed(SURVEY) if one.id == "switch.settings-left"] == []
+    assert [one for one in check_survey(SURVEY) if one.id == "switch.settings-left"] == []
 
 
 def test_each_right_that_the_run_lacks_is_named_with_its_command() -> None:
     write = Lacking("target", "User:run", "b:1", ("Write",), "transactional-id", "zkmigrate-mirror-")
     users = Lacking("source", "User:run", "a:1", ("DescribeConfigs",), "cluster", "")
     found = [
-        one for one in surveyed(replace(SURVEY, lacking=(write, users))) if one.id == "switch.own-rights"
+        one for one in check_survey(replace(SURVEY, lacking=(write, users))) if one.id == "switch.own-rights"
     ]
     assert [(one.target, one.severity) for one in found] == [
         ("target:transactional-id:zkmigrate-mirror-", Severity.BLOCK),
@@ -461,5 +461,5 @@ def test_each_right_that_the_run_lacks_is_named_with_its_command() -> None:
     ]
     assert found[0].seen == write.words
     assert found[0].moves[0] == write.command
-    [fine] = [one for one in surveyed(SURVEY) if one.id == "switch.own-rights"]
+    [fine] = [one for one in check_survey(SURVEY) if one.id == "switch.own-rights"]
     assert fine.held is Held.YES

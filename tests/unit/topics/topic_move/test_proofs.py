@@ -304,7 +304,7 @@ def test_a_leader_of_source_that_is_silent_for_a_moment_is_waited_for() -> None:
     dark = replace(DRAIN, ends=ends(None, None, 4))
     first = DrainStep().check(replace(C, kept={}), dark)
     assert isinstance(first, Waiting)
-    assert (first.progress, first.keep) == ("silent: orders-1", {})
+    assert (first.progress, first.keep) == ("no response: orders-1", {})
     assert kept(DrainStep().check(TWICE, dark)) == 0
 
 
@@ -344,11 +344,13 @@ def test_prove_is_done_where_all_is_well() -> None:
 
 @pytest.mark.parametrize(("step", "facts"), [(ArmStep(), ARM), (ProveStep(), PROVE)], ids=["arm", "prove"])
 def test_h11_what_retention_has_deleted_is_named_as_not_compared(step: Step[Any], facts: Any) -> None:
-    note = "target lacks source's records from offset 0 to 2, where its log begins"
-    verdict = step.check(DRAINED, replace(facts, compared=compared(Seen(RangeCompared("", 2, note)))))
+    record_direction = "target lacks source's records from offset 0 to 2, where its log begins"
+    verdict = step.check(
+        DRAINED, replace(facts, compared=compared(Seen(RangeCompared("", 2, record_direction))))
+    )
     assert isinstance(verdict, Done)
     [told] = [one.seen for one in verdict.findings if one.id.endswith("-records")]
-    assert told == f"6 records, 2 partitions; not compared: orders-1: {note}"
+    assert told == f"6 records, 2 partitions; not compared: orders-1: {record_direction}"
 
 
 @pytest.mark.parametrize(
@@ -420,7 +422,7 @@ def test_h11_a_leader_of_source_that_is_silent_is_waited_for_before_clients_go_o
     """Nobody knows whether somebody wrote there."""
     verdict = CheckStep().check(DRAINED, replace(CHECK, ends=ends(None, None, 4)))
     assert isinstance(verdict, Waiting)
-    assert verdict.progress == "silent: orders-1"
+    assert verdict.progress == "no response: orders-1"
     assert isinstance(CheckStep().check(DRAINED, CheckFacts(OPEN, ends(None, None, 4))), Done)
 
 
@@ -511,7 +513,7 @@ def test_h11_go_and_open_are_blocked_by_each_wrong_end(
 def test_h11_go_and_open_wait_for_a_silent_leader_of_source(step: Any, facts: GoFacts) -> None:
     verdict = step.check(DRAINED, replace(facts, ends=ends(None, None, 4)))
     assert isinstance(verdict, Waiting)
-    assert verdict.progress == "silent: orders-1"
+    assert verdict.progress == "no response: orders-1"
 
 
 def test_h11_an_application_that_went_on_by_itself_is_followed_whatever_the_ends_are() -> None:

@@ -15,10 +15,10 @@ P, Q = ("orders", 0), ("orders", 1)
     ("before", "target", "behind_s", "words"),
     [
         (None, 95, None, "5 records behind"),
-        ((8.0, 90), 95, 1.0, "5 records behind, 5 records/s: 1.0 s"),
-        ((8.0, 90), 100, 0.0, "0 records behind, 5 records/s: 0.0 s"),
+        ((8.0, 90), 95, 1.0, "5 records behind, 5 records/s, a lag of 1.0 s"),
+        ((8.0, 90), 100, 0.0, "0 records behind, 5 records/s, a lag of 0.0 s"),
         ((8.0, 100), 95, None, "5 records behind, 0 records/s"),
-        ((8.0, 100), 100, 0.0, "0 records behind, 0 records/s: 0.0 s"),
+        ((8.0, 100), 100, 0.0, "0 records behind, 0 records/s, a lag of 0.0 s"),
     ],
 )
 def test_h14_the_lag_counts_in_seconds_of_what_source_gets(

@@ -50,11 +50,11 @@ def test_it_names_hosts_clusters_and_what_switches(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ("source: old, target", "source: odl, target", "topic_move.source: 'odl' is no cluster"),
-        ("target: new}", "target: nwe}", "topic_move.target: 'nwe' is no cluster"),
-        ("target: new}", "target: old}", "'old' is the source too"),
-        ("{set: shop,", "{set: shpo,", "topic_move.set: 'shpo' is no set (needed: shop)"),
-        ("- {name: new,", "- {name: old,", "clusters: the name old stands twice"),
+        ("source: old, target", "source: odl, target", "topic_move.source: there is no cluster 'odl'"),
+        ("target: new}", "target: nwe}", "topic_move.target: there is no cluster 'nwe'"),
+        ("target: new}", "target: old}", "'old' is also the source"),
+        ("{set: shop,", "{set: shpo,", "topic_move.set: there is no set 'shpo' (needed: one of shop)"),
+        ("- {name: new,", "- {name: old,", "clusters: the name old is used twice"),
         ("target: new}", "target: new, hold_ms: 10001}", "more than a third of client_timeout_ms"),
         ("address: 10.0.0.61", "address: 10.0.0.51", "address 10.0.0.51"),
         ('"new1:9092"', '"new1"', "clusters[1].brokers[0]"),

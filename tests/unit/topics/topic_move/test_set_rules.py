@@ -37,8 +37,8 @@ def test_h20_an_application_that_asks_for_its_sets_topics_alone_may_switch() -> 
 def test_h20_each_topic_outside_the_set_is_named_once_whichever_gateways_saw_it() -> None:
     found = Gateways({("g1", "shop"): app("orders", "dead"), ("g2", "shop"): app("dead", "audit")}, ())
     assert judged(*app_topics(found, SET)) == [
-        ("shop:audit", Held.NO, True, "its clients asked for it"),
-        ("shop:dead", Held.NO, True, "its clients asked for it"),
+        ("shop:audit", Held.NO, True, "its clients requested it"),
+        ("shop:dead", Held.NO, True, "its clients requested it"),
     ]
 
 
@@ -46,12 +46,12 @@ def test_h20_each_topic_outside_the_set_is_named_once_whichever_gateways_saw_it(
     ("one", "held", "seen"),
     [
         (app("*", "orders"), Held.NO, "all topics"),
-        (app("(more)", "*"), Held.NO, "all topics, topics that the gateway does not name"),
-        (app(), Held.UNKNOWN, "no client has asked for a topic"),
+        (app("(more)", "*"), Held.NO, "all topics, topics that the gateway does not list by name"),
+        (app(), Held.UNKNOWN, "no client has requested a topic"),
         (
             AppSeen("old", "", "open", "", False, 0, 1, 0, {}),
             Held.NO,
-            "topics that the gateway does not name",
+            "topics that the gateway does not list by name",
         ),
     ],
 )
@@ -67,7 +67,7 @@ def test_h20_another_application_on_source_may_not_ask_for_topics_of_the_set() -
         ("g1", "moved"): app("orders", "*", route="new"),
     }
     assert judged(*other_apps(Gateways({}, (), {}, others), SET, "old")) == [
-        ("others:orders", Held.NO, True, "its clients asked for it"),
+        ("others:orders", Held.NO, True, "its clients requested it"),
         ("tools", Held.NO, False, "all topics"),
     ]
     del others["g2", "others"], others["g1", "tools"]
@@ -105,7 +105,7 @@ def test_h21_node_ids_that_stand_elsewhere_on_target_are_told(
 ) -> None:
     told = node_ids(here, there)
     assert (told.held, told.severity) == (Held.NO if seen else Held.YES, Severity.WARN)
-    assert told.seen == (seen or "none stands elsewhere")
+    assert told.seen == (seen or "none has another position")
 
 
 def test_h23_those_who_still_connect_to_left_ports_are_named_and_nobody_else() -> None:

@@ -94,7 +94,7 @@ def test_h14_a_hold_begins_only_when_the_mirror_is_close_behind(records: int, do
     verdict = at(SETTLE_S, behind(records))
     assert isinstance(verdict, Done if done else Waiting)
     if isinstance(verdict, Waiting):
-        assert verdict.progress == "51 records behind, 100 records/s: 0.5 s"
+        assert verdict.progress == "51 records behind, 100 records/s, a lag of 0.5 s"
 
 
 def test_no_hold_begins_while_too_few_replicas_are_in_sync() -> None:

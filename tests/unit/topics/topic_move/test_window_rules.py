@@ -68,7 +68,7 @@ def test_before_seal_all_trouble_turns_back_and_after_open_none(trouble: Trouble
 def test_once_sealed_only_a_step_that_cannot_go_on_turns_back(
     step: str,
 ) -> None:
-    unheard = Finding("switch.gateway", "the gateway answers", Held.UNKNOWN)
+    unheard = Finding("switch.gateway", "the gateway responds", Held.UNKNOWN)
     wrong = Finding("switch.check-ends", "the ends are the same", Held.NO)
     assert window_rules.decide_finding(step, unheard, Policy()) is Decision.GO
     assert window_rules.decide_finding(step, wrong, Policy()) is Decision.BACK

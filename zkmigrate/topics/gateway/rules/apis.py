@@ -15,7 +15,7 @@ from dataclasses import dataclass
 class Api:
     """A kind of request.
 
-    schema: the name of Kafka's message. least, most: the first and last version served. told: the first
+    schema: the name of Kafka's message. least, most: the first and last version served. listed: the first
     version listed in the answer to API_VERSIONS, if clients expect an older one than ``least``. free: it
     changes nothing, so it is served while an application is held. look: the fields of the request that are
     read. streamed: the rest of the request is passed on unread. rewritten: its answer is changed. denied:
@@ -27,7 +27,7 @@ class Api:
     schema: str
     least: int
     most: int
-    told: int | None = None
+    listed: int | None = None
     free: bool = False
     look: tuple[str, ...] = ()
     streamed: bool = True
@@ -52,7 +52,7 @@ APIS = {
     one.key: one
     for one in (
         # librdkafka takes a broker without PRODUCE 0 for one older than 0.9, so 0 is listed (KAFKA-18659).
-        Api(PRODUCE, "Produce", 3, 9, told=0, look=("TransactionalId", "Acks"), denied=_TOPIC),
+        Api(PRODUCE, "Produce", 3, 9, listed=0, look=("TransactionalId", "Acks"), denied=_TOPIC),
         Api(FETCH, "Fetch", 4, 11, streamed=False),
         Api(2, "ListOffsets", 1, 7, streamed=False, rewritten=True),
         Api(METADATA, "Metadata", 0, 9, free=True, rewritten=True, look=("Topics",), streamed=False),
@@ -65,7 +65,7 @@ APIS = {
         Api(SYNC_GROUP, "SyncGroup", 0, 5),
         Api(15, "DescribeGroups", 0, 5, free=True),
         Api(16, "ListGroups", 0, 4, free=True),
-        Api(SASL_HANDSHAKE, "SaslHandshake", 1, 1, told=0, free=True, look=("Mechanism",), streamed=False),
+        Api(SASL_HANDSHAKE, "SaslHandshake", 1, 1, listed=0, free=True, look=("Mechanism",), streamed=False),
         Api(API_VERSIONS, "ApiVersions", 0, 3, free=True, streamed=False, rewritten=True,
             look=("ClientSoftwareName", "ClientSoftwareVersion")),
         Api(19, "CreateTopics", 2, 6, denied=_TOPIC),
@@ -106,7 +106,7 @@ _NOT_OFFERED = {
 """Names of some requests that are not offered."""
 
 
-def named(key: int) -> str:
+def name_of(key: int) -> str:
     """Return the name of a request, or its number if it has no known name."""
     api = APIS.get(key)
     return api.name if api else _NOT_OFFERED.get(key, f"request {key}")
@@ -122,7 +122,7 @@ def offered(clusters: list[Ranges]) -> Ranges:
     for key, api in APIS.items():
         if any(key not in one for one in clusters):
             continue
-        told = api.least if api.told is None else api.told
+        told = api.least if api.listed is None else api.listed
         first = max(told, *(one[key][0] for one in clusters)) if clusters else told
         last = min(api.most, *(one[key][1] for one in clusters)) if clusters else api.most
         if first <= last and api.least <= last:

@@ -143,10 +143,10 @@ class Returned:
             "first_s": round(self._first, 3) if self._back else None,
             "last_s": round(self._last, 3) if self._back else None,
             "missing": len(self._missing),
-            "names": named(self._missing),
+            "names": names_of(self._missing),
         }
 
 
-def named(clients: Iterable[Client]) -> list[str]:
+def names_of(clients: Iterable[Client]) -> list[str]:
     """Return the first ``MOST_TOLD`` clients as text."""
     return [f"{id} at {address}" for id, address in islice(clients, MOST_TOLD)]

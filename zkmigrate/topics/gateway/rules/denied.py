@@ -33,17 +33,19 @@ def read(walk: Walk, schema: Mapping[str, Any], version: int) -> Mapping[str, An
     return found
 
 
-def written(schema: Mapping[str, Any], version: int, asked: Mapping[str, Any], error: int, why: str) -> bytes:
+def written(
+    schema: Mapping[str, Any], version: int, request: Mapping[str, Any], error: int, why: str
+) -> bytes:
     """Return the body of an answer that has an error code in each place for one.
 
     asked: the fields of the request, which are copied to fields of the same name. error: Kafka's error code.
     why: the error message, where the answer has one.
     """
     flexible = within(schema.get("flexibleVersions"), version)
-    return _Writer(version, flexible, _SHORT.pack(error), why.encode()).fields(schema["fields"], asked)
+    return _Writer(version, flexible, _SHORT.pack(error), why.encode()).fields(schema["fields"], request)
 
 
-def _own(fields: Fields, version: int) -> Iterator[Mapping[str, Any]]:
+def _untagged(fields: Fields, version: int) -> Iterator[Mapping[str, Any]]:
     """Yield the fields of a version that are not tagged."""
     for one in fields:
         if within(one["versions"], version) and not within(one.get("taggedVersions"), version):
@@ -58,7 +60,7 @@ class _Reader:
     items: int = 0
 
     def fields(self, fields: Fields) -> dict[str, Any]:
-        found = {one["name"]: self._value(one, one["type"]) for one in _own(fields, self.version)}
+        found = {one["name"]: self._value(one, one["type"]) for one in _untagged(fields, self.version)}
         if self.flexible:
             self._count(self.walk.tags())
         return found
@@ -66,7 +68,9 @@ class _Reader:
     def _count(self, items: int) -> None:
         self.items += items
         if self.items > MOST_ITEMS:
-            raise FrameError("count", f"{self.items} items at {self.walk.at}, needed: at most {MOST_ITEMS}")
+            raise FrameError(
+                "count", f"{self.items} items at byte {self.walk.at}; needed: at most {MOST_ITEMS}"
+            )
 
     def _value(self, one: Mapping[str, Any], kind: str) -> Any:
         walk = self.walk
@@ -89,34 +93,34 @@ class _Writer:
     error: bytes
     why: bytes
 
-    def fields(self, fields: Fields, asked: Mapping[str, Any]) -> bytes:
-        pieces = [self._value(one, asked) for one in _own(fields, self.version)]
+    def fields(self, fields: Fields, request: Mapping[str, Any]) -> bytes:
+        pieces = [self._value(one, request) for one in _untagged(fields, self.version)]
         return b"".join((*pieces, b"\0" if self.flexible else b""))
 
-    def _value(self, one: Mapping[str, Any], asked: Mapping[str, Any]) -> bytes:
+    def _value(self, one: Mapping[str, Any], request: Mapping[str, Any]) -> bytes:
         name, kind = one["name"], one["type"]
         if kind.startswith("[]"):
-            return self._array(one, asked)
+            return self._array(one, request)
         if name.endswith(_ERROR):
             return self.error
         if kind in SIZES:
             default = b"\xff" if str(one.get("default")) == "-1" else b"\0"
-            told: bytes = asked.get(name, default * SIZES[kind])
+            told: bytes = request.get(name, default * SIZES[kind])
             return told
         if name == "ErrorMessage":
             return self._text(self.why, kind)
         empty = None if within(one.get("nullableVersions"), self.version) else b""
-        return self._text(asked.get(name, empty), kind)
+        return self._text(request.get(name, empty), kind)
 
-    def _array(self, one: Mapping[str, Any], asked: Mapping[str, Any]) -> bytes:
+    def _array(self, one: Mapping[str, Any], request: Mapping[str, Any]) -> bytes:
         """Encode an array.
 
         It has one item for each item of the request's array if items have an error, else none.
         """
         fields = one.get("fields", ())
-        items = next((told for told in asked.values() if isinstance(told, list)), [])
-        items = items if _told(fields, self.version) else []
-        first = next((field["name"] for field in _own(fields, self.version)), "")
+        items = next((told for told in request.values() if isinstance(told, list)), [])
+        items = items if _has_error_code(fields, self.version) else []
+        first = next((field["name"] for field in _untagged(fields, self.version)), "")
         count = varint(len(items) + 1) if self.flexible else _INT.pack(len(items))
         named = (item if isinstance(item, dict) else {first: item} for item in items)
         return count + b"".join(self.fields(fields, item) for item in named)
@@ -128,8 +132,9 @@ class _Writer:
         return (_INT if kind == "bytes" else _SHORT).pack(length) + (told or b"")
 
 
-def _told(fields: Fields, version: int) -> bool:
+def _has_error_code(fields: Fields, version: int) -> bool:
     """Return True if one of these fields, or of their inner fields, is an error code."""
     return any(
-        one["name"].endswith(_ERROR) or _told(one.get("fields", ()), version) for one in _own(fields, version)
+        one["name"].endswith(_ERROR) or _has_error_code(one.get("fields", ()), version)
+        for one in _untagged(fields, version)
     )

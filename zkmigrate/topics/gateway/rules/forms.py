@@ -74,27 +74,27 @@ class _Former(Strict):
 _T = TypeVar("_T", bound=BaseModel)
 
 
-def order(told: object) -> Order:
+def order(fields: object) -> Order:
     """Return the order with these fields. Raises FormError."""
-    return Order(**checked(_Order, told).model_dump())
+    return Order(**checked(_Order, fields).model_dump())
 
 
-def record(told: object) -> Kept:
+def record(fields: object) -> Kept:
     """Check a record, and return it.
 
     Each application gets the fencing number of a record of version 1, which has only one. Raises FormError.
     """
-    if not isinstance(told, dict) or told.get("version") != 1:
-        return checked(Kept, told)
-    former = checked(_Former, told)
+    if not isinstance(fields, dict) or fields.get("version") != 1:
+        return checked(Kept, fields)
+    former = checked(_Former, fields)
     apps = {name: KeptApp(**app.model_dump(), fencing=former.fencing) for name, app in former.apps.items()}
     return Kept(version=2, done=former.done, apps=apps)
 
 
-def checked(form: type[_T], told: object) -> _T:
+def checked(form: type[_T], fields: object) -> _T:
     """Check fields against a form, and return them. Raises FormError that names the first mistakes."""
     try:
-        return form.model_validate(told)
+        return form.model_validate(fields)
     except ValidationError as error:
         wrong = error.errors(include_url=False, include_context=False)
         more = f"; and {len(wrong) - _TOLD} more" if len(wrong) > _TOLD else ""
@@ -105,12 +105,12 @@ _TOLD = 5
 
 
 def _mistake(error: Any) -> str:
-    place = ".".join(str(part)[:80] for part in error["loc"] if part != "[key]") or "all of it"
-    reason = {"extra_forbidden": "not a known field", "missing": "it is missing"}.get(error["type"])
-    return f"{place}: {reason or error['msg']}" + ("" if reason else f" (seen {_seen(error['input'])})")
+    place = ".".join(str(part)[:80] for part in error["loc"] if part != "[key]") or "the whole text"
+    reason = {"extra_forbidden": "this field is unknown", "missing": "it is missing"}.get(error["type"])
+    return f"{place}: {reason or error['msg']}" + ("" if reason else f" (seen {_shorten(error['input'])})")
 
 
-def _seen(value: object) -> str:
+def _shorten(value: object) -> str:
     """Return the beginning of a value as text. Python refuses to print integers of thousands of digits."""
     try:
         return repr(value)[:60]

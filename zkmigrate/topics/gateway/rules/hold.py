@@ -6,7 +6,7 @@ import enum
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from zkmigrate.topics.gateway.rules.apis import API_VERSIONS, APIS, FETCH, Api, named
+from zkmigrate.topics.gateway.rules.apis import API_VERSIONS, APIS, FETCH, Api, name_of
 from zkmigrate.topics.gateway.rules.messages import Head
 
 SYNC_S = 10.0
@@ -96,7 +96,7 @@ def lapsed(app: App, now: float) -> App:
     return opened if app.gate is Gate.GONE else replace(opened, lapsed=True)
 
 
-def carried_out(
+def carry_out(
     app: App,
     order: Order,
     clusters: Mapping[str, object],
@@ -111,13 +111,13 @@ def carried_out(
     unanswered requests. unsure: the batches whose outcome their clients do not know, as text.
     """
     if order.verb in _LEASED and not 0 < order.ttl_ms <= MOST_TTL_MS:
-        return Refused(f"a lease of {order.ttl_ms} ms, needed: 1 to {MOST_TTL_MS}")
+        return Refused(f"a lease of {order.ttl_ms} ms is not possible; needed: 1 to {MOST_TTL_MS}")
     until = now + order.ttl_ms / 1000
     match order.verb, app.gate:
         case "route", Gate.OPEN | Gate.SETTLING | Gate.HELD | Gate.GONE:
             if order.to not in clusters or order.to == app.route:
                 others = ", ".join(one for one in clusters if one != app.route)
-                return Refused(f"cluster {order.to!r}, needed: {others}")
+                return Refused(f"cluster {order.to!r} is not possible; needed: {others}")
             return replace(app, staged=order.to)
         case "route", Gate.SEALED if order.to == app.route:
             return replace(app, staged="")
@@ -134,7 +134,7 @@ def carried_out(
         case "unseal", Gate.SEALED:
             return replace(app, gate=Gate.HELD, hold=order.id, until=until)
         case "go", Gate.SEALED if not app.staged:
-            return Refused(f"{order.app} has no staged route; it stays on {app.route}")
+            return Refused(f"{order.app} has no staged route; it remains on {app.route}")
         case "go", Gate.SEALED:
             gone = Gate.GONE if order.ttl_ms > 0 else Gate.OPEN
             left = until if order.ttl_ms > 0 else None
@@ -155,15 +155,15 @@ _NEEDED = {
 
 def _sealed(app: App, order: Order, in_flight: int, unsure: Sequence[str]) -> App | Refused:
     if order.hold != app.hold:
-        return Refused(f"hold {order.hold!r} has ended; the present one is {app.hold!r}")
+        return Refused(f"hold {order.hold!r} has ended; the current one is {app.hold!r}")
     if not app.staged:
-        return Refused(f"{order.app} has no staged route; first: route")
+        return Refused(f"{order.app} has no staged route; send the order route first")
     if in_flight:
-        return Refused(f"{in_flight} requests of {order.app} are in flight, needed: 0")
+        return Refused(f"{in_flight} requests of {order.app} are in flight; needed: 0")
     if unsure:
         return Refused(
-            f"the clients of {order.app} do not know the outcome of {len(unsure)} batches, needed: 0. They "
-            f"send them again, and on {app.staged} a retry would be a second record: {', '.join(unsure[:3])}"
+            f"the clients of {order.app} do not know the outcome of {len(unsure)} batches; needed: 0. They "
+            f"send them again, and {app.staged} would store them twice: {', '.join(unsure[:3])}"
         )
     return replace(app, gate=Gate.SEALED, until=None)
 
@@ -217,7 +217,7 @@ def decide(gate: Gate, head: Head, *, synced: bool) -> Verdict:
 def _not_served(head: Head) -> str:
     if api := APIS.get(head.key):
         return f"{api.name} version {head.version}, needed: {api.least} to {api.most}"
-    return f"{named(head.key)} is not offered"
+    return f"{name_of(head.key)} is not offered"
 
 
 def parks(gate: Gate, api: Api) -> str:

@@ -375,7 +375,7 @@ def _count(walk: Walk, least: int, flexible: bool) -> int:
     """Read the number of items of an array. Return -1 for null. Raises FrameError."""
     count = walk.length(compact=flexible, wide=True)
     if count * least > len(walk.data) - walk.at:
-        raise FrameError("count", f"{count} items at {walk.at} do not fit into the frame")
+        raise FrameError("count", f"{count} items at byte {walk.at} do not fit into the frame")
     return count
 
 

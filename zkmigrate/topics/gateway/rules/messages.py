@@ -69,7 +69,7 @@ class Head(NamedTuple):
 
 def nowhere(_node: int) -> tuple[str, int]:
     """Raise AssertionError, because a message without addresses has no node to look up."""
-    raise AssertionError("a request has no address")
+    raise AssertionError("the request has no address")
 
 
 class Messages:
@@ -92,7 +92,7 @@ class Messages:
         frame: the request; its first bytes are enough. Raises FrameError.
         """
         if len(frame) < at + LEAST:
-            raise FrameError("size", f"a request of {len(frame) - at} bytes, needed: {LEAST}")
+            raise FrameError("size", f"the request has {len(frame) - at} bytes; needed: at least {LEAST}")
         key, version, correlation = _HEADER.unpack_from(frame, at)
         walk = Walk(frame, nowhere, at + _HEADER.size)
         count = walk.length(compact=False, wide=False)
@@ -103,7 +103,9 @@ class Messages:
             walk.tags()
         return Head(key, version, correlation, client, walk.at)
 
-    def asked(self, head: Head, frame: Bytes) -> Generator[None, None, tuple[Bytes, Mapping[str, Any]]]:
+    def read_request(
+        self, head: Head, frame: Bytes
+    ) -> Generator[None, None, tuple[Bytes, Mapping[str, Any]]]:
         """Read a request slice by slice, and remove its leader epochs.
 
         Returns the request for the broker, and the fields that were read. frame: the whole request, or the
@@ -125,7 +127,7 @@ class Messages:
         walk.take(2)
         return walk.at
 
-    def answered(self, head: Head, frame: Bytes, where: Where) -> Generator[None, None, Bytes]:
+    def read_answer(self, head: Head, frame: Bytes, where: Where) -> Generator[None, None, Bytes]:
         """Rewrite an answer slice by slice, with the gateway's addresses and without leader epochs.
 
         frame: the answer from its correlation id on. where: returns the gateway's host and port for a node.
@@ -133,7 +135,7 @@ class Messages:
         """
         api = APIS[head.key]
         told = self._layout(f"{api.schema}Response", head.version, ())
-        walk = yield from told.whole(frame, where, self._begins(told, frame))
+        walk = yield from told.whole(frame, where, self._body_start(told, frame))
         return walk.done()
 
     def denied(self, head: Head, frame: Bytes, error: int, why: str) -> bytes:
@@ -167,7 +169,7 @@ class Messages:
         return b"".join(told)
 
     @staticmethod
-    def _begins(told: Layout, frame: Bytes) -> int:
+    def _body_start(told: Layout, frame: Bytes) -> int:
         """Return where the message of an answer begins, after its header."""
         walk = Walk(frame, nowhere, _CORRELATION.size)
         if told.flexible:
@@ -176,13 +178,13 @@ class Messages:
 
     def initiated(self, head: Head, frame: Bytes, rename: Callable[[int], int]) -> bytes:
         """Return an answer to INIT_PRODUCER_ID with its producer id replaced. Raises FrameError."""
-        begun = self._begins(self._layout("InitProducerIdResponse", head.version, ()), frame)
+        begun = self._body_start(self._layout("InitProducerIdResponse", head.version, ()), frame)
         return bytes(frame[:begun]) + producers.initiated(bytes(frame[begun:]), rename)
 
     def accepted(self, head: Head, frame: Bytes) -> bool:
         """Return True if an answer to SYNC_GROUP or HEARTBEAT has no error. Raises FrameError."""
         told = self._layout(f"{APIS[head.key].schema}Response", head.version, _ERROR)
-        walk = finished(told.begin(frame, nowhere, self._begins(told, frame)))
+        walk = finished(told.begin(frame, nowhere, self._body_start(told, frame)))
         return bool(walk.seen["ErrorCode"] == 0)
 
     def logged_in(self, head: Head, frame: Bytes) -> bool:
@@ -192,7 +194,7 @@ class Messages:
         answer of SCRAM has no error either, though the client has proven nothing by then.
         """
         told = self._layout("SaslAuthenticateResponse", head.version, _ERROR)
-        begun = self._begins(told, frame)
+        begun = self._body_start(told, frame)
         if finished(told.begin(frame, nowhere, begun)).seen["ErrorCode"]:
             return False
         told = self._layout("SaslAuthenticateResponse", head.version, _LOGIN)
@@ -230,7 +232,7 @@ def without_epochs(head: Head, frame: bytes) -> bool:
 def correlation(frame: Bytes) -> int:
     """Return the correlation id of an answer. Raises FrameError."""
     if len(frame) < _CORRELATION.size:
-        raise FrameError("size", f"an answer of {len(frame)} bytes")
+        raise FrameError("size", f"the response has only {len(frame)} bytes")
     return int(_CORRELATION.unpack_from(frame)[0])
 
 

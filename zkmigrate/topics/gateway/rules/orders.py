@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from zkmigrate.topics.gateway.rules import forms
-from zkmigrate.topics.gateway.rules.hold import VERBS, App, Gate, Order, Refused, carried_out, lapsed
+from zkmigrate.topics.gateway.rules.hold import VERBS, App, Gate, Order, Refused, carry_out, lapsed
 
 MOST_ANSWERS = 1000
 """The most operation ids that are remembered."""
@@ -73,23 +73,27 @@ def take(
     """
     app = state.apps.get(order.app)
     if app is not None and order.fencing < app.fencing:
-        why = f"fencing number {order.fencing} is out; the present one of {order.app} is {app.fencing}"
+        why = f"fencing number {order.fencing} is outdated; the current one of {order.app} is {app.fencing}"
         return state, Answer("fenced", why)
     if order.fencing > state.fencing + MOST_STEP:
         most = state.fencing + MOST_STEP
-        why = f"fencing number {order.fencing}, needed: at most {most}. A run gets its number from its lock"
+        why = (
+            f"fencing number {order.fencing} is too high; needed: at most {most}, the number of a run's lock"
+        )
         return state, Answer("refused", why)
     what = f"{order.verb} {order.app} {order.to} {order.hold} {order.ttl_ms}"
     if order.id in state.done:
         before, text = state.done[order.id]
         if before != what:
-            return state, Answer("refused", f"operation {order.id} was: {before.strip()}")
+            return state, Answer("refused", f"operation {order.id} was already used for: {before.strip()}")
         return state, Answer("done", text)
     if order.verb not in VERBS:
-        return state, Answer("refused", f"{order.verb!r} is not an order, needed: {', '.join(VERBS)}")
+        return state, Answer("refused", f"{order.verb!r} is not an order; needed: one of {', '.join(VERBS)}")
     if app is None:
-        return state, Answer("refused", f"no application {order.app!r}, needed: {', '.join(state.apps)}")
-    told = carried_out(app, order, clusters, now, wall, in_flight, unsure)
+        return state, Answer(
+            "refused", f"there is no application {order.app!r}; needed: one of {', '.join(state.apps)}"
+        )
+    told = carry_out(app, order, clusters, now, wall, in_flight, unsure)
     if isinstance(told, Refused):
         fenced = replace(app, fencing=order.fencing)
         return replace(state, apps={**state.apps, order.app: fenced}), Answer("refused", told.why)
@@ -129,23 +133,25 @@ def restored(record: object, apps: Mapping[str, str], clusters: Mapping[str, obj
     try:
         told = forms.record(record)
     except forms.FormError as error:
-        raise RecordError(f"it is damaged: {error}. Next: {_CORRECT}") from None
+        raise RecordError(f"it is damaged: {error}. {_CORRECT}") from None
     kept = {name: _app(app) for name, app in told.apps.items()}
     for name, app in kept.items():
         if name not in apps:
-            raise RecordError(f"it has application {name!r}, the configuration has not. Next: {_CONFIGURE}")
+            raise RecordError(f"it has application {name!r}, but the configuration does not. {_CONFIGURE}")
         for cluster in (app.route, app.staged):
             if cluster and cluster not in clusters:
                 raise RecordError(
-                    f"application {name!r} is on cluster {cluster!r}, the configuration lacks it. "
-                    f"Next: {_CONFIGURE}"
+                    f"application {name!r} is on cluster {cluster!r}, which the configuration lacks. "
+                    f"{_CONFIGURE}"
                 )
     done = {id: (what, text) for id, (what, text) in told.done.items()}
     return State({name: kept.get(name, App(route)) for name, route in apps.items()}, done)
 
 
-_CONFIGURE = "give the configuration that it was made with"
-_CORRECT = "compare it with the other gateways' status, correct these fields, then serve again"
+_CONFIGURE = "Next: use the configuration with which the record was written"
+_CORRECT = (
+    "Next: compare these fields with the other gateways' status, correct them, then start the gateway again"
+)
 
 
 def _app(told: forms.KeptApp) -> App:

@@ -114,7 +114,7 @@ def single(version: int, message: bytes) -> bool:
     return message[end : end + 4] == _ONE
 
 
-def kept(version: int, message: bytes, left: int) -> bytes | Headers:
+def part_to_remember(version: int, message: bytes, left: int) -> bytes | Headers:
     """Return what is remembered of a PRODUCE until its answer.
 
     message: its first bytes. left: how many bytes follow.
@@ -171,7 +171,7 @@ def _reading(compact: bool, found: list[Written]) -> _Reading:
 def _text(compact: bool) -> _Reading:
     size = yield from _length(compact, 2)
     if size > MOST_TEXT:
-        raise FrameError("length", f"a text of {size} bytes, needed: at most {MOST_TEXT}")
+        raise FrameError("length", f"a text has {size} bytes; needed: at most {MOST_TEXT}")
     return (yield size) if size > 0 else b""
 
 
@@ -189,13 +189,13 @@ def _varint() -> _Reading:
         value |= (byte & 0x7F) << 7 * n
         if byte < 0x80:
             return value
-    raise FrameError("number", "more than 5 bytes")
+    raise FrameError("number", "a number has more than 5 bytes")
 
 
 def _tags() -> _Reading:
     count = yield from _varint()
     if count > _MOST_TAGS:
-        raise FrameError("count", f"{count} tagged fields, needed: at most {_MOST_TAGS}")
+        raise FrameError("count", f"the message has {count} tagged fields; needed: at most {_MOST_TAGS}")
     for _ in range(count):
         yield from _varint()
         size = yield from _varint()
@@ -221,7 +221,7 @@ def errors(version: int, frame: bytes | bytearray) -> Errors:
         if compact:
             walk.tags()
         for _ in range(walk.length(compact=compact, wide=True)):
-            topic = _taken(walk, compact)
+            topic = _read_text(walk, compact)
             for _ in range(walk.length(compact=compact, wide=True)):
                 partition, error = walk.number(), walk.short()
                 found[topic, partition] = error
@@ -229,10 +229,10 @@ def errors(version: int, frame: bytes | bytearray) -> Errors:
                 if version >= _RECORD_ERRORS:
                     for _ in range(walk.length(compact=compact, wide=True)):
                         walk.take(4)
-                        _taken(walk, compact)
+                        _read_text(walk, compact)
                         if compact:
                             walk.tags()
-                    _taken(walk, compact)
+                    _read_text(walk, compact)
                 if compact:
                     walk.tags()
             if compact:
@@ -242,7 +242,7 @@ def errors(version: int, frame: bytes | bytearray) -> Errors:
     return found
 
 
-def _taken(walk: Walk, compact: bool) -> str:
+def _read_text(walk: Walk, compact: bool) -> str:
     begun = walk.take(max(0, walk.length(compact=compact, wide=False)))
     return walk.data[begun : walk.at].decode(errors="replace")
 
@@ -264,7 +264,7 @@ class Outcomes:
     def __bool__(self) -> bool:
         return bool(self._open or self._unread)
 
-    def lost(self, client: str, wrote: Headers | None, now: float, told: Errors | None = None) -> None:
+    def record_lost(self, client: str, wrote: Headers | None, now: float, told: Errors | None = None) -> None:
         """Record that a client does not know the outcome of a request.
 
         wrote: its batches, or None if they were not read. told: the errors in an answer that the client did
@@ -277,7 +277,7 @@ class Outcomes:
         if wrote is None or not wrote.whole:
             self._miss(client, now)
 
-    def answered(self, client: str, wrote: Headers | None, told: Errors, now: float) -> None:
+    def record_answer(self, client: str, wrote: Headers | None, told: Errors, now: float) -> None:
         """Record that a client has received the answer to a request."""
         for one in wrote.found if wrote is not None else ():
             error = told.get((one.topic, one.partition))
@@ -300,7 +300,7 @@ class Outcomes:
     def names(self, now: float) -> list[str]:
         """Return the open outcomes as text."""
         self._expire(now)
-        unread = [f"client {name!r}, a request that was not read" for name in self._unread]
+        unread = [f"client {name!r}, a request that could not be read" for name in self._unread]
         return [*(str(one) for batches in self._open.values() for one in batches), *unread]
 
     def body(self, now: float) -> dict[str, Any]:

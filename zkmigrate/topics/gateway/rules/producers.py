@@ -31,7 +31,7 @@ _MAGIC, COMPACT = 2, 9
 Rename = Callable[[int], int]
 
 
-def given(id: int, flips: int) -> int:
+def id_for_client(id: int, flips: int) -> int:
     """Return the producer id that clients see for an id that a broker assigned.
 
     flips: the number of switches.
@@ -39,7 +39,7 @@ def given(id: int, flips: int) -> int:
     return id + _era(flips) * _STEP if 0 <= id < _STEP else id
 
 
-def sent(id: int, flips: int) -> int:
+def id_for_broker(id: int, flips: int) -> int:
     """Return the producer id that a broker sees for the one that a client uses.
 
     flips: the number of switches. An id of -1 stays, because its producer is not idempotent.

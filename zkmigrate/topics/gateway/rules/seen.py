@@ -116,7 +116,7 @@ class Seen:
         longest = self.longest_wait_ms
         longest[kind] = max(longest[kind], _ms(since, now))
 
-    def again(self, client: str, fields: Mapping[str, Any]) -> list[tuple[Names, str]]:
+    def counters_of(self, client: str, fields: Mapping[str, Any]) -> list[tuple[Names, str]]:
         """Return the counters that a further request like this one increases, as pairs of table and name."""
         counted = [(self.clients, client)]
         if "Acks" in fields:

@@ -106,7 +106,7 @@ def load(path: Path) -> Config:
     try:
         text = input_file.content(path, marked_yaml.MAX_BYTES).decode()
     except (OSError, UnicodeDecodeError) as error:
-        raise InventoryError(f"{path}: cannot read: {error}") from None
+        raise InventoryError(f"{path}: the file cannot be read: {error}") from None
     document = marked_yaml.parse(text)
     mistakes = list(document.mistakes)
     config: Config | None = None
@@ -131,7 +131,7 @@ def load(path: Path) -> Config:
 
 def _mistake(error: Any, document: marked_yaml.Document) -> marked_yaml.Mistake:
     place = tuple(part for part in error["loc"] if part != "[key]")
-    reason = {"extra_forbidden": "not a key of this file", "missing": "it is missing"}.get(error["type"])
+    reason = {"extra_forbidden": "this key is unknown", "missing": "it is missing"}.get(error["type"])
     seen = "" if reason else f" (seen {str(error['input'])[:40]!r})"
     return marked_yaml.Mistake(document.mark(place), place, (reason or error["msg"]) + seen)
 
@@ -140,12 +140,15 @@ def _crossed(config: Config) -> Iterator[tuple[marked_yaml.Path, str]]:
     """Yield mistakes that concern more than one key: the place and the reason."""
     for name, nodes in config.clusters.items():
         if not nodes:
-            yield ("clusters", name), "it has no node"
+            yield ("clusters", name), "the cluster has no node"
     brokers = Counter(one for nodes in config.clusters.values() for one in nodes.values())
     for name, nodes in config.clusters.items():
         for node, broker in nodes.items():
             if brokers[broker] > 1:
-                yield ("clusters", name, node), f"{broker} stands for {brokers[broker]} nodes, needed: one"
+                yield (
+                    ("clusters", name, node),
+                    f"{broker} is the address of {brokers[broker]} nodes; needed: one address for each node",
+                )
     ports = Counter(
         port for one in config.listeners.values() for nodes in one.ports.values() for port in nodes.values()
     )
@@ -159,20 +162,26 @@ def _crossed(config: Config) -> Iterator[tuple[marked_yaml.Path, str]]:
             own = listener.ports.get(cluster, {})
             if own.keys() != nodes.keys():
                 seen, needed = ", ".join(sorted(own)) or "none", ", ".join(sorted(nodes))
-                yield ("listeners", name, "ports", cluster), f"ports for nodes {seen}, needed: {needed}"
+                yield (
+                    ("listeners", name, "ports", cluster),
+                    f"the listener has ports for nodes {seen}; needed: ports for {needed}",
+                )
             for node, port in own.items():
                 if ports[port] > 1:
                     yield (
                         ("listeners", name, "ports", cluster, node),
-                        f"port {port} stands for {ports[port]} nodes, needed: one for good",
+                        f"port {port} is used for {ports[port]} nodes; needed: a port for each node",
                     )
     for name, app in config.apps.items():
         if name == OTHERS:
-            yield ("apps", name), f"{OTHERS} is the name of all other clients"
+            yield ("apps", name), f"{OTHERS} is reserved for all other clients"
         if app.listener and app.listener not in config.listeners:
             yield ("apps", name, "listener"), "no listener has this name"
         if not (app.listener or app.client_ids or app.principals):
-            yield ("apps", name), "it names no client: listener, client_ids or principals"
+            yield (
+                ("apps", name),
+                "the application names no client; needed: listener, client_ids or principals",
+            )
         if app.route not in config.clusters:
             yield ("apps", name, "route"), "no cluster has this name"
     if config.route not in config.clusters:
@@ -183,14 +192,20 @@ def _reading(config: Config, name: str, listener: Listener) -> Iterator[tuple[ma
     """Yield the mistakes of a read-only listener: the place and the reason."""
     if listener.read_only is None:
         if listener.mirrored_groups:
-            yield ("listeners", name, "mirrored_groups"), "needed beside it: read_only"
+            yield ("listeners", name, "mirrored_groups"), "this key needs the key read_only"
         return
     if listener.read_only not in config.clusters:
         yield ("listeners", name, "read_only"), "no cluster has this name"
     for cluster in listener.ports.keys() & config.clusters.keys() - {listener.read_only}:
-        yield ("listeners", name, "ports", cluster), f"it reads {listener.read_only} only"
+        yield ("listeners", name, "ports", cluster), f"the listener reads only {listener.read_only}"
     if name in (*config.apps, OTHERS):
-        yield ("listeners", name), "an application has this name, and this listener counts by itself"
+        yield (
+            ("listeners", name),
+            "an application has this name too; needed: another name, because the listener has its own counts",
+        )
     for app, told in config.apps.items():
         if told.listener == name:
-            yield ("apps", app, "listener"), "that listener only reads, whatever an application's route is"
+            yield (
+                ("apps", app, "listener"),
+                "this listener is read-only and ignores routes; needed: a listener that is not read-only",
+            )

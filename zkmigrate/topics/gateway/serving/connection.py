@@ -23,10 +23,10 @@ from zkmigrate.topics.gateway.serving.times import Times, limit
 from zkmigrate.topics.gateway.serving.turns import PASSED, TURN, passing
 
 _LATE = {
-    "login": "it has asked nothing but logins",
-    "frame": "a frame is not over",
-    "take": "it does not read its answers",
-    "held": "it does not read its answers while its application is held",
+    "login": "the client sent nothing but logins",
+    "frame": "the client did not finish a request",
+    "take": "the client did not read its responses",
+    "held": "the client did not read its responses while its application was held",
 }
 
 
@@ -38,7 +38,7 @@ class Connection(Requests, asyncio.BufferedProtocol):
         self._in: Bytes = b""
         self._need = 0
         self._made = self._ending = self._queued = False
-        self._times = Times(asyncio.get_running_loop(), partial(Connection._late, proxy(self)))
+        self._times = Times(asyncio.get_running_loop(), partial(Connection._close_late, proxy(self)))
 
     # -- what the loop calls
 
@@ -105,7 +105,7 @@ class Connection(Requests, asyncio.BufferedProtocol):
             size = PREFIX + SIZE.unpack_from(data, at)[0]
             if size > PREFIX + self.most or end - at < min(size, PREFIX + FIRST):
                 break
-            if not self.again(data if size == end else data[at : at + size], size):
+            if not self.send_alike(data if size == end else data[at : at + size], size):
                 break
             at = min(at + size, end)
         if at > begun:
@@ -149,7 +149,7 @@ class Connection(Requests, asyncio.BufferedProtocol):
             return
         self._over = self._gone = True
         self._in, self._request = b"", None
-        self.learns.left(self.waiting)
+        self.learns.record_all_lost(self.waiting)
         self._times.end()
         if self._task is not None:
             self._task.cancel()
@@ -159,7 +159,7 @@ class Connection(Requests, asyncio.BufferedProtocol):
                 one.seen.lost[one.kind] += 1
                 one.seen.in_flight[one.kind] -= 1
         self.waiting.clear()
-        self.gateway.left(self)
+        self.gateway.remove(self)
         if self._made:
             self._transport.abort()
         if self._link is not None:
@@ -174,7 +174,7 @@ class Connection(Requests, asyncio.BufferedProtocol):
         """
         self._ending = self._finishing = True
         self._in, self._request = b"", None
-        self.learns.left(self.waiting)
+        self.learns.record_all_lost(self.waiting)
         self._unsent()
         if self._task is not None:
             self._task.cancel()
@@ -224,7 +224,7 @@ class Connection(Requests, asyncio.BufferedProtocol):
         link, room = self._link, self.room
         kept = len(self._in) + (0 if self._request is None else len(self._request.frame))
         kept += self._transport.get_write_buffer_size() if self.full else 0
-        kept += 0 if link is None else link.kept
+        kept += 0 if link is None else link.bytes_kept
         room.keep(self, kept)
         may = not kept or room.may(self)
         if self._over:
@@ -248,7 +248,7 @@ class Connection(Requests, asyncio.BufferedProtocol):
         if self.full and self._keeps_seal():
             self._times.begin("held")
 
-    def _late(self, what: str) -> None:
+    def _close_late(self, what: str) -> None:
         if what == "held" and not (self.full and self._keeps_seal()):
             return
         if what != "drain":
@@ -291,7 +291,7 @@ class Connection(Requests, asyncio.BufferedProtocol):
                     self._sending.wrote.feed(piece)
                 if not self._left:
                     self._times.over("frame")
-                    self._sent(self._sending, answered=self._answered)
+                    self._count_sent(self._sending, answered=self._answered)
                 continue
             if (one := self._request) is not None:
                 piece = data[at : at + one.size - len(one.frame)]
@@ -324,7 +324,7 @@ class Connection(Requests, asyncio.BufferedProtocol):
         """
         size = int.from_bytes(data[at : at + PREFIX], "big", signed=True)
         if not LEAST <= size <= self.most:
-            raise FrameError("size", f"a request of {size} bytes, needed: {LEAST} to {self.most}")
+            raise FrameError("size", f"the request has {size} bytes; needed: {LEAST} to {self.most}")
         return PREFIX + size
 
     def _turn(self) -> None:

@@ -64,7 +64,7 @@ class Door:
             listener.bind(address)
             listener.listen(BACKLOG)
             listener.setblocking(False)
-            self._loop.add_reader(listener, self._come, listener, port)
+            self._loop.add_reader(listener, self._accept_connection, listener, port)
 
     def close(self) -> None:
         """Close all listeners, so that no more clients connect."""
@@ -72,7 +72,7 @@ class Door:
             self._loop.remove_reader(listener)
             listener.close()
 
-    def _come(self, listener: socket.socket, port: Port) -> None:
+    def _accept_connection(self, listener: socket.socket, port: Port) -> None:
         for _ in range(AT_ONCE):
             try:
                 own, address = listener.accept()
@@ -81,7 +81,7 @@ class Door:
             except OSError as error:
                 self._gateway.log("NotTaken", why=str(error), again_s=AGAIN_S)
                 self._loop.remove_reader(listener)
-                self._loop.call_later(AGAIN_S, self._again, listener, port)
+                self._loop.call_later(AGAIN_S, self._resume_accepting, listener, port)
                 return
             own.setblocking(False)
             peer = str(address[0])
@@ -98,9 +98,9 @@ class Door:
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
-    def _again(self, listener: socket.socket, port: Port) -> None:
+    def _resume_accepting(self, listener: socket.socket, port: Port) -> None:
         if listener.fileno() >= 0:
-            self._loop.add_reader(listener, self._come, listener, port)
+            self._loop.add_reader(listener, self._accept_connection, listener, port)
 
     def _full(self, peer: str) -> str:
         """Return why a client of this address is refused, or an empty text if it is accepted.
@@ -109,13 +109,13 @@ class Door:
         addresses that have the most of these.
         """
         if self._gateway.clients[share(peer)] >= self.share:
-            return f"more than {self.share} connections of one address"
+            return f"more than {self.share} connections from one address"
         if len(self._gateway.everyone) < self.most:
             return ""
         if not self._gateway.unknown:
             return f"more than {self.most} connections"
         self._gateway.unknown.first().stop(
-            FrameError("place", "all places are taken, and its broker had answered nothing but logins")
+            FrameError("place", "the gateway has no room, and this client had not finished its login")
         )
         return ""
 
@@ -124,4 +124,4 @@ class Door:
             await self._loop.connect_accepted_socket(lambda: one, own)
         except OSError:
             own.close()
-            self._gateway.left(one)
+            self._gateway.remove(one)

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from zkmigrate.topics.gateway.rules import orders
 from zkmigrate.topics.gateway.rules.apis import APIS, Ranges, offered
-from zkmigrate.topics.gateway.rules.clients import Client, Rejoined, Returned, named
+from zkmigrate.topics.gateway.rules.clients import Client, Rejoined, Returned, names_of
 from zkmigrate.topics.gateway.rules.crowd import Crowd
 from zkmigrate.topics.gateway.rules.hold import App, Gate, Order
 from zkmigrate.topics.gateway.rules.layout import FrameError
@@ -235,7 +235,7 @@ class Gateway:
                 await self._record.write(record)
             except OSError as error:
                 answer = orders.Answer(
-                    "failed", f"the record could not be written, nothing has changed: {error}"
+                    "failed", f"the record could not be written, so nothing has changed: {error}"
                 )
                 state = self._state
         self._set(state)
@@ -306,7 +306,7 @@ class Gateway:
             if app.route == cluster:
                 self.outcomes[name].clear()
 
-    def left(self, one: Guest) -> None:
+    def remove(self, one: Guest) -> None:
         """Remove a connection that has ended."""
         if one not in self.everyone:
             return
@@ -315,8 +315,8 @@ class Gateway:
         if not self.clients[one.share]:
             del self.clients[one.share]
         self.unknown.discard(one)
-        self.room.left(one)
-        self.crowd.left(one)
+        self.room.release(one)
+        self.crowd.release(one)
         for connections in self._connections.values():
             connections.discard(one)
 
@@ -324,7 +324,9 @@ class Gateway:
         """Return the host and port where clients of this port's listener reach a node."""
         if node not in self.plan.clusters[route] and (route, node) not in self._unlisted:
             self._unlisted.add((route, node))
-            self.log("Unlisted", cluster=route, node=node, needed="a broker and ports in the configuration")
+            self.log(
+                "Unlisted", cluster=route, node=node, needed="needed: a broker and ports in the configuration"
+            )
         return self.plan.address(port.listener, route, node)
 
     def offered(self) -> Ranges:
@@ -359,7 +361,7 @@ class Gateway:
                 "outcomes": self.outcomes[name].body(now),
                 "connections": len(connections),
                 "connections_on_left_ports": len(left),
-                "left_clients": named(sorted({one.client for one in left})),
+                "left_clients": names_of(sorted({one.client for one in left})),
                 "returned": self._returned[name].body(),
                 **tables[name],
             }
@@ -369,7 +371,7 @@ class Gateway:
             "clusters": {
                 name: {
                     "versions": "known" if name in self.ranges else "unknown",
-                    "brokers": {str(node): self.silent[name].get(node, "not asked yet") for node in nodes},
+                    "brokers": {str(node): self.silent[name].get(node, "not checked yet") for node in nodes},
                 }
                 for name, nodes in self.plan.clusters.items()
             },

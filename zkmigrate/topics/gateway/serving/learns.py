@@ -37,7 +37,7 @@ class Learns:
         self.missed = self.waited = self._left = False
 
     @staticmethod
-    def kept(
+    def part_to_remember(
         head: Head, frame: Bytes, size: int, waiting: Sequence[Waiting]
     ) -> bytes | outcomes.Headers | None:
         """Return what is remembered of a request until its answer, or None if the connection has no room.
@@ -53,21 +53,21 @@ class Learns:
         if sum(parts) >= MOST_BATCHES:
             return None
         end = min(len(frame), PREFIX + FIRST)
-        kept = outcomes.kept(head.version, bytes(frame[head.body : end]), size - end)
+        kept = outcomes.part_to_remember(head.version, bytes(frame[head.body : end]), size - end)
         if not isinstance(kept, outcomes.Headers):
             return bytes(frame[:end])
         if len(frame) > end:
             kept.feed(memoryview(frame)[end:])
         return kept
 
-    def left(self, waiting: Iterable[Waiting]) -> None:
+    def record_all_lost(self, waiting: Iterable[Waiting]) -> None:
         """Record every unanswered request as lost, because the client has left and may send it again."""
         if not self._left:
             self._left = True
             for one in waiting:
                 self._lose(one)
 
-    def told(self, one: Waiting, frame: Bytes) -> None:
+    def record_answer(self, one: Waiting, frame: Bytes) -> None:
         """Record the answer to a PRODUCE: as received, or as lost if the client has left meanwhile."""
         version, gateway = one.head.version, self._gateway
         if self._left:
@@ -76,7 +76,7 @@ class Learns:
             self._lose(one, outcomes.errors(version, frame))
         elif gateway.outcomes[one.app] or outcomes.unsure(version, frame):
             told = outcomes.errors(version, frame)
-            gateway.outcomes[one.app].answered(self._name(one), self._wrote(one), told, gateway.now())
+            gateway.outcomes[one.app].record_answer(self._name(one), self._wrote(one), told, gateway.now())
 
     def _lose(self, one: Waiting, told: outcomes.Errors | None = None) -> None:
         """Record that the client does not know the outcome of a request.
@@ -88,7 +88,7 @@ class Learns:
             return
         if one.head.key == PRODUCE and one.ready is None:
             own = self._gateway.outcomes[one.app]
-            own.lost(self._name(one), self._wrote(one), self._gateway.now(), told)
+            own.record_lost(self._name(one), self._wrote(one), self._gateway.now(), told)
 
     def _wrote(self, one: Waiting) -> outcomes.Headers | None:
         kept = one.wrote[one.head.body :] if isinstance(one.wrote, bytes) else one.wrote

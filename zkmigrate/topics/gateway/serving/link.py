@@ -61,7 +61,7 @@ class Waiting:
 
 
 class Learner(Protocol):
-    def told(self, one: Waiting, frame: Bytes) -> None:
+    def record_answer(self, one: Waiting, frame: Bytes) -> None:
         """Record the answer to a PRODUCE. frame: the first bytes of the answer."""
 
 
@@ -125,7 +125,7 @@ class Link(asyncio.BufferedProtocol):
         self._greeted: asyncio.Future[None] | None = None
 
     @property
-    def kept(self) -> int:
+    def bytes_kept(self) -> int:
         """Bytes of answers not yet passed on, and of requests that the broker does not read yet."""
         return len(self._in) + self._walked + (self.transport.get_write_buffer_size() if self.full else 0)
 
@@ -153,7 +153,7 @@ class Link(asyncio.BufferedProtocol):
 
     def connection_lost(self, _error: Exception | None) -> None:
         if self._greeted is not None and not self._greeted.done():
-            self._greeted.set_exception(ConnectionResetError("it closed the connection"))
+            self._greeted.set_exception(ConnectionResetError("the broker closed the connection"))
         self._client.broker_ended(self)
 
     def pause_writing(self) -> None:
@@ -170,7 +170,7 @@ class Link(asyncio.BufferedProtocol):
     def buffer_updated(self, count: int) -> None:
         data = VIEW[:count].tobytes()
         if not self._in and count < PASSED:
-            at = self._whole(data)
+            at = self._pass_whole_answers(data)
             if at == count:
                 return
             data = data[at:]
@@ -192,7 +192,7 @@ class Link(asyncio.BufferedProtocol):
             else:
                 self._pass_on(data[missing:])
 
-    def _whole(self, data: bytes) -> int:
+    def _pass_whole_answers(self, data: bytes) -> int:
         """Pass on the whole answers at the beginning of the bytes in one write, if they need no change.
 
         Returns how many bytes were used.
@@ -221,7 +221,7 @@ class Link(asyncio.BufferedProtocol):
         if count:
             client.tell(data if at == end else data[:at])
             for one, answer in produced:
-                client.learns.told(one, answer)
+                client.learns.record_answer(one, answer)
             client.answered(count)
         return at
 
@@ -270,7 +270,7 @@ class Link(asyncio.BufferedProtocol):
                 self._queue()
                 break
             size = int.from_bytes(data[at : at + PREFIX], "big", signed=True)
-            one = self._asked(data, at, size)
+            one = self._request_of(data, at, size)
             if have < size and (one is None or one.rewritten or one.head.key in _READ):
                 self._need = PREFIX + size
                 break
@@ -290,7 +290,7 @@ class Link(asyncio.BufferedProtocol):
                     self._read(one, piece[PREFIX:])
                 client.tell(piece)
                 if one.head.key == PRODUCE:
-                    client.learns.told(one, piece[PREFIX:])
+                    client.learns.record_answer(one, piece[PREFIX:])
                 if not self._left:
                     client.answered()
         return at
@@ -315,7 +315,7 @@ class Link(asyncio.BufferedProtocol):
         if frame[PREFIX : PREFIX + len(_NO_ERROR)] == _NO_ERROR:
             self._client.gateway.demands_login(self.cluster)
 
-    def _asked(self, data: Bytes, at: int, size: int) -> Waiting | None:
+    def _request_of(self, data: Bytes, at: int, size: int) -> Waiting | None:
         """Return the request that belongs to the answer at ``at``, or None for a request of :meth:`greet`.
 
         Raises FrameError.
@@ -325,16 +325,18 @@ class Link(asyncio.BufferedProtocol):
             one, most = None, WHOLE
         else:
             if not client.waiting:
-                raise FrameError("order", "an answer to no request")
+                raise FrameError("order", "the broker sent a response without a request")
             one = client.waiting[0]
             most = WHOLE if one.rewritten or one.head.key in _READ else client.most
         if not PREFIX <= size <= most:
-            raise FrameError("size", f"an answer of {size} bytes, needed: {PREFIX} to {most}")
+            raise FrameError(
+                "size", f"the broker sent a response of {size} bytes; needed: {PREFIX} to {most}"
+            )
         if one is not None:
             told = data[at + PREFIX : at + 2 * PREFIX]
             if told != one.correlation:
                 seen, needed = (int.from_bytes(id, "big", signed=True) for id in (told, one.correlation))
-                raise FrameError("order", f"an answer to {seen}, needed: to {needed}")
+                raise FrameError("order", f"the broker responded to {seen}; needed: a response to {needed}")
         return one
 
     # -- answers that are changed
@@ -343,7 +345,7 @@ class Link(asyncio.BufferedProtocol):
         client, head = self._client, one.head
         gateway, port = client.gateway, client.port
         if head.key == INIT_PRODUCER_ID:
-            rename = partial(producers.given, flips=one.flips)
+            rename = partial(producers.id_for_client, flips=one.flips)
             self._written(client.messages.initiated(head, frame, rename))
         elif head.key == API_VERSIONS:
             error, found = ranges(frame, head.version)
@@ -354,7 +356,7 @@ class Link(asyncio.BufferedProtocol):
         else:
             gateway.turns.spend(client.share, min(len(frame), SLICE))
             where = partial(gateway.address, port, self.cluster)
-            self._walk(client.messages.answered(head, frame, where), len(frame))
+            self._walk(client.messages.read_answer(head, frame, where), len(frame))
 
     def _walk(self, steps: Generator[None, None, Bytes], size: int) -> None:
         """Rewrite the next slice of an answer. If there are more, continue in a later turn."""

@@ -31,7 +31,7 @@ class Record:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(self._lock)
-            raise LockedError(f"another gateway serves from {folder}. Next: look for its process") from None
+            raise LockedError(f"another gateway uses the folder {folder}. Next: find its process") from None
 
     def close(self) -> None:
         os.close(self._lock)
@@ -42,14 +42,14 @@ class Record:
             with open(self.path, "rb") as file:
                 content = file.read(_MOST_BYTES + 1)
             if len(content) > _MOST_BYTES:
-                raise ValueError(f"it has more than {_MOST_BYTES:,} bytes")
+                raise ValueError(f"the file has more than {_MOST_BYTES:,} bytes")
             return json_text.loads(content)
         except FileNotFoundError:
             return None
         except (OSError, ValueError) as error:
             raise HostError(
-                f"{self.path}: {error}. The route is unknown, so nothing is served. Next: look at the other "
-                "gateways' status, then restore the file or remove it"
+                f"{self.path}: {error}. The route is unknown, so the gateway does not start. Next: look at "
+                "the status of the other gateways, then restore the file or remove it"
             ) from None
 
     async def write(self, body: Any) -> None:
@@ -74,4 +74,6 @@ class Record:
             finally:
                 os.close(folder)
         except OSError as error:
-            raise HostError(f"{self._folder}: {error}. Next: repair the disk, then serve again") from None
+            raise HostError(
+                f"{self._folder}: {error}. Next: repair the disk, then start the gateway again"
+            ) from None

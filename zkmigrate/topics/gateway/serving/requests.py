@@ -21,17 +21,11 @@ from zkmigrate.topics.gateway.rules.apis import (
     SASL_AUTHENTICATE,
     SASL_HANDSHAKE,
     Api,
-    named,
+    name_of,
 )
 from zkmigrate.topics.gateway.rules.hold import Act, App, Gate, decide, parks
 from zkmigrate.topics.gateway.rules.layout import SLICE, FrameError
-from zkmigrate.topics.gateway.rules.messages import (
-    MECHANISMS,
-    Head,
-    other_mechanism,
-    principal,
-    too_new,
-)
+from zkmigrate.topics.gateway.rules.messages import MECHANISMS, Head, other_mechanism, principal, too_new
 from zkmigrate.topics.gateway.rules.seen import LONGEST, fit
 from zkmigrate.topics.gateway.serving.link import PREFIX, WHOLE
 from zkmigrate.topics.gateway.serving.sending import LOGIN, Ended, Request, Sending
@@ -80,7 +74,7 @@ class Requests(Sending):
         api = head.api
         self._times.over("frame")
         if not self.known and head.key not in LOGIN and not self._accepted(self._app_of(head)):
-            raise FrameError("login", f"{named(head.key)} of a client that has not logged in")
+            raise FrameError("login", f"{name_of(head.key)} of a client that has not logged in")
         one = Request(head, api, "", frame, size, self._flips(head))
         self._request = one
         if len(frame) == size or (api is not None and self._streamed(api, one.flips)):
@@ -88,9 +82,9 @@ class Requests(Sending):
             return
         most = WHOLE if self.known or head.key == PRODUCE else SMALL
         if size > most:
-            raise FrameError("size", f"{named(head.key)} of {size} bytes, needed: at most {most}")
+            raise FrameError("size", f"{name_of(head.key)} of {size} bytes; needed: at most {most}")
         one.frame = bytearray(frame)
-        one.app = self._who(head)
+        one.app = self._find_app(head)
         self._serve(one)  # a gate that is closed is seen before the rest is read
 
     def _flips(self, head: Head) -> int:
@@ -136,7 +130,7 @@ class Requests(Sending):
     def look(self, one: Request) -> None:
         """Read the fields of a request, and serve it."""
         if one.api is None:
-            one.app = self._who(one.head)
+            one.app = self._find_app(one.head)
             one.fields = {}
             self._serve(one)
             return
@@ -146,12 +140,12 @@ class Requests(Sending):
 
     def _read(self, one: Request) -> Generator[None, None, None]:
         head, flips = one.head, one.flips
-        one.frame, fields = yield from self.messages.asked(head, one.frame)
+        one.frame, fields = yield from self.messages.read_request(head, one.frame)
         one.app = self._see(head, fields)
         if head.key == PRODUCE and fields.get("Acks") != 0:
-            one.wrote = self.learns.kept(head, one.frame, one.size, self.waiting)
+            one.wrote = self.learns.part_to_remember(head, one.frame, one.size, self.waiting)
         if flips and head.key == PRODUCE:
-            rename = partial(producers.sent, flips=flips)
+            rename = partial(producers.id_for_broker, flips=flips)
             one.frame = one.frame if isinstance(one.frame, bytearray) else bytearray(one.frame)
             yield from producers.produced(head.version, one.frame, head.body, rename)
         one.fields = fields
@@ -176,7 +170,7 @@ class Requests(Sending):
         else:
             self.go_on()
 
-    def _who(self, head: Head) -> str:
+    def _find_app(self, head: Head) -> str:
         """Return the application of a request, and add the connection to it."""
         app = self._app_of(head)
         self.client = fit(head.client), self.peer
@@ -197,7 +191,7 @@ class Requests(Sending):
         if head.key == SASL_AUTHENTICATE and not self._principal:
             self._principal = principal(self._mechanism, fields["AuthBytes"]) or ""
             self._principal = self._principal[:MOST_PRINCIPAL]
-        app = self._who(head)
+        app = self._find_app(head)
         if head.key == API_VERSIONS:
             fields = self._software = {name: told and fit(told) for name, told in fields.items()}
         if self._accepted(app):
@@ -280,7 +274,7 @@ class Requests(Sending):
                 if one.api is not None and parks(app.gate, one.api):
                     self._since = self.gateway.now() if self._since is None else self._since
                     self.learns.waited = True
-                    with self.gateway.parked(one.app, self, named(one.head.key), self._since):
+                    with self.gateway.parked(one.app, self, name_of(one.head.key), self._since):
                         await self.gateway.change(one.app, app, PARKED_S)
                 else:
                     await self._reach(app.route)
@@ -304,9 +298,9 @@ class Requests(Sending):
 
     def _deny(self, one: Request, error: int, fields: Mapping[str, Any]) -> None:
         """Answer a request with Kafka's error, because this listener is read-only."""
-        why = f"{named(one.head.key)}: listener {self.port.listener} only reads"
+        why = f"{name_of(one.head.key)}: listener {self.port.listener} is read-only"
         if fields.get("Acks") == 0:
-            raise FrameError("api", f"{why}, and acks=0 takes no answer")
+            raise FrameError("api", f"{why}, and a request with acks=0 has no response")
         self.gateway.turns.spend(self.share, one.size)
         self.gateway.refused(one.app, why)
         self._answer(one, self.messages.denied(one.head, one.frame, error, why))

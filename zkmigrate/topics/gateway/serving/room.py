@@ -127,7 +127,9 @@ class Room:
         """
         first = self._first(one)
         if first is not None and self._now() - self.held[first] >= CROWDED_S:
-            first.stop(FrameError("memory", "it held bytes for too long while others waited for room"))
+            first.stop(
+                FrameError("memory", "the connection used memory for too long while others waited for memory")
+            )
             first = self._first(one)
         if first is None:
             return True
@@ -146,7 +148,7 @@ class Room:
         first = next(iter(self.held if full else self._of.get(one.share, {})), one)
         return None if first is one else first
 
-    def left(self, one: Holder) -> None:
+    def release(self, one: Holder) -> None:
         """Release all bytes of a connection that has ended."""
         self._waiting.pop(one, None)
         self.keep(one, 0)

@@ -21,7 +21,7 @@ from zkmigrate.topics.gateway.rules.apis import (
     SASL_AUTHENTICATE,
     SASL_HANDSHAKE,
     Api,
-    named,
+    name_of,
 )
 from zkmigrate.topics.gateway.rules.hold import App
 from zkmigrate.topics.gateway.rules.layout import FrameError
@@ -181,12 +181,12 @@ class Sending(ABC):
             head,
             one.app,
             seen,
-            named(head.key),
-            seen.again(head.client, fields),
+            name_of(head.key),
+            seen.counters_of(head.client, fields),
             fields.get("Acks") != 0,
         )
 
-    def again(self, frame: bytes, size: int) -> bool:
+    def send_alike(self, frame: bytes, size: int) -> bool:
         """Count a request as sent if it is like an earlier one and is served in this turn. Else return False.
 
         Such a request need not be read. The caller writes it to the link. frame: the whole request, or the
@@ -208,7 +208,7 @@ class Sending(ABC):
         wrote = None
         if produces:
             if like.answered:
-                wrote = self.learns.kept(head, frame, size, self.waiting)
+                wrote = self.learns.part_to_remember(head, frame, size, self.waiting)
         elif size >= COST:
             self.gateway.turns.spend(self.share, size)
         if whole and not like.answered:
@@ -243,14 +243,14 @@ class Sending(ABC):
         seen = self.gateway.seen[one.app]
         own = one.frame[8:12]
         head = one.head._replace(client="")
-        self.waiting.append(Waiting(head, own, one.app, seen, named(one.head.key), False, ready))
+        self.waiting.append(Waiting(head, own, one.app, seen, name_of(one.head.key), False, ready))
         if len(self.waiting) == 1:
             self._tell_own()
 
     def _send(self, one: Request, rewritten: bool, answered: bool) -> None:
         """Send a request, or the bytes read so far of a streamed one. The rest is sent as it is read."""
         assert self._link is not None
-        kind, seen = named(one.head.key), self.gateway.seen[one.app]
+        kind, seen = name_of(one.head.key), self.gateway.seen[one.app]
         self._bound = self._bound or one.head.key not in _FREE
         if one.head.key == SASL_HANDSHAKE:
             self._handshake = _without_client(one.head, one.frame)
@@ -264,9 +264,9 @@ class Sending(ABC):
         if self._left:
             self._sending, self._answered = waiting, answered
         else:
-            self._sent(waiting, answered)
+            self._count_sent(waiting, answered)
 
-    def _sent(self, one: Waiting, answered: bool) -> None:
+    def _count_sent(self, one: Waiting, answered: bool) -> None:
         """Count a request as sent, after its last byte was written."""
         self._sending = None
         if answered:
@@ -351,7 +351,7 @@ class Sending(ABC):
     def _served_first(self) -> None:
         """Raise the limits of the connection, because its broker has answered more than a login."""
         self.known, self._most_waiting = True, MOST_WAITING
-        self.room.left(self)
+        self.room.release(self)
         self.room = self.gateway.room
         self.gateway.served(self)
         asyncio.get_running_loop().call_soon(self.go_on)

@@ -74,10 +74,7 @@ class Server:
             loop.add_signal_handler(one, stopped, one)
         await self._learn()
         door = Door(
-            self._gateway,
-            self._connection,
-            self._config.connections,
-            self._config.connections_per_address,
+            self._gateway, self._connection, self._config.connections, self._config.connections_per_address
         )
         for port, number in plan.ports.items():
             await door.open(self._config.listen, port, number)
@@ -85,7 +82,7 @@ class Server:
         path.unlink(missing_ok=True)
         before = os.umask(0o177)
         try:
-            orders = await asyncio.start_unix_server(self._asked, path, limit=_ORDER_BYTES)
+            orders = await asyncio.start_unix_server(self._answer_one, path, limit=_ORDER_BYTES)
         finally:
             os.umask(before)
         looking = asyncio.create_task(self._look())
@@ -125,7 +122,7 @@ class Server:
 
     # -- orders
 
-    async def _asked(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _answer_one(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answer one question on the socket for orders. Question and answer are one line of JSON each."""
         with suppress(OSError, TimeoutError):
             try:
@@ -134,7 +131,7 @@ class Server:
                 answer = await self._answer(json_text.loads(line))
             except ValueError as error:
                 needed = f"needed: one line of JSON, at most {_ORDER_BYTES} bytes"
-                answer = {"outcome": "refused", "text": f"not an order: {error}; {needed}"}
+                answer = {"outcome": "refused", "text": f"this is not a valid order: {error}; {needed}"}
             writer.write(json.dumps(answer).encode() + b"\n")
             async with asyncio.timeout(ORDER_S):
                 writer.close()
@@ -148,7 +145,7 @@ class Server:
             answer = await self._gateway.order(forms.order(told))
             self._ordered.set()
         except forms.FormError as error:
-            return {"outcome": "refused", "text": f"not an order: {error}"}
+            return {"outcome": "refused", "text": f"this is not a valid order: {error}"}
         except HostError as error:
             self._failed = error
             self._stop.set()
@@ -210,7 +207,7 @@ async def _versions(address: str, ask_login: bool) -> tuple[Ranges | None, str, 
             writer.close()
     except (OSError, TimeoutError, asyncio.IncompleteReadError, FrameError) as seen:
         return None, f"{type(seen).__name__}: {seen}", False
-    return (None, f"Kafka's error {error}", login) if error else (found, "", login)
+    return (None, f"the broker reported Kafka's error {error}", login) if error else (found, "", login)
 
 
 async def _demands_login(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:

@@ -24,7 +24,7 @@ ANSWER_S = 30.0
 _CODES = {"done": 0, "refused": 6, "fenced": 5, "failed": 8}
 
 
-def order(file: Path, asked: Order, say: Callable[[str], None], *, as_json: bool) -> int:
+def order(file: Path, fields: Order, say: Callable[[str], None], *, as_json: bool) -> int:
     """Send an order to the gateway, and return the exit code.
 
     The codes are 0 for done, also if it was done before; 5 for another operator in charge; 6 for refused; 8
@@ -32,47 +32,49 @@ def order(file: Path, asked: Order, say: Callable[[str], None], *, as_json: bool
     answers.
     """
     try:
-        forms.order(asdict(asked))
+        forms.order(asdict(fields))
     except forms.FormError as error:
-        raise UsageError(f"not an order: {error}. Nothing was sent. Next: correct it") from None
-    told = answer(socket_of(file), asdict(asked))
-    say(json.dumps(stamped(told)) if as_json else in_words(told))
-    return _CODES[told["outcome"]]
+        raise UsageError(
+            f"this is not an order: {error}. Nothing was sent. Next: correct the order, and send it again"
+        ) from None
+    body = answer(socket_of(file), asdict(fields))
+    say(json.dumps(stamped(body)) if as_json else answer_text(body))
+    return _CODES[body["outcome"]]
 
 
 def status(file: Path, say: Callable[[str], None], *, as_json: bool) -> int:
     """Print the status of the gateway, and return 0. Raises HostError if no gateway answers."""
-    told = answer(socket_of(file), "status")
+    body = answer(socket_of(file), "status")
     if as_json:
-        say(json.dumps(stamped(json.loads(status_json(told)))))
+        say(json.dumps(stamped(json.loads(status_json(body)))))
         return 0
     from zkmigrate.runbook.ui import finding_lines  # slow to import; the relay needs none of it
 
-    found = _found(told)
-    for line in _lines(told):
+    found = _usage_by_app(body)
+    for line in _lines(body):
         say(line)
-    used = [one for name, of_app in found.items() if _used(told["apps"][name]) for one in of_app]
+    used = [one for name, of_app in found.items() if _has_requests(body["apps"][name]) for one in of_app]
     for line in finding_lines.findings(used):
         say(line)
     return 0
 
 
-def in_words(told: Mapping[str, str]) -> str:
+def answer_text(body: Mapping[str, str]) -> str:
     """Return the answer to an order as text."""
-    return f"{told['outcome']}: {told['text']}"
+    return f"{body['outcome']}: {body['text']}"
 
 
-def status_json(told: Mapping[str, Any]) -> str:
+def status_json(body: Mapping[str, Any]) -> str:
     """Return the status with its findings as one line of JSON."""
-    bodies = [encode_finding(one) for of_app in _found(told).values() for one in of_app]
-    return json.dumps({**told, "findings": bodies})
+    bodies = [encode_finding(one) for of_app in _usage_by_app(body).values() for one in of_app]
+    return json.dumps({**body, "findings": bodies})
 
 
-def _found(told: Mapping[str, Any]) -> dict[str, tuple[Finding, ...]]:
-    return {name: usage(name, app) for name, app in told["apps"].items()}
+def _usage_by_app(body: Mapping[str, Any]) -> dict[str, tuple[Finding, ...]]:
+    return {name: usage(name, app) for name, app in body["apps"].items()}
 
 
-def _used(app: dict[str, Any]) -> bool:
+def _has_requests(app: dict[str, Any]) -> bool:
     """Return True if a client of the application has sent a request."""
     return bool(app["clients"] or app["refused"])
 
@@ -91,44 +93,45 @@ def answer(path: Path, question: Any) -> Any:
     question: the fields of an order, or ``status``. Raises HostError if no gateway answers.
     """
     try:
-        with socket.socket(socket.AF_UNIX) as asked:
-            asked.settimeout(ANSWER_S)
-            asked.connect(str(path))
-            asked.sendall(json.dumps(question).encode() + b"\n")
-            with asked.makefile("rb") as stream:
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.settimeout(ANSWER_S)
+            connection.connect(str(path))
+            connection.sendall(json.dumps(question).encode() + b"\n")
+            with connection.makefile("rb") as stream:
                 return json.loads(stream.readline())
     except (OSError, ValueError) as error:
         raise HostError(
-            f"{path}: {error}. No gateway answered, so the outcome of an order is unknown. Next: see whether "
-            "this account may use the socket (gateways.program), and the gateway's log; then ask again, with "
-            "the same operation id"
+            f"{path}: {error}. No gateway responded, so the outcome of an order is unknown. Next: check that "
+            "this account may use the socket (gateways.program), and read the gateway's log; then send the "
+            "same request again, with the same operation id"
         ) from None
 
 
-def _lines(told: dict[str, Any]) -> Iterator[str]:
+def _lines(body: dict[str, Any]) -> Iterator[str]:
     """Yield the status as lines of text."""
-    load = told["load"]
+    load = body["load"]
     yield (
-        f"connections: {load['connections']} of {load['connections_at_most']}, not served yet: "
-        f"{load['not_served_yet']}; bytes kept: {load['bytes_kept']} of {load['bytes_at_most']}"
+        f"connections: {load['connections']} of {load['connections_at_most']}, waiting: "
+        f"{load['not_served_yet']}; bytes in use: {load['bytes_kept']} of {load['bytes_at_most']}"
     )
-    for name, cluster in told["clusters"].items():
+    for name, cluster in body["clusters"].items():
         yield f"cluster {name}: versions {cluster['versions']}, brokers: {', '.join(cluster['brokers'])}"
         yield from (f"    broker {node}: {why}" for node, why in cluster["brokers"].items() if why)
-    for one in told["unlisted"]:
-        yield f"cluster {one['cluster']}: node {one['node']} has no port"
-    for name, app in told["apps"].items():
+    for one in body["unlisted"]:
+        yield f"cluster {one['cluster']}: node {one['node']} has no port in the configuration"
+    for name, app in body["apps"].items():
         staged = f", staged {app['staged']}" if app["staged"] else ""
         lease = f", lease {app['lease_ms']} ms" if app["lease_ms"] is not None else ""
-        ended = ", a lease has ended by itself" if app["lapsed"] else ""
+        ended = ", its lease has expired" if app["lapsed"] else ""
         yield f"{name}: {app['gate']} on {app['route']}{staged}{lease}{ended}"
         yield (
-            f"    connections: {app['connections']}, on left ports: {app['connections_on_left_ports']}, "
-            f"in flight: {app['requests_in_flight']}, fencing: {app['fencing']}"
+            f"    connections: {app['connections']}, on ports of the former cluster: "
+            f"{app['connections_on_left_ports']}, in flight: {app['requests_in_flight']}, "
+            f"fencing: {app['fencing']}"
         )
         yield from _tables(app, "parked", "longest_wait_ms", "lost", "refused")
         yield from _tables(app, "software", "acks", "transactional")
-    for name, reader in told["readers"].items():
+    for name, reader in body["readers"].items():
         yield f"{name}: reads {reader['cluster']}, connections: {reader['connections']}"
         yield from _tables(reader, "lost", "refused", "software")
 

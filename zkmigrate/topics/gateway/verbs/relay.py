@@ -25,9 +25,9 @@ _MOST = 1 << 16
 """The most bytes of a request."""
 _ID, _MS = re.compile(r"[A-Za-z0-9._-]+"), re.compile(r"[0-9]{1,9}")
 _HELP = (
-    "help: this text",
-    "status: the gateway's status, as one line of JSON",
-    "order OPID VERB APP to=CLUSTER hold=OPID ttl_ms=MS: an order; what it does not need may be empty",
+    "help: print this text",
+    "status: print the gateway's status as one line of JSON",
+    "order OPID VERB APP to=CLUSTER hold=OPID ttl_ms=MS: send an order; leave out options it does not need",
 )
 
 
@@ -53,39 +53,39 @@ class Relay:
         words = line.decode("ascii", "replace").split()
         if not words:
             return
-        id, *asked = words
+        id, *request = words
         if not _ID.fullmatch(id) or not line.endswith(b"\n"):
-            yield from ("= not a request, needed: ID VERB ARGS in one line", f". ? {BAD}")
+            yield from ("= this is not a request; needed: ID VERB ARGS in one line", f". ? {BAD}")
             return
         try:
-            rc, told = self._done(asked)
+            rc, lines = self._serve_request(request)
         except ZkmigrateError as error:
-            rc, told = FAILED, str(error).splitlines()
-        yield from (f"= {inline(text)}" for text in told)
+            rc, lines = FAILED, str(error).splitlines()
+        yield from (f"= {inline(text)}" for text in lines)
         yield f". {id} {rc}"
 
-    def _done(self, asked: list[str]) -> tuple[int, Iterable[str]]:
-        match asked:
+    def _serve_request(self, request: list[str]) -> tuple[int, Iterable[str]]:
+        match request:
             case ["help"]:
                 return DONE, _HELP
             case ["status"]:
                 return DONE, [ask.status_json(ask.answer(self._socket, "status"))]
             case ["order", id, verb, app, *options]:
                 return self._order(id, verb, app, options)
-        return BAD, [f"{' '.join(asked)[:80]!r} is not a request, needed:", *_HELP]
+        return BAD, [f"{' '.join(request)[:80]!r} is not a request; needed:", *_HELP]
 
     def _order(self, id: str, verb: str, app: str, options: list[str]) -> tuple[int, Iterable[str]]:
         given = dict(option.partition("=")[::2] for option in options)
         twice, ttl_ms = len(given) < len(options), given.pop("ttl_ms", "0")
         if twice or given.keys() - {"to", "hold"} or not _MS.fullmatch(ttl_ms):
-            return BAD, [f"options {' '.join(options)[:80]!r}, needed: to=CLUSTER hold=OPID ttl_ms=MS"]
+            return BAD, [f"wrong options {' '.join(options)[:80]!r}; needed: to=CLUSTER hold=OPID ttl_ms=MS"]
         fields = {"fencing": self._fencing, "id": f"{self._run}.{id}", "verb": verb, "app": app, **given}
         try:
             order = forms.order({**fields, "ttl_ms": int(ttl_ms)})
         except forms.FormError as error:
-            return BAD, [f"not an order: {error}"]
-        told = ask.answer(self._socket, asdict(order))
-        return _CODES[told["outcome"]], [ask.in_words(told)]
+            return BAD, [f"this is not a valid order: {error}"]
+        lines = ask.answer(self._socket, asdict(order))
+        return _CODES[lines["outcome"]], [ask.answer_text(lines)]
 
     @cached_property
     def _socket(self) -> Path:

@@ -37,11 +37,7 @@ def looked(source: Cluster, mirrored: Sequence[Mirrored], placed: Sequence[Place
 
 
 def _looked(
-    source: Cluster,
-    led: Mapping[str, Mapping[int, int]],
-    values: Mapping[str, str],
-    one: Place,
-    until: float,
+    source: Cluster, led: Mapping[str, Mapping[int, int]], values: Mapping[str, str], one: Place, until: float
 ) -> Place:
     leader = led.get(one.part[0], {}).get(one.part[1], -1)
     if one.state not in ("missing", "behind") or one.source is None or leader < 0:
@@ -62,7 +58,7 @@ def _looked(
     if why:
         return replace(one, state="failed", why=f"target would refuse the next records: {why}")
     if compacts(values) and at < one.stable:
-        return replace(one, note=f"records without a key were looked for up to offset {at} of {one.stable}")
+        return replace(one, note=f"the search for records without a key reached offset {at} of {one.stable}")
     return one
 
 
@@ -88,7 +84,9 @@ def _read(
         answer = source.fetched(source.begin_fetch(leader, {part: at}, most=min(most, 1 << 20))).get(part)
         if answer is None:  # its quota is used up
             if time.monotonic() > until:
-                raise HostError(f"{source.what}: no records of {part[0]}-{part[1]} from offset {at} on")
+                raise HostError(
+                    f"{source.what}: it returned no records of {part[0]}-{part[1]} from offset {at} on"
+                )
             continue
         if answer.error:
             raise HostError(f"{source.what}: {part[0]}-{part[1]}: {said(answer.error)}")

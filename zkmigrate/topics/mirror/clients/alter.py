@@ -109,7 +109,8 @@ def set_direction(source: Cluster, target: Cluster, change: SetDirection) -> tup
     if change.copies == "backward" and (left := _not_taken(target, change.topics)):
         return (
             1,
-            f"target's former copiers still own transactional ids: {few(left)}. Needed: Write on these ids",
+            f"target's former copiers still own transactional ids: {few(left)}. Needed: the right Write "
+            "on these ids",
         )
     return 0, f"{change.describe()}, by number {change.number}"
 
@@ -149,7 +150,7 @@ def copy_offsets(source: Cluster, target: Cluster, change: CopyOffsets) -> tuple
     told = target.ends([(topic, number) for topic, numbers in led.items() for number in numbers])
     ends = {part: one.end for part, one in told.items() if isinstance(one, Ends)}
     if lost := {f"{topic}-{n}" for one in read.groups for topic, n in one.source if (topic, n) not in ends}:
-        return 1, f"nothing was sent: target does not tell the end of {', '.join(sorted(lost))}"
+        return 1, f"nothing was sent: target does not report the log ends of {', '.join(sorted(lost))}"
     differing = {one.name: commits for one in read.groups if (commits := to_commit(one, ends))}
     read = _coordinated(target, read)
     if read.troubles:

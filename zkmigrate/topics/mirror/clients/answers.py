@@ -99,7 +99,7 @@ class MirrorAnswers:
         except (HostError, UsageError) as error:
             return Unknown("failed", str(error))
         except _GARBLED as error:
-            return Unknown("garbled", f"a cluster answered something not understood: {reason(error)}")
+            return Unknown("garbled", f"a cluster's response cannot be read: {reason(error)}")
 
 
 def _survey(here: Cluster, there: Cluster, names: Sequence[str], named: Sequence[str]) -> MirrorSurvey:

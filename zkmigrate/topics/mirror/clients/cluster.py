@@ -183,7 +183,7 @@ class Cluster:
             seen = "; ".join(said.reasons)
             if str(security.get("security_protocol", "")).startswith("SASL"):
                 # kafka-python may see the end of the connection before the broker's reason.
-                seen = f"{seen}. With SASL, look at user and password first"
+                seen = f"{seen}. With SASL, check the user and the password first"
             raise self._silent(error, seen) from None
         finally:
             _LOG.removeHandler(said)
@@ -210,8 +210,8 @@ class Cluster:
             raise self._silent(error) from None
 
     def _silent(self, error: Exception, why: str = "") -> HostError:
-        text = f"{self.what} {self.at} did not answer: {reason(error)}"
-        return HostError(f"{text}. Seen: {why}" if why else text)
+        text = f"{self.what} {self.at} did not respond: {reason(error)}"
+        return HostError(f"{text}. Cause: {why}" if why else text)
 
     def offers(self, request: Any) -> bool:
         """Return whether the cluster's brokers support a type of request."""
@@ -295,7 +295,7 @@ class Cluster:
         answer = self.ask(request)
         if not self.offers(UnregisterBrokerRequest):
             return int(answer.controller_id)
-        failed = HostError(f"{self.what}: no broker accepts changes of topics")
+        failed = HostError(f"{self.what}: no broker accepts changes to topics")
         for id in sorted((one.node_id for one in answer.brokers), key=lambda id: id != answer.controller_id):
             try:
                 self.ask(request, id)
@@ -336,7 +336,7 @@ class Cluster:
 
     def _unshown(self, answer: Any) -> dict[str, str]:
         return {
-            one.name: f"{self.what} does not show topic {one.name}: {said(one.error_code)}"
+            one.name: f"{self.what} does not report topic {one.name}: {said(one.error_code)}"
             for one in answer.topics
             if not one.partitions and one.error_code != NO_TOPIC
         }
@@ -415,11 +415,7 @@ class Cluster:
         )
         return {
             (name, n): Latest(
-                ends.get((name, n)),
-                stable.get((name, n)),
-                last.get((name, n)),
-                one.in_sync,
-                one.replicas,
+                ends.get((name, n)), stable.get((name, n)), last.get((name, n)), one.in_sync, one.replicas
             )
             for name, numbers in led.items()
             for n, one in numbers.items()
@@ -472,11 +468,7 @@ class Cluster:
         return _grouped(wanted, self.leaders({name for name, _ in wanted}))
 
     def begin_fetch(
-        self,
-        leader: int,
-        offsets: Mapping[Part, int],
-        isolation: int = COMMITTED,
-        most: int = FETCH_BYTES,
+        self, leader: int, offsets: Mapping[Part, int], isolation: int = COMMITTED, most: int = FETCH_BYTES
     ) -> Any:
         """Request batches from these offsets on and return at once; ``fetched`` waits for the response.
 

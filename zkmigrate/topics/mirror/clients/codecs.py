@@ -67,14 +67,14 @@ class KafkaCodecs:
                 return self._frames(cramjam.zstd, payload)
         except (zlib.error, cramjam.DecompressionError, struct.error) as error:
             raise _unread(error) from error
-        raise BatchError("length", f"compression {codec} is not known")
+        raise BatchError("length", f"compression {codec} is not supported")
 
     def _gzip(self, payload: bytes) -> bytes:
         reader = zlib.decompressobj(wbits=_IN_GZIP)
         found = reader.decompress(payload, self.limit + 1)
         self._check(len(found))
         if not reader.eof or reader.unused_data:
-            raise _unread("the stream does not end where the batch ends")
+            raise _unread("the compressed stream ends before the batch")
         return found
 
     def _snappy(self, payload: bytes) -> bytes:
@@ -85,7 +85,7 @@ class KafkaCodecs:
             (size,) = struct.unpack_from(">i", payload, at)
             at += 4
             if not 0 < size <= len(payload) - at:
-                raise _unread(f"a block of {size} bytes, {len(payload) - at} are left")
+                raise _unread(f"a block should have {size} bytes, but only {len(payload) - at} remain")
             out += self._block(payload[at : at + size], len(out))
             at += size
         return bytes(out)
@@ -118,7 +118,7 @@ class KafkaCodecs:
             raise self._too_large()
 
     def _too_large(self) -> BatchError:
-        text = f"compressed records inflate to more than {self.limit} bytes, the most for a batch"
+        text = f"compressed records inflate to more than {self.limit} bytes, the limit for a batch"
         return BatchError("length", text)
 
 

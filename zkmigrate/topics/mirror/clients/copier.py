@@ -339,7 +339,9 @@ class Copier:
                 code, base_offset, why = answers[part]
                 if code == TOO_LARGE and p.joins and p.open:
                     p.joins = False
-                    p.again("target's topic takes no batch of that size, so no batches are joined")
+                    p.again(
+                        "target's topic does not accept a batch of that size, so small batches are not joined"
+                    )
                 if p.open and self._judge(p, answered(step.offset, code, base_offset, p.tries, why)):
                     p.steps.popleft()
                     p.producer, p.position, p.tries = p.producer.after(step.count), step.batch.next_offset, 0
@@ -432,7 +434,7 @@ class Copier:
             if mine is False:
                 self._judge(p, Fenced())
             elif mine is None:
-                p.again("target does not tell who copies it")
+                p.again("target does not report which copier owns it")
             else:
                 p.asked = begun
 
@@ -447,7 +449,7 @@ class Copier:
             elif p.position is not None and told.end > p.position:
                 self._judge(p, foreign(told.end, p.position))
             elif p.position is not None and told.end < p.position:
-                p.again(f"target's log ends at offset {told.end}, needed: {p.position}. It lost records")
+                p.again(f"target's log ends at offset {told.end}; needed: {p.position}. Target lost records")
         self._looked = time.monotonic()
 
     # -- answers
@@ -488,7 +490,7 @@ def _heard(code: int, tries: int = 0) -> Appended | Again | Fenced | Failed:
 def _stopped(taken: Sequence[Partition]) -> str:
     """Return the message with which a copier ends if it may no longer write some partitions."""
     names = ", ".join(f"{p.part[0]}-{p.part[1]}" for p in taken if p.why == TAKEN_OVER)
-    said = [f"another copier has taken over {names}. This one has stopped"] if names else []
+    said = [f"another copier has taken over {names}. This copier has stopped"] if names else []
     said += dict.fromkeys(p.why for p in taken if p.why != TAKEN_OVER)
-    next = "look there, or begin again here" if names else "see zkmigrate mirror status"
+    next = "check the other copier, or start this one again" if names else "look at zkmigrate mirror status"
     return f"{'; '.join(said)}. Next: {next}"

@@ -66,7 +66,7 @@ def read(source: Cluster, target: Cluster, topics: Collection[str], named: Colle
     ends = {part: one.last for part, one in source.latest(topics).items()} if any(ours.values()) else {}
     refused |= {name: why for name, own in ours.items() if name not in refused and (why := beyond(own, ends))}
     refused |= _lacking(source, target, {name: own for name, own in ours.items() if name not in refused})
-    troubles |= {name: "source has no such group" for name in named if name not in here}
+    troubles |= {name: "source does not have this group" for name in named if name not in here}
     known = listed(target)
     there = with_states(target, {name: known[name] for name in ours if name in known})
     theirs = _commits(target, there, topics, troubles)
@@ -124,14 +124,14 @@ def _newer(
     use the topics now.
     """
     return {
-        name: f"{groups[name].newer}: {what or 'it is one of these groups'}. {_LEFT}"
+        name: f"{groups[name].newer}: {what or 'it belongs to the set'}. {_LEFT}"
         for name, what in uses(source, groups, topics).items()
         if what or name in concerned
     }
 
 
 _LEFT = (
-    "A switch leaves it behind, for gateways serve classic groups only. Next: let its consumers use "
+    "A switch does not include it, because gateways serve only classic groups. Next: let its consumers use "
     "group.protocol=classic, or stop them and delete the group, or name the groups of the set without it"
 )
 
@@ -209,12 +209,12 @@ def _assigned(group: Any, topics: Collection[str]) -> set[Part] | str:
     if group.group_state in INACTIVE or group.protocol_type != _CONSUMERS:
         return set()
     if group.group_state != "Stable":
-        return f"its members are joining ({group.group_state})"
+        return f"its members are joining the group ({group.group_state})"
     told = [one.member_assignment for one in group.members if one.member_assignment]
     try:
         parts = {part for one in told for part in ConsumerProtocolAssignment.decode(one).partitions()}
     except (struct.error, ValueError, TypeError) as error:
-        return f"its assignment is not understood: {error}"
+        return f"its assignment cannot be read: {error}"
     return {(topic, number) for topic, number in parts if topic in topics}
 
 
@@ -233,7 +233,9 @@ def touch(target: Cluster, read: Read) -> Read:
         for name, answer in each(target, asked).items()
         if not isinstance(answer, HostError) and not answer.error_code
     }
-    missing = {name: "target does not tell its coordinator yet" for name in unknown if name not in found}
+    missing = {
+        name: "target does not report the group's coordinator yet" for name in unknown if name not in found
+    }
     brokers = {name: int(answer.node_id) for name, answer in found.items()}
     return replace(read, brokers={**read.brokers, **brokers}, troubles={**read.troubles, **missing})
 
@@ -252,10 +254,10 @@ def commit(target: Cluster, wanted: Mapping[str, tuple[int, Commits]]) -> dict[s
             continue
         errors = {p.error_code for topic in answer.topics for p in topic.partitions} - {0}
         if errors & _ACTIVE:
-            found[name] = "active on target, left alone"
+            found[name] = "the group is active on target, so its commits are not copied"
         elif errors:
             names = "; ".join(sorted(map(said, errors)))
-            found[name] = f"target did not take its offsets: {names}"
+            found[name] = f"target refused its offsets: {names}"
     return found
 
 
@@ -301,7 +303,7 @@ def _commits(
             continue
         errors = {answer.error_code, *(p.error_code for topic in answer.topics for p in topic.partitions)}
         if error := max(errors, key=abs):
-            troubles[name] = f"{cluster.what} does not show its offsets: {said(error)}"
+            troubles[name] = f"{cluster.what} does not return its offsets: {said(error)}"
             continue
         found[name] = {
             (topic.name, p.partition_index): Commit(p.committed_offset, p.metadata or "")

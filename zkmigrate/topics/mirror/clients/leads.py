@@ -91,7 +91,7 @@ class Leads:
         )
         answer = self._again(request, _committed)
         if error := _committed(answer):
-            raise HostError(f"{self._what} did not record who leads: {told_of(error)}")
+            raise HostError(f"{self._what} did not record the direction: {told_of(error)}")
 
     def _answer(self, sent: Any) -> Any:
         try:
@@ -121,7 +121,9 @@ class Leads:
             if not answer.error_code:
                 self._node = int(answer.node_id)
             elif answer.error_code not in _ELSEWHERE or time.monotonic() > end:
-                raise HostError(f"{self._what} does not report who leads: {told_of(answer.error_code)}")
+                raise HostError(
+                    f"{self._what} does not report the recorded direction: {told_of(answer.error_code)}"
+                )
             else:
                 time.sleep(_AGAIN_S)
         return self._node
@@ -145,9 +147,9 @@ def _leads(what: str, topics: Collection[str], answer: Any) -> dict[str, Lead]:
     """
     parts = [(topic.name, one) for topic in answer.topics for one in topic.partitions]
     if error := max((answer.error_code, *(one.error_code for _, one in parts)), key=abs):
-        raise HostError(f"{what} does not report who leads: {told_of(error)}")
+        raise HostError(f"{what} does not report the recorded direction: {told_of(error)}")
     if missing := sorted({*topics} - {name for name, _ in parts}):
-        raise HostError(f"{what} does not report who leads topic {', '.join(missing)}")
+        raise HostError(f"{what} does not report the recorded direction of topic {', '.join(missing)}")
     known = ((name, one) for name, one in parts if one.committed_offset >= 0)
     return {name: parse(one.metadata or "", one.committed_offset) for name, one in known}
 

@@ -100,7 +100,7 @@ def leads(cluster: Cluster, topics: Collection[str]) -> dict[str, Lead]:
         return cluster.leads.told_by(known.broker, topics)
     answer = cluster.ask(DescribeGroupsRequest(groups=[GROUP], max_version=5))
     if any(one.error_code == _HIDDEN for one in answer.groups):
-        raise HostError(f"{cluster.what} does not report who leads: {told_of(_HIDDEN)}")
+        raise HostError(f"{cluster.what} does not report the recorded direction: {told_of(_HIDDEN)}")
     return {}
 
 
@@ -200,10 +200,10 @@ def _share_offsets(names: Collection[str]) -> Any:
 
 def _read(group: Any, one: Listed, topics: Collection[str]) -> str:
     if isinstance(group, str) or group.error_code:
-        return f"what it reads is not known: {_why(group)}"
+        return f"the topics that it reads are not known: {_why(group)}"
     if one.type == _STREAMS:
         if group.topology is None:
-            return "what it reads is not known: it has reported no topology yet"
+            return "the topics that it reads are not known: it has reported no topology yet"
         parts = group.topology.subtopologies or ()
         read = {topic for part in parts for topic in (*part.source_topics, *part.repartition_sink_topics)}
     else:
@@ -224,13 +224,13 @@ def _read(group: Any, one: Listed, topics: Collection[str]) -> str:
 
 def _stands(group: Any, topics: Collection[str]) -> str:
     if isinstance(group, str) or group.error_code:
-        return f"what it reads is not known: {_why(group)}"
+        return f"the topics that it reads are not known: {_why(group)}"
     used = sorted(
         one.topic_name
         for one in group.topics
         if one.topic_name in topics and any(part.start_offset >= 0 for part in one.partitions)
     )
-    return f"it keeps a position in {', '.join(used)}" if used else ""
+    return f"it has a position in {', '.join(used)}" if used else ""
 
 
 def _why(group: Any) -> str:

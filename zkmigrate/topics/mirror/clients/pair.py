@@ -33,7 +33,7 @@ class Pair:
         cluster does not respond in time.
         """
         if not self._turn.acquire(timeout=deadline.remaining(threading.TIMEOUT_MAX)):
-            raise HostError("the question before this one is not answered yet")
+            raise HostError("the previous query has no response yet")
         try:
             if self._open is None:
                 self._open = self._opened()
@@ -54,7 +54,7 @@ class Pair:
                 for what, at in self._at.items()
             )
             if here.id() == there.id():
-                raise UsageError(f"source and target are the same cluster, {here.id()}; needed: two")
+                raise UsageError(f"source and target are the same cluster, {here.id()}; needed: two clusters")
             stack.pop_all()
         return here, there
 

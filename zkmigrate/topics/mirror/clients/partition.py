@@ -12,7 +12,7 @@ from zkmigrate.topics.mirror.clients.cluster import Part
 from zkmigrate.topics.mirror.rules.gaps import Append, Step
 from zkmigrate.topics.mirror.rules.position import WINDOW, Producer
 
-TAKEN_OVER = "another copier has taken it over"
+TAKEN_OVER = "another copier has taken over this partition"
 
 
 @dataclass
@@ -42,7 +42,7 @@ class Partition:
     steps: deque[Step] = field(default_factory=deque)
     later: deque[tuple[int, Iterator[Step]]] = field(default_factory=deque)
     tries: int = 0
-    why: str = "not begun"
+    why: str = "copying has not started"
     failed: str = ""
     taken: bool = False
     asked: float = -inf

@@ -177,5 +177,8 @@ def _answers(
             empty += 1
             if empty == _EMPTY:
                 raise PartError(
-                    cluster, part, OFFSET_NOT_AVAILABLE, f"nothing from offset {begun} up to {end}"
+                    cluster,
+                    part,
+                    OFFSET_NOT_AVAILABLE,
+                    f"it returned no record from offset {begun} up to {end}",
                 )

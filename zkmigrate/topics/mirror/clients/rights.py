@@ -47,7 +47,7 @@ def read(cluster: Cluster, node: int | None = None) -> frozenset[Acl] | None:
         except SecurityDisabledError:
             return None
         except KafkaError as error:
-            raise HostError(f"{cluster.what} does not show its ACLs: {reason(error)}") from None
+            raise HostError(f"{cluster.what} does not return its ACLs: {reason(error)}") from None
         found.update(map(_rule, told))
     return frozenset(found)
 

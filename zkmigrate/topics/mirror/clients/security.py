@@ -71,7 +71,7 @@ def of(properties: Mapping[str, str]) -> dict[str, Any]:
     """
     prefixes = ("security.", "sasl.", "ssl.")
     if unknown := sorted(key for key in properties if key.startswith(prefixes) and key not in _KNOWN):
-        raise UsageError(f"{', '.join(unknown)}: not known here. Possible: {', '.join(sorted(_KNOWN))}")
+        raise UsageError(f"{', '.join(unknown)}: unknown settings. Possible: {', '.join(sorted(_KNOWN))}")
     protocol = properties.get(PROTOCOL, "PLAINTEXT")
     if protocol not in _PROTOCOLS:
         raise UsageError(f"{PROTOCOL} is {protocol}. Possible: {', '.join(_PROTOCOLS)}")
@@ -90,7 +90,7 @@ def _sasl(properties: Mapping[str, str]) -> dict[str, str]:
     jaas = _JAAS.fullmatch(properties.get(JAAS, ""))
     if jaas is None or jaas[1] != _MODULES[mechanism]:
         raise UsageError(
-            f"{JAAS} is not as {mechanism} needs it: "
+            f"{JAAS} does not have the form that {mechanism} needs: "
             f'{_MODULES[mechanism]} required username="…" password="…";'
         )
     options = {name: _plain(quoted) or plain for name, quoted, plain in _OPTION.findall(jaas[2])}

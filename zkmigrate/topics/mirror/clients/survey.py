@@ -120,7 +120,7 @@ def topics(source: Cluster, target: Cluster, names: Sequence[str]) -> list[Mirro
     there, unseen = target.topics(names)
     if not here and not hidden:
         raise UsageError(f"source has no topic {', '.join(names)}")
-    why = dict.fromkeys(set(names) - here.keys(), "source has no such topic") | hidden | unseen
+    why = dict.fromkeys(set(names) - here.keys(), "source does not have this topic") | hidden | unseen
     new = {name: here[name] for name in names if name not in why and name not in there}
     known = {name: (here[name], there[name]) for name in names if name not in why and name in there}
     found = {name: Mirrored(name, 0, 0, 0, {}, {}, {}, text) for name, text in why.items()}
@@ -128,7 +128,9 @@ def topics(source: Cluster, target: Cluster, names: Sequence[str]) -> list[Mirro
     return [found[name] for name in names]
 
 
-_CHANGE = "Needed: what target's release takes. Next: change it on source's topic, or leave the topic out"
+_CHANGE = (
+    "Needed: a value that target's release accepts. Next: change it on source's topic, or do not mirror it"
+)
 
 
 def _to_make(target: Cluster, new: Mapping[str, Topic]) -> dict[str, Mirrored]:
@@ -162,7 +164,7 @@ def _to_make(target: Cluster, new: Mapping[str, Topic]) -> dict[str, Mirrored]:
         why = would[name].refused or alone.get(name) or told[name].refused
         own = would[name].settings
         left = not_copied(here.settings, here.settings.changed if own is None else own.values.keys())
-        refused = f"target would not make it: {why.rstrip('.')}. {_CHANGE}" if why else ""
+        refused = f"target would not create it: {why.rstrip('.')}. {_CHANGE}" if why else ""
         values = {**({} if own is None else own.values), **one.settings}
         found[name] = Mirrored(name, count, 0, one.replicas, one.settings, left, {}, refused, values)
     return found
@@ -199,19 +201,11 @@ def _to_keep(target: Cluster, known: Mapping[str, tuple[Topic, Topic]]) -> dict[
         }
         told = wrong.get(name, {})
         told = dict.fromkeys([*one.put, *one.remove], told[""]) if "" in told else told
-        left = {**one.left, **{key: f"target does not take it: {text}" for key, text in told.items()}}
+        left = {**one.left, **{key: f"target does not accept it: {text}" for key, text in told.items()}}
         values = {**values, **{key: pair[0] for key, pair in one.differ.items() if key not in left}}
         why = refusal(name, count, len(there.leaders), values)
         found[name] = Mirrored(
-            name,
-            count,
-            len(there.leaders),
-            there.replicas,
-            settings,
-            left,
-            one.differ,
-            why,
-            values,
+            name, count, len(there.leaders), there.replicas, settings, left, one.differ, why, values
         )
     return found
 
@@ -246,11 +240,11 @@ def places(source: Cluster, target: Cluster, mirrored: Sequence[Mirrored]) -> li
         ends, last = sources.get(part), stable.get(part)
         own, quiet = targets.get(part), settled.get(part)
         if not isinstance(ends, Ends) or not isinstance(last, Ends):
-            found.append(Place(part, None, 0, None, "unknown", "source's leader does not answer"))
+            found.append(Place(part, None, 0, None, "unknown", "source's leader does not respond"))
         elif part not in there:
             found.append(Place(part, ends, last.end, None, "missing"))
         elif not isinstance(own, Ends) or not isinstance(quiet, Ends):
-            found.append(Place(part, ends, last.end, None, "unknown", "target's leader does not answer"))
+            found.append(Place(part, ends, last.end, None, "unknown", "target's leader does not respond"))
         else:
             leaders = [side.get(part[0], {}).get(part[1], -1) for side in led]
             sides = Sides(ends, own, (last.end, quiet.end))

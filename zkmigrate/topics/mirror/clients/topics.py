@@ -68,7 +68,7 @@ def states(cluster: Cluster, names: Sequence[str]) -> tuple[dict[str, State | No
             one = found[name]
             told[name] = State(id, len(one.leaders), one.replicas, one.settings)
         else:
-            hidden.setdefault(name, f"{cluster.what} does not show topic {name} at the moment")
+            hidden.setdefault(name, f"{cluster.what} does not report topic {name} at the moment")
     return told, hidden
 
 
@@ -80,7 +80,7 @@ def _ids(cluster: Cluster, names: Sequence[str]) -> tuple[dict[str, str | None],
     topics = [MetadataRequest.MetadataRequestTopic(name=name) for name in names]
     answer = cluster.ask(MetadataRequest(topics=topics, allow_auto_topic_creation=False))
     if answer.controller_id < 0:
-        raise HostError(f"{cluster.what}: a broker that has just started does not know the topics yet")
+        raise HostError(f"{cluster.what}: a broker that has just started has not loaded the topics yet")
     found, hidden = dict[str, str | None](), dict[str, str]()
     for one in answer.topics:
         if one.error_code == NO_TOPIC:
@@ -88,7 +88,7 @@ def _ids(cluster: Cluster, names: Sequence[str]) -> tuple[dict[str, str | None],
         elif one.partitions:
             found[one.name] = str(one.topic_id) if one.topic_id and one.topic_id.int else ""
         else:
-            hidden[one.name] = f"{cluster.what} does not show topic {one.name}: {said(one.error_code)}"
+            hidden[one.name] = f"{cluster.what} does not report topic {one.name}: {said(one.error_code)}"
     return found, hidden
 
 
@@ -100,7 +100,7 @@ def make(cluster: Cluster, new: New) -> None:
     told = cluster.end(_begin_making(cluster, new, cluster.controller(), trial=False)).topics[0]
     if told.error_code not in (0, _EXISTS):
         why = said(told.error_code, told.error_message)
-        raise RefusedError(f"{cluster.what} did not make topic {new.name}: {why}")
+        raise RefusedError(f"{cluster.what} did not create topic {new.name}: {why}")
 
 
 def try_making(cluster: Cluster, new: Iterable[New]) -> dict[str, Tried]:

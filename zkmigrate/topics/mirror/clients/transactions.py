@@ -93,9 +93,9 @@ def _listed(cluster: Cluster, why: list[str]) -> dict[str, Transactional]:
     """
     try:
         if not describes_every_id(cluster):
-            why.append("brokers list only those transactional ids that this account may describe")
+            why.append("brokers list only the transactional ids that this account may describe")
     except HostError as error:
-        why.append(f"whether all transactional ids are listed: {error}")
+        why.append(f"it is not known whether all transactional ids are listed: {error}")
     asked: dict[Any, Any] = {
         node: (ListTransactionsRequest(state_filters=[], producer_id_filters=[], max_version=0), node)
         for node in cluster.brokers()
@@ -142,7 +142,7 @@ def _kept(cluster: Cluster, why: list[str]) -> dict[str, Transactional]:
     read the log.
     """
     why += [
-        f"transactional ids: {told}. Needed: Read and Describe on it"
+        f"transactional ids: {told}. Needed: the rights Read and Describe on it"
         for told in cluster.unshown([TRANSACTIONS]).values()
     ]
     led = cluster.leaders([TRANSACTIONS]).get(TRANSACTIONS, {})
@@ -152,7 +152,7 @@ def _kept(cluster: Cluster, why: list[str]) -> dict[str, Transactional]:
         one = ends.get((TRANSACTIONS, number))
         try:
             if not isinstance(one, Ends):
-                raise HostError("no answer" if one is None else said(one))
+                raise HostError("no response" if one is None else said(one))
             left -= one.end - one.start
             if left < 0:
                 raise HostError(f"it has more than {_MOST_RECORDS:,} records")

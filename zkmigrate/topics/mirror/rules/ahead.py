@@ -36,9 +36,9 @@ def refused(step: Append, values: Mapping[str, str], now_ms: int, codecs: Codecs
         return f"the batch at offset {step.offset} has {step.size} bytes, more than {LARGEST}={largest}"
     early, late = limit(values, BEFORE), limit(values, AFTER)
     if late and batch.max_ms > now_ms + late[1]:
-        return f"{_time(step.offset, batch.max_ms)}, later than {late[0]}={late[1]} lets in"
+        return f"{_time(step.offset, batch.max_ms)}, later than {late[0]}={late[1]} allows"
     if early and batch.base_ms < now_ms - early[1]:
-        return f"{_time(step.offset, batch.base_ms)}, earlier than {early[0]}={early[1]} lets in"
+        return f"{_time(step.offset, batch.base_ms)}, earlier than {early[0]}={early[1]} allows"
     if compacts(values):
         for one in opened(batch, codecs):
             if one.body.startswith(_NO_KEY):

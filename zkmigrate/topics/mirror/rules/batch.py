@@ -102,7 +102,7 @@ def head(data: bytes, at: int = 0) -> Head:
     """
     offset, length, _, magic = _HEAD.unpack_from(data, at)
     if magic != _MAGIC:
-        raise BatchError("magic", f"the batch at offset {offset} has format {magic}, needed: {_MAGIC}", at)
+        raise BatchError("magic", f"the batch at offset {offset} has format {magic}; needed: {_MAGIC}", at)
     if length < _HEADER.size - _LENGTH_END:
         raise BatchError("length", f"the batch at offset {offset} has {length} bytes", at)
     return Head(offset, _LENGTH_END + length)
@@ -131,12 +131,12 @@ def parse(data: bytes, begun: int = 0) -> list[Batch]:
         # Accepting a batch that ends before the requested offset would request that offset forever.
         if offset < (begun if found else 0) or batch.next_offset <= begun:
             raise BatchError(
-                "order", f"offsets {offset} to {batch.next_offset - 1} came where {begun} was needed", at
+                "order", f"offsets {offset} to {batch.next_offset - 1} arrived, but {begun} was needed", at
             )
         found.append(batch)
         begun, at = batch.next_offset, end
     if data and not found:  # a broker sends at least one whole batch
-        raise BatchError("length", f"the first batch is longer than the answer of {len(data)} bytes")
+        raise BatchError("length", f"the first batch is longer than the response of {len(data)} bytes")
     return found
 
 

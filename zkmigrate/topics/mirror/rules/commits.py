@@ -43,7 +43,9 @@ class Group:
     refused: str = ""
 
 
-_BARE = "no commit: after a switch its consumers begin where auto.offset.reset says"
+_BARE = (
+    "the group has no commit: after a switch its consumers begin at the position that auto.offset.reset names"
+)
 
 
 @dataclass(frozen=True)
@@ -96,12 +98,12 @@ def standing(group: Group) -> Standing:
     if group.refused:
         return Standing("refused", behind, group.refused)
     if group.state not in INACTIVE:
-        return Standing("active", behind, f"active on target ({group.state}), left alone")
+        return Standing("active", behind, f"active on target ({group.state}), so its commits are not copied")
     for (topic, number), commit in group.target.items():
         if (topic, number) not in group.source:
             why = (
-                f"target has a commit for {topic}-{number}, source has none. Next: if source's has expired, "
-                "delete it on target with kafka-consumer-groups --delete-offsets"
+                f"target has a commit for {topic}-{number}, but source has none. Next: if source's has "
+                "expired, delete it on target with kafka-consumer-groups --delete-offsets"
             )
             return Standing("ahead", behind, why)
         if commit.offset > group.source[topic, number].offset:
@@ -153,8 +155,8 @@ def lacking(
             )
     return _reset(
         wrong,
-        "let its consumers read on, or wait until retention has deleted the records on source too; else "
-        "delete target's topic and mirror it anew",
+        "let its consumers read further, or wait until retention has deleted the records on source too; "
+        "otherwise delete target's topic and mirror it again",
     )
 
 
@@ -163,6 +165,6 @@ def _reset(wrong: Sequence[str], next: str) -> str:
         return ""
     more = f" and {len(wrong) - _MOST_NAMED} more" if len(wrong) > _MOST_NAMED else ""
     return (
-        f"it committed on {'; '.join(wrong[:_MOST_NAMED])}{more}: a consumer that starts there is reset. "
-        f"Next: {next}"
+        f"it committed on {'; '.join(wrong[:_MOST_NAMED])}{more}: a consumer that starts there is reset to "
+        f"another offset. Next: {next}"
     )

@@ -101,8 +101,8 @@ def verdict(
     elif target.stable > source.end:
         state = "unknown"
         why = (
-            f"target's log ends at offset {target.stable}, source's at {source.end}. Needed: a copy of "
-            "source that is not older than target's"
+            f"target's log ends at offset {target.stable}, source's at {source.end}; needed: a copy of "
+            "source's log that is not older than target's"
         )
     else:
         state = "equal" if end >= source.stable else "behind"

@@ -55,12 +55,12 @@ def barred(topic: str, lead: Lead | None, source: str, target: str) -> str:
     if lead is None or lead.cluster == source:
         return ""
     if lead.cluster == target:
-        why = f"target leads topic {topic}: clients were switched to it by the run with number {lead.number}"
+        why = f"clients of topic {topic} use target, since the run with number {lead.number} switched them"
     elif lead.cluster:
-        why = f"target copies topic {topic} from the cluster {lead.cluster}, and source is {source}"
+        why = f"target copies topic {topic} from the cluster {lead.cluster}, but source is {source}"
     else:
-        why = f"target has a record of the leader that cannot be read, for topic {topic}"
-    return f"{why}. Nothing is copied. Needed: a target that follows source"
+        why = f"target's recorded direction of topic {topic} cannot be read"
+    return f"{why}. Nothing is copied. Needed: a target that copies from source"
 
 
 @dataclass(frozen=True)
@@ -82,18 +82,17 @@ class Direction:
         if self.unnoted:
             by += f"; nothing is recorded for topic {', '.join(self.unnoted)}"
         return {
-            "": "copiers may write on either cluster, for no switch was recorded",
-            "forward": f"copiers may write on target only: source leads{by}",
-            "none": f"copiers may write on neither cluster: a switch is under way{by}",
-            "backward": f"copiers may write on source only: target leads{by}",
-            "mixed": f"the clusters or the topics disagree{by}. Next: resume that run, or roll it back",
+            "": "copiers may write on either cluster, because no switch was recorded",
+            "forward": f"copiers may write on target only: clients use source{by}",
+            "none": f"copiers may write on neither cluster: a switch is in progress{by}",
+            "backward": f"copiers may write on source only: clients use target{by}",
+            "mixed": f"the clusters or topics have different records{by}. "
+            "Next: resume that run, or roll it back",
         }[self.copies]
 
 
 def direction(
-    topics: Iterable[str],
-    ids: tuple[str, str],
-    leads: tuple[Mapping[str, Lead], Mapping[str, Lead]],
+    topics: Iterable[str], ids: tuple[str, str], leads: tuple[Mapping[str, Lead], Mapping[str, Lead]]
 ) -> Direction:
     """Return the direction that both clusters have recorded for these topics.
 

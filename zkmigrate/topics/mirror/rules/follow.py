@@ -90,12 +90,12 @@ def follow(name: str, here: State | None, there: State | None, before: Memory) -
     it yet.
     """
     if here is None:
-        stop = (Stop(name, "source has no such topic any more: it was deleted or renamed"),)
+        stop = (Stop(name, "source no longer has this topic: it was deleted or renamed"),)
         return Followed(stop if before.gone else (), {}, replace(before, gone=True))
-    if why := _anew(here, before):
+    if why := _why_created_again(here, before):
         return Followed((Stop(name, why),), {}, before)
     if there is None:
-        missing = "target has no such topic any more. Next: end this run and begin again"
+        missing = "target no longer has this topic. Next: stop this run, then start it again"
         return Followed((), {"": missing}, Memory(here.id or before.id, here.partitions, before.keys))
     if why := refusal(name, here.partitions, there.partitions, there.settings.values):
         return Followed((Stop(name, why),), {}, before)
@@ -110,10 +110,12 @@ def follow(name: str, here: State | None, there: State | None, before: Memory) -
     return Followed(tuple(changes), found.left, Memory(here.id or before.id, here.partitions, keys))
 
 
-def _anew(here: State, before: Memory) -> str:
+def _why_created_again(here: State, before: Memory) -> str:
     """Return why source's topic is not the one that was copied; empty if it may be."""
     if before.id and here.id and here.id != before.id:
-        return f"source's topic was made anew: its id is {here.id}, was {before.id}"
+        return f"source's topic was created again: its id is {here.id}, and was {before.id}"
     if here.partitions < before.partitions:
-        return f"source's topic was made anew: it has {here.partitions} partitions, had {before.partitions}"
+        return (
+            f"source's topic was created again: it had {before.partitions} partitions, now {here.partitions}"
+        )
     return ""

@@ -100,4 +100,4 @@ def too_wide(gap: Gap) -> Failed | None:
     """Return a failure if a gap is too wide to be filled, else None."""
     if gap.count <= MAX_GAP:
         return None
-    return Failed(f"a gap of {gap.count} offsets. Needed: at most {MAX_GAP}")
+    return Failed(f"source's log has a gap of {gap.count} offsets; needed: at most {MAX_GAP}")

@@ -93,7 +93,7 @@ def chained(segments: Sequence[Segment], checkpoint: int = 0, watermark: int | N
                 why = f"its batches end here ({end.rest}), but a later segment follows"
                 raise LogError(before.path, end.end, why)
             if end.next_offset > one.scanned.base_offset:
-                raise LogError(one.path, 0, f"it follows offset {end.next_offset} of {before.path}")
+                raise LogError(one.path, 0, f"it follows after offset {end.next_offset} of {before.path}")
         transactions = transactions.then(one.scanned.transactions)
     return Log(tuple(ordered), transactions, checkpoint, watermark)
 

@@ -17,7 +17,7 @@ Side: TypeAlias = Literal["source", "target"]
 TOPIC, GROUP, CLUSTER, TRANSACTIONAL_ID = "topic", "group", "cluster", "transactional-id"
 EVERY = "*"
 OWNED = "zkmigrate-mirror-"
-"""The prefix of the mirror's transactional ids."""
+"""The prefix of the mirror's transactional ids. A copier writes nothing but end markers with them."""
 COMMITS, TRANSACTIONS = "__consumer_offsets", "__transaction_state"
 """Kafka's topics of commits and of transactions. The leader of each partition of the first coordinates and
 lists the groups with commits in it.

@@ -90,8 +90,8 @@ def begin(sides: Sides, last: Sequence[Batch], *, deletes: bool) -> Begin | Fail
     committed, own_stable = sides.stable
     if target.end > committed:
         return Failed(
-            f"target ends at {target.end}, source's committed records at {committed}. Needed: target is not "
-            "ahead. Another producer wrote to target, or source lost records or was made anew"
+            f"target ends at {target.end}, source's committed records at {committed}; needed: a target that "
+            "is not ahead. Another producer wrote to target, or source lost records or was created again"
         )
     if own_stable < target.end:
         return Failed(
@@ -106,13 +106,14 @@ def begin(sides: Sides, last: Sequence[Batch], *, deletes: bool) -> Begin | Fail
             )
             if not deletes:
                 return Failed(
-                    f"{note}. Without the cleanup policy delete only somebody can have deleted them. Needed: "
-                    "records to compare. Next: see who deleted them, or delete target's topic and begin again"
+                    f"{note}. Without the cleanup policy delete, retention cannot have deleted them. Needed: "
+                    "records to compare. Next: find out who deleted them, or delete target's topic and copy "
+                    "it again"
                 )
         if one.producer_id >= FIRST_FILLING_ID and one.next_offset > source.start:
             return Failed(
                 f"target's empty records go up to offset {one.next_offset}, and source's log begins at "
-                f"{source.start}. Another producer wrote to target before them, or source was made anew"
+                f"{source.start}. Another producer wrote to target before them, or source was created again"
             )
     filling = bool(last) and last[-1].producer_id >= FIRST_FILLING_ID
     drops = filling or (deletes and target.end < source.start)
@@ -153,11 +154,11 @@ def unequal(wrong: Stand) -> Failed:
             "source does not have it there"
         )
     return Failed(
-        f"target's record at offset {wrong.offset} is not source's. Another producer wrote to target, or the "
-        "topic was made anew"
+        f"target's record at offset {wrong.offset} differs from source's. Another producer wrote to target, "
+        "or the topic was created again"
     )
 
 
 def foreign(seen: int, needed: int) -> Failed:
     """Return a failure that says that target's log does not end where the copier left it."""
-    return Failed(f"target's log goes on at offset {seen}, needed: {needed}. Another producer wrote to it")
+    return Failed(f"target's log continues at offset {seen}; needed: {needed}. Another producer wrote to it")

@@ -62,7 +62,7 @@ def read_varint(data: bytes, at: int) -> tuple[int, int]:
             return (value >> 1) ^ -(value & 1), at
         shift += 7
         if shift > 63:
-            raise BatchError("length", "a number in a record does not end")
+            raise BatchError("length", "a number in a record is incomplete")
 
 
 def varint(value: int) -> bytes:
@@ -86,7 +86,7 @@ def read(payload: bytes, count: int) -> list[Record]:
     Raises BatchError if the payload does not hold exactly ``count`` records, or ``count`` is too high.
     """
     if count > MAX_RECORDS:
-        raise BatchError("count", f"the batch has {count} records. Needed: at most {MAX_RECORDS}")
+        raise BatchError("count", f"the batch has {count} records; needed: at most {MAX_RECORDS}")
     found: list[Record] = []
     at = 0
     try:
@@ -97,13 +97,13 @@ def read(payload: bytes, count: int) -> list[Record]:
             ms_delta, body = read_varint(payload, at + 1)
             delta, body = read_varint(payload, body)
             if not body <= end <= len(payload):
-                raise BatchError("length", f"record {len(found)} of {count} does not fit its batch")
+                raise BatchError("length", f"record {len(found)} of {count} does not fit into its batch")
             found.append(Record(attributes, ms_delta, delta, payload[body:end]))
             at = end
     except IndexError:
         raise BatchError("count", f"the batch ends after {len(found)} of {count} records") from None
     if at != len(payload):
-        raise BatchError("count", f"{len(payload) - at} bytes follow the last of {count} records")
+        raise BatchError("count", f"{len(payload) - at} bytes follow after the last of {count} records")
     return found
 
 
@@ -127,8 +127,8 @@ def opened(batch: Batch, codecs: Codecs) -> list[Record]:
         if not last < one.delta <= batch.last_delta:
             raise BatchError(
                 "order",
-                f"the batch at offset {batch.base_offset} has a record at {one.delta} after one at {last}. "
-                f"Needed: rising, up to {batch.last_delta}",
+                f"the batch at offset {batch.base_offset} has a record with offset delta {one.delta} after "
+                f"one with {last}; needed: rising, up to {batch.last_delta}",
             )
         last = one.delta
     return found

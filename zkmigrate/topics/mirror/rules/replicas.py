@@ -16,7 +16,7 @@ def below(in_sync: Sequence[int], replicas: Sequence[int], least: int | None, un
         return ""
     seen = f"in sync: {_ids(in_sync)} of replicas {_ids(replicas)}"
     if least is None:
-        return f"{seen}, min.insync.replicas is not known: {unknown or 'it was not reported'}"
+        return f"{seen}, min.insync.replicas is not known: {unknown or 'the broker did not report it'}"
     return "" if len(in_sync) >= least else f"{seen}, min.insync.replicas: {least}"
 
 
@@ -27,8 +27,8 @@ def held_back(log_end: int | None, end: int | None, short: str) -> str:
     """
     if log_end is None or end is None or log_end <= end:
         return short
-    told = f"source's log ends at {log_end:,}, and nobody can read beyond {end:,}"
-    return f"{told}; {short}" if short else told
+    why = f"source's log ends at {log_end:,}, but consumers can read only up to {end:,}"
+    return f"{why}; {short}" if short else why
 
 
 def _ids(ids: Sequence[int]) -> str:

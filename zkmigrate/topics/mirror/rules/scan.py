@@ -49,9 +49,7 @@ class Transactions:
         ]
         open_ = {producer: first for producer, first in self.begun.items() if producer not in later.ended}
         return Transactions(
-            (*self.aborted, *across, *later.aborted),
-            {**later.ended, **self.ended},
-            {**later.begun, **open_},
+            (*self.aborted, *across, *later.aborted), {**later.ended, **self.ended}, {**later.begun, **open_}
         )
 
 

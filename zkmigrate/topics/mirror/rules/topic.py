@@ -17,15 +17,15 @@ one hour."""
 LIMITS = frozenset({BEFORE, AFTER, DIFFERENCE})
 
 NOT_COPIED: Mapping[str, str] = {
-    TIME_TYPE: "target keeps source's times, as CreateTime",
-    "message.format.version": "target's own format",
-    "leader.replication.throttled.replicas": "it names source's brokers",
-    "follower.replication.throttled.replicas": "it names source's brokers",
+    TIME_TYPE: "target keeps source's timestamps, as CreateTime",
+    "message.format.version": "target uses its own format",
+    "leader.replication.throttled.replicas": "its value names source's brokers",
+    "follower.replication.throttled.replicas": "its value names source's brokers",
     "remote.storage.enable": "target may have no remote storage",
 }
 """Settings of source that target does not get, and why."""
 UNKNOWN_THERE, UNKNOWN_HERE = "target's Kafka has no such setting", "source's Kafka has no such setting"
-THEIRS = "set on target only, the mirror leaves it"
+THEIRS = "it is set on target only, and the mirror does not change it"
 
 
 @dataclass(frozen=True)
@@ -150,13 +150,11 @@ def refusal(name: str, partitions: int, found: int | None, settings: Mapping[str
     those of target's topic.
     """
     if name.startswith("__"):
-        return "an internal topic of Kafka; needed: a topic of its users"
+        return "this is an internal topic of Kafka; needed: a topic of applications"
     if found is not None and found > partitions:
         return f"target's topic has {found} partitions; needed: at most source's {partitions}"
     if settings.get(TIME_TYPE) == "LogAppendTime":
-        return (
-            f"target's topic has {TIME_TYPE}=LogAppendTime, which replaces source's times; needed: CreateTime"
-        )
+        return f"target's topic has {TIME_TYPE}=LogAppendTime, which replaces timestamps; needed: CreateTime"
     return ""
 
 

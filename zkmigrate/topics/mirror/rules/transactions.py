@@ -13,9 +13,9 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
+from zkmigrate.topics.mirror.rules.needed import OWNED
+
 Part = tuple[str, int]
-OWN = "zkmigrate-mirror-"
-"""The prefix of the mirror's own transactional ids. Nothing but end markers is written with them."""
 _DEAD = frozenset({"Dead", "PrepareEpochFence"})
 _STATES = (
     "Empty",
@@ -99,11 +99,11 @@ def writers(
         ours = sorted(part for part in held.parts if part[0] in topics)
         if ours and held.name not in named:
             named[held.name] = f"it has a transaction open on {_places(ours)}, state {held.state}"
-    named = {name: why for name, why in named.items() if not name.startswith(OWN)}
+    named = {name: why for name, why in named.items() if not name.startswith(OWNED)}
     if producers is None:
         for held in ids:
-            if held.name not in named and held.state not in _DEAD and not held.name.startswith(OWN):
-                named[held.name] = f"these brokers do not tell where it has written, state {held.state}"
+            if held.name not in named and held.state not in _DEAD and not held.name.startswith(OWNED):
+                named[held.name] = f"the brokers do not report where it has written, state {held.state}"
     return Writers(named, dark)
 
 
@@ -125,7 +125,7 @@ def kept(key: bytes, value: bytes | None) -> tuple[str, Transactional | None] | 
             raise ValueError(f"a record of {name} has format {format}")
         return name, Transactional(name, producer, _STATES[status], frozenset(_parts(value, 17)))
     except (struct.error, IndexError) as error:
-        raise ValueError(f"a record of a transactional id is cut: {error}") from None
+        raise ValueError(f"a record of a transactional id is truncated: {error}") from None
 
 
 def _parts(value: bytes, at: int) -> Iterable[Part]:

@@ -39,7 +39,7 @@ def compare(asked: Request, say: Callable[[str], None]) -> int:
 def _compared(here: Cluster, there: Cluster, place: Place) -> Compared:
     part = place.part
     if place.source is None or place.target is None:
-        why = place.why or "target has no such partition"
+        why = place.why or "target does not have this partition"
         return Compared(*part, "unknown", 0, 0, 0, why)
     begun = max(place.source.start, place.target.start)
     end = min(place.stable, place.target.end)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import gc
 import json
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 
-from zkmigrate.errors import LockedError, UsageError
+from zkmigrate.errors import LockedError, UsageError, ZkmigrateError
 from zkmigrate.json_stamp import stamped
 from zkmigrate.runbook.engine.clock import Interrupt
 from zkmigrate.topics.mirror.clients.cluster import Cluster
@@ -37,18 +38,19 @@ connections. They stay open until the next collection, at most about 200.
 """
 
 
-class Telling:
+class Printer:
     """A printer of what the copier does: lines of text, or one JSON event each with as_json."""
 
     def __init__(self, say: Callable[[str], None], *, as_json: bool) -> None:
         self._say, self._as_json = say, as_json
-        self._told, self._bytes = time.monotonic(), 0
+        self._printed, self._bytes = time.monotonic(), 0
+        self.partitions: Collection[Partition] = ()
 
     def line(self, event: str, text: str, **body: object) -> None:
         at = round(time.time(), 3)
         self._say(json.dumps(stamped({"at": at, "event": event, **body}, at)) if self._as_json else text)
 
-    def gone(self, p: Partition) -> None:
+    def stopped(self, p: Partition) -> None:
         """Print that a partition has failed, or that this copier may no longer write it."""
         topic, number = p.part
         event, word = ("PartitionTaken", "TAKEN") if p.taken else ("PartitionFailed", "FAILED")
@@ -70,11 +72,11 @@ class Telling:
         findings: by what they are about, the reason.
         """
         now = time.monotonic()
-        if now - self._told < EVERY_S:
+        if now - self._printed < EVERY_S:
             return
         copied = sum(p.bytes for p in partitions)
-        rate = (copied - self._bytes) / (now - self._told)
-        self._told, self._bytes = now, copied
+        rate = (copied - self._bytes) / (now - self._printed)
+        self._printed, self._bytes = now, copied
         waits = {f"{p.part[0]}-{p.part[1]}": p.why for p in partitions if p.why and p.left}
         text = f"lag: {_lag(partitions)} offsets, {rate / 1e6:.1f} MB/s, waiting: {len(waits)}"
         first = next((f" ({name}: {why})" for name, why in waits.items()), "")
@@ -82,18 +84,30 @@ class Telling:
         body = {"waiting": waits, "findings": dict(findings)}
         self.line("Progress", text, lag=_lag(partitions), bytes_s=round(rate), **body)
 
-    def ended(self, partitions: Collection[Partition], refused: Sequence[str], code: int) -> None:
+    @contextmanager
+    def reporting_errors(self) -> Iterator[None]:
+        """Print an event when an error ends the run. As text the caller prints the error."""
+        try:
+            yield
+        except ZkmigrateError as error:
+            if self._as_json:
+                self.ended(self.partitions, (), error.exit_code, str(error))
+            raise
+
+    def ended(
+        self, partitions: Collection[Partition], refused: Sequence[str], code: int, message: str = ""
+    ) -> None:
         """Print how the run ended.
 
-        refused: topics that could not be mirrored.
+        refused: topics that could not be mirrored. message: the error, if one ended the run.
         """
         failed = [f"{p.part[0]}-{p.part[1]}" for p in partitions if p.failed]
         text = f"ended, lag: {_lag(partitions)} offsets, failed: {', '.join(failed) or 'none'}"
         taken = [f"{p.part[0]}-{p.part[1]}" for p in partitions if p.taken]
         text += f", refused: {', '.join(refused)}" if refused else ""
         waits = {f"{p.part[0]}-{p.part[1]}": p.why for p in partitions if p.left and p.position is None}
-        told = "; ".join(f"{name}: {why}" for name, why in waits.items())
-        text += f", lag not known: {told}" if waits else ""
+        unknown = "; ".join(f"{name}: {why}" for name, why in waits.items())
+        text += f", lag not known: {unknown}" if waits else ""
         body = {
             "lag": _lag(partitions),
             "failed": failed,
@@ -101,7 +115,7 @@ class Telling:
             "refused": list(refused),
             "waiting": waits,
         }
-        self.line("RunEnded", text, code=code, message=text, **body)
+        self.line("RunEnded", text, code=code, message=message or text, **body)
 
 
 def _lag(partitions: Collection[Partition]) -> int:
@@ -110,7 +124,7 @@ def _lag(partitions: Collection[Partition]) -> int:
 
 
 def run(
-    asked: Request,
+    request: Request,
     say: Callable[[str], None],
     hint: Callable[[str], None],
     *,
@@ -132,44 +146,46 @@ def run(
     # Thousands of batches wait, none of them in a reference cycle, so frequent collections are useless.
     gc.set_threshold(GC_THRESHOLD)
     stop = Interrupt()
-    tell = Telling(say, as_json=asked.as_json)
-    with stop.listening(), stop.answered(lambda: hint("ending; the copier goes on from here next time")):
-        with both(asked) as (here, there):
-            fenced = fenced_off(here, there, asked.topics)
+    tell = Printer(say, as_json=request.as_json)
+    hinted = stop.answered(lambda: hint("ending; the next run continues from here"))
+    with tell.reporting_errors(), stop.listening(), hinted:
+        with both(request) as (here, there):
+            fenced = fenced_off(here, there, request.topics)
             for topic, why in fenced.items():
                 tell.line("TopicFenced", f"FENCED {topic}: {why}", topic=topic, why=why)
-            names = [name for name in asked.topics if name not in fenced]
+            names = [name for name in request.topics if name not in fenced]
             if not names:
-                raise LockedError(_led(fenced))
-            found = _may(here, there, topics(here, there, names), asked.groups, tell)
-            mirrored, refused = _ready(there, found, tell)
+                raise LockedError(_fenced_message(fenced))
+            found = _refuse_without_rights(here, there, topics(here, there, names), request.groups, tell)
+            mirrored, refused = _create_topics(there, found, tell)
             names = [one.topic for one in mirrored]
             parts = share.of((one.topic, n) for one in mirrored for n in range(one.partitions))
             if not parts:
-                raise UsageError(f"share {share} has no partition of these topics. Needed: fewer copiers")
+                raise UsageError(f"share {share} has no partition of these topics. Next: run fewer copiers")
             clears = {one.topic for one in mirrored if deletes(one.values)}
-            copier = Copier(here, there, parts, clears, KafkaCodecs(), tell.gone, rate)
-            follower = Follower(here, there, names, asked.groups, clears, refresh_s, tell.followed, share)
+            copier = Copier(here, there, parts, clears, KafkaCodecs(), tell.stopped, rate)
+            tell.partitions = copier.partitions.values()
+            follower = Follower(here, there, names, request.groups, clears, refresh_s, tell.followed, share)
 
             def tick() -> None:
                 follower.tick(copier)
-                tell.progress(copier.partitions.values(), follower.findings)
+                tell.progress(tell.partitions, follower.findings)
 
             copier.copy(lambda: stop.wanted, tick, once=once)
             if once:
                 _finish(follower, copier, stop)
         interrupted = stop.wanted
-    failed = any(p.failed for p in copier.partitions.values())
-    if fenced and not (failed or refused or interrupted):
-        raise LockedError(_led(fenced))
-    unread = bool(once and follower.unread)
-    code = _FAILED if failed or refused else _INTERRUPTED if interrupted else _UNREAD if unread else 0
-    tell.ended(copier.partitions.values(), refused, code)
-    return code
+        failed = any(p.failed for p in tell.partitions)
+        if fenced and not (failed or refused or interrupted):
+            raise LockedError(_fenced_message(fenced))
+        unread = bool(once and follower.unread)
+        code = _FAILED if failed or refused else _INTERRUPTED if interrupted else _UNREAD if unread else 0
+        tell.ended(tell.partitions, refused, code)
+        return code
 
 
-def _may(
-    here: Cluster, there: Cluster, mirrored: Iterable[Mirrored], groups: Collection[str], tell: Telling
+def _refuse_without_rights(
+    here: Cluster, there: Cluster, mirrored: Iterable[Mirrored], groups: Collection[str], tell: Printer
 ) -> list[Mirrored]:
     """Report the rights that this account lacks, and refuse the topics that it cannot copy."""
     found = list(mirrored)
@@ -180,7 +196,9 @@ def _may(
     return [replace(one, refused=one.refused or why.get(one.topic, "")) for one in found]
 
 
-def _ready(there: Cluster, mirrored: Iterable[Mirrored], tell: Telling) -> tuple[list[Mirrored], list[str]]:
+def _create_topics(
+    there: Cluster, mirrored: Iterable[Mirrored], tell: Printer
+) -> tuple[list[Mirrored], list[str]]:
     """Create missing topics and partitions on target, and wait until all have leaders.
 
     Waits for at most ``_MADE_S`` seconds. Returns the topics that target has now, and the names of those that
@@ -191,7 +209,7 @@ def _ready(there: Cluster, mirrored: Iterable[Mirrored], tell: Telling) -> tuple
         why = one.refused
         try:
             if not why:
-                _make(there, one, tell)
+                _create(there, one, tell)
         except RefusedError as error:
             why = str(error)
         if why:
@@ -213,11 +231,11 @@ def _ready(there: Cluster, mirrored: Iterable[Mirrored], tell: Telling) -> tuple
     return ready, list(refused)
 
 
-def _led(fenced: Mapping[str, str]) -> str:
-    return f"{'; '.join(fenced.values())}. Next: see zkmigrate mirror status"
+def _fenced_message(fenced: Mapping[str, str]) -> str:
+    return f"{'; '.join(fenced.values())}. Next: look at zkmigrate mirror status"
 
 
-def _make(there: Cluster, one: Mirrored, tell: Telling) -> None:
+def _create(there: Cluster, one: Mirrored, tell: Printer) -> None:
     """Create the topic, or the partitions that target lacks.
 
     Raises RefusedError.
@@ -230,7 +248,7 @@ def _make(there: Cluster, one: Mirrored, tell: Telling) -> None:
         tell.followed(growth)
     else:
         make(there, New(one.topic, one.partitions, one.replicas, one.settings))
-        tell.line("TopicMade", f"made topic {one.topic}, partitions: {one.partitions}", topic=one.topic)
+        tell.line("TopicMade", f"created topic {one.topic}, partitions: {one.partitions}", topic=one.topic)
 
 
 def _finish(follower: Follower, copier: Copier, stop: Interrupt) -> None:
