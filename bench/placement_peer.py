@@ -299,10 +299,11 @@ def judged(cluster: Cluster, code: int, said: str, written: Path) -> Map:
     sets = {one.name: one.replicas for one in cluster.partitions}
     free = dict(cluster.free)
     planned_sets = sets_of(written.read_text()) if written.exists() else {}
-    moved = wrong = changed = 0
+    moved = wrong = changed = long = 0
     for name, replicas in planned_sets.items():
         before, size = sets[name], cluster.by_name[name].size or 0
         changed += replicas != before
+        long += len(replicas) > len(before)
         moved += size * len(set(replicas) - set(before))
         wrong += len(set(replicas)) < len(replicas)
         wrong += cluster.racks(replicas) < min(cluster.racks(before), cluster.rack_count)
@@ -314,7 +315,7 @@ def judged(cluster: Cluster, code: int, said: str, written: Path) -> Map:
     kept = [free[id_] for id_ in cluster.brokers]
     counts = [sum(id_ in replicas for replicas in sets.values()) for id_ in cluster.brokers]
     few = sum(cluster.racks(one) < min(len(one), cluster.rack_count) for one in sets.values())
-    return Map(code, said, moved, max(kept) - min(kept), max(counts) - min(counts), changed, wrong, few)
+    return Map(code, said, moved, max(kept) - min(kept), max(counts) - min(counts), changed, wrong, few, long)
 
 
 def planned_by_peer(program: Path, cluster: Cluster, case: Case, kafka: str, zk: str) -> Map:

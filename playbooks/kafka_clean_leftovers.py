@@ -32,7 +32,9 @@ PLAYBOOK = Playbook(
             (InstallStep(KAFKA_BROKERS, keep=True, hosts=named_hosts),),
             locked=False,
         ),
-        Stage("remove", "Remove what is named", (RemoveStep(),), consent="Remove what is named now?"),
+        Stage(
+            "remove", "Remove the named leftovers", (RemoveStep(),), consent="Remove the named leftovers now?"
+        ),
         Stage(
             "clean-up",
             "Delete what other tenants left on dest",

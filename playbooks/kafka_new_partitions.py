@@ -5,7 +5,7 @@ from __future__ import annotations
 from zkmigrate.cluster.new_partitions.create_step import CreateStep
 from zkmigrate.cluster.new_partitions.grow_step import GrowStep
 from zkmigrate.cluster.new_partitions.look_step import PlanCheckStep
-from zkmigrate.cluster.new_partitions.section import NewPartitionsInventory, wanted
+from zkmigrate.cluster.new_partitions.section import NewPartitionsInventory, new_partitions_of
 from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.kafka.changes import KAFKA
 from zkmigrate.kafka.rules.sampling import BROKERS
@@ -14,27 +14,27 @@ from zkmigrate.runbook.model.playbook import Playbook, Stage
 
 def grows(inventory: Inventory) -> str:
     """The key that leaves no topic to create."""
-    return "new_partitions.plan" if wanted(inventory).first else ""
+    return "new_partitions.plan" if new_partitions_of(inventory).first else ""
 
 
 def creates(inventory: Inventory) -> str:
     """The key that lets no topic grow."""
-    return "" if wanted(inventory).first else "new_partitions.plan"
+    return "" if new_partitions_of(inventory).first else "new_partitions.plan"
 
 
 PLAYBOOK = Playbook(
     id="kafka_new_partitions",
-    title="Create a topic, or let one grow",
+    title="Create a topic, or add partitions to one",
     stages=(
-        Stage("preflight", "Look first", (PlanCheckStep(),), locked=False, refused=3, gate=True),
+        Stage("preflight", "Check the plan", (PlanCheckStep(),), locked=False, refused=3, gate=True),
         Stage(
             "create-topic", "Create the topic", (CreateStep(),), consent="Create the topic now?", idle=grows
         ),
         Stage(
             "grow-topic",
-            "Let the topic grow",
+            "Add the partitions",
             (GrowStep(),),
-            consent="Let the topic grow now? There is no way back.",
+            consent="Add the partitions now? This cannot be undone.",
             idle=creates,
         ),
     ),

@@ -36,7 +36,7 @@ PLAYBOOK = Playbook(
     stages=(
         Stage(
             "validated",
-            "Check that the brokers can go",
+            "Check that the brokers can be removed",
             (ValidateStep(),),
             locked=False,
             refused=3,
@@ -44,11 +44,11 @@ PLAYBOOK = Playbook(
         ),
         Stage(
             "excluded",
-            "Keep new replicas away",
+            "Keep new replicas off the brokers",
             (
                 InstallStep(KAFKA_BROKERS, keep=True, hosts=policed),
                 ExcludeStep(),
-                PolicyStep("refuse", "Tell our policy which brokers are excluded"),
+                PolicyStep("refuse", "Configure our policy with the excluded brokers"),
             ),
             consent="Keep new replicas off these brokers, and empty them?",
         ),

@@ -42,13 +42,13 @@ PLAYBOOK = Playbook(
         ),
         Stage(
             "rehearse",
-            "Rehearse up to the proof, then let all go on",
+            "Rehearse up to the proof, then release all requests",
             _ARM_TO_PROVE,
             consent="Rehearse now? Consumers wait for some seconds, all requests for one or two.",
             rehearsal=True,
             window=WINDOW,
             noticed=True,
-            skip="how long requests wait, and whether the mirror drains in time, is not known",
+            skip="it is not known how long requests wait and whether the mirror drains in time",
         ),
         Stage(
             "switch",

@@ -41,7 +41,7 @@ PLAYBOOK = Move(
         ),
         Stage(
             "source",
-            "Do again on source what dest did",
+            "Replay dest's changes on source",
             (ReplayReadStep(), ReplayStep()),
             consent="Write to source now?",
         ),

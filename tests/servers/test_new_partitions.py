@@ -101,7 +101,7 @@ class Racks:
         return body
 
     def sets(self, topic: str) -> dict[int, tuple[int, ...]]:
-        """What the brokers tell of a topic; empty where it is not there."""
+        """What the brokers tell of a topic; empty where the topic does not exist."""
         told = topics.partitions(self.addresses, (topic,), 2)
         assert isinstance(told, Seen), told
         found = told.value.topics[topic]
@@ -174,7 +174,7 @@ def test_p2_p6_p10_topics_are_created_grow_and_are_checked(release: str, tmp_pat
         producer.close()
         code, output = made.walk("rollback", "new")
         assert code == 6, output
-        assert "records that it has taken: 1" in output
+        assert "records in its partitions: 1" in output
         assert len(made.sets("t.one")) == 3
         measured_by_two_looks(made, release)
 

@@ -249,7 +249,7 @@ def ended(process: subprocess.Popen[str]) -> tuple[int, str]:
 def test_real_brokers_move_partitions_there_and_back(brokers_at_work: Brokers, tmp_path: Path) -> None:
     at, brokers = brokers_at_work.at, list(brokers_at_work.at.values())
     alter = admin.Alter(brokers)
-    assert alter(AlterTopicConfig(KAFKA, "a", LEADER_LIST, "0:9", None))[0] == 0, "of another hand"
+    assert alter(AlterTopicConfig(KAFKA, "a", LEADER_LIST, "0:9", None))[0] == 0, "of another tool"
     first = settings(at)
     assert first == {f"a {LEADER_LIST}": "0:9"}
 
@@ -257,7 +257,7 @@ def test_real_brokers_move_partitions_there_and_back(brokers_at_work: Brokers, t
     code, output = ended(zkmigrate(tmp_path, quick, "run"))
     assert code == 0, output
     assert odd(at, AFTER) is None
-    assert "told by brokers and by ZooKeeper" in ended(zkmigrate(tmp_path, quick, "status"))[1]
+    assert "reported by brokers and ZooKeeper" in ended(zkmigrate(tmp_path, quick, "status"))[1]
     assert settings(at) == first
     code, output = ended(zkmigrate(tmp_path, quick, "rollback"))
     assert code == 0, output
@@ -309,7 +309,7 @@ def test_real_brokers_move_replicas_into_directories_and_kafkas_own_tool_takes_t
     at, folder = brokers_at_work.at, brokers_at_work.folder
     brokers = list(at.values())
     alter = admin.Alter(brokers)
-    assert alter(AlterTopicConfig(KAFKA, "a", LEADER_LIST, "0:9", None))[0] == 0, "of another hand"
+    assert alter(AlterTopicConfig(KAFKA, "a", LEADER_LIST, "0:9", None))[0] == 0, "of another tool"
     first = settings(at)
     assert alter(ReassignPartition(KAFKA, "a", 0, (3, 2), (1, 2)))[0] == 0
     wait_until("the copy on broker 3", lambda: odd(at, {**SETS, 0: (3, 2)}), WAIT_S)

@@ -350,7 +350,7 @@ def test_what_the_library_cannot_ask_the_run_asks_otherwise(cluster: Cluster) ->
     assert seen.value.brokers == set(IDS)
     code, output = cluster.tool(cluster.inventory("a", {0: (1, 3)}), "run", "--until", "preflight")
     assert code == 0, output
-    assert ("not told by broker 3;" in output) is old, output
+    assert ("not reported by broker 3;" in output) is old, output
 
 
 def test_t3_t11_throttles_of_others_are_as_they_were(cluster: Cluster) -> None:

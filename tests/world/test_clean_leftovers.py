@@ -43,14 +43,14 @@ def test_each_kind_is_found_with_name_size_age_reason_and_cost(tmp_path: Path) -
     assert set(by_kind) == set(Kind)
     assert by_kind[Kind.CONFIG] == (
         "config of a topic that does not exist: /config/topics/old: 31 bytes, 24 hours old; no topic old "
-        "exists. Removing costs nothing. Stays: leftovers.remove does not name it"
+        "exists. Removing costs nothing. Not removed: leftovers.remove does not name it"
     )
     assert by_kind[Kind.CHANGE].startswith(
         "notice of a changed config: 3 of them, such as /config/changes/config_change_0000000000: 6 bytes"
     )
     gone = next(one.seen for one in listed if f"broker1:{DISK}/gone-0" in one.seen)
     assert "1,000 bytes, 24 hours old; no topic gone exists" in gone
-    assert gone.endswith("Not now: its broker runs, and may have it open: stop broker1 alone")
+    assert gone.endswith("Not possible now: its broker runs, and may have it open; stop only broker1")
 
 
 def test_nothing_named_nothing_removed(tmp_path: Path) -> None:
@@ -89,7 +89,7 @@ def test_a_directory_of_a_running_broker_is_not_moved(tmp_path: Path) -> None:
     made = desk(tmp_path, f"broker1:{DISK}/gone-0")
     assert made.process(forward).code == 6
     assert made.told("leftovers.held")[-1].seen == (
-        f"broker1:{DISK}/gone-0: its broker runs, and may have it open: stop broker1 alone"
+        f"broker1:{DISK}/gone-0: its broker runs, and may have it open; stop only broker1"
     )
     assert made.cluster.hosts["broker1"].aside == {}
     made.cluster.down = {1}
@@ -145,7 +145,7 @@ def test_a_directory_made_anew_meanwhile_is_not_replaced(tmp_path: Path) -> None
     made.cluster.down.clear()
     assert made.process(back).code == 0
     assert made.cluster.laid("broker1")["gone-0"] == 5
-    assert made.told("leftovers.back")[-1].seen == f"broker1:{DISK}/gone-0: a directory is in its place"
+    assert made.told("leftovers.back")[-1].seen == f"broker1:{DISK}/gone-0: another directory is in its place"
 
 
 def test_p12_a_broker_that_could_not_start_again_is_not_to_be_stopped(tmp_path: Path) -> None:
@@ -217,7 +217,7 @@ def test_a_topic_under_deletion_is_left_to_kafka(tmp_path: Path) -> None:
     made.cluster.put("/brokers/topics/old", b'{"partitions": {"0": [1, 2]}}')
     assert not any("old" in name for name in found(made))
     assert made.process(forward).code == 0
-    assert made.told("leftovers.deletion")[-1].seen.startswith("old: Kafka ends it once")
+    assert made.told("leftovers.deletion")[-1].seen.startswith("old: Kafka finishes it once")
 
 
 def test_what_is_young_is_no_leftover(tmp_path: Path) -> None:
@@ -258,7 +258,7 @@ def test_a_topic_created_meanwhile_keeps_its_config(tmp_path: Path) -> None:
     assert made.process(forward).code == 0
     assert "/config/topics/old" in made.cluster.tree
     assert made.told("leftovers.left")[-1].seen == (
-        "left alone, because gone or in use again: /config/topics/old"
+        "not removed, because missing or in use again: /config/topics/old"
     )
 
 
@@ -341,7 +341,7 @@ def test_another_cluster_is_refused(tmp_path: Path) -> None:
 def test_an_entry_that_names_nothing_is_refused(tmp_path: Path) -> None:
     made = desk(tmp_path, "/config/topics/live")
     assert made.process(forward).code == 3
-    assert made.told("leftovers.names")[-1].seen == "no leftover is called /config/topics/live"
+    assert made.told("leftovers.names")[-1].seen == "no leftover has the name /config/topics/live"
 
 
 def test_what_kafka_would_act_on_is_not_put_back(tmp_path: Path) -> None:
@@ -361,7 +361,7 @@ def test_nothing_is_put_back_into_a_topic_that_lives_now(tmp_path: Path) -> None
     made.cluster.topics["live"][FOLLOWER_LIST] = "0:1"
     assert made.process(back).code == 0
     assert "/config/topics/old" not in made.cluster.tree
-    assert made.cluster.topics["live"][FOLLOWER_LIST] == "0:1", "of another hand"
+    assert made.cluster.topics["live"][FOLLOWER_LIST] == "0:1", "of another tool"
 
 
 def test_killed_anywhere_there_and_back(tmp_path: Path) -> None:

@@ -65,7 +65,7 @@ def test_r13_there_and_back(tmp_path: Path) -> None:
     made = desk(tmp_path, 16)
     assert made.process(forward) == RunEnded(0, "kafka_reassign is complete")
     assert made.there
-    assert found(made, "reassign.verified").seen == "14 partitions, told by brokers alone"
+    assert found(made, "reassign.verified").seen == "14 partitions, reported only by brokers"
     assert sorted(submitted(made)) == sorted(
         f"{topic}-{number}" for (topic, number) in made.cluster.held if (topic, number) not in done(made)
     ), "once each, and not where the set was there"
@@ -110,7 +110,7 @@ def test_t3_t11_the_throttle_is_merged_into_what_was_there_and_given_back(tmp_pa
     assert made.cluster.rates[1] == {LEADER_RATE: "77"}
     assert made.cluster.topics["t1"][LEADER_LIST] == "3:1,0:1", "byte for byte"
     told = found(made, "reassign.throttles-found").seen
-    assert told.startswith("3, which the run gives back: broker-1: leader.replication.throttled.rate=77")
+    assert told.startswith("3, which the run restores: broker-1: leader.replication.throttled.rate=77")
 
 
 def test_t2_rates_are_set_before_the_first_move_on_every_broker_that_takes_part(tmp_path: Path) -> None:
@@ -172,9 +172,9 @@ def test_the_way_back_is_a_file_for_kafkas_own_tool_before_the_first_change(tmp_
     assert seen == [{name: made.first.held[name].replicas for name in moved}]
     assert list(way_back(made)) == moved[::-1], "the last move first"
     assert made.process(back).code == 0
-    told = [e.text for e in made.seen if isinstance(e, events.Noted) and "way-back.json takes" in e.text]
+    told = [e.text for e in made.seen if isinstance(e, events.Noted) and "way-back.json moves" in e.text]
     assert len(told) == 2, "named once by each process"
-    assert told[0].startswith(f"{made.run_dir / 'way-back.json'} takes 14 partitions back without zkmigrate")
+    assert told[0].startswith(f"{made.run_dir / 'way-back.json'} moves 14 partitions back without zkmigrate")
 
 
 def test_nothing_is_sent_where_the_file_of_the_way_back_cannot_be_written(tmp_path: Path) -> None:
@@ -198,8 +198,8 @@ def test_a_broker_that_is_gone_is_not_named_on_the_way_back(tmp_path: Path) -> N
     made.inventory = inventory({name: (2, 4), ("t0", 0): (4, 2)})
     assert made.process(forward).code == 0
     assert way_back(made) == {("t0", 0): (1, 2)}
-    [told] = [e.text for e in made.seen if isinstance(e, events.Noted) and "way-back.json takes" in e.text]
-    assert told.endswith("It leaves out 1 with a replica on brokers that are gone")
+    [told] = [e.text for e in made.seen if isinstance(e, events.Noted) and "way-back.json moves" in e.text]
+    assert told.endswith("It leaves out 1 with a replica on brokers that no longer exist")
 
 
 # --- killed, lost, late --------------------------------------------------------------------------------
@@ -377,7 +377,9 @@ def test_a_rate_of_another_hand_stays_whatever_the_operator_sets(tmp_path: Path)
     )
     assert made.process(forward).code == 0
     assert made.cluster.rates[4] == {FOLLOWER_RATE: "500000"}
-    said = "broker-4: follower.replication.throttled.rate is 500000 by another hand, and stays"
+    said = (
+        "broker-4: follower.replication.throttled.rate is 500000 (set by another tool), and the run keeps it"
+    )
     waits = [e.progress for e in made.seen if isinstance(e, events.Waits) and e.step == "replicas"]
     assert any(said in progress for progress in waits)
 
@@ -485,10 +487,10 @@ def moved_by_others(cluster: Cluster) -> None:
     [
         (moved_by_others, "reassign.foreign", "1 in flight: t1-2 to 5,1"),
         (lambda c: c.down.add(5), "reassign.brokers", "not registered: 5"),
-        (lambda c: setattr(c.held["t0", 0], "isr", ()), "reassign.leaders", "1 have none: t0-0"),
+        (lambda c: setattr(c.held["t0", 0], "isr", ()), "reassign.leaders", "1 have no leader: t0-0"),
         (lambda c: setattr(c, "denied", frozenset({"t1"})), "reassign.partitions", "metadata of topic t1"),
         (lambda c: setattr(c, "cluster_id", "B" * 22), "reassign.cluster", "B" * 22),
-        (lambda c: setattr(c, "old", True), "reassign.release", "they know no such request"),
+        (lambda c: setattr(c, "old", True), "reassign.release", "they do not support this request"),
         (lambda c: setattr(c, "silent", True), "reassign.answer", "no broker answers"),
     ],
     ids=["others", "dead", "leaderless", "denied", "another cluster", "before 2.4", "silent"],
@@ -543,7 +545,7 @@ def test_brokers_that_tell_no_room_are_named_and_no_obstacle(tmp_path: Path) -> 
     made = desk(tmp_path)
     assert made.process(forward).code == 0
     told = found(made, "reassign.room")
-    assert (told.held, told.seen) == (Held.UNKNOWN, "not told by brokers 4, 5")
+    assert (told.held, told.seen) == (Held.UNKNOWN, "not reported by brokers 4, 5")
 
 
 def test_the_check_is_made_again_before_the_first_change(tmp_path: Path) -> None:
@@ -564,7 +566,7 @@ def test_what_is_copied_and_how_long_it_takes_is_told_before(tmp_path: Path) -> 
     assert found(made, "reassign.bytes").seen == (
         "18,000,000 bytes for 7 partitions, about 16 s at 1,000,000 bytes/s"
     )
-    assert found(made, "reassign.done").seen == "1 of 8; the run leaves them as they are"
+    assert found(made, "reassign.done").seen == "1 of 8; the run does not change them"
 
 
 def test_t6_p8_settings_that_bound_a_copy_are_told_with_where_they_hold_and_which_can_change(
@@ -582,7 +584,7 @@ def test_t6_p8_settings_that_bound_a_copy_are_told_with_where_they_hold_and_whic
     assert found(made, "reassign.copying").seen == (
         "num.replica.fetchers 4 (can be changed while they run); replica.fetch.max.bytes 1048576; "
         "replica.fetch.response.max.bytes 10485760; replica.lag.time.max.ms 10000 on 1, 3; "
-        "replica.lag.time.max.ms 30000 on 2, 4; not told by brokers 5"
+        "replica.lag.time.max.ms 30000 on 2, 4; not reported by brokers 5"
     )
 
 
@@ -666,7 +668,7 @@ def test_a_topic_that_is_deleted_under_way_is_named_and_no_obstacle(tmp_path: Pa
     assert made.process(forward).code == 0
     assert made.there
     moved = found(made, "reassign.moved")
-    assert "gone since: t3-0, t3-1" in moved.seen
+    assert "deleted since: t3-0, t3-1" in moved.seen
     assert (moved.held, moved.severity) == (Held.NO, Severity.WARN), "a move that was not made is not ok"
     assert made.process(back).code == 0
     assert made.home
@@ -689,7 +691,9 @@ def test_slow_moves_are_waited_for_as_long_as_bytes_come(tmp_path: Path) -> None
     made = desk(tmp_path, throttle_bytes_s=10_000, stalled_s=10)
     assert made.process(forward).code == 0
     assert made.there
-    waits = [e for e in made.seen if isinstance(e, events.Waits) and e.what == "the moves in flight are over"]
+    waits = [
+        e for e in made.seen if isinstance(e, events.Waits) and e.what == "the moves in flight have ended"
+    ]
     assert len(waits) > 500
     assert any("t0-0 on 4: 1,500,000 bytes of 3,000,000 bytes" in e.progress for e in waits)
     first = "2 of 7 partitions; 17,960,000 bytes left, about 70 s at the throttle; t0-0 on 4: 30,000 bytes"
@@ -701,7 +705,9 @@ def test_p14_the_log_of_each_replica_that_moves_is_told_against_its_leaders(tmp_
     made = desk(tmp_path, throttle_bytes_s=100_000)
     made.cluster.endless = frozenset({5})
     assert made.process(forward).code == 0
-    waits = [e for e in made.seen if isinstance(e, events.Waits) and e.what == "the moves in flight are over"]
+    waits = [
+        e for e in made.seen if isinstance(e, events.Waits) and e.what == "the moves in flight have ended"
+    ]
     reach = "LEO 1,500 of 3,000, records behind: 1,500, HW 2,999, leader epoch 7"
     assert any(f"t0-0 on 4: 1,500,000 bytes of 3,000,000 bytes, {reach}" in e.progress for e in waits)
     unknown = "LEO unknown of 3,000, records behind: unknown, HW 2,999, leader epoch 7"
@@ -756,7 +762,7 @@ def test_the_throttle_is_not_off_while_a_broker_that_died_keeps_it(tmp_path: Pat
     assert (ended.code, told.id, told.target) == (6, "reassign.throttle-stays", "broker-2")
     assert told.moves[:2] == (
         "start broker-2, then resume",
-        "once broker-2 answers: kafka-configs.sh --bootstrap-server BOOTSTRAP --alter --entity-type brokers "
+        "once broker-2 responds: kafka-configs.sh --bootstrap-server BOOTSTRAP --alter --entity-type brokers "
         f"--entity-name 2 --delete-config {LEADER_RATE}",
     )
     assert [id for id, own in made.cluster.rates.items() if own] == [1, 2]
@@ -792,7 +798,7 @@ def test_without_zookeeper_the_controller_gives_back_the_rates_of_a_broker_that_
     made.process(forward)
     assert made.settings_kept
     assert "move.unthrottle" in made.history.done
-    assert f"given back at the controller for broker-{dies}" in found(made, "reassign.throttle").seen
+    assert f"restored at the controller for broker-{dies}" in found(made, "reassign.throttle").seen
 
 
 @pytest.mark.parametrize("dies", [1, 3])
@@ -969,7 +975,7 @@ def test_outside_the_hours_no_move_begins_and_those_in_flight_go_on(tmp_path: Pa
     pauses = [(one, two) for one, two in pairwise(begun) if two - one > 500]
     assert len(pauses) == 1
     told = {e.what: e.progress for e in made.seen if isinstance(e, events.Waits) and "outside" in e.progress}
-    assert set(told) == {"the moves in flight are over", "moves may begin"}
+    assert set(told) == {"the moves in flight have ended", "the run may begin moves"}
     outside = "outside the hours 22:41 to 22:31 UTC: the next move begins 2023-11-14T22:41Z"
     assert all(outside in progress for progress in told.values())
     begun.clear()
@@ -1044,8 +1050,8 @@ def test_at_the_time_of_until_the_run_ends_between_two_moves_and_goes_on_later(t
         0, f"stopped at {words(end)} as asked; resume goes on"
     )
     waits = [e for e in made.seen if isinstance(e, events.Waits)]
-    told = [e.progress for e in waits if e.what == "the moves in flight are over"]
-    assert "at the throttle, more than the time in which moves may begin;" in told[0]
+    told = [e.progress for e in waits if e.what == "the moves in flight have ended"]
+    assert "at the throttle, more than the remaining time in which moves may begin;" in told[0]
     assert made.cluster.flights == {}, "those in flight were waited for"
     assert made.clock.wall() > end
     assert 0 < len(begun) < 28

@@ -49,7 +49,7 @@ def test_replicas_are_copied_straight_into_the_directories_of_the_plan_and_back(
     assert written["t0", 0] == ("/d1", "any"), "broker 1 loses its copy, and the plan leaves that of 2"
     assert written["t1", 2] == ("/d1", "any")
     assert made.cluster.place(2, ("t0", 0)) == "/d1", "left to Kafka: it stays"
-    assert found(made, "reassign.verified").seen == "7 partitions, told by brokers alone"
+    assert found(made, "reassign.verified").seen == "7 partitions, reported only by brokers"
     assert "; and 15,000,000 bytes between directories of brokers" in found(made, "reassign.bytes").seen
     assert made.process(back).code == 0
     assert made.home, "each replica is in its directory from before, where Kafka would choose the other one"
@@ -157,7 +157,7 @@ def test_the_next_look_tells_copies_inside_brokers(tmp_path: Path) -> None:
     waits = [
         e.progress
         for e in made.seen
-        if isinstance(e, events.Waits) and e.what == "the moves in flight are over"
+        if isinstance(e, events.Waits) and e.what == "the moves in flight have ended"
     ]
     assert any(" into /d2: 1,000,000 bytes of 3,000,000 bytes" in progress for progress in waits)
 
@@ -223,7 +223,7 @@ def test_a_broker_that_tells_no_directories_is_named(tmp_path: Path) -> None:
     made.cluster.dirs[5] = ()
     finding = refused(made)
     assert (finding.id, finding.held) == ("reassign.log-dirs", Held.UNKNOWN)
-    assert finding.seen.startswith("not told: t0-0 on 4")
+    assert finding.seen.startswith("not reported: t0-0 on 4")
 
 
 def test_a_refused_directory_stops_the_run_before_its_partition_moves(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Reassignments of another hand: refused, waited for, or throttled along; never cancelled or changed."""
+"""Reassignments of another tool: refused, waited for, or throttled along; never cancelled or changed."""
 
 from __future__ import annotations
 
@@ -49,14 +49,14 @@ def waits(made: ReassignDesk, what: str) -> list[str]:
 
 
 OVER = "other tools' reassignments have ended"
-FLYING = "the moves in flight are over"
+FLYING = "the moves in flight have ended"
 
 
 def test_t4_by_default_they_are_refused_by_name(tmp_path: Path) -> None:
     made = desk(tmp_path, "refuse")
     ended = made.process(forward)
     assert (ended.code, [f.id for f in ended.findings if f.blocks]) == (3, ["reassign.foreign"])
-    assert "set reassign.others" in ended.findings[3].moves
+    assert "set reassign.others" in ended.findings[3].moves[0]
 
 
 def test_t4_the_run_waits_for_their_end_before_its_first_change(tmp_path: Path) -> None:
@@ -105,7 +105,7 @@ def test_t4_taken_along_they_are_throttled_and_told_and_left_to_end(tmp_path: Pa
     made.first.held[THEIRS] = made.cluster.held[THEIRS]
     assert made.there, "the throttle came off after their end"
     told = waits(made, FLYING)
-    assert any("of another hand: t2-0 on 5: " in progress for progress in told)
+    assert any("moved by another tool: t2-0 on 5: " in progress for progress in told)
 
 
 def test_t4_a_run_without_moves_of_its_own_throttles_theirs(tmp_path: Path) -> None:
@@ -181,4 +181,4 @@ def test_what_another_hand_begins_since_is_told(tmp_path: Path) -> None:
 
     made.before_change = at(2, ReassignPartition, begun)
     assert made.process(forward).code == 0
-    assert any("begun by another hand since, and not throttled: t2-0" in told for told in waits(made, FLYING))
+    assert any("begun by another tool since, and not throttled: t2-0" in told for told in waits(made, FLYING))

@@ -26,7 +26,7 @@ def test_there_and_back_with_both_witnesses(tmp_path: Path) -> None:
     made = desk(tmp_path)
     assert made.process(forward).code == 0
     assert made.there
-    assert found(made, "reassign.verified").seen == "7 partitions, told by brokers and by ZooKeeper"
+    assert found(made, "reassign.verified").seen == "7 partitions, reported by brokers and ZooKeeper"
     assert made.process(back).code == 0
     assert made.home
 
@@ -37,7 +37,7 @@ def test_there_and_back_with_both_witnesses(tmp_path: Path) -> None:
         ({"adding": [4]}, "t0-0: ZooKeeper still adds [4] and removes []"),
         ({"removing": [1]}, "t0-0: ZooKeeper still adds [] and removes [1]"),
         ({"set": [1, 2]}, "t0-0: ZooKeeper has the set [1, 2]"),
-        ({"isr": [2]}, "t0-0: by ZooKeeper not in sync: [4]"),
+        ({"isr": [2]}, "t0-0: not in sync according to ZooKeeper: [4]"),
     ],
 )
 def test_a_move_that_zookeeper_does_not_show_as_done_is_waited_for_and_told(
@@ -60,7 +60,7 @@ def test_ids_that_kafka_does_not_write_there_are_told(tmp_path: Path, told: dict
     made.cluster.zookeeper[NAME] = told
     ended = made.process(forward)
     assert (ended.code, [f.id for f in ended.findings]) == (6, ["engine.wait-over"])
-    assert "t0-0: ZooKeeper tells nothing: unexpected content of t0" in ended.findings[0].seen
+    assert "t0-0: ZooKeeper reports nothing: unexpected content of t0" in ended.findings[0].seen
 
 
 def test_a_zookeeper_that_does_not_answer_is_told(tmp_path: Path) -> None:
@@ -68,7 +68,7 @@ def test_a_zookeeper_that_does_not_answer_is_told(tmp_path: Path) -> None:
     made.cluster.keeper = Unknown("timeout", "zk2 does not answer")
     ended = made.process(forward)
     assert (ended.code, [f.id for f in ended.findings]) == (6, ["engine.wait-over"])
-    assert "t0-0: ZooKeeper tells nothing: unknown (timeout): zk2 does not answer" in ended.findings[0].seen
+    assert "t0-0: ZooKeeper reports nothing: unknown (timeout): zk2 does not answer" in ended.findings[0].seen
     assert made.process(back).code == 6 or made.cluster.keeper is not None
     made.cluster.keeper = None
     assert made.process(resume).code == 0
@@ -91,7 +91,7 @@ def test_without_a_zookeeper_it_is_said_who_tells(tmp_path: Path) -> None:
     made = desk(tmp_path)
     made.inventory = inventory(made.inventory.sets)
     assert made.process(forward).code == 0
-    assert found(made, "reassign.verified").seen == "7 partitions, told by brokers alone"
+    assert found(made, "reassign.verified").seen == "7 partitions, reported only by brokers"
 
 
 def test_killed_while_zookeeper_is_late_it_goes_on(tmp_path: Path) -> None:
@@ -103,4 +103,4 @@ def test_killed_while_zookeeper_is_late_it_goes_on(tmp_path: Path) -> None:
     assert made.process(resume).code == 0
     assert made.there
     waits = [e.progress for e in made.seen if isinstance(e, events.Waits)]
-    assert not any("ZooKeeper tells nothing" in progress for progress in waits)
+    assert not any("ZooKeeper reports nothing" in progress for progress in waits)

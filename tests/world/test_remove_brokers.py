@@ -215,7 +215,7 @@ def test_a_reassignment_of_another_hand_onto_the_brokers_is_waited_for(tmp_path:
     assert made.process(forward).code == 0
     assert made.there
     waits = [e.progress for e in made.seen if isinstance(e, events.Waits) and e.step == "sweep"]
-    assert any("t1-1 is being moved by another hand" in progress for progress in waits)
+    assert any("t1-1 is being moved by another tool" in progress for progress in waits)
     assert made.cluster.replaced == []
 
 
@@ -359,8 +359,8 @@ def moved_by_others(cluster: Cluster) -> None:
         ({}, below_min_isr, "remove.min-isr", "1 are: t2-0 has 1 of 2"),
         ({}, moved_by_others, "reassign.foreign", "1 in flight: t1-1 to 3,2"),
         ({}, lambda c: c.down.add(3), "remove.others-alive", "not registered: 3"),
-        ({}, lambda c: setattr(c, "old", True), "reassign.release", "they know no such request"),
-        ({"exclusion": "cordon"}, None, "remove.exclusion", "unknown to brokers 4, 5"),
+        ({}, lambda c: setattr(c, "old", True), "reassign.release", "they do not support this request"),
+        ({"exclusion": "cordon"}, None, "remove.exclusion", "not supported by brokers 4, 5"),
         ({"exclusion": "policy"}, None, "remove.exclusion", "no policy on brokers"),
     ],
 )
@@ -390,7 +390,9 @@ def test_x7_x9_x11_a_cordon_is_set_kept_while_the_brokers_run_and_given_back(tmp
     first = next(c for c in made.cluster.made)
     assert isinstance(first, AlterBrokerConfig), "before anything else"
     assert first.key == CORDONED
-    assert found(made, "remove.exclusion").seen.startswith("by cordon: these brokers know cordoned.log.dirs")
+    assert found(made, "remove.exclusion").seen.startswith(
+        "by cordon: these brokers support cordoned.log.dirs"
+    )
     assert made.process(back).code == 0
     assert made.home, "broker 5 has what it had, and broker 4 nothing"
 
@@ -609,7 +611,7 @@ def test_a_removed_broker_that_dies_before_it_stops_holds_nothing_up_and_its_rat
         f for e in made.seen if isinstance(e, events.StepEnded) and e.step == "loosen" for f in e.findings
     ]
     assert [f.moves[0] for f in told if f.held is Held.NO] == [
-        "once broker-5 answers: kafka-configs.sh --bootstrap-server BOOTSTRAP --alter --entity-type brokers "
+        "once broker-5 responds: kafka-configs.sh --bootstrap-server BOOTSTRAP --alter --entity-type brokers "
         f"--entity-name 5 --delete-config {LEADER_RATE}"
     ]
 
@@ -677,7 +679,7 @@ def test_x10_topics_that_come_without_end_do_not_hold_the_stop_up(tmp_path: Path
     assert made.there
     assert made.cluster.down == set(GONE)
     assert made.cluster.spared, "born just before a stop"
-    assert "topics come all the time" in found(made, "remove.empty").seen
+    assert "topics are being created continuously" in found(made, "remove.empty").seen
     made.cluster.born = born(0)
     assert made.process(back).code == 0
     assert made.home, "the born ones are back where they were born, and no throttle is left on them"
@@ -875,7 +877,9 @@ def test_x20_an_accepted_target_that_is_up_keeps_its_moves(tmp_path: Path) -> No
     assert made.process(forward).code == 0
     assert made.there
     assert received(made, 2) > 0
-    assert "; 0 had landed on them meanwhile" in found(made, "remove.empty").seen, "nothing was planned anew"
+    assert "; 0 were created on them meanwhile" in found(made, "remove.empty").seen, (
+        "nothing was planned anew"
+    )
 
 
 def test_x15_the_plan_tells_bytes_time_exclusion_and_how_it_ends(tmp_path: Path) -> None:

@@ -116,7 +116,7 @@ def test_a_broker_without_an_exporter_is_named_and_gets_the_floor(
     assert made.process(forward).code == 0
     told = found(made, "reassign.load")
     assert told.held is Held.NO
-    assert "broker 2: adapt.exporters does not name it" in told.seen
+    assert "broker 2: adapt.exporters does not name the broker" in told.seen
     assert rates(made, 2)[-1][1] == STEPS[0]
 
 
@@ -170,7 +170,7 @@ def test_counters_that_begin_anew_give_no_figures_for_one_tick(tmp_path: Path, e
     exporters.answer = answer
     assert made.process(forward).code == 0
     waits = [e.progress for e in made.seen if isinstance(e, events.Waits)]
-    assert any("no figures of broker 2: " in one and "the host has restarted" in one for one in waits)
+    assert any("no load figures of broker 2: " in one and "the host has restarted" in one for one in waits)
     told = [rate for at, rate in rates(made, 2) if at > 60]
     assert told[0] == STEPS[0]
     assert told[-1] > STEPS[0], "it rises again"
@@ -183,5 +183,5 @@ def test_the_same_text_twice_is_no_reading(tmp_path: Path, exporters: Exporters)
     exporters.answer = lambda broker: kept.setdefault(broker, good(broker)) if broker == 2 else good(broker)
     assert made.process(forward).code == 0
     waits = [e.progress for e in made.seen if isinstance(e, events.Waits)]
-    assert any("no figures of broker 2: " in one and "a cache may stand before" in one for one in waits)
+    assert any("no load figures of broker 2: " in one and "a cache may stand before" in one for one in waits)
     assert rates(made, 2)[-1][1] == STEPS[0]

@@ -118,7 +118,7 @@ def test_without_figures_a_rate_is_kept_for_a_tick_and_then_the_floor_holds_T8(t
     assert set(blind[1:]) == {STEPS[0]}
     assert told[-1][1] > STEPS[0], "it rises again"
     waits = [e.progress for e in made.seen if isinstance(e, events.Waits)]
-    assert any("no figures of broker 2: " in told and "does not answer" in told for told in waits)
+    assert any("no load figures of broker 2: " in told and "does not answer" in told for told in waits)
 
 
 @pytest.mark.parametrize("busy_limit", [None, 0.9])
@@ -156,7 +156,7 @@ def test_a_broker_that_does_not_tell_its_directories_has_no_figures(tmp_path: Pa
     assert made.process(forward).code == 0
     assert rates(made, 2)[-1][1] == STEPS[0]
     waits = [e.progress for e in made.seen if isinstance(e, events.Waits)]
-    assert any("no figures of broker 2: " in one and "log directories" in one for one in waits)
+    assert any("no load figures of broker 2: " in one and "log directories" in one for one in waits)
 
 
 def test_every_rate_is_a_step_between_floor_and_ceiling_and_the_record_stays_small_T8(tmp_path: Path) -> None:
@@ -225,7 +225,7 @@ def test_a_rate_that_can_never_finish_is_told_before_it_is_set_T9(tmp_path: Path
     low = next(told for told in story if int(told.split()[2]) < 600_000)
     assert "can never finish" in low
     assert "would finish in" in low
-    assert "told before they were set: broker" in found(made, "reassign.listened").seen
+    assert "reported before they were set: broker" in found(made, "reassign.listened").seen
 
 
 def fixed_and_growing(tmp_path: Path) -> ReassignDesk:

@@ -22,12 +22,12 @@ F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
 
 _common: Callable[[F], F] = flags.together(
-    click.option("--cluster", type=flags.FILE, help="The cluster as a file: cluster.json."),
+    click.option("--cluster", type=flags.FILE, help="The file that describes the cluster: cluster.json."),
     click.option(
         "--inventory",
         "-i",
         type=flags.FILE,
-        help="Instead, read the cluster from the brokers of this inventory.",
+        help="Read the cluster from the brokers of this inventory, instead of --cluster.",
     ),
     click.option(
         "--zk-addr",
@@ -43,7 +43,7 @@ _common: Callable[[F], F] = flags.together(
         metavar="PATH",
         envvar="TOPICMAPPR_ZK_PREFIX",
         show_envvar=True,
-        help="With --zk-addr: above Kafka's znodes.",
+        help="With --zk-addr: the path above Kafka's znodes.",
     ),
     click.option(
         "--zk-metrics-prefix",
@@ -52,13 +52,13 @@ _common: Callable[[F], F] = flags.together(
         envvar="TOPICMAPPR_ZK_METRICS_PREFIX",
         show_envvar=True,
         metavar="PATH",
-        help="With --zk-addr: above the metrics.",
+        help="With --zk-addr: the path above the metrics.",
     ),
     flags.number(
         "--metrics-age",
         "metrics_age",
         "MINUTES",
-        "With --zk-addr: how old the metrics may be.",
+        "With --zk-addr: the highest age of the metrics.",
         60,
         least=0,
     ),
@@ -69,26 +69,33 @@ _common: Callable[[F], F] = flags.together(
         help="Plan only these partitions, with these sets: Kafka's reassignment JSON.",
     ),
     flags.many(
-        "--topics", "topics", "NAME,…", "Topics, or regular expressions found in names. Default: all."
+        "--topics",
+        "topics",
+        "NAME,…",
+        "Topics, or regular expressions that match part of a name. Default: all.",
     ),
-    flags.many("--topics-exclude", "topics_exclude", "NAME,…", "Topics to leave out, in the same way."),
+    flags.many("--topics-exclude", "topics_exclude", "NAME,…", "Topics to exclude, in the same form."),
     click.option(
         "--brokers",
         default="-2",
         show_default=True,
         metavar="ID,…",
-        help="Brokers that may hold replicas. -1: those that hold some. -2: all registered ones.",
+        help="Brokers that may hold replicas. -1: those that have some. -2: all registered ones.",
     ),
 )
 _written: Callable[[F], F] = flags.together(
-    flags.switch("--optimize-leadership", text="Reorder sets so that brokers lead alike."),
-    flags.switch("--phased-reassignment", text="Two maps: in the first the old leader stays preferred."),
+    flags.switch("--optimize-leadership", text="Reorder sets so that brokers lead equally many partitions."),
+    flags.switch("--phased-reassignment", text="Write two maps. In the first one the old leader "
+        "remains the preferred leader."),
     click.option(
-        "--leader-evac-brokers", default="", metavar="ID,…", help="These brokers lead none of the topics."
+        "--leader-evac-brokers", default="", metavar="ID,…", help="Brokers that must not lead the "
+            "topics of --leader-evac-topics."
     ),
-    flags.many("--leader-evac-topics", "leader_evac_topics", "NAME,…", "The topics that they do not lead."),
+    flags.many("--leader-evac-topics", "leader_evac_topics", "NAME,…", "The topics that these "
+        "brokers must not lead."),
     flags.number(
-        "--chunk-step-size", "chunk_step_size", "N", "Brokers that give replicas in one map. 0: one map.", 0,
+        "--chunk-step-size", "chunk_step_size", "N", "How many brokers give away replicas in each "
+            "map. 0: write only one map.", 0,
         least=0,
     ),
     click.option(
@@ -96,19 +103,22 @@ _written: Callable[[F], F] = flags.together(
         type=click.Choice(["choose", "balance", "kafka"]),
         default="choose",
         show_default=True,
-        help="Of several on a broker: choose one for each copy, also move replicas between them, or leave it "
-        "to Kafka.",
+        help="If a broker has several: choose one for each copy, also move replicas between them, or "
+            "let Kafka "
+        "choose.",
     ),
-    flags.number("--effort", "effort", "N", "How often the search begins again.", 1, least=0, most=1000),
+    flags.number("--effort", "effort", "N", "How long to search. 0: take the first plan; 2: search "
+        "twice as long as 1.", 1, least=0, most=1000),
     click.option("--out", type=flags.FILE, help="Write the plan here. Default: only report."),
-    click.option("--out-file", default="", metavar="NAME", help="Instead, write it to NAME.json."),
+    click.option("--out-file", default="", metavar="NAME", help="Write the plan to NAME.json, "
+        "instead of --out."),
     click.option("--out-path", default="", metavar="DIR", help="With --out-file: the folder of that file."),
     click.option("--page", type=flags.FILE, help="Also write the report as an HTML page."),
     click.option("--force", is_flag=True, help="Replace existing files."),
     flags.switch(
         "--ignore-warnings",
         "--ignore-warns",
-        text="Write the plan in spite of warnings.",
+        text="Write the plan despite warnings.",
         envvar="TOPICMAPPR_IGNORE_WARNS",
     ),
     flags.as_json,
@@ -120,35 +130,37 @@ _moving: Callable[[F], F] = flags.together(
         default=0.0,
         show_default=True,
         metavar="SHARE",
-        help="How far one move may take a broker from the mean. 0: try all.",
+        help="How far one move may take a broker from the mean. 0: try several values.",
     ),
     flags.number(
-        "--partition-limit", "partition_limit", "N", "Look at the N largest partitions of a source.", 30
+        "--partition-limit", "partition_limit", "N", "Consider only the N largest partitions of each "
+            "broker that gives replicas.", 30
     ),
     flags.number(
-        "--partition-size-threshold", "partition_size_threshold", "MIB", "Move no smaller partition.", 512,
+        "--partition-size-threshold", "partition_size_threshold", "MIB", "Do not move partitions "
+            "smaller than this.", 512,
         least=0,
     ),
-    flags.switch("--locality-scoped", text="Every replica stays in its rack."),
+    flags.switch("--locality-scoped", text="Keep every replica in its rack."),
     click.option(
         "--balance",
         type=click.Choice(["storage", "rate", "both"]),
         default="storage",
         show_default=True,
-        help="Spread free bytes, bytes per second, or both.",
+        help="What to balance: free bytes, bytes per second, or both.",
     ),
     click.option(
         "--max-bytes",
         type=click.IntRange(min=0),
         metavar="BYTES",
-        help="Copy no more than so many bytes. Default: no limit.",
+        help="The most bytes to copy. Default: no limit.",
     ),
 )  # fmt: skip
 
 _fix_racks = click.option(
     "--fix-racks",
     is_flag=True,
-    help="Instead, only move replicas of sets that could span more racks: the fewest moves.",
+    help="Only repair sets that could span more racks, with the fewest moves.",
 )
 
 
@@ -167,7 +179,8 @@ def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
         default=0.20,
         show_default=True,
         metavar="SHARE",
-        help="A broker gives replicas if its free bytes are this far below the harmonic mean. 0: all old.",
+        help="A broker gives replicas if its free bytes are this far below the harmonic mean. 0: all "
+        "old brokers.",
     )
     @click.option(
         "--storage-threshold-gb",
@@ -175,9 +188,13 @@ def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
         default=0.0,
         show_default=True,
         metavar="GIB",
-        help="A broker gives if less is free. 0: off.",
+        help="A broker gives replicas if it has less free. 0: off.",
     )
-    @click.option("--any-broker", is_flag=True, help="Every broker gives and takes, whatever is free.")
+    @click.option(
+        "--any-broker",
+        is_flag=True,
+        help="Let every broker give and receive replicas, whatever its free bytes.",
+    )
     @_fix_racks
     @_moving
     @_written
@@ -218,18 +235,18 @@ def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
         type=bool,
         default=True,
         show_default=True,
-        help="Racks and sizes count.",
+        help="Use racks and sizes.",
     )
-    @flags.switch("--force-rebuild", text="Place every replica anew.")
+    @flags.switch("--force-rebuild", text="Choose a new place for every replica.")
     @flags.number("--replication", "replication", "N", "Replicas of each set. 0: as many as now.", 0, least=0)
-    @flags.switch("--sub-affinity", text="One new broker of the same rack replaces each gone one.")
+    @flags.switch("--sub-affinity", text="Replace each missing broker by one new broker of the same rack.")
     @flags.number("--min-rack-ids", "min_rack_ids", "N", "Racks of each set. 0: all different.", 0, least=0)
     @click.option(
         "--optimize",
         type=click.Choice(["distribution", "storage"]),
         default="distribution",
         show_default=True,
-        help="With --placement storage: fill slot by slot, or partition by partition.",
+        help="With --placement storage: place replica by replica of all sets, or set by set.",
     )
     @click.option(
         "--partition-size-factor",
@@ -237,7 +254,7 @@ def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
         default=1.0,
         show_default=True,
         metavar="FACTOR",
-        help="Reserve so many times the size of a replica.",
+        help="Reserve this many times the size of a replica.",
     )
     @click.option(
         "--skip-no-ops",
@@ -248,7 +265,7 @@ def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
         expose_value=False,
         callback=_always,
         metavar="[=true]",
-        help="Always so: a partition that stays is never in the map.",
+        help="Has no effect: a map never contains partitions that do not change.",
     )
     @_fix_racks
     @_written
@@ -267,7 +284,9 @@ def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
 def _always(_context: click.Context, option: click.Parameter, value: bool) -> None:
     """Accept an option that is always on. Raises BadParameter for false."""
     if not value:
-        raise click.BadParameter("A map never holds partitions that stay. Leave it out.", param=option)
+        raise click.BadParameter(
+            "A map never contains partitions that do not change. Remove this option.", param=option
+        )
 
 
 def _place(options: dict[str, Any], request: Any) -> int:
@@ -452,7 +471,7 @@ def _useless(needed: str, *names: str) -> None:
 
 def _excluded(given: str, *names: str) -> None:
     """Raise UsageError if one of these options is given beside ``given``, which leaves it without effect."""
-    _no_effect(names, f"with {given}. Next: drop one of them")
+    _no_effect(names, f"with {given}. Next: remove one of them")
 
 
 def _no_effect(names: tuple[str, ...], why: str) -> None:
@@ -481,7 +500,7 @@ def _ids(option: str, text: str) -> tuple[int, ...]:
     try:
         ids = tuple(int(part) for part in text.split(","))
     except ValueError:
-        raise UsageError(f"{option} {text!r}: needed: ids of brokers, such as 1001,1002") from None
+        raise UsageError(f"{option} {text!r}; needed: ids of brokers, such as 1001,1002") from None
     if len(set(ids)) < len(ids):
-        raise UsageError(f"{option} {text}: needed: each broker once")
+        raise UsageError(f"{option} {text}; needed: each broker once")
     return ids

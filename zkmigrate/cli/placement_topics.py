@@ -44,7 +44,7 @@ class _Place(click.ParamType[Any]):
 
 
 _topic: Callable[[F], F] = flags.together(
-    click.option("--topic", required=True, metavar="NAME", help="Its name."),
+    click.option("--topic", required=True, metavar="NAME", help="The name of the topic."),
     click.option(
         "--partitions",
         required=True,
@@ -58,11 +58,17 @@ _how: Callable[[F], F] = flags.together(
         "--shift",
         type=click.IntRange(0, 2**31 - 1),
         metavar="N",
-        help="From the leader to the next replica, in the order of brokers. Default: as the start is found.",
+        help="The distance from the leader to the next replica, in the order of brokers. Default: "
+        "derived from --start.",
     ),
     click.option("--ignore-racks", is_flag=True, help="Place as if no broker had a rack."),
-    click.option("--cluster", type=flags.FILE, help="The cluster as a file: cluster.json."),
-    click.option("--inventory", "-i", type=flags.FILE, help="Instead, ask the brokers of this inventory."),
+    click.option("--cluster", type=flags.FILE, help="The file that describes the cluster: cluster.json."),
+    click.option(
+        "--inventory",
+        "-i",
+        type=flags.FILE,
+        help="Read the cluster from the brokers of this inventory, instead of --cluster.",
+    ),
     click.option("--out", type=flags.FILE, help="Write the sets here. Default: only report."),
     click.option("--force", is_flag=True, help="Replace an existing file."),
     flags.as_json,
@@ -95,7 +101,7 @@ def add_to(
         default="random",
         show_default=True,
         metavar="N|random",
-        help="Where in the order of brokers the leader of partition 0 stands.",
+        help="The position of partition 0's leader in the order of brokers.",
     )
     @_how
     def new_topic(**options: Any) -> None:
@@ -147,9 +153,11 @@ def add_to(
         default=5.0,
         show_default=True,
         metavar="N",
-        help="Between the two looks. Longer gives better rates.",
+        help="The time between the two measurements. A longer time gives better rates.",
     )
-    @click.option("--out", type=flags.FILE, required=True, help="Write the cluster here, for --cluster.")
+    @click.option(
+        "--out", type=flags.FILE, required=True, help="Write the cluster to this file, for --cluster."
+    )
     @click.option("--force", is_flag=True, help="Replace an existing file.")
     @flags.as_json
     def measure(**options: Any) -> None:

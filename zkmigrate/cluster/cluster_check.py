@@ -129,7 +129,7 @@ def _moves(
     if not isinstance(reading, Absent):
         return None, reading.why
     if view.reassigning is None:
-        return None, "brokers older than 2.4 do not tell their reassignments"
+        return None, "brokers older than 2.4 do not report their reassignments"
     sets = {(one.topic, one.partition): one.replicas for one in view.partitions}
     return {name: InFlight(sets.get(name, ()), (), ()) for name in view.reassigning}, ""
 

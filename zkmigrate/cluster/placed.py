@@ -56,8 +56,8 @@ def seen_by_brokers(look: Sight, tell: Callable[[str], None], pause: Pause | Non
 
     pause: as for :func:`settled`. Raises HostError if no broker answers.
     """
-    tell("the brokers are asked for partitions and racks")
-    return _seen(settled(lambda: look.ask(DescribeCluster(_WITNESSES)), tell, pause))
+    tell("reading partitions and racks from the brokers")
+    return _required(settled(lambda: look.ask(DescribeCluster(_WITNESSES)), tell, pause))
 
 
 def settled(ask: Callable[[], Reading[T]], tell: Callable[[str], None], pause: Pause | None) -> Reading[T]:
@@ -71,7 +71,7 @@ def settled(ask: Callable[[], Reading[T]], tell: Callable[[str], None], pause: P
         if not isinstance(reading, Unknown) or reading.cause != "failed":
             break
         assert pause is not None
-        tell(f"asked again for at most {LEAVING_S} s, because one question failed: {reading.why}")
+        tell(f"trying again for at most {LEAVING_S} s, because a query failed: {reading.why}")
         pause(1.0)
         reading = ask()
     return reading
@@ -95,7 +95,7 @@ def measured(
     told: dict[int, LogDirs] = {}
     asked = by_topic(only) or None
     for at in range(0, len(ids), _AT_ONCE):
-        told |= _seen(look.ask(DescribeLogDirs(KAFKA, ids[at : at + _AT_ONCE], asked)))
+        told |= _required(look.ask(DescribeLogDirs(KAFKA, ids[at : at + _AT_ONCE], asked)))
         tell(f"log directories of {len(told)} of {len(ids)} brokers")
     dirs, unseen, copying = _directories(told)
     if moving := _moving(view, copying):
@@ -125,26 +125,26 @@ def by_topic(names: Iterable[Name]) -> dict[str, list[int]]:
     return numbers
 
 
-def _seen(reading: Reading[T]) -> T:
+def _required(reading: Reading[T]) -> T:
     if isinstance(reading, Seen):
         return reading.value
     raise HostError(
-        f"{_why(reading)}. Next: let the brokers answer; zkmigrate placement also takes --cluster"
+        f"{_reason(reading)}. Next: make the brokers reachable; zkmigrate placement also accepts --cluster"
     )
 
 
-def _why(reading: Reading[object]) -> str:
-    return f"{reading.what} is not there" if isinstance(reading, Absent) else getattr(reading, "why", "")
+def _reason(reading: Reading[object]) -> str:
+    return f"{reading.what} does not exist" if isinstance(reading, Absent) else getattr(reading, "why", "")
 
 
 def _moving(view: KafkaView, copying: Sequence[str]) -> Refused | None:
     """Return the refusal of sets and directories that are changing, else None."""
     if view.reassigning is None:
-        seen = "these brokers are older than 2.4 and do not tell whether a reassignment runs"
+        seen = "these brokers are older than 2.4 and do not report whether a reassignment is in flight"
     elif view.reassigning:
         seen = live.moving_partitions(view.reassigning)
     elif copying:
-        seen = f"{len(copying)} replicas change their directory, the first is {copying[0]}"
+        seen = f"{len(copying)} replicas are moving to another directory, the first is {copying[0]}"
     else:
         return None
     return live.reassigning(seen)
@@ -159,7 +159,7 @@ def _directories(
     copying: list[str] = []
     for id_, of_broker in told.items():
         if not isinstance(of_broker, Seen):
-            unseen[id_] = _why(of_broker)
+            unseen[id_] = _reason(of_broker)
             continue
         dirs[id_] = {}
         for path, reading in of_broker.value.items():
@@ -168,7 +168,7 @@ def _directories(
                 future = [one for one in reading.value.replicas if one.future]
                 copying += [f"{one.topic}-{one.partition} on broker {id_}" for one in future]
             else:
-                unseen[id_] = _why(reading)
+                unseen[id_] = _reason(reading)
     return dirs, unseen, copying
 
 
@@ -191,18 +191,20 @@ def _measure(
     """Query hosts for their volumes if their brokers do not report them. Updates ``dirs`` and ``unseen``."""
     names = {broker.id: broker.name for broker in inventory.kafka.brokers}
     asked = {id_: held for id_, held in dirs.items() if id_ not in unseen and live.needs_host(held)}
-    unseen |= {id_: "its free bytes: the inventory has no such broker" for id_ in asked if id_ not in names}
+    unseen |= {
+        id_: "its free bytes: the inventory does not have this broker" for id_ in asked if id_ not in names
+    }
     at = {names[id_]: id_ for id_ in asked if id_ in names}
     if not inventory.has("ssh"):
         unseen |= dict.fromkeys(
-            at.values(), "only its host tells its free bytes, and the inventory has no section ssh"
+            at.values(), "only its host can report its free bytes, and the inventory has no section ssh"
         )
         return
     if at:
-        tell(f"{len(at)} hosts are asked for their volumes: df")
+        tell(f"{len(at)} hosts: reading their volumes with df")
     for host, reading in look.each(at, lambda host: look.volumes(host, sorted(asked[at[host]]))).items():
         if not isinstance(reading, Seen):
-            unseen[at[host]] = _why(reading)
+            unseen[at[host]] = _reason(reading)
             continue
         for path, volume in reading.value.items():
             known = dirs[at[host]][path]

@@ -320,7 +320,7 @@ def test_other_files_are_kept_without_force(here: Path) -> None:
     (here / "plan-phase7.json").write_text("of an earlier plan")
     done = call("rebalance", "--out", "plan.json", "--force")
     assert done.exit_code == 0
-    assert "Removed, of an earlier plan: plan-phase7.json\n" in done.stdout
+    assert "Removed files of an earlier plan: plan-phase7.json\n" in done.stdout
     assert names(here) == {"plan.json", "plan-back.json"}
     (here / "plan-phase7.json").write_text("of an earlier plan")
     body = json.loads(call("rebalance", "--out", "plan.json", "--force", "--json").stdout)
@@ -359,7 +359,7 @@ def test_no_file_that_was_read_is_replaced(here: Path, words: tuple[str, ...]) -
     (here / "link").symlink_to("cluster.json")
     done = call("rebalance", *words, "--force")
     assert done.exit_code == 2, done.output
-    assert ", which was read. Next: another FILE" in done.stderr
+    assert ", which was read. Next: choose another FILE" in done.stderr
     assert all(
         json.loads((here / name).read_text()) == CLUSTER for name in ("plan-back.json", "cluster.json")
     )
@@ -368,7 +368,7 @@ def test_no_file_that_was_read_is_replaced(here: Path, words: tuple[str, ...]) -
 @pytest.mark.parametrize("option", ["--out", "--page"])
 def test_no_file_is_called_like_standard_output(here: Path, option: str) -> None:
     done = call("rebalance", option, "-")
-    assert (done.exit_code, f"{option} -: needed: the name of a file" in done.stderr) == (2, True)
+    assert (done.exit_code, f"{option} -; needed: the name of a file" in done.stderr) == (2, True)
     assert names(here) == set()
 
 
@@ -559,13 +559,13 @@ def test_names_in_a_report_are_escaped(here: Path, monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (("--brokers", "1,b"), "--brokers '1,b': needed: ids of brokers, such as 1001,1002"),
-        (("--brokers", ""), "--brokers '': needed: ids of brokers"),
-        (("--brokers", "1,2,,3"), "--brokers '1,2,,3': needed: ids of brokers"),
-        (("--brokers", "1,2,1"), "--brokers 1,2,1: needed: each broker once"),
+        (("--brokers", "1,b"), "--brokers '1,b'; needed: ids of brokers, such as 1001,1002"),
+        (("--brokers", ""), "--brokers ''; needed: ids of brokers"),
+        (("--brokers", "1,2,,3"), "--brokers '1,2,,3'; needed: ids of brokers"),
+        (("--brokers", "1,2,1"), "--brokers 1,2,1; needed: each broker once"),
         (("--zk-prefix", "kafka"), "--zk-prefix has no effect without --zk-addr"),
         (("--metrics-age", "60"), "--metrics-age has no effect without --zk-addr"),
-        (("--leader-evac-brokers", "x"), "--leader-evac-brokers 'x': needed: ids of brokers"),
+        (("--leader-evac-brokers", "x"), "--leader-evac-brokers 'x'; needed: ids of brokers"),
         (("--out", "none/plan.json"), "no directory none"),
         (
             ("--cluster", "nowhere.json"),
@@ -768,7 +768,7 @@ def test_b6_a_rebuild_by_count_needs_no_sizes_in_zookeeper(
     assert "notice placement.metrics-unused: " in done.stdout
     assert why in done.stdout
     assert "notice placement.capacity-unknown: The size of 2 of 2 partitions" in done.stdout
-    assert "2 replica sets change, how many bytes are copied is not known." in done.stdout
+    assert "2 replica sets change, the number of copied bytes is not known." in done.stdout
     assert "lowest free" not in done.stdout
     assert "0 B" not in done.stdout
     for words in (("rebuild", "--placement", "storage"), ("rebalance", "--brokers", "1,2,3")):
@@ -784,7 +784,7 @@ def test_b6_b15_a_rebuild_by_count_says_that_it_does_not_use_old_metrics(
     done = from_znodes(monkeypatch, "rebuild", "--out", "plan.json", age_s=3661.0)
     assert (done.exit_code, names(here)) == (0, {"plan.json", "plan-back.json"}), done.output
     assert "notice placement.metrics-unused: " in done.stdout
-    assert "Seen: the metrics in ZooKeeper are 61 minutes old" in done.stdout
+    assert "Cause: the metrics in ZooKeeper are 61 minutes old" in done.stdout
     assert "notice placement.capacity-unknown: The size of 2 of 2 partitions" in done.stdout
     known = from_znodes(monkeypatch, "rebuild", "--metrics-age", "62", age_s=3661.0)
     assert "placement.metrics-unused" not in known.stdout
@@ -1014,3 +1014,8 @@ def test_max_bytes_limits_what_is_copied(here: Path) -> None:
     ]
     assert bytes_[0] > 25 * GB >= bytes_[1] > bytes_[2] == 0
     assert call("rebalance", "--max-bytes", "-1").exit_code == 2
+
+
+def test_help_says_what_effort_means() -> None:
+    text = " ".join(call("rebalance", "--help").output.split())
+    assert "How long to search. 0: take the first plan; 2: search twice as long as 1." in text

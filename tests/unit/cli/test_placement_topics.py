@@ -193,7 +193,7 @@ def test_brokers_that_are_down_or_cordoned_get_no_replica(here: Path) -> None:
     done = asked(here, Site(cordoned=frozenset({2})), *NEW, "--json")
     body = json.loads(done.stdout)
     assert {broker for of in sets(body).values() for broker in of} == {1, 3}
-    assert [one["text"] for one in body["notices"]] == ["cordoned, so without a replica: broker 2"]
+    assert [one["text"] for one in body["notices"]] == ["cordoned, so they receive no replica: broker 2"]
     two = {id_: at for id_, at in WELL.brokers.items() if id_ != 3}
     down = Site(Seen(KafkaView(WELL.cluster_id, 1, two, WELL.partitions)), silent=frozenset({1}))
     body = json.loads(asked(here, down, *NEW, "--json").stdout)

@@ -106,7 +106,7 @@ class Scan:
     wall_s: float
 
     @property
-    def unheard(self) -> Unknown | None:
+    def missing_answer(self) -> Unknown | None:
         """The first missing answer; None if there is none."""
         told: tuple[Reading[object], ...] = (
             self.cluster, self.in_flight, self.tree, self.partitions, self.throttles,
@@ -125,16 +125,16 @@ class Scan:
     def told(self, topic: str) -> Reading[tuple[PartitionState, ...]]:
         """Return the partitions of a topic; Absent only if neither a broker nor ZooKeeper knows it."""
         told = self.partitions.value.topics if isinstance(self.partitions, Seen) else {}
-        one = told.get(topic, Unknown("failed", f"nobody was asked about topic {topic}"))
+        one = told.get(topic, Unknown("failed", f"topic {topic} was not checked"))
         if isinstance(one, Absent) and topic in self.live:
-            return Unknown("failed", f"brokers do not know topic {topic}, and ZooKeeper does")
+            return Unknown("failed", f"ZooKeeper has topic {topic}, but the brokers do not")
         return one
 
 
 def section(c: Context) -> Leftovers:
     """Return the section ``leftovers`` of the inventory. Raises TypeError if there is none."""
     if not isinstance(c.inventory, LeftoversInventory):
-        raise TypeError("the inventory of this playbook has a section leftovers")
+        raise TypeError("the inventory of this playbook needs a section leftovers")
     return c.inventory.leftovers
 
 
@@ -177,8 +177,8 @@ def _throttles(look: Look, partitions: Reading[TopicPartitions]) -> Reading[Valu
 def _tree(wanted: Leftovers, look: Look, topics: Reading[ClusterTopics]) -> Reading[Tree]:
     """Read the znodes through the first server that answers."""
     if not isinstance(topics, Seen):
-        return Unknown("failed", "no broker names its topics")
-    told: Reading[Tree] = Unknown("failed", "no ZooKeeper server")
+        return Unknown("failed", "no broker lists its topics")
+    told: Reading[Tree] = Unknown("failed", "no ZooKeeper server responds")
     for door in wanted.doors:
         told = _tree_at(_Reader(look, door, wanted.chroot), frozenset(topics.value.names))
         if isinstance(told, Seen):
@@ -241,7 +241,7 @@ def _tree_at(reader: _Reader, named: frozenset[str]) -> Reading[Tree]:
     if isinstance(id, Unknown):
         return id
     if isinstance(id, Absent):
-        return Unknown("failed", f"{reader.door} has no {reader.chroot}/cluster/id: is the chroot right?")
+        return Unknown("failed", f"{reader.door} has no {reader.chroot}/cluster/id; check the chroot")
     first = controller(reader.look, reader.door, reader.chroot)
     try:
         others = [topic for topic in reader.names(rules.TOPICS) if topic not in named]
@@ -297,13 +297,13 @@ def _disks(c: Context, look: Look) -> _Seens:
     for broker in brokers:
         dirs = told.value[broker.id]
         if isinstance(dirs, Seen):
-            disks.append(Disks(broker, True, False, tuple(_told(dirs.value))))
+            disks.append(Disks(broker, True, False, tuple(_directory_entries(dirs.value))))
         else:
             unread.append(f"{broker.name}: {dirs}")
     return tuple(disks), tuple(unread)
 
 
-def _told(dirs: Mapping[str, Reading[LogDir]]) -> Iterator[Directory]:
+def _directory_entries(dirs: Mapping[str, Reading[LogDir]]) -> Iterator[Directory]:
     for path, one in dirs.items():
         for log in one.value.replicas if isinstance(one, Seen) else ():
             name = f"{log.topic}-{log.partition}"
@@ -342,7 +342,7 @@ def _with_sizes(look: Look, disks: Disks, partitions: Reading[TopicPartitions]) 
     topics = partitions.value.topics
 
     def sized(one: Directory) -> Directory:
-        told = topics.get(one.topic, Unknown("failed", "not asked"))
+        told = topics.get(one.topic, Unknown("failed", "not checked"))
         if not why_stray(one.topic, one.number, one.mark, disks.broker.id, told):
             return one
         listed = look.listing(disks.broker.name, one.path)

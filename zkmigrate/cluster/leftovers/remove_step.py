@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from zkmigrate.cluster.leftovers.facts import Scan, scan, section
-from zkmigrate.cluster.leftovers.rules import ACTS, Kind, Leftover, kind_of, leftovers, named, quiet
+from zkmigrate.cluster.leftovers.rules import ACTS, Kind, Leftover, kind_of, leftovers, named_leftovers, quiet
 from zkmigrate.kafka.rules import znodes
 from zkmigrate.runbook.model.change import Applied, Changes, inverses
 from zkmigrate.runbook.model.finding import Finding, Severity, blocking, claim, few, meanings
@@ -62,7 +62,7 @@ class RemoveFacts:
 
 class RemoveStep(Step[RemoveFacts]):
     id = Named.step
-    title = "Remove what is named"
+    title = "Remove the named leftovers"
     hazard = Hazard.REVERSIBLE
 
     def observe(self, c: Context, look: Look) -> RemoveFacts:
@@ -76,9 +76,11 @@ class RemoveStep(Step[RemoveFacts]):
         if wrong := blocking(findings):
             if all(one.id in ("leftovers.answer", "leftovers.controller") for one in wrong):
                 limit = c.inventory.policy.step_deadline_s
-                return Waiting("a cluster that is quiet", wrong[0].seen, limit, poll_s=1.0)
+                return Waiting(
+                    "a cluster without reassignments and elections", wrong[0].seen, limit, poll_s=1.0
+                )
             return Blocked(wrong)
-        return self._back(c, f) if c.way is Way.BACK else self._forward(c, f)
+        return self._check_back(c, f) if c.way is Way.BACK else self._forward(c, f)
 
     def _names(self, c: Context, f: RemoveFacts) -> Mapping[str, str]:
         """Return the leftovers to remove by target.
@@ -88,7 +90,7 @@ class RemoveStep(Step[RemoveFacts]):
         record = known(Named, c) if c.begun else None
         if record is not None:
             return record.names
-        return {one.target: one.name for one in named(c, f.found.values())}
+        return {one.target: one.name for one in named_leftovers(c, f.found.values())}
 
     def _forward(self, c: Context, f: RemoveFacts) -> Verdict:
         wanted = section(c)
@@ -102,29 +104,28 @@ class RemoveStep(Step[RemoveFacts]):
         if free := [one.target for one in there if not one.holds]:
             return Ready((free[0],), record=record)
         if there:
-            return Blocked(tuple(map(_held, there)))
+            return Blocked(tuple(map(_not_removable, there)))
         gone = [name for target, name in names.items() if target in c.unrestored]
         left = [name for target, name in names.items() if target not in c.unrestored]
-        return Done((_removed(gone), _left(left)), record)
+        return Done((_removed(gone), _no_longer_leftover(left)), record)
 
-    def _back(self, c: Context, f: RemoveFacts) -> Verdict:
+    def _check_back(self, c: Context, f: RemoveFacts) -> Verdict:
         names = {target: self._names(c, f).get(target, target) for target in sorted(c.unrestored)}
-        todo = {target: name for target, name in names.items() if not _stays(name, f)}
+        todo = {target: name for target, name in names.items() if not _why_not_restored(name, f)}
         running = {disks.broker.name for disks in f.scan.disks if disks.runs}
         if free := [target for target, name in todo.items() if name.partition(":")[0] not in running]:
             return Ready((free[0],))
         if todo:
             return Blocked(tuple(map(_running, todo.values())))
-        kept = [f"{name}: {_stays(name, f)}" for name in names.values()]
+        kept = [f"{name}: {_why_not_restored(name, f)}" for name in names.values()]
         return Done(
             (
                 claim(
                     "leftovers.back",
-                    "everything that the run removed is there again",
+                    "everything that the run removed is restored",
                     not kept,
                     seen=few(kept) if kept else "nothing else was removed",
-                    needed="what was removed, apart from what Kafka would act on",
-                    moves=("take it from the journal, if you want it by hand",),
+                    needed="everything removed, except what Kafka would act on",
                     severity=Severity.WARN,
                 ),
             )
@@ -149,34 +150,33 @@ class RemoveStep(Step[RemoveFacts]):
         return dict.fromkeys(self._names(c, f), "a leftover")
 
 
-def _stays(name: str, f: RemoveFacts) -> str:
+def _why_not_restored(name: str, f: RemoveFacts) -> str:
     """Return why a removed leftover is not put back, or an empty string if it is."""
     kind = kind_of(name)
     if kind in ACTS:
         return "Kafka would act on it"
     topic = znodes.topic_of(name)
     if topic and topic in f.scan.live:
-        return f"topic {topic} lives now"
+        return f"topic {topic} exists now"
     if kind is Kind.DIRECTORY:
         here = (f"{disks.broker.name}:{one.path}" for disks in f.scan.disks for one in disks.directories)
-        return "a directory is in its place" if name in here else ""
+        return "another directory is in its place" if name in here else ""
     if kind is Kind.THROTTLE:
         what, of, _ = name.split("/")
         if what == "topic" and of not in f.scan.live:
-            return f"topic {of} is gone"
+            return f"topic {of} does not exist"
         if name in f.found:
             return "somebody has set it since"
     return ""
 
 
-def _held(one: Leftover) -> Finding:
+def _not_removable(one: Leftover) -> Finding:
     return claim(
         "leftovers.held",
-        "what is named can be removed now",
+        "the named leftovers can be removed now",
         False,
         seen=f"{one.name}: {one.holds}",
-        needed="a broker that is stopped, partitions in sync, and a place beside the log directory",
-        moves=("do what the finding says, then resume", "take it out of leftovers.remove, then resume"),
+        needed="a stopped broker, partitions in sync, and a place next to the log directory",
     )
 
 
@@ -184,7 +184,7 @@ def _running(name: str) -> Finding:
     broker = name.partition(":")[0]
     return claim(
         "leftovers.held",
-        "what was moved aside can be moved back now",
+        "the directories that were moved can be moved back now",
         False,
         seen=f"{name}: its broker runs",
         needed="a broker that is stopped",
@@ -195,34 +195,36 @@ def _running(name: str) -> Finding:
 def _removed(names: Sequence[str]) -> Finding:
     return claim(
         "leftovers.removed",
-        "what was named is gone",
+        "what was named does not exist",
         True,
-        seen=f"{len(names):,}: {few(names)}" if names else "nothing was named",
+        seen=f"{len(names):,}: {few(names)}" if names else "no leftover was named",
     )
 
 
-def _left(names: Sequence[str]) -> Finding:
+def _no_longer_leftover(names: Sequence[str]) -> Finding:
     return claim(
         "leftovers.left",
-        "everything named was still a leftover at its turn",
+        "everything named was still a leftover when its turn came",
         not names,
-        seen=f"left alone, because gone or in use again: {few(names)}" if names else "yes",
+        seen=f"not removed, because missing or in use again: {few(names)}" if names else "yes",
         severity=Severity.WARN,
     )
 
 
 MEANINGS = meanings(
     """
-    leftovers.held: A directory cannot be moved now. Cause: Its broker runs and may have it open. Or it may
-    be the last copy of a partition. Or its log directory is a mount point, or ssh is missing in the
-    inventory. To do: Stop that broker alone, then resume. Where that is not why, move it by hand.
+    leftovers.held: A directory cannot be moved now. Cause: Its broker runs and may have it open, or it may be
+    the last copy of a partition. Or its log directory is a mount point, or the inventory has no section ssh.
+    To do: Do what the finding says, for instance stop only that broker, then resume. Or remove the entry from
+    leftovers.remove, and move the directory by hand.
 
-    leftovers.removed: What the run removed. Cause: A remark; it stops nothing. To do: Nothing.
+    leftovers.removed: The finding lists the leftovers that the run removed. Cause: A remark; it stops
+    nothing. To do: Nothing.
 
-    leftovers.left: Something named was no leftover any more at its turn. Cause: Kafka removed it, or a
-    topic of that name was created. To do: Nothing; it was left alone.
+    leftovers.left: Something named in leftovers.remove was no longer a leftover when its turn came. Cause:
+    Kafka removed it, or a topic of that name was created. To do: Nothing; the run did not change it.
 
-    leftovers.back: Something that the run removed was not put back. Cause: Kafka would act on it, or a
-    topic of that name lives now. To do: Take it from the journal if you want it by hand.
+    leftovers.back: The run did not restore something that it had removed. Cause: Kafka would act on it, or a
+    topic of that name exists now. To do: Restore it by hand from the journal if you need it.
     """
 )

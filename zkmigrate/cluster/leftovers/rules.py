@@ -49,7 +49,7 @@ COSTS = {
     Kind.REASSIGNMENT: "nothing; it is not put back, because Kafka would begin it",
     Kind.ELECTION: "nothing; it is not put back, because Kafka would begin it",
     Kind.THROTTLE: "a limit that somebody may have set for the next reassignment",
-    Kind.DIRECTORY: "nothing of a topic; the directory is kept beside the log directory",
+    Kind.DIRECTORY: "nothing of a topic; the directory is moved next to the log directory",
 }
 
 ACTS = (Kind.DELETION, Kind.REASSIGNMENT, Kind.ELECTION)
@@ -131,7 +131,7 @@ def _znodes(wanted: Leftovers, found: Scan) -> Iterator[Leftover]:
             continue
         size = sum(len(kept.znode.data) for kept in nodes)
         yield Leftover(
-            kind, path, size, age_s, _why(kind, topic), tuple(_deleted(wanted, kept) for kept in nodes)
+            kind, path, size, age_s, _explain(kind, topic), tuple(_deleted(wanted, kept) for kept in nodes)
         )
 
 
@@ -139,16 +139,16 @@ def _deleted(wanted: Leftovers, kept: Kept) -> DeleteZnode:
     return DeleteZnode(ZNODES, wanted.chroot, kept.path, kept.znode.data, kept.acl, mark(kept.znode))
 
 
-def _why(kind: Kind, topic: str) -> str:
+def _explain(kind: Kind, topic: str) -> str:
     match kind:
         case Kind.DELETION | Kind.CONFIG:
             return f"no topic {topic} exists"
         case Kind.TOPIC:
             return f"/brokers/topics/{topic} names no partition"
         case Kind.REASSIGNMENT | Kind.ELECTION:
-            return "nothing is in flight, and the controller has left it"
+            return "nothing is in flight, and the controller has not removed it"
         case _:
-            return "its readers have left it"
+            return "its readers have not removed it"
 
 
 def _throttles(found: Scan) -> Iterator[Leftover]:
@@ -175,24 +175,27 @@ def _directories(c: Context, wanted: Leftovers, found: Scan) -> Iterator[Leftove
             if not why or (age_s is not None and age_s < wanted.older_than_s):
                 continue
             folder = one.path.rpartition("/")[0]
-            holds = _holds(disks, folder)
+            holds = _obstacle(disks, folder)
             if not one.mark and last_copy(one.number, told):
-                holds = f"a replica of {one.topic}-{one.number} lags: this may be the last copy, wait"
+                holds = (
+                    f"a replica of {one.topic}-{one.number} lags, so this may be the last copy; "
+                    "wait until it is in sync"
+                )
             aside = MoveAside(disks.broker.name, one.path, f"{folder}.zkm-{c.run}")
             yield Leftover(
                 Kind.DIRECTORY, f"{disks.broker.name}:{one.path}", one.size, age_s, why, (aside,), holds
             )
 
 
-def _holds(disks: Disks, folder: str) -> str:
+def _obstacle(disks: Disks, folder: str) -> str:
     if not disks.looked:
-        return "the inventory has no section ssh, so only its broker was asked"
+        return "the inventory has no section ssh, so only its broker reported it"
     if folder in disks.mounts:
-        return f"{folder} is a mount point, so its disk has no place outside it: move the directory by hand"
-    return f"its broker runs, and may have it open: stop {disks.broker.name} alone" if disks.runs else ""
+        return f"{folder} is a mount point, so its disk has no other place; move the directory by hand"
+    return f"its broker runs, and may have it open; stop only {disks.broker.name}" if disks.runs else ""
 
 
-def named(c: Context, every: Iterable[Leftover]) -> tuple[Leftover, ...]:
+def named_leftovers(c: Context, every: Iterable[Leftover]) -> tuple[Leftover, ...]:
     """Return the leftovers that the inventory names."""
     return tuple(one for one in every if section(c).names(one.name))
 
@@ -202,16 +205,15 @@ def quiet(c: Context, found: Scan) -> tuple[Finding, ...]:
 
     They require the right cluster, a steady controller, and no reassignment in flight.
     """
-    unheard = found.unheard
+    missing = found.missing_answer
     answers = claim(
         "leftovers.answer",
-        "brokers and ZooKeeper answer",
-        None if unheard is not None else True,
-        seen=str(unheard) if unheard is not None else "both answer",
-        moves=("see why, then resume",),
-        cause=unheard.cause if unheard is not None else "",
+        "brokers and ZooKeeper respond",
+        None if missing is not None else True,
+        seen=str(missing) if missing is not None else "both respond",
+        cause=missing.cause if missing is not None else "",
     )
-    if unheard is not None or not isinstance(found.cluster, Seen):
+    if missing is not None or not isinstance(found.cluster, Seen):
         return (answers,)
     ids = [found.cluster.value.cluster_id]
     ids += [found.tree.value.cluster_id] if isinstance(found.tree, Seen) else []
@@ -222,16 +224,14 @@ def quiet(c: Context, found: Scan) -> tuple[Finding, ...]:
         all(id == wanted for id in ids),
         seen=f"cluster id {' and '.join(dict.fromkeys(ids))}",
         needed=wanted,
-        moves=("correct kafka.brokers or leftovers.zookeeper",),
     )
     steady = claim(
         "leftovers.controller",
-        "one broker stays the controller",
+        "one broker remains the controller",
         not isinstance(found.tree, Seen) or found.tree.value.steady,
-        seen="it was the same before and after the look"
+        seen="it was the same before and after the check"
         if not isinstance(found.tree, Seen) or found.tree.value.steady
-        else "there was none, or it changed during the look",
-        moves=("wait until a controller is elected, then resume",),
+        else "there was none, or it changed during the check",
     )
     flying = [f"{topic}-{number}" for topic, number in found.in_flight.value] if isinstance(
         found.in_flight, Seen
@@ -245,7 +245,6 @@ def quiet(c: Context, found: Scan) -> tuple[Finding, ...]:
         else f"{len(flying):,}: {few(flying)}"
         if flying
         else "none",
-        moves=("wait until it ends, then resume",),
     )
     return (answers, same, steady, still)
 
@@ -253,42 +252,40 @@ def quiet(c: Context, found: Scan) -> tuple[Finding, ...]:
 def report(c: Context, found: Scan) -> tuple[Finding, ...]:
     """Return one finding for each leftover, and one for each kind that occurs by the thousand."""
     every = leftovers(c, found)
-    told = [_told(c, [one]) for one in every if one.kind not in MANY]
-    told += [_told(c, some) for kind in MANY if (some := [one for one in every if one.kind is kind])]
+    told = [_found_finding(c, [one]) for one in every if one.kind not in MANY]
+    told += [_found_finding(c, some) for kind in MANY if (some := [one for one in every if one.kind is kind])]
     names = section(c).remove
     unmatched = [entry for entry in names if not any(section_names(entry, one.name) for one in every)]
     summary = claim(
         "leftovers.count",
-        "what was left in the cluster",
+        "leftovers in the cluster",
         True,
-        seen=f"{counted(len(every), 'leftover')}, {len(named(c, every)):,} of them named in leftovers.remove",
+        seen=f"{counted(len(every), 'leftover')}, {len(named_leftovers(c, every)):,} of them named "
+        "in leftovers.remove",
         severity=Severity.INFO,
     )
     matched = claim(
         "leftovers.names",
         "every entry of leftovers.remove names a leftover",
         not unmatched,
-        seen=f"no leftover is called {few(unmatched)}" if unmatched else f"{len(names):,} entries",
-        needed="names as listed here",
-        moves=("correct the entry, or take it out: what is gone needs no removal",),
+        seen=f"no leftover has the name {few(unmatched)}" if unmatched else f"{len(names):,} entries",
+        needed="names of leftovers as listed here",
     )
     unread = claim(
         "leftovers.disks",
         "every broker's directories were read",
         not found.unread,
         seen=few(found.unread) if found.unread else counted(len(found.disks), "broker"),
-        moves=("add the section ssh, or start the broker, to see its directories too",),
         severity=Severity.WARN,
     )
     waiting = found.tree.value.deleting & found.live if isinstance(found.tree, Seen) else frozenset()
     pending = claim(
         "leftovers.deletion",
-        "no topic waits for its deletion",
+        "no topic's deletion is unfinished",
         not waiting,
-        seen=f"{few(sorted(waiting))}: Kafka ends it once each broker with a replica runs"
+        seen=f"{few(sorted(waiting))}: Kafka finishes it once each broker with a replica runs"
         if waiting
-        else "none does",
-        moves=("start the brokers of its replicas",),
+        else "none",
         severity=Severity.WARN,
     )
     return (*told, summary, matched, unread, pending, *_identities(c, found))
@@ -306,7 +303,7 @@ def _identities(c: Context, found: Scan) -> Iterator[Finding]:
             "the broker finds its own id and cluster in its log directories",
             False if same.wrong else None if dark else True,
             seen="; ".join(same.wrong) or dark or f"broker {disks.broker.id}",
-            needed=f"broker {disks.broker.id} in its config and in every meta.properties",
+            needed=f"broker {disks.broker.id} in its configuration and in every meta.properties",
             moves=same.moves,
             target=name,
             severity=Severity.BLOCK if name in c.inventory.hosts.get("brokers", ()) else Severity.WARN,
@@ -318,22 +315,23 @@ def section_names(entry: str, name: str) -> bool:
     return Leftovers(remove=(entry,)).names(name)
 
 
-def _told(c: Context, some: Sequence[Leftover]) -> Finding:
+def _found_finding(c: Context, some: Sequence[Leftover]) -> Finding:
     one = some[0]
     many = f"{len(some):,} of them, such as {one.name}" if len(some) > 1 else one.name
     ages = [left.age_s for left in some if left.age_s is not None]
     age = f", {_age(max(ages))} old" if ages else ""
     size = f"{sum(left.size for left in some):,} bytes{age}"
-    will = "named for removal" if named(c, some) else "stays: leftovers.remove does not name it"
+    will = (
+        "named for removal" if named_leftovers(c, some) else "not removed: leftovers.remove does not name it"
+    )
     seen = (
         f"{one.kind.value}: {many}: {size}; {one.why}. Removing costs {COSTS[one.kind]}. {will.capitalize()}"
     )
     return claim(
         "leftovers.found",
-        "nothing was left behind",
+        "there are no leftovers",
         False,
-        seen=f"{seen}. Not now: {one.holds}" if one.holds else seen,
-        moves=("name it in leftovers.remove, if it should go",),
+        seen=f"{seen}. Not possible now: {one.holds}" if one.holds else seen,
         severity=Severity.WARN,
     )
 
@@ -347,36 +345,36 @@ def _age(seconds: float) -> str:
 
 MEANINGS = meanings(
     """
-    leftovers.answer: Brokers or ZooKeeper do not answer. Cause: They are down, an address is wrong, or an
-    ACL forbids the read. To do: See why, then resume.
+    leftovers.answer: Brokers or ZooKeeper do not respond. Cause: They are down, an address is wrong, or an
+    ACL forbids the read. To do: Find out why, then resume.
 
-    leftovers.cluster: Brokers or ZooKeeper belong to another cluster. Cause: kafka.brokers,
-    kafka.cluster_id or leftovers.zookeeper is wrong. To do: Correct migration.yml.
+    leftovers.cluster: Brokers or ZooKeeper belong to another cluster. Cause: kafka.brokers, kafka.cluster_id
+    or leftovers.zookeeper is wrong. To do: Correct migration.yml.
 
-    leftovers.controller: The cluster had no controller, or the controller changed during the look. Cause:
-    A broker stopped, or its session expired. To do: Wait until one stays, then resume.
+    leftovers.controller: The cluster had no controller, or the controller changed during the check. Cause: A
+    broker stopped, or its session expired. To do: Wait until one broker remains the controller, then resume.
 
-    leftovers.in-flight: A reassignment is in flight, or brokers cannot list them. Cause: Somebody moves
-    partitions; what looks left over may be in use. To do: Wait until it ends, then resume.
+    leftovers.in-flight: A reassignment is in flight, or brokers cannot list them. Cause: Another person or
+    tool moves partitions, so an apparent leftover may be in use. To do: Wait until it ends, then resume.
 
-    leftovers.found: One leftover: its kind, name, size, age, why it is one, and what removing it costs.
-    Cause: Kafka did not remove it, or somebody else made it. It stops nothing. To do: Name it in
-    leftovers.remove if it should go.
+    leftovers.found: The finding shows one leftover: its kind, name, size, age, why it counts as one, and what
+    its removal costs. Cause: A remark; Kafka did not remove it, or somebody else created it. To do: Name it
+    in leftovers.remove if you want it removed.
 
-    leftovers.count: How many leftovers there are, and how many are named. Cause: A remark; it stops
-    nothing. To do: Nothing.
+    leftovers.count: The finding shows how many leftovers there are, and how many are named. Cause: A remark;
+    it stops nothing. To do: Nothing.
 
-    leftovers.names: An entry of leftovers.remove names no leftover. Cause: A typing error, the leftover
-    is gone, it is too young, or its topic lives. To do: Correct the entry, or remove it.
+    leftovers.names: An entry of leftovers.remove names no leftover. Cause: The entry has a typing error, the
+    leftover no longer exists or is too young, or its topic exists. To do: Correct the entry, or remove it.
 
     leftovers.disks: The directories of a broker were not read. Cause: It is down and the inventory has no
-    section ssh, or ssh failed. To do: Add that section, or start the broker.
+    section ssh, or ssh failed. To do: Add the section ssh, or start the broker.
 
-    leftovers.identity: A broker's config names another id or cluster than its log directories. Cause:
-    Somebody changed the config, or a disk is another broker's. The broker does not start again. To do: Set
-    the old id again. Or give the new broker empty log directories. Delete none.
+    leftovers.identity: A broker's configuration names another id or cluster than its log directories. Cause:
+    Somebody changed the configuration, or a disk is another broker's. The broker would not start again. To
+    do: Set the old id again. Or give the new broker empty log directories. Do not delete any log directory.
 
-    leftovers.deletion: A topic waits for its deletion. Cause: A broker with a replica of it is down. To
-    do: Start that broker; Kafka ends the deletion by itself.
+    leftovers.deletion: A topic's deletion is not finished. Cause: A broker with a replica of it is down. To
+    do: Start that broker; Kafka then finishes the deletion by itself.
     """
 )

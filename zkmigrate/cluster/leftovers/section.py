@@ -55,7 +55,7 @@ class Leftovers(BaseModel):
     def _spares(cls, entries: tuple[str, ...]) -> tuple[str, ...]:
         for entry in entries:
             if covered := next((path for path in NEVER if fnmatchcase(path, entry)), None):
-                raise ValueError(f"{entry!r} covers {covered}, which is never removed")
+                raise ValueError(f"{entry!r} matches {covered}, which is never removed")
         return entries
 
     @property

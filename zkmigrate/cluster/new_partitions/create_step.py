@@ -18,12 +18,12 @@ from zkmigrate.cluster.new_partitions.facts import (
     Topic,
     TopicReading,
     described,
-    late,
     seen_by_brokers,
     silent,
     topic,
+    wait_until_shown,
 )
-from zkmigrate.cluster.new_partitions.section import wanted
+from zkmigrate.cluster.new_partitions.section import new_partitions_of
 from zkmigrate.kafka.changes import KAFKA, CreateTopic, DeleteTopic
 from zkmigrate.kafka.questions import ReadLogEnds
 from zkmigrate.runbook.model.change import Applied, Changes
@@ -81,54 +81,56 @@ class CreateStep(Step[CreateFacts]):
             return Done()
         if isinstance(f.topic, Unknown):
             return silent(c, f.topic)
-        return self._back(c, f) if c.way is Way.BACK else self._forward(c, f)
+        return self._check_back(c, f) if c.way is Way.BACK else self._forward(c, f)
 
     def _forward(self, c: Context, f: CreateFacts) -> Verdict:
-        plan = wanted(c.inventory)
+        plan = new_partitions_of(c.inventory)
         if not isinstance(f.topic, Seen):
             sent = plan.topic in c.unrestored - c.unconfirmed
-            return (sent and late(c)) or Ready((plan.topic,))
+            return (sent and wait_until_shown(c)) or Ready((plan.topic,))
         if not c.begun or f.topic.value.sets != plan.sets:
             return Blocked((_foreign(c, f.topic),))
         if not f.topic.value.led:
             limit = c.inventory.policy.step_deadline_s
             return Waiting("a leader of each partition", described(f.topic), limit, poll_s=1.0)
         seen = f"{len(plan.sets):,} partitions with the sets of the plan"
-        done = claim("new.created", f"topic {plan.topic} is there", True, seen=seen)
+        done = claim("new.created", f"topic {plan.topic} exists", True, seen=seen)
         return Done((done,), Created(f.topic.value.id).encode())
 
-    def _back(self, c: Context, f: CreateFacts) -> Verdict:
-        plan = wanted(c.inventory)
+    def _check_back(self, c: Context, f: CreateFacts) -> Verdict:
+        plan = new_partitions_of(c.inventory)
         if not isinstance(f.topic, Seen):
-            gone = claim("new.deleted", f"topic {plan.topic} is gone", True, seen="no broker knows it")
-            return (plan.topic in c.unrestored and late(c)) or Done((gone,))
+            gone = claim("new.deleted", f"topic {plan.topic} is deleted", True, seen="no broker lists it")
+            return (plan.topic in c.unrestored and wait_until_shown(c)) or Done((gone,))
         record, found = known(Created, c), f.topic.value
         other = record is not None and record.id != found.id
         if other or found.sets != plan.sets:
-            seen = f"{described(f.topic)}; id {found.id or 'not told'}"
-            return Blocked((_kept(plan.topic, "the topic is not the one that this run created", seen),), True)
+            seen = f"{described(f.topic)}; id {found.id or 'not reported'}"
+            return Blocked(
+                (_not_deleted(plan.topic, "the topic is not the one that this run created", seen),), True
+            )
         if isinstance(f.records, Unknown):
             return silent(c, f.records)
         if not isinstance(f.records, Seen) or f.records.value:
             count = f"{f.records.value:,}" if isinstance(f.records, Seen) else str(f.records)
-            return Blocked((_kept(plan.topic, "records that it has taken", count),), True)
-        if plan.topic not in c.unrestored and (waiting := late(c)):
+            return Blocked((_not_deleted(plan.topic, "records in its partitions", count),), True)
+        if plan.topic not in c.unrestored and (waiting := wait_until_shown(c)):
             return waiting
         return Ready((plan.topic,))
 
     def plan(self, c: Context, f: CreateFacts, target: str) -> Changes:
-        return (CreateTopic(KAFKA, target, wanted(c.inventory).sets),)
+        return (CreateTopic(KAFKA, target, new_partitions_of(c.inventory).sets),)
 
     def undo(self, c: Context, f: CreateFacts, target: str, applied: tuple[Applied, ...]) -> Changes:
         return (DeleteTopic(KAFKA, target, f.topic.value.id if isinstance(f.topic, Seen) else ""),)
 
     def forecast(self, c: Context, look: Look) -> Forecast[CreateFacts]:
-        return Forecast(self.observe(c, look), (wanted(c.inventory).topic,))
+        return Forecast(self.observe(c, look), (new_partitions_of(c.inventory).topic,))
 
 
 def _records(c: Context, found: Topic, look: Look) -> Reading[int]:
     """Return how many records the topic has taken: the sum of its log ends at the leaders."""
-    name = wanted(c.inventory).topic
+    name = new_partitions_of(c.inventory).topic
     asked: dict[int, dict[str, list[int]]] = {}
     for number, leader in enumerate(found.leaders):
         if leader < 0:
@@ -151,36 +153,34 @@ def _records(c: Context, found: Topic, look: Look) -> Reading[int]:
 def _foreign(c: Context, found: TopicReading) -> Finding:
     return claim(
         "new.foreign",
-        f"nobody else has created topic {wanted(c.inventory).topic}",
+        f"no other person or tool has created topic {new_partitions_of(c.inventory).topic}",
         False,
         seen=described(found),
         needed="no topic of this name, or the sets of the plan",
-        moves=("choose another name, or let the topic grow", "rollback: it leaves that topic as it is"),
     )
 
 
-def _kept(name: str, why: str, seen: str) -> Finding:
+def _not_deleted(name: str, why: str, seen: str) -> Finding:
     return claim(
         "new.kept",
         f"topic {name} is empty and is the one that this run created",
         False,
         seen=f"{why}: {seen}",
-        needed="a topic that this run created and that never held a record",
-        moves=("if nobody needs the topic: delete it by hand, then roll back", "else leave it and resume"),
+        needed="a topic that this run created and that never had a record",
     )
 
 
 MEANINGS = meanings(
     """
-    new.foreign: Somebody else created the topic during this run. Cause: Another person or tool uses the
-    same name. To do: Choose another name, or let that topic grow. A rollback leaves it as it is.
+    new.foreign: Another person or tool created the topic during this run. Cause: They use the same name. To
+    do: Choose another name, or add partitions to that topic. A rollback does not change it.
 
-    new.created: The topic is not complete yet. Cause: Brokers are still learning of it. To do: Wait, or
-    resume.
+    new.created: The topic is not complete yet. Cause: Brokers have not received the change yet. To do: Wait,
+    or resume.
 
-    new.deleted: The topic is still there. Cause: Brokers are still deleting it. To do: Wait, or resume.
+    new.deleted: The topic still exists. Cause: Brokers are still deleting it. To do: Wait, or resume.
 
-    new.kept: The topic is not deleted. Cause: It holds or held records, or somebody replaced it. To do:
-    If nobody needs it, delete it by hand and roll back. Otherwise leave it, and resume.
+    new.kept: The run does not delete the topic. Cause: It has or had records, or it was replaced. To do: If
+    the topic is not needed, delete it by hand and roll back. Otherwise keep it, and resume.
     """
 )

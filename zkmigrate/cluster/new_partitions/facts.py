@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from zkmigrate.cluster.new_partitions.section import Sets, wanted
+from zkmigrate.cluster.new_partitions.section import Sets, new_partitions_of
 from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.kafka.changes import KAFKA, CreateTopic, GrowTopic
 from zkmigrate.kafka.questions import DescribePartitions, TopicPartitions
@@ -44,14 +44,14 @@ TopicReading: TypeAlias = Reading[Topic]
 
 def seen_by_brokers(c: Context, look: Look) -> Reading[TopicPartitions]:
     """Return what the brokers report about the plan's topic."""
-    return look.ask(DescribePartitions(KAFKA, (wanted(c.inventory).topic,), WITNESSES))
+    return look.ask(DescribePartitions(KAFKA, (new_partitions_of(c.inventory).topic,), WITNESSES))
 
 
 def topic(c: Context, told: Reading[TopicPartitions]) -> TopicReading:
     """Return the topic of the plan, or why it is not known."""
     if not isinstance(told, Seen):
         return told if isinstance(told, Unknown) else Unknown("failed", "no cluster")
-    name = wanted(c.inventory).topic
+    name = new_partitions_of(c.inventory).topic
     reading = told.value.topics[name]
     if not isinstance(reading, Seen):
         return reading
@@ -63,7 +63,7 @@ def topic(c: Context, told: Reading[TopicPartitions]) -> TopicReading:
 
 def change(inventory: Inventory, found: TopicReading) -> CreateTopic | GrowTopic:
     """Return the change that carries out the plan: a new topic or more partitions."""
-    plan = wanted(inventory)
+    plan = new_partitions_of(inventory)
     if not plan.first:
         return CreateTopic(KAFKA, plan.topic, plan.sets)
     old = found.value.sets[: plan.first] if isinstance(found, Seen) else ()
@@ -73,17 +73,21 @@ def change(inventory: Inventory, found: TopicReading) -> CreateTopic | GrowTopic
 def silent(c: Context, found: Unknown) -> Waiting:
     """Return a wait for the brokers' answer."""
     limit = c.inventory.policy.step_deadline_s
-    return Waiting("an answer of Kafka about the topic", str(found), limit, poll_s=1.0, keep=c.kept)
+    return Waiting("a response of Kafka about the topic", str(found), limit, poll_s=1.0, keep=c.kept)
 
 
-def late(c: Context) -> Waiting | None:
+def wait_until_shown(c: Context) -> Waiting | None:
     """Return a wait until brokers show a confirmed change, or None after ``LOOKS`` looks."""
     looks = c.kept.get("looks", 0) + 1
     if looks > LOOKS:
         return None
     limit = c.inventory.policy.step_deadline_s + LOOKS
     return Waiting(
-        "brokers to show what Kafka has confirmed", f"look {looks}", limit, poll_s=1.0, keep={"looks": looks}
+        "the brokers report the change that Kafka has confirmed",
+        f"check {looks}",
+        limit,
+        poll_s=1.0,
+        keep={"looks": looks},
     )
 
 
@@ -92,4 +96,4 @@ def described(found: TopicReading) -> str:
     if isinstance(found, Seen):
         sets = ", ".join(str(list(of)) for of in found.value.sets[:3])
         return f"{len(found.value.sets):,} partitions, the first on {sets}"
-    return "it is not there" if isinstance(found, Absent) else str(found)
+    return "the topic does not exist" if isinstance(found, Absent) else str(found)

@@ -16,12 +16,12 @@ from zkmigrate.cluster.new_partitions.facts import (
     TopicReading,
     change,
     described,
-    late,
     seen_by_brokers,
     silent,
     topic,
+    wait_until_shown,
 )
-from zkmigrate.cluster.new_partitions.section import wanted
+from zkmigrate.cluster.new_partitions.section import new_partitions_of
 from zkmigrate.errors import HostError
 from zkmigrate.runbook.model.change import Applied, Changes
 from zkmigrate.runbook.model.fact import Seen, Unknown
@@ -43,14 +43,14 @@ from zkmigrate.runbook.model.step import (
 
 class GrowStep(Step[TopicReading]):
     id = "grow-topic"
-    title = "Let the topic grow"
+    title = "Add the partitions"
     hazard = Hazard.FINAL
 
     def observe(self, c: Context, look: Look) -> TopicReading:
         return topic(c, seen_by_brokers(c, look))
 
     def check(self, c: Context, f: TopicReading) -> Verdict:
-        plan = wanted(c.inventory)
+        plan = new_partitions_of(c.inventory)
         if c.way is Way.BACK and not c.begun:
             return Done()
         if isinstance(f, Unknown):
@@ -58,22 +58,21 @@ class GrowStep(Step[TopicReading]):
         count = len(f.value.sets) if isinstance(f, Seen) else 0
         if c.way is Way.BACK:
             if isinstance(f, Seen) and count == plan.first and c.unconfirmed:
-                return late(c) or Done()
+                return wait_until_shown(c) or Done()
             seen = described(f)
             stays = claim("new.grown-back", f"topic {plan.topic} has not grown", False, seen=seen)
             return Blocked((stays,), no_way_back=True)
         if isinstance(f, Seen) and count == plan.first:
-            return (c.begun and not c.unconfirmed and late(c)) or Ready((plan.topic,))
+            return (c.begun and not c.unconfirmed and wait_until_shown(c)) or Ready((plan.topic,))
         if not isinstance(f, Seen) or not c.begun or f.value.sets[plan.first :] != plan.sets:
             return Blocked(
                 (
                     claim(
                         "new.grown-elsewhere",
-                        f"topic {plan.topic} has the partitions on which the plan rests",
+                        f"topic {plan.topic} has the partitions that the plan expects",
                         False,
                         seen=described(f),
                         needed=f"{plan.first:,} partitions",
-                        moves=("plan again with zkmigrate placement grow",),
                     ),
                 )
             )
@@ -93,18 +92,18 @@ class GrowStep(Step[TopicReading]):
         found = self.observe(c, look)
         if isinstance(found, Unknown):
             raise HostError(f"the topic is not known: {found.why}")
-        return Forecast(found, (wanted(c.inventory).topic,))
+        return Forecast(found, (new_partitions_of(c.inventory).topic,))
 
 
 MEANINGS = meanings(
     """
-    new.grown: The topic has not grown yet. Cause: Brokers are still learning of it. To do: Wait, or
-    resume.
+    new.grown: The topic does not have all new partitions yet. Cause: Brokers have not received the change
+    yet. To do: Wait, or resume.
 
-    new.grown-back: The topic has grown, and that cannot be taken back. Cause: Kafka has no way to remove
-    partitions. To do: Resume, which goes forward.
+    new.grown-back: The topic has grown, and that cannot be undone. Cause: Kafka has no way to remove
+    partitions. To do: Resume; the run can only go forward.
 
-    new.grown-elsewhere: The topic has other partitions than the plan rests on. Cause: Somebody else let it
-    grow, or deleted it. To do: Plan again with `zkmigrate placement grow`.
+    new.grown-elsewhere: The topic has other partitions than the plan expects. Cause: Another person or tool
+    added partitions, or deleted the topic. To do: Plan again with `zkmigrate placement grow`.
     """
 )

@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from zkmigrate.cluster.new_partitions.facts import TopicReading, change, described, seen_by_brokers, topic
-from zkmigrate.cluster.new_partitions.section import wanted
+from zkmigrate.cluster.new_partitions.section import new_partitions_of
 from zkmigrate.kafka.questions import ValidateTopic
 from zkmigrate.runbook.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.runbook.model.finding import Finding, Severity, claim, few, meanings
@@ -40,7 +40,7 @@ class FirstLook:
 
 class PlanCheckStep(Reads[FirstLook]):
     id = "topic-look"
-    title = "Look at the topic"
+    title = "Check the topic"
 
     def observe(self, c: Context, look: Look) -> FirstLook:
         told = seen_by_brokers(c, look)
@@ -57,15 +57,14 @@ class PlanCheckStep(Reads[FirstLook]):
 
 
 def _findings(c: Context, f: FirstLook) -> list[Finding]:
-    plan = wanted(c.inventory)
+    plan = new_partitions_of(c.inventory)
     if isinstance(f.topic, Unknown):
         return [
             claim(
                 "new.answer",
-                "the brokers tell of the topic",
+                "the brokers report the topic",
                 None,
                 seen=str(f.topic),
-                moves=("see why no broker answers as it should, then resume",),
                 cause=f.topic.cause,
             )
         ]
@@ -76,11 +75,10 @@ def _findings(c: Context, f: FirstLook) -> list[Finding]:
         f.cluster_id == right,
         seen=f"cluster id {f.cluster_id}",
         needed=right,
-        moves=("check which cluster has the addresses under kafka.brokers",),
     )
     if plan.first:
         held = isinstance(f.topic, Seen) and len(f.topic.value.sets) == plan.first
-        needed = f"{plan.first:,} partitions, on which the plan rests"
+        needed = f"{plan.first:,} partitions, as the plan expects"
     else:
         held, needed = isinstance(f.topic, Absent), "no topic of this name"
     fits = claim(
@@ -89,7 +87,6 @@ def _findings(c: Context, f: FirstLook) -> list[Finding]:
         held,
         seen=described(f.topic),
         needed=needed,
-        moves=("plan again with zkmigrate placement new-topic or grow",),
     )
     gone = sorted({id_ for of in plan.sets for id_ in of} - f.brokers)
     registered = claim(
@@ -97,8 +94,8 @@ def _findings(c: Context, f: FirstLook) -> list[Finding]:
         "every broker of the plan is registered",
         not gone,
         seen=f"not registered: {few(map(str, gone))}" if gone else f"{len(f.brokers):,} are registered",
-        needed="brokers that are up: with ZooKeeper, Kafka takes a set with a broker that does not exist",
-        moves=("start the broker, then resume", "plan again with zkmigrate placement new-topic or grow"),
+        needed="brokers that are up, because with ZooKeeper Kafka accepts a set with a broker that "
+        "does not exist",
     )
     found = [same, fits, registered]
     if held and f.cluster_id == right:
@@ -107,19 +104,19 @@ def _findings(c: Context, f: FirstLook) -> list[Finding]:
         found.append(
             claim(
                 "new.accepted",
-                "Kafka would take the change",
+                "Kafka accepts the change",
                 not why if known else None,
                 seen=why or "Kafka has validated it and changed nothing",
-                moves=("correct what Kafka names, or plan again",),
             )
         )
     if plan.first:
         found.append(
             claim(
                 "new.no-way-back",
-                "growing has no way back",
+                "adding partitions cannot be undone",
                 True,
-                seen=f"{plan.topic} keeps them for good; records with a key go to others from then on",
+                seen=f"{plan.topic} keeps them permanently, and records with a key will go to other "
+                "partitions",
                 severity=Severity.INFO,
             )
         )
@@ -128,23 +125,26 @@ def _findings(c: Context, f: FirstLook) -> list[Finding]:
 
 MEANINGS = meanings(
     """
-    new.answer: No broker tells of the topic. Cause: The brokers do not answer, or refuse this client. To
-    do: See why, then resume.
+    new.answer: No broker reports the topic. Cause: The brokers do not respond, or refuse this client. To do:
+    Find out why no broker responds, then resume.
 
     new.cluster: The brokers belong to another cluster than the inventory names. Cause: kafka.brokers or
-    kafka.cluster_id is wrong. To do: Correct migration.yml.
+    kafka.cluster_id is wrong. To do: Check which cluster has the addresses under kafka.brokers, and correct
+    migration.yml.
 
-    new.topic: The topic exists already, is not there, or has another number of partitions than the plan
-    rests on. Cause: Somebody created, deleted or grew it after the plan was made, or the name is wrong. To
-    do: Plan again with `zkmigrate placement new-topic` or `grow`.
+    new.topic: The topic exists already, does not exist, or has another number of partitions than the plan
+    expects. Cause: Somebody changed it after the plan was made, or the name is wrong. To do: Plan again with
+    `zkmigrate placement new-topic` or `zkmigrate placement grow`.
 
-    new.brokers: A broker of the plan is not registered. Cause: It is down, or the id is wrong. Kafka with
-    ZooKeeper would create the replica nowhere. To do: Start the broker, or plan again.
+    new.brokers: A broker of the plan is not registered. Cause: It is down, or the id is wrong. With
+    ZooKeeper, Kafka would accept a replica on a broker that does not exist. To do: Start the broker, then
+    resume. Or plan again with `zkmigrate placement`.
 
-    new.accepted: Kafka refuses the change. Cause: It names it: a broker of a set is down, a policy or an
-    ACL forbids it, a name collides, or the topic is being reassigned. To do: Correct that, or plan again.
+    new.accepted: Kafka refuses the change. Cause: Its message names the reason: a broker of a set is down, a
+    policy or an ACL forbids it, a name collides, or the topic is being reassigned. To do: Fix the reason that
+    Kafka names, or plan again.
 
     new.no-way-back: A topic that has grown keeps its partitions. Cause: A remark; it stops nothing. To do:
-    Nothing, unless clients rely on where a key goes.
+    Nothing, unless clients depend on the partition of a key.
     """
 )

@@ -82,7 +82,7 @@ class NewPartitionsInventory(Inventory):
             found = maps.parse(input_file.content(Path(local_path(path, name))), name)
         except OSError as error:
             raise _wrong(
-                path, f"{name}: cannot read: {error.strerror} (needed: the file of a plan)"
+                path, f"{name}: the file cannot be read: {error.strerror} (needed: the file of a plan)"
             ) from None
         except UsageError as error:
             raise _wrong(path, str(error)) from None
@@ -99,8 +99,8 @@ def _wrong(path: Path, why: str) -> InventoryError:
     return InventoryError(f"{path}: new_partitions.plan: {why}")
 
 
-def wanted(inventory: Inventory) -> NewPartitionsInventory:
+def new_partitions_of(inventory: Inventory) -> NewPartitionsInventory:
     """Return the inventory with its plan. Raises TypeError if it belongs to another playbook."""
     if not isinstance(inventory, NewPartitionsInventory):
-        raise TypeError("the inventory of this playbook has a section new_partitions")
+        raise TypeError("the inventory of this playbook needs a section new_partitions")
     return inventory

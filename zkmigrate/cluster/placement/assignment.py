@@ -87,7 +87,10 @@ def grown(
         text = f"topic {topic} has partitions {sorted(have)}; needed: all partitions from 0 on"
         return Refused((Notice("placement.topic-incomplete", text),))
     if partitions < len(have):
-        text = f"topic {topic} has {len(have)} partitions; asked for: {partitions}. A topic only grows."
+        text = (
+            f"topic {topic} has {len(have)} partitions; the new number is {partitions}. A topic "
+            "cannot lose partitions."
+        )
         return Refused((Notice("placement.topic-shrinks", text),))
     if partitions == len(have):
         return {}
@@ -110,10 +113,12 @@ def _faults(brokers: Sequence[Broker], partitions: int, replication: int) -> tup
     without = [broker.id for broker in brokers if not broker.rack]
     told = []
     if partitions < 1 or replication < 1:
-        text = f"asked for {partitions} partitions of {replication} replicas; needed: 1 of each, or more"
+        text = (
+            f"{partitions} partitions of {replication} replicas are not possible; needed: at least 1 of each"
+        )
         told.append(Notice("placement.assignment-empty", text))
     if replication > len(brokers):
-        text = f"asked for {replication} replicas; the limit is the number of brokers, {len(brokers)}"
+        text = f"{replication} replicas are not possible; the limit is the number of brokers, {len(brokers)}"
         told.append(Notice("placement.few-brokers", text))
     if without and len(without) < len(brokers):
         text = f"brokers {', '.join(map(str, without))} have no rack id; needed: one for each broker, or none"

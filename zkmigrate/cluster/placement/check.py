@@ -29,10 +29,10 @@ def sets_of(written: str) -> dict[Name, Set]:
                 type(broker) is int for broker in (number, *replicas)
             ):
                 if (topic, number) in found:
-                    raise ValueError(f"{topic}-{number} stands twice in one map")
+                    raise ValueError(f"{topic}-{number} occurs twice in one map")
                 found[topic, number] = tuple(replicas)
             case _:
-                raise ValueError(f"{json.dumps(entry)} holds no topic, partition and list of broker ids")
+                raise ValueError(f"{json.dumps(entry)} needs a topic, a partition and a list of broker ids")
     return found
 
 
@@ -47,7 +47,7 @@ def log_dirs_of(written: str) -> dict[Name, tuple[str, ...]]:
             case [*paths] if all(type(path) is str for path in paths):
                 found[entry["topic"], entry["partition"]] = tuple(paths)
             case wrong:
-                raise ValueError(f"log_dirs {json.dumps(wrong)} is no list of paths")
+                raise ValueError(f"log_dirs {json.dumps(wrong)} is not a list of paths")
     return found
 
 
@@ -89,7 +89,7 @@ def log_dir_faults(
                     if broker in choosing and broker not in state[name] and size and not long:
                         bad.append(f"broker {broker} gets a copy without a log directory")
                 elif long:
-                    bad.append(f"Kafka takes no log directory for a name so long: {path}")
+                    bad.append(f"Kafka accepts no named log directory for such a long topic name: {path}")
                 elif (broker, path) not in free:
                     bad.append(f"broker {broker} has no log directory {path}")
                 elif path != old:
@@ -130,13 +130,13 @@ def faults(
     for number, sets in enumerate(maps):
         for name, replicas in sets.items():
             if name not in state:
-                wrong: Iterator[str] = iter(["the cluster has no such partition"])
+                wrong: Iterator[str] = iter(["the cluster does not have this partition"])
             else:
                 following = next((later[name] for later in maps[number + 1 :] if name in later), None)
                 wrong = _wrong_set(before, name, state[name], replicas, following, replication)
             bad = list(wrong)
             if replicas and replicas[0] in (away or {}).get(name[0], ()):
-                bad.append(f"broker {replicas[0]} is evacuated and would lead")
+                bad.append(f"broker {replicas[0]} would lead, although it is evacuated")
             if name in state:
                 bad += _wrong_room(before, name, state[name], replicas, free, sized=sized)
                 state[name] = replicas
@@ -150,10 +150,10 @@ def _wrong_set(
     first = before.by_name[name].replicas
     asked = replication or len(first)
     if twice := sorted({broker for broker in replicas if replicas.count(broker) > 1}):
-        yield f"broker {twice[0]} stands twice"
+        yield f"broker {twice[0]} occurs twice"
     for broker in replicas:
         if broker not in now and broker not in before.brokers:
-            yield f"broker {broker} gets a copy and is not registered"
+            yield f"broker {broker} gets a copy, but is not registered"
     leads_on = following is not None and replicas[:1] == now[:1] and replicas[1:] == following
     length = len(replicas) - leads_on
     longest = asked if following is None else max(asked, len(first))

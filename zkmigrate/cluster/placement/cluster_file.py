@@ -50,13 +50,13 @@ Kafka's tool notices a wrong one only after it began to move partitions.
 """
 
 
-def _whole(value: Any) -> Any:
+def _whole_number(value: Any) -> Any:
     """Return a number such as ``9e11`` as an integer."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 _Id = Annotated[int, Strict(), Field(ge=0, le=_MOST_ID)]
-_Bytes = Annotated[int, BeforeValidator(_whole), Strict(), Field(ge=0, le=_MOST_BYTES)]
+_Bytes = Annotated[int, BeforeValidator(_whole_number), Strict(), Field(ge=0, le=_MOST_BYTES)]
 TOPIC = r"^[a-zA-Z0-9._-]{1,249}$"
 TOPIC_NEEDED = "a name of 1 to 249 characters of a-z A-Z 0-9 . _ -"
 _Topic = Annotated[str, Strict(), Field(pattern=TOPIC)]
@@ -140,7 +140,7 @@ def of(raw: Any, origin: str) -> Cluster:
         read = _ADAPTER.validate_python(raw)
     except ValidationError as error:
         told = error.errors(include_url=False, include_context=False)
-        raise ClusterFileError(mistakes(origin, (_said(raw, one) for one in told))) from None
+        raise ClusterFileError(mistakes(origin, (_explain_mistake(raw, one) for one in told))) from None
     del raw
     wrong = list(islice(_faults(read), _TOLD + 1))
     if wrong:
@@ -189,7 +189,9 @@ def brokers(raw: Any, origin: str) -> tuple[Broker, ...]:
         told = error.errors(include_url=False, include_context=False)
         for one in told:
             one["loc"] = ("brokers", *one["loc"])
-        raise ClusterFileError(mistakes(origin, (_said({"brokers": raw}, one) for one in told))) from None
+        raise ClusterFileError(
+            mistakes(origin, (_explain_mistake({"brokers": raw}, one) for one in told))
+        ) from None
     wrong = [fault for id_, broker in read.items() for fault in _broker_faults(id_, broker)]
     if wrong:
         raise ClusterFileError(mistakes(origin, wrong))
@@ -217,7 +219,7 @@ def load_json(content: bytes, origin: str, needed: str) -> Any:
         raise ClusterFileError(f"{origin}: seen a number of more than 4300 digits; {needed}") from None
 
 
-def _seen(value: object) -> str:
+def _shorten(value: object) -> str:
     text = json.dumps(value)
     return text if len(text) <= _SEEN_CHARS else f"{text[: _SEEN_CHARS - 1]}…"
 
@@ -229,17 +231,17 @@ def mistakes(origin: str, wrong: Iterable[str]) -> str:
     return "\n".join(f"{origin}: {line}" for line in (*told[:_TOLD], *more))
 
 
-def _said(raw: Any, error: Any) -> str:
+def _explain_mistake(raw: Any, error: Any) -> str:
     """Return a mistake that pydantic found, in our words. raw: the input, to name the partition."""
     loc = error["loc"]
     parts = [f"[{part}]" if isinstance(part, int) else f".{part}" for part in loc]
     if len(loc) > 1 and loc[0] == "partitions" and isinstance(raw["partitions"][loc[1]], dict):
         one = raw["partitions"][loc[1]]
-        parts[1] += f" (topic {_seen(one.get('topic'))}, partition {_seen(one.get('partition'))})"
+        parts[1] += f" (topic {_shorten(one.get('topic'))}, partition {_shorten(one.get('partition'))})"
     place = "".join(parts).lstrip(".")
     if error["type"] in ("unexpected_keyword_argument", "extra_forbidden"):
         return f"{place}: unknown key; needed: only the keys of the format"
-    seen = "nothing" if error["type"] == "missing" else _seen(error["input"])
+    seen = "nothing" if error["type"] == "missing" else _shorten(error["input"])
     last = loc[-1] if loc else ""
     held = next((part for part in reversed(loc[:-1]) if part in _ITEM), "")
     needed = _NEEDED[last] if last in _NEEDED else _ITEM[held]
@@ -285,7 +287,7 @@ def _faults(read: _File) -> Iterator[str]:
 def _broker_faults(text: str, broker: _Broker) -> Iterator[str]:
     name = f"brokers.{text}"
     if not text.isascii() or not text.isdigit() or str(int(text[:11])) != text or int(text) > _MOST_ID:
-        yield f"brokers: seen the id {_seen(text)}; needed: a whole number from 0 to {_MOST_ID}, as a text"
+        yield f"brokers: seen the id {_shorten(text)}; needed: a whole number from 0 to {_MOST_ID}, as a text"
     if broker.storage_free is None and not broker.log_dirs:
         yield f"{name}: seen no storage_free and no log_dirs; needed: one of them"
     free = sum(each.free for each in broker.log_dirs.values())
@@ -296,7 +298,9 @@ def _broker_faults(text: str, broker: _Broker) -> Iterator[str]:
         )
     for path, each in broker.log_dirs.items():
         if not _PATH.fullmatch(path):
-            yield f"{name}.log_dirs: seen {_seen(path)}; needed: paths as Kafka tells them, such as /data1"
+            yield (
+                f"{name}.log_dirs: seen {_shorten(path)}; needed: paths as Kafka reports them, such as /data1"
+            )
         if each.total and each.free > each.total:
             yield f"{name}.log_dirs.{path}: seen {each.free} bytes free of {each.total}; needed: at most all"
 
@@ -310,7 +314,7 @@ def _dir_faults(name: str, one: _Partition, brokers: dict[str, _Broker]) -> Iter
     for id_, path in zip(one.replicas, one.log_dirs, strict=True):
         broker = brokers.get(str(id_))
         if broker is not None and broker.log_dirs and path not in broker.log_dirs:
-            yield f"{name}.log_dirs: seen {_seen(path)}; needed: one of the log_dirs of broker {id_}"
+            yield f"{name}.log_dirs: seen {_shorten(path)}; needed: one of the log_dirs of broker {id_}"
 
 
 def _broker(id_: int, read: _Broker) -> Broker:

@@ -28,7 +28,7 @@ def barred(rollout: Rollout, topics: Iterable[str]) -> dict[str, frozenset[int]]
     try:
         patterns = [matcher(name) for name in wanted if name not in names]
     except re.error as err:
-        text = f"leader-evac-topics holds {err.pattern!r}, which is not a regular expression: {err}"
+        text = f"leader-evac-topics contains {err.pattern!r}, which is not a regular expression: {err}"
         return Refused((Notice("placement.evacuation-pattern", text),), options=True)
     return {
         topic: frozenset(brokers)

@@ -54,8 +54,10 @@ def cluster(
         told = "; ".join(f"broker {id_}: {why}" for id_, why in list(missing.items())[:SHOWN])
         more = f"; and {len(missing) - SHOWN} more" if len(missing) > SHOWN else ""
         text = (
-            f"seen too little of {len(missing)} brokers: {told}{more}. Needed: the log directories and free "
-            "bytes of each registered broker. Next: let them answer; zkmigrate placement also takes --cluster"
+            f"too little is known of {len(missing)} brokers: {told}{more}. Needed: the log "
+            "directories and free "
+            "bytes of each registered broker. Next: make them reachable; zkmigrate placement also "
+            "accepts --cluster"
         )
         return Refused((Notice("placement.disk-unseen", text),))
     at = {
@@ -81,7 +83,10 @@ def moving_partitions(names: Sequence[tuple[str, object]]) -> str:
 
 def reassigning(seen: str) -> Refused:
     """Return the refusal of sets or directories that are changing. seen: the evidence for that."""
-    text = f"{seen}. Needed: replicas that stay. Next: wait; zkmigrate placement also takes --cluster"
+    text = (
+        f"{seen}. Needed: replicas that do not move. Next: wait until they end; zkmigrate "
+        "placement also accepts --cluster"
+    )
     return Refused((Notice("placement.reassigning", text),))
 
 

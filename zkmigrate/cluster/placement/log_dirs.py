@@ -196,7 +196,8 @@ def _begun(
     for path, free in left.items():
         if free < 0:
             text = (
-                f"{path} of broker {broker} can be {-free} bytes short on the way: Kafka may begin copies "
+                f"{path} of broker {broker} can be {-free} bytes short during the moves: Kafka may "
+                "begin copies "
                 "there before its tool names their directories. Next: submit the moves in small files, and "
                 "keep --replica-alter-log-dirs-throttle at --throttle or above"
             )
@@ -207,9 +208,10 @@ def _no_room(broker: int, free: Mapping[str, int], heaviest: Sequence[Reassignme
     dirs = ", ".join(f"{path} ({bytes_} bytes free)" for path, bytes_ in sorted(free.items()))
     first = heaviest[0]
     text = (
-        f"no way was found to put {sum(move.size for move in heaviest)} bytes of {len(heaviest)} copies into "
+        f"no arrangement was found to put {sum(move.size for move in heaviest)} bytes of "
+        f"{len(heaviest)} copies into "
         f"the directories of broker {broker}: {dirs}; the largest copy is {first.topic}-{first.number} with "
-        f"{first.size} bytes. Next: leave the broker or the topic out, or make room in a directory"
+        f"{first.size} bytes. Next: exclude the broker or the topic, or free space in a directory"
     )
     return Notice("placement.no-log-dir", text)
 
@@ -224,7 +226,7 @@ def levelled(plan: Plan, names: Collection[Name], brokers: Collection[int]) -> P
     """
     known = several(plan.cluster)
     if not known:
-        text = "--log-dirs balance has no effect: no broker has several log directories known one by one"
+        text = "--log-dirs balance has no effect: no broker reports several log directories"
         return replace(
             plan, notices=(*plan.notices, Notice("placement.log-dirs-unknown", text, refuses=True))
         )

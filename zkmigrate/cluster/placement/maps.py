@@ -80,8 +80,8 @@ def files(plan: Plan, name: str) -> dict[str, str]:
     inside = [plan.cluster.by_name[name] for name in _inside(plan)]
     stay = [_forward(plan, one.name, one.replicas) for one in inside]
     many = several(plan.cluster)
-    back = [_back(plan, many, one.name, one.replicas, one.replicas) for one in reversed(inside)]
-    back += [_back(plan, many, move.name, move.before, move.after) for move in _way_back(plan)]
+    back = [_back_entry(plan, many, one.name, one.replicas, one.replicas) for one in reversed(inside)]
+    back += [_back_entry(plan, many, move.name, move.before, move.after) for move in _way_back(plan)]
     made = {beside_plan(path, "back"): text(back)}
     for number, phase in enumerate(plan.phases):
         last = stay if number == len(plan.phases) - 1 else []
@@ -101,7 +101,7 @@ def _forward(plan: Plan, name: Name, replicas: Set) -> Entry:
     return name, replicas, tuple(plan.dirs.get((name, broker), ANY) for broker in replicas)
 
 
-def _back(plan: Plan, several: Collection[int], name: Name, before: Set, after: Set) -> Entry:
+def _back_entry(plan: Plan, several: Collection[int], name: Name, before: Set, after: Set) -> Entry:
     """Return an entry of the way back, with the directories that held what returns.
 
     several: the brokers on which Kafka has a choice.
@@ -131,7 +131,8 @@ def no_way_back(plan: Plan) -> tuple[Notice, ...]:
     said = "1 partition that has" if left_out == 1 else f"{left_out} partitions that have"
     return (
         Notice(
-            "placement.no-way-back", f"The way back leaves out {said} a replica on a broker that is gone."
+            "placement.no-way-back",
+            f"The way back leaves out {said} a replica on a broker that no longer exists.",
         ),
     )
 
@@ -190,7 +191,7 @@ def mapped(cluster: Cluster, sets: Mapping[Name, Set]) -> Cluster | Refused:
     if unknown := [Partition(*name, of, None) for name, of in sets.items() if name not in cluster.by_name]:
         text = (
             f"--map-string names {partition_names(unknown)}, which the cluster does not have; needed: "
-            "partitions of the cluster. Next: leave the others out."
+            "partitions of the cluster. Next: remove the others."
         )
         return Refused((Notice("placement.map-unknown", text),))
     other = {

@@ -50,7 +50,7 @@ def too_old(changed_ms: Iterable[int], now_ms: int, minutes: int) -> Refused | N
         return None
     text = (
         f"the metrics in ZooKeeper are {age_ms // _MINUTE_MS} minutes old; needed: at most {minutes} "
-        "minutes. Next: let the metrics be written again, or raise --metrics-age"
+        "minutes. Next: start the program that writes the metrics, or raise --metrics-age"
     )
     return Refused((Notice("placement.metrics-old", text),))
 
@@ -61,11 +61,11 @@ def parse(partition_meta: bytes, broker_metrics: bytes) -> Metrics:
     for topic, numbers in _object(_read(partition_meta, PARTITION_META), PARTITION_META).items():
         for number, meta in _object(numbers, f"{PARTITION_META}.{topic}").items():
             place = f"{PARTITION_META}.{topic}.{number}"
-            size[topic, _whole(number, place)] = math.ceil(_bytes(meta, "Size", place))
+            size[topic, _whole_number(number, place)] = math.ceil(_bytes(meta, "Size", place))
     free: dict[int, int] = {}
     for broker, metric in _object(_read(broker_metrics, BROKER_METRICS), BROKER_METRICS).items():
         place = f"{BROKER_METRICS}.{broker}"
-        free[_whole(broker, place)] = math.floor(_bytes(metric, "StorageFree", place))
+        free[_whole_number(broker, place)] = math.floor(_bytes(metric, "StorageFree", place))
     return Metrics(size, free)
 
 
@@ -78,7 +78,7 @@ def cluster(assigned: Assigned, metrics: Metrics) -> Cluster | Refused:
     if silent:
         text = (
             f"{BROKER_METRICS} has no StorageFree of the registered brokers {', '.join(map(str, silent))}; "
-            "needed: the free bytes of each. Next: let the metrics be written for all brokers"
+            "needed: the free bytes of each. Next: write the metrics for all brokers"
         )
         return Refused((Notice("placement.metrics-missing", text),))
     return Cluster.of(
@@ -106,7 +106,9 @@ def unmeasured(assigned: Assigned, why: str) -> tuple[Cluster, tuple[Notice, ...
         for id_, rack in assigned.racks.items()
     )
     partitions = (Partition(*name, replicas, None) for name, replicas in assigned.sets.items())
-    text = f"The plan knows no sizes and no free bytes; a rebuild by count does not need them. Seen: {why}"
+    text = (
+        f"The plan does not use sizes and free bytes, and a rebuild by count does not need them. Cause: {why}"
+    )
     return Cluster.of(brokers, partitions), (Notice("placement.metrics-unused", text),)
 
 
@@ -118,7 +120,7 @@ def _read(data: bytes, name: str) -> Any:
         except zlib.error as error:
             raise ClusterFileError(f"{name}: seen damaged gzip ({error}); needed: gzip or JSON") from None
         if not unpacking.eof:
-            more = "more than 256 MiB" if unpacking.unconsumed_tail else "gzip that is cut off"
+            more = "more than 256 MiB" if unpacking.unconsumed_tail else "truncated gzip"
             raise ClusterFileError(f"{name}: seen {more}; needed: whole gzip of at most 256 MiB, or JSON")
     return load_json(data, name, "JSON as topicmappr's metricsfetcher writes it")
 
@@ -129,7 +131,7 @@ def _object(value: Any, place: str) -> dict[str, Any]:
     return value
 
 
-def _whole(text: str, place: str) -> int:
+def _whole_number(text: str, place: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) <= 10):
         raise ClusterFileError(f"{place}: seen {json.dumps(text)[:60]}; needed: a whole number as a key")
     return int(text)

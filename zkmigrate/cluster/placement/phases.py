@@ -70,7 +70,8 @@ def cut(plan: Plan, rollout: Rollout, names: Collection[Name] | None = None) -> 
     alone = in_order(cluster, done)
     if isinstance(alone, Refused):
         text = (
-            "only the phases have room: in one map no order of the moves was found. Next: submit the phases"
+            "no order of the moves was found in which one map fits on the brokers; the phases "
+            "fit. Next: submit the phases"
         )
         notices += (Notice("placement.phases-only", text),)
         alone = done
@@ -126,7 +127,7 @@ def _chunks(
     for move in moves:
         turns = sorted({chunk_of[broker] for broker in move.dropped}) or [len(chunks) - 1]
         leaving = [frozenset(broker for broker in move.dropped if chunk_of[broker] == turn) for turn in turns]
-        way = _way(cluster, move, leaving, away.get(move.topic, frozenset()))
+        way = _intermediate_sets(cluster, move, leaving, away.get(move.topic, frozenset()))
         if way is None:
             stuck.append(move)
             continue
@@ -146,7 +147,7 @@ def _chunks(
     )
 
 
-def _way(
+def _intermediate_sets(
     cluster: Cluster, move: Reassignment, leaving: list[frozenset[int]], away: frozenset[int]
 ) -> list[Set] | None:
     """Return the set of a move after each of its chunks. leaving: the brokers that lose their copy in each.

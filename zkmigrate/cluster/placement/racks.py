@@ -206,7 +206,7 @@ class _Repairs:
                         f"{one.topic}-{one.number} could span {short} more racks: the limit is disk; needed: "
                         f"{size} bytes, and the "
                         f"{len(takers)} brokers of other racks have at most {self.room[most]} left (broker "
-                        f"{most}). Next: free space there, choose more brokers, or leave this topic out.",
+                        f"{most}). Next: free space there, choose more brokers, or exclude this topic.",
                     )
                 self.put(repair)
                 self.made.append(repair)

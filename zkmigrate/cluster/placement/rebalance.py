@@ -324,12 +324,19 @@ def _limit(choice: Chosen, request: Rebalance, task: Task, found: Found) -> str:
     ranked = sorted(task.ranked, key=lambda number: (found.level[number], number))
     lowest, highest = ranked[0], ranked[-1]
     if found.level[highest] - found.level[lowest] <= task.enough:
-        return f"the range is within {LEVEL:.0%} of the mean: narrower is not worth its bytes"
+        return f"the range is within {LEVEL:.0%} of the mean, so further copies would not help"
     if lowest not in task.sources:
-        return f"broker {choice.brokers[lowest]} has least to spare, and the thresholds make it no source"
+        return (
+            f"broker {choice.brokers[lowest]} has the least free space, but the thresholds do not "
+            "let it give replicas"
+        )
     if highest not in task.takers:
-        kind = "an old broker, and only new ones take" if request.scale else "a source, and no source takes"
-        return f"broker {choice.brokers[highest]} has most to spare; it is {kind}"
+        kind = (
+            "an old broker, and only new ones receive replicas"
+            if request.scale
+            else "a source, and no source receives replicas"
+        )
+        return f"broker {choice.brokers[highest]} has the most free space; it is {kind}"
     held = [
         f"partition-size-threshold {request.partition_size_threshold} MiB",
         f"partition-limit {request.partition_limit}",

@@ -107,12 +107,13 @@ def _faulty_options(request: Rebuild) -> tuple[Notice, ...]:
             (
                 "placement.storage-without-meta",
                 request.placement is By.STORAGE and not request.use_meta,
-                "--placement storage needs sizes, which --use-meta=false leaves out. Next: drop one of them.",
+                "--placement storage needs sizes, which --use-meta=false leaves out. Next: remove "
+                "one of them.",
             ),
             (
                 "placement.racks-without-meta",
                 request.min_rack_ids > 0 and not request.use_meta,
-                "--min-rack-ids needs racks, which --use-meta=false leaves out. Next: drop one of them.",
+                "--min-rack-ids needs racks, which --use-meta=false leaves out. Next: remove one of them.",
             ),
             (
                 "placement.racks-above-replicas",
@@ -123,7 +124,7 @@ def _faulty_options(request: Rebuild) -> tuple[Notice, ...]:
             (
                 "placement.force-and-affinity",
                 request.force_rebuild and request.sub_affinity,
-                "--force-rebuild and --sub-affinity exclude each other. Next: drop one of them.",
+                "--force-rebuild and --sub-affinity exclude each other. Next: remove one of them.",
             ),
             (
                 "placement.size-factor",
@@ -252,7 +253,11 @@ def _fill(fill: Fill, choice: Chosen, request: Rebuild) -> tuple[Notice, ...]:
             found = fill.searched(looks)
             if found:
                 return ()
-            sure = "no placement of all sets exists" if found is False else f"none was found in {looks} looks"
+            sure = (
+                "no placement of all sets exists"
+                if found is False
+                else f"no placement was found in {looks} looks"
+            )
             return (Notice("placement.no-place", f"{why}; {sure}"),)
     return ()
 

@@ -109,9 +109,9 @@ def statistics(
         for broker in move.dropped:
             outgoing[broker] += move.size
     sets = {one.name: one.replicas for one in cluster.partitions}
-    before = _held(cluster, sets, cluster.free)
+    before = _statistics_by_broker(cluster, sets, cluster.free)
     sets |= {move.name: move.after for move in moves}
-    after = _held(cluster, sets, free_after(cluster.free, moves))
+    after = _statistics_by_broker(cluster, sets, free_after(cluster.free, moves))
     spread = _spread(after[id_].free for id_ in counted)
     return Statistics(
         before=_spread(before[id_].free for id_ in counted),
@@ -175,7 +175,7 @@ def lower_bound(
     return max(forced, min(max(filled(at), given(at)) for at in (low - 1, low)))
 
 
-def _held(
+def _statistics_by_broker(
     cluster: Cluster, sets: Mapping[tuple[str, int], tuple[int, ...]], free: Mapping[int, int]
 ) -> dict[int, Held]:
     leaders: dict[int, int] = defaultdict(int)

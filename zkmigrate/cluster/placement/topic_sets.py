@@ -48,7 +48,7 @@ def new_topic(
     start: the index in the order of brokers of partition 0's leader, modulo their number.
     shift: the distance from the leader to the next replica; None for start.
     """
-    if wrong := (*_name_faults(topic), *_taken(topic, {one.topic for one in cluster.partitions})):
+    if wrong := (*_name_faults(topic), *_name_conflicts(topic, {one.topic for one in cluster.partitions})):
         return Refused(wrong)
     brokers = tuple(cluster.brokers.values())
     turn = start if shift is None else shift
@@ -83,11 +83,11 @@ def more_partitions(
         sets = grown(cluster, topic, partitions, start=begin, shift=turn)
         if isinstance(sets, Refused):
             return sets
-        uneven = sum(count**2 for count in _held((*have.values(), *sets.values())).values())
+        uneven = sum(count**2 for count in _replica_counts((*have.values(), *sets.values())).values())
         if least is None or uneven < least:
             best, least = (sets, begin, turn), uneven
     if best is None:
-        return Refused((Notice("placement.few-brokers", "no registered broker may get a replica"),))
+        return Refused((Notice("placement.few-brokers", "no registered broker may receive a replica"),))
     new, begin, turn = best
     keys = (
         f"records with a key go to other partitions of {topic} from then on, and it never has fewer "
@@ -119,7 +119,7 @@ def _evenest_starts(cluster: Cluster, have: Sets, partitions: int) -> list[int]:
     return [start for start, of in enumerate(uneven) if of == min(uneven)]
 
 
-def _held(sets: Iterable[tuple[int, ...]]) -> Counter[int]:
+def _replica_counts(sets: Iterable[tuple[int, ...]]) -> Counter[int]:
     return Counter(broker for replicas in sets for broker in replicas)
 
 
@@ -133,22 +133,28 @@ def _name_faults(topic: str) -> tuple[Notice, ...]:
 
 
 def _internal(topic: str) -> Notice:
-    text = f"{topic} is Kafka's own topic; needed: another one. Kafka makes it itself and relies on its count"
+    text = (
+        f"{topic} is Kafka's own topic; needed: another one. Kafka creates it itself and depends "
+        "on its number"
+    )
     return Notice("placement.topic-internal", f"{text} of partitions")
 
 
-def _taken(topic: str, names: Collection[str]) -> tuple[Notice, ...]:
+def _name_conflicts(topic: str, names: Collection[str]) -> tuple[Notice, ...]:
     """Return why a topic name is taken.
 
     Kafka's metrics write "." as "_", so names that differ in nothing else collide (``Topic.hasCollision``).
     """
     if topic in names:
-        text = f"topic {topic} exists already. Next: another name, or zkmigrate placement grow"
+        text = f"topic {topic} exists already. Next: choose another name, or use zkmigrate placement grow"
         return (Notice("placement.topic-exists", text),)
     alike = sorted(name for name in names if name.replace(".", "_") == topic.replace(".", "_"))
     if not alike:
         return ()
-    text = f"{topic} and the topic {alike[0]} differ in . and _ only, which Kafka refuses. Next: another name"
+    text = (
+        f"{topic} and the topic {alike[0]} differ only in . and _, which Kafka refuses. Next: "
+        "choose another name"
+    )
     return (Notice("placement.topic-collides", text),)
 
 
@@ -156,5 +162,5 @@ def _few_racks(cluster: Cluster, replication: int) -> tuple[Notice, ...]:
     racks = len({broker.rack for broker in cluster.brokers.values() if broker.rack})
     if not 0 < racks < replication:
         return ()
-    text = f"{replication} replicas stand in {racks} racks, so some rack holds more than one of a set"
+    text = f"{replication} replicas are in {racks} racks, so some rack has more than one replica of a set"
     return (Notice("placement.few-racks", text),)

@@ -19,9 +19,9 @@ class Chosen:
     """What a ``Choice`` selects in a cluster. Every tuple of brokers is ascending.
 
     brokers: registered brokers that may hold replicas afterwards.
-    missing: brokers in a set that are not registered.
+    missing: brokers in a set that not registered.
     replaced: brokers in a set that are registered, but left out of ``--brokers``.
-    unregistered: brokers given in ``--brokers`` that are not registered.
+    unregistered: brokers given in ``--brokers`` that not registered.
     new: brokers that are given, registered and in no chosen set.
     """
 
@@ -109,16 +109,21 @@ def additions_only(found: Chosen) -> tuple[Notice, ...]:
             (
                 "placement.broker-gone",
                 found.missing,
-                "holding replicas, gone from the cluster",
-                "start it again",
+                "with replicas, but no longer in the cluster",
+                "start the broker again",
             ),
             (
                 "placement.broker-left-out",
                 found.replaced,
-                "holding replicas, left out of --brokers",
-                "add it",
+                "with replicas, but missing in --brokers",
+                "add it to --brokers",
             ),
-            ("placement.broker-unregistered", found.unregistered, "not registered", "leave it out"),
+            (
+                "placement.broker-unregistered",
+                found.unregistered,
+                "not registered",
+                "remove it from --brokers",
+            ),
         )
         if ids
     )
@@ -179,10 +184,10 @@ def _broker_checks(
     return tuple(
         Notice(f"placement.broker-{id}", f"{_brokers(ids)}: {seen}", refuses=id == "unregistered")
         for id, ids, seen in (
-            ("gone", missing, "named by a chosen set, not registered"),
-            ("left-out", replaced, "named by a chosen set, left out of --brokers"),
-            ("unregistered", unregistered, "given in --brokers, not registered"),
-            ("new", new, "given, and in no chosen set yet"),
+            ("gone", missing, "in a chosen set, but not registered"),
+            ("left-out", replaced, "in a chosen set, but missing in --brokers"),
+            ("unregistered", unregistered, "in --brokers, but not registered"),
+            ("new", new, "in --brokers, but in no chosen set yet"),
         )
         if ids
     )
@@ -193,7 +198,7 @@ def _failure_domains(cluster: Cluster, targets: Sequence[int]) -> tuple[Notice, 
     notices = []
     without = [broker for broker in targets if not cluster.brokers[broker].rack]
     if without:
-        text = f"{_brokers(without)}: no rack id; each counts as a rack of its own"
+        text = f"{_brokers(without)}: without a rack id; each counts as a separate rack"
         notices.append(Notice("placement.no-rack", text))
     by_host: dict[str, list[int]] = {}
     for broker in targets:
@@ -201,11 +206,11 @@ def _failure_domains(cluster: Cluster, targets: Sequence[int]) -> tuple[Notice, 
             by_host.setdefault(host, []).append(broker)
     for host, brokers in sorted(by_host.items()):
         if len(brokers) > 1:
-            text = f"{_brokers(brokers)} on the one address {host} fail together: one failure domain"
+            text = f"{_brokers(brokers)} have the same address {host} and fail together: one failure domain"
             notices.append(Notice("placement.one-host", text))
     racks = {cluster.brokers[broker].rack for broker in targets}
     if len(racks) == 1 and len(targets) > 1 and not without:
-        text = f"{_brokers(targets)} all in rack {racks.pop()} fail together: one failure domain"
+        text = f"{_brokers(targets)} are all in rack {racks.pop()} and fail together: one failure domain"
         notices.append(Notice("placement.one-rack", text))
     return tuple(notices)
 

@@ -140,14 +140,14 @@ def parse(content: bytes, origin: str) -> tuple[WhatIf, ...]:
         found = _ADAPTER.validate_json(content.removeprefix(b"\xef\xbb\xbf"))
     except ValidationError as error:
         told = error.errors(include_url=False, include_context=False)
-        raise ClusterFileError(mistakes(origin, map(_said, told))) from None
+        raise ClusterFileError(mistakes(origin, map(_explain_mistake, told))) from None
     read = [one.model_dump(exclude_none=True) for one in found]
     if wrong := [*_faults(read)]:
         raise ClusterFileError(mistakes(origin, wrong))
     return tuple(_what_if(one, f"{origin}: [{at}]") for at, one in enumerate(read))
 
 
-def _said(error: Mapping[str, Any]) -> str:
+def _explain_mistake(error: Mapping[str, Any]) -> str:
     """Return a mistake that pydantic found, in our words. The verb is left out of its place."""
     loc = [part for at, part in enumerate(error["loc"]) if at != 1 or part not in _VERBS]
     place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in loc) or "the file"
@@ -206,7 +206,7 @@ def outcome(name: str, cluster: Cluster, request: Rebalance | Rebuild, what_if: 
     known = Outcome(name, what_if.name, what_if.verb, *size)
     plan = planned(cluster, request)
     if isinstance(plan, Refused):
-        return replace(known, refused=_told(plan.reasons))
+        return replace(known, refused=_notice_lines(plan.reasons))
     if wrong := broken(plan, request, files(plan, "plan.json")):
         text = f"the finished plan breaks a rule: {wrong[0]}. Next: report this defect"
         return replace(known, error=text)
@@ -222,12 +222,12 @@ def outcome(name: str, cluster: Cluster, request: Rebalance | Rebuild, what_if: 
         lower_bound=told.lower_bound,
         eta=told.eta,
         limited=plan.limited,
-        refusing=_told(one for one in notices if one.refuses),
-        notices=_told(one for one in notices if not one.refuses),
+        refusing=_notice_lines(one for one in notices if one.refuses),
+        notices=_notice_lines(one for one in notices if not one.refuses),
     )
 
 
-def _told(notices: Iterable[Notice]) -> tuple[str, ...]:
+def _notice_lines(notices: Iterable[Notice]) -> tuple[str, ...]:
     return tuple(f"{one.id}: {one.text}" for one in notices)
 
 
@@ -262,7 +262,7 @@ def _applied(name: str, cluster: Cluster, what_if: WhatIf) -> tuple[Cluster, Reb
     Raises UsageError.
     """
     if known := [broker.id for broker in what_if.add if broker.id in cluster.brokers]:
-        raise UsageError(f"{name}: add: seen broker {known[0]}, which is registered; needed: new ids")
+        raise UsageError(f"{name}: add: seen broker {known[0]}, which is registered already; needed: new ids")
     if absent := [id_ for id_ in what_if.remove if id_ not in cluster.brokers]:
         raise UsageError(f"{name}: remove: seen broker {absent[0]}; needed: a registered broker")
     cluster = Cluster.of((*cluster.brokers.values(), *what_if.add), cluster.partitions)
@@ -270,7 +270,7 @@ def _applied(name: str, cluster: Cluster, what_if: WhatIf) -> tuple[Cluster, Reb
         return cluster, what_if.request
     left = tuple(id_ for id_ in cluster.brokers if id_ not in what_if.remove)
     if not left:
-        raise UsageError(f"{name}: remove: seen all of the brokers; needed: some that stay")
+        raise UsageError(f"{name}: remove: seen all of the brokers; needed: some that remain")
     return cluster, replace(what_if.request, choice=replace(what_if.request.choice, brokers=left))
 
 

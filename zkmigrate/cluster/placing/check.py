@@ -45,7 +45,7 @@ def run(
 
     Raises HostError if no broker answers, and NoPlanError if the brokers belong to another cluster.
     """
-    view = _seen(settled(lambda: look.ask(DescribeCluster(WITNESSES)), tell, time.sleep))
+    view = _required(settled(lambda: look.ask(DescribeCluster(WITNESSES)), tell, time.sleep))
     if other := other_cluster(view, inventory):
         raise NoPlanError("; ".join(f"{one.id}: {one.text}" for one in other.reasons))
     moves = settled(lambda: look.ask(ListReassignments(KAFKA)), tell, time.sleep)
@@ -60,11 +60,11 @@ def run(
     return code
 
 
-def _seen(reading: Reading[T]) -> T:
+def _required(reading: Reading[T]) -> T:
     if isinstance(reading, Seen):
         return reading.value
-    why = f"{reading.what} is not there" if isinstance(reading, Absent) else reading.why
-    raise HostError(f"{why}. Next: let the brokers of the inventory answer, then check again")
+    why = f"{reading.what} does not exist" if isinstance(reading, Absent) else reading.why
+    raise HostError(f"{why}. Next: make the brokers of the inventory reachable, then check again")
 
 
 def _kinds(found: Check) -> tuple[tuple[str, str, Sequence[Wrong]], ...]:
@@ -94,7 +94,7 @@ def lines(found: Check) -> list[str]:
         ids = ", ".join(map(str, found.silent))
         out += [
             "",
-            f"silent: {counted(len(found.silent), 'broker')} registered, but without an answer: {ids}",
+            f"silent: {counted(len(found.silent), 'broker')} registered, but without a response: {ids}",
         ]
     for key, meaning, wrong in _kinds(found):
         if wrong:
@@ -102,13 +102,13 @@ def lines(found: Check) -> list[str]:
             out += [f"  {_name(one)} {replicas(one.partition.replicas)}: {one.text}" for one in wrong[:SHOWN]]
             out += _more(len(wrong))
     if found.moves:
-        out += ["", f"moving: {counted(len(found.moves), 'reassignment')} in flight, of whoever began them"]
+        out += ["", f"moving: {counted(len(found.moves), 'reassignment')} in flight, from any tool"]
         out += [_move(name, move) for name, move in [*found.moves.items()][:SHOWN]]
         out += _more(len(found.moves))
     if found.unknown:
-        out += ["", f"unknown: whether a reassignment is in flight: {found.unknown}"]
+        out += ["", f"unknown whether a reassignment is in flight: {found.unknown}"]
     ended = "Something is wrong." if found.wrong else "Nothing is wrong."
-    return [*out, "", f"{ended} Not all is known." if found.unknown else ended]
+    return [*out, "", f"{ended} Some checks could not be made." if found.unknown else ended]
 
 
 def _uneven(leaders: Mapping[str, Mapping[int, int]]) -> list[tuple[str, str, str, str]]:

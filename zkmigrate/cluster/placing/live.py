@@ -80,7 +80,7 @@ def cluster(
     }
     if not racks or not sets:
         seen = "no broker" if not racks else "no topic"
-        raise UsageError(f"seen {seen} below {kafka or '/'}; needed: Kafka's znodes. Next: see --zk-prefix")
+        raise UsageError(f"seen {seen} below {kafka or '/'}; needed: Kafka's znodes. Next: check --zk-prefix")
     assigned = Assigned(racks, sets, hosts)
     whole = measured if isinstance(measured, Refused) else peer_metrics.cluster(assigned, measured)
     if not isinstance(whole, Refused):
@@ -107,7 +107,7 @@ def _topics(client: Client, kafka: str) -> dict[str, dict[str, Any]]:
     """
     names = sorted(_children(client, f"{kafka}/brokers/topics"))
     paths = [f"{kafka}/brokers/topics/{name}" for name in names]
-    found = dict(zip(names, _found(client, paths), strict=True))
+    found = dict(zip(names, _read_each(client, paths), strict=True))
     try:
         deleted = set(client.get_children_async(f"{kafka}{_DELETIONS}").get(timeout=ANSWER_S))
     except NoNodeError:
@@ -133,7 +133,7 @@ def _moving(client: Client, kafka: str, topics: Mapping[str, Mapping[str, Any]])
         if ids
     }
     path = f"{kafka}{_REASSIGNMENT}"
-    for read in filter(None, _found(client, [path])):
+    for read in filter(None, _read_each(client, [path])):
         rows = _object(read[0], path).get("partitions")
         named = [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
         moving |= {(str(row.get("topic")), str(row.get("partition"))) for row in named}
@@ -172,18 +172,18 @@ def _children(client: Client, path: str) -> list[str]:
 
 
 def _missing(path: str) -> UsageError:
-    return UsageError(f"no znode {path}. Next: see --zk-prefix and --zk-metrics-prefix")
+    return UsageError(f"no znode {path}. Next: check --zk-prefix and --zk-metrics-prefix")
 
 
 def _got(client: Client, paths: Sequence[str]) -> Iterator[tuple[bytes, Any]]:
     """Yield data and stat of each znode. Raises UsageError for a missing one."""
-    for path, read in zip(paths, _found(client, paths), strict=True):
+    for path, read in zip(paths, _read_each(client, paths), strict=True):
         if read is None:
             raise _missing(path)
         yield read
 
 
-def _found(client: Client, paths: Sequence[str]) -> Iterator[tuple[bytes, Any] | None]:
+def _read_each(client: Client, paths: Sequence[str]) -> Iterator[tuple[bytes, Any] | None]:
     """Yield data and stat of each znode, or None for a missing one. ``_IN_FLIGHT`` reads run at once."""
     for at in range(0, len(paths), _IN_FLIGHT):
         for answer in [client.get_async(path) for path in paths[at : at + _IN_FLIGHT]]:

@@ -57,7 +57,7 @@ def measure(
     if isinstance(first, Refused):
         return first
     at = (began + clock.now()) / 2
-    tell(f"the second look begins in {apart_s:,.0f} s")
+    tell(f"the second measurement begins in {apart_s:,.0f} s")
     clock.pause(apart_s)
     began = clock.now()
     second = placed.read(inventory, look, tell, clock.pause)
@@ -79,7 +79,7 @@ def _rate(before: Partition | None, now: Partition, seconds: float) -> float | N
 def refuse_bad_out(out: Path, *, force: bool) -> None:
     """Raise UsageError if the file cannot be written, before any broker is queried."""
     if out == Path("-"):
-        raise UsageError("--out -: needed: the name of a file. The report goes to standard output")
+        raise UsageError("--out -; needed: the name of a file, because the report goes to standard output")
     refuse_taken(out, force=force)
 
 

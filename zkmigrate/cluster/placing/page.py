@@ -28,7 +28,9 @@ def page(title: str, plan: Plan, told: Statistics, notices: Sequence[Notice]) ->
     rows = tuple(text.phase_rows(plan))
     dirs = tuple(text.dir_rows(plan))
     directories = [Table("log-dirs", "Log directories", text.DIR_HEAD, dirs)] if dirs else []
-    phases = [Table("phases", "Phases", text.PHASE_HEAD, rows, "One after the other.")] if rows else []
+    phases = (
+        [Table("phases", "Phases", text.PHASE_HEAD, rows, "Submit them one after the other.")] if rows else []
+    )
     made = render(
         "cluster/placing/page.html",
         title=title,
@@ -43,7 +45,9 @@ def page(title: str, plan: Plan, told: Statistics, notices: Sequence[Notice]) ->
         ),
         tables=(
             Table("brokers", "Brokers", text.BROKER_HEAD, tuple(text.broker_rows(told))),
-            Table("moves", "Moves", text.MOVE_HEAD, tuple(text.move_rows(plan)), "In this order."),
+            Table(
+                "moves", "Moves", text.MOVE_HEAD, tuple(text.move_rows(plan)), "Submit them in this order."
+            ),
             *directories,
             *phases,
         ),

@@ -20,44 +20,49 @@ def replicas(ids: Sequence[int]) -> str:
     return f"[{','.join(map(str, ids))}]"
 
 
-def summary(plan: Plan, told: Statistics) -> str:
+def summary(plan: Plan, statistics: Statistics) -> str:
     """Describe in one line what the plan does."""
     sizes = [plan.cluster.by_name[name].size or 0 for name, _ in inside(plan)]
     copied = f"{counted(len(sizes), 'replica')}, {size(sum(sizes))}"
     within = f"Between log directories of a broker: {copied}."
     if not plan.moves:
         return f"No set changes. {within}" if sizes else "Nothing to move."
-    copied = f"{size(told.moved)} are copied" if told.moved else "no byte is copied"
+    copied = f"{size(statistics.moved)} are copied" if statistics.moved else "no bytes are copied"
     if any(_bytes(plan, move) is None for move in plan.moves):
-        copied = "how many bytes are copied is not known"
-    changed = "1 replica set changes" if told.moves == 1 else f"{told.moves} replica sets change"
+        copied = "the number of copied bytes is not known"
+    changed = "1 replica set changes" if statistics.moves == 1 else f"{statistics.moves} replica sets change"
     return f"{changed}, {copied}.{f' {within}' if sizes else ''}"
 
 
-def _measured(told: Statistics) -> bool:
+def _measured(statistics: Statistics) -> bool:
     """Return whether any free bytes or sizes are known. Only a plan by count is made without them."""
-    return any(one.before.free or one.after.free or one.bytes_in for one in told.brokers)
+    return any(one.before.free or one.after.free or one.bytes_in for one in statistics.brokers)
 
 
-def figures(told: Statistics) -> list[tuple[str, ...]]:
+def figures(statistics: Statistics) -> list[tuple[str, ...]]:
     """Return rows of name, before and after for everything that is balanced and known."""
     rows: list[tuple[str, ...]] = []
-    if _measured(told):
-        rows += _storage(told)
-    if told.rate_before is not None and told.rate_after is not None:
-        rows += [("rate per broker", *(_from_to(one, _rate) for one in (told.rate_before, told.rate_after)))]
-    rows += [("leaders per broker", *(_from_to(one, str) for one in told.leaders))]
-    rows += [("degree per broker", *(_from_to(one, str) for one in told.degree))]
+    if _measured(statistics):
+        rows += _storage(statistics)
+    if statistics.rate_before is not None and statistics.rate_after is not None:
+        rows += [
+            (
+                "rate per broker",
+                *(_from_to(one, _rate) for one in (statistics.rate_before, statistics.rate_after)),
+            )
+        ]
+    rows += [("leaders per broker", *(_from_to(one, str) for one in statistics.leaders))]
+    rows += [("degree per broker", *(_from_to(one, str) for one in statistics.degree))]
     return rows
 
 
-def _storage(told: Statistics) -> list[tuple[str, ...]]:
+def _storage(statistics: Statistics) -> list[tuple[str, ...]]:
     return [
-        ("lowest free", size(told.before.lowest), size(told.after.lowest)),
-        ("highest free", size(told.before.highest), size(told.after.highest)),
-        ("range", size(told.before.range), size(told.after.range)),
-        ("range spread", _percent(told.before), _percent(told.after)),
-        ("standard deviation", size(told.before.deviation), size(told.after.deviation)),
+        ("lowest free", size(statistics.before.lowest), size(statistics.after.lowest)),
+        ("highest free", size(statistics.before.highest), size(statistics.after.highest)),
+        ("range", size(statistics.before.range), size(statistics.after.range)),
+        ("range spread", _percent(statistics.before), _percent(statistics.after)),
+        ("standard deviation", size(statistics.before.deviation), size(statistics.after.deviation)),
     ]
 
 
@@ -67,9 +72,9 @@ BROKER_HEAD = (
 )  # fmt: skip
 
 
-def broker_rows(told: Statistics) -> list[tuple[str, ...]]:
+def broker_rows(statistics: Statistics) -> list[tuple[str, ...]]:
     """Return a row for every registered broker, under ``BROKER_HEAD``."""
-    shown: Callable[[int], str] = size if _measured(told) else lambda _: "-"
+    shown: Callable[[int], str] = size if _measured(statistics) else lambda _: "-"
     return [
         (
             str(one.broker), one.rack or "-", shown(one.before.free), shown(one.after.free),
@@ -77,7 +82,7 @@ def broker_rows(told: Statistics) -> list[tuple[str, ...]]:
             _to(one.before.leaders, one.after.leaders), _to(one.before.replicas, one.after.replicas),
             _to(one.before.degree, one.after.degree),
         )
-        for one in told.brokers
+        for one in statistics.brokers
     ]  # fmt: skip
 
 
@@ -124,13 +129,13 @@ def phase_rows(plan: Plan) -> list[tuple[str, str, str]]:
     return [(str(number), str(len(phase)), _copied(plan, phase)) for number, phase in enumerate(plan.phases)]
 
 
-def remarks(plan: Plan, told: Statistics) -> list[str]:
+def remarks(plan: Plan, statistics: Statistics) -> list[str]:
     """Return lines about how good the plan is, and what limited it."""
     lines = [] if plan.offload is None else _offload(plan.offload)
-    if told.eta is not None:
+    if statistics.eta is not None:
         lines.append(
-            f"Lower bound for this range: {size(told.lower_bound)}, "
-            f"which is {told.eta:.2f} of the copied bytes (1.00 is optimal)."
+            f"Lower bound for this range: {size(statistics.lower_bound)}, "
+            f"which is {statistics.eta:.2f} of the copied bytes (1.00 is optimal)."
         )
     if plan.limited:
         lines.append(f"Limited by: {plan.limited}.")
@@ -155,11 +160,11 @@ def notice_lines(notices: Iterable[Notice]) -> list[str]:
     return [f"{'refuses' if one.refuses else 'notice'} {one.id}: {one.text}" for one in notices]
 
 
-def lines(plan: Plan, told: Statistics, notices: Sequence[Notice]) -> list[str]:
+def lines(plan: Plan, statistics: Statistics, notices: Sequence[Notice]) -> list[str]:
     """Return the whole report, except for the list of files."""
-    out = [summary(plan, told), *remarks(plan, told), ""]
-    out += table([("", "before", "after"), *figures(told)])
-    out += ["", *table([BROKER_HEAD, *broker_rows(told)])]
+    out = [summary(plan, statistics), *remarks(plan, statistics), ""]
+    out += table([("", "before", "after"), *figures(statistics)])
+    out += ["", *table([BROKER_HEAD, *broker_rows(statistics)])]
     if plan.moves:
         rows = move_rows(plan)
         out += ["", *table([MOVE_HEAD, *rows[:SHOWN]])]
@@ -178,7 +183,7 @@ def lines(plan: Plan, told: Statistics, notices: Sequence[Notice]) -> list[str]:
     return [*out, "", *notice_lines(notices)] if notices else out
 
 
-def body(plan: Plan, told: Statistics, notices: Sequence[Notice]) -> dict[str, Any]:
+def body(plan: Plan, statistics: Statistics, notices: Sequence[Notice]) -> dict[str, Any]:
     """Return the report as JSON. Sizes are bytes."""
     return {
         "offload": None if plan.offload is None else asdict(plan.offload),
@@ -188,12 +193,12 @@ def body(plan: Plan, told: Statistics, notices: Sequence[Notice]) -> dict[str, A
         "limited": plan.limited,
         "notices": [asdict(notice) for notice in notices],
         "statistics": {
-            **asdict(told),
-            "range_before": told.before.range,
-            "range_after": told.after.range,
-            "range_spread_before": told.before.percent,
-            "range_spread_after": told.after.percent,
-            "eta": told.eta,
+            **asdict(statistics),
+            "range_before": statistics.before.range,
+            "range_after": statistics.after.range,
+            "range_spread_before": statistics.before.percent,
+            "range_spread_after": statistics.after.percent,
+            "eta": statistics.eta,
         },
     }
 

@@ -26,7 +26,7 @@ def set_rate(context: VerbContext, run_id: str, rate: str, brokers: Collection[i
     """
     wanted = parse_rate(rate)
     inventory, playbook, run_dir = _run(context, run_id)
-    _known(inventory, brokers)
+    _check_brokers(inventory, brokers)
     if not runs.has_begun(run_dir):
         runs.make(run_dir)
     elif runs.state_of(journal.read(run_dir), playbook).state == "complete":
@@ -70,7 +70,7 @@ def _run(context: VerbContext, run_id: str) -> tuple[Inventory, Playbook, Path]:
     inventory, playbook = load(context)
     if not playbook.throttled:
         raise UsageError(
-            f"playbook {playbook.id} has no throttle. Next: --playbook of one that moves partitions"
+            f"playbook {playbook.id} has no throttle. Next: use --playbook with one that moves partitions"
         )
     if not run_id:
         begun = runs.runs_of(context.runs, inventory)
@@ -86,7 +86,8 @@ def _known_run(context: VerbContext, run_id: str) -> Path:
     _, _, run_dir = _run(context, run_id)
     if not runs.has_begun(run_dir) and not (run_dir / NAME).exists():
         raise UsageError(
-            f"no run {run_dir.name} in {context.runs}, and no rate was set for it. Next: --run-id of another"
+            f"there is no run {run_dir.name} in {context.runs}, and no rate was set for it. Next: "
+            "use --run-id with another run"
         )
     return run_dir
 
@@ -98,7 +99,7 @@ def _readable(run_dir: Path, now: Overrides) -> None:
         )
 
 
-def _known(inventory: Inventory, brokers: Collection[int]) -> None:
+def _check_brokers(inventory: Inventory, brokers: Collection[int]) -> None:
     known = sorted(inventory.broker_ids)
     if gone := sorted(set(brokers) - set(known)):
         listed = ", ".join(map(str, known))
@@ -119,9 +120,9 @@ def _changed(context: VerbContext, run_dir: Path, edit: Callable[[Overrides], Ov
     lines.append(
         f"  it has not begun: zkmigrate run begins it with these rates (--run-id {run_dir.name})"
         if not runs.has_begun(run_dir)
-        else "  no process on this machine works on it: kept for the next run or resume"
+        else "  no process on this machine works on it; the rates apply from the next run or resume"
         if working is None
-        else f"  in force at the next look: process {working.pid} by {working.by}"
+        else f"  the rates apply from the next check: process {working.pid} by {working.by}"
     )
     print_result(context, body, lines)
     return 0

@@ -54,12 +54,16 @@ def from_brokers(
     )
     notices = []
     if down := sorted({broker.id for broker in inventory.brokers} - set(view.brokers)):
-        notices.append(Notice("placement.broker-down", f"not registered, so without a replica: {_ids(down)}"))
+        notices.append(
+            Notice("placement.broker-down", f"not registered, so they receive no replica: {_ids(down)}")
+        )
     shut, unseen = _cordoned(look, sorted(view.brokers), topic)
     if shut:
-        notices.append(Notice("placement.cordoned", f"cordoned, so without a replica: {_ids(shut)}"))
+        notices.append(Notice("placement.cordoned", f"cordoned, so they receive no replica: {_ids(shut)}"))
     if unseen:
-        notices.append(Notice("placement.cordon-unknown", f"whether these are cordoned: {_ids(unseen)}"))
+        notices.append(
+            Notice("placement.cordon-unknown", f"unknown whether these are cordoned: {_ids(unseen)}")
+        )
     return without(cluster, shut), tuple(notices)
 
 
@@ -106,7 +110,7 @@ def answer(found: TopicSets, notices: tuple[Notice, ...], output: Output, echo: 
 def refuse_bad_out(output: Output) -> None:
     """Raise UsageError if the file cannot be written, before any broker is queried."""
     if output.out == Path("-"):
-        raise UsageError("--out -: needed: the name of a file. The report goes to standard output")
+        raise UsageError("--out -; needed: the name of a file, because the report goes to standard output")
     if output.out is not None:
         refuse_taken(output.out, force=output.force)
 
@@ -118,7 +122,7 @@ def _text(found: TopicSets) -> str:
 def _lines(found: TopicSets, notices: tuple[Notice, ...]) -> list[str]:
     if not found.sets:
         return [f"Topic {found.topic} has {counted(len(found.after), 'partition')} already: nothing to do."]
-    again = f"the same again: --start {found.start} --shift {found.shift}"
+    again = f"to repeat this plan: --start {found.start} --shift {found.shift}"
     out = [f"Topic {found.topic}: {counted(len(found.sets), 'new partition')}; {again}", ""]
     sets = [(str(number), replicas(of)) for number, of in found.sets.items()]
     out += table([("partition", "replicas"), *sets[:SHOWN]])
@@ -128,7 +132,7 @@ def _lines(found: TopicSets, notices: tuple[Notice, ...]) -> list[str]:
     holds = Counter(broker for of in found.after.values() for broker in of)
     shares = [(str(broker), str(leads[broker]), str(count)) for broker, count in sorted(holds.items())]
     if len(found.after) <= SHOWN:
-        out += ["", f"By hand: {_command(found)}"]
+        out += ["", f"To create it by hand: {_command(found)}"]
     out += ["", *table([("broker", "leaders of this topic", "replicas of this topic"), *shares])]
     return [*out, "", *notice_lines(notices)] if notices else out
 

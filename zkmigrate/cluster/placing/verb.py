@@ -59,7 +59,7 @@ class Asked:
 
 def refusal(found: Refused) -> UsageError | NoPlanError:
     """Return the error with which the verb ends."""
-    return (UsageError if found.options else NoPlanError)(_why(found.reasons))
+    return (UsageError if found.options else NoPlanError)(_explain_refusal(found.reasons))
 
 
 def place(asked: Asked, echo: Callable[[str], None], planner: Planner = planned) -> int:
@@ -92,7 +92,7 @@ def place(asked: Asked, echo: Callable[[str], None], planner: Planner = planned)
     write_all(written, removed, force=asked.force)
     if asked.as_json:
         code = NoPlanError.exit_code if refusing else 0
-        ended = {"code": code, **({"error": _why(refusing)} if refusing else {})}
+        ended = {"code": code, **({"error": _explain_refusal(refusing)} if refusing else {})}
         paths = {"files": [*map(str, written)], "removed": [*map(str, removed)]}
         body = {**ended, **text.body(plan, told, notices), **paths}
         echo(json.dumps(stamped(body), ensure_ascii=False))
@@ -100,11 +100,11 @@ def place(asked: Asked, echo: Callable[[str], None], planner: Planner = planned)
     for line in text.lines(plan, told, notices):
         echo(line)
     if refusing:
-        raise NoPlanError(f"{_why(refusing)}\nNext: change the request, or add --ignore-warnings")
+        raise NoPlanError(f"{_explain_refusal(refusing)}\nNext: change the request, or add --ignore-warnings")
     if written:
         echo(f"\nWritten: {', '.join(map(str, written))}")
     if removed:
-        echo(f"Removed, of an earlier plan: {', '.join(map(str, removed))}")
+        echo(f"Removed files of an earlier plan: {', '.join(map(str, removed))}")
     return 0
 
 
@@ -112,15 +112,21 @@ def _refuse_one_file_for_two(asked: Asked) -> None:
     """Raise UsageError if two files of this call are the same file, under any name."""
     for option, path in (("--out", asked.out), ("--page", asked.page)):
         if path == Path("-"):
-            raise UsageError(f"{option} -: needed: the name of a file. The report goes to standard output")
+            raise UsageError(
+                f"{option} -; needed: the name of a file, because the report goes to standard output"
+            )
     out, page = asked.out, asked.page
     if out and page and _of_plan(out, page):
-        raise UsageError(f"--page {page} is a file of the plan {out}. Next: another name, such as page.html")
+        raise UsageError(
+            f"--page {page} is a file of the plan {out}. Next: choose another name, such as page.html"
+        )
     for path in asked.read:
         if page and page.resolve() == path.resolve():
-            raise UsageError(f"--page {page} is {path}, which was read. Next: another FILE")
+            raise UsageError(f"--page {page} is {path}, which was read. Next: choose another FILE")
         if out and _of_plan(out, path):
-            raise UsageError(f"the plan {out} would replace {path}, which was read. Next: another FILE")
+            raise UsageError(
+                f"the plan {out} would replace {path}, which was read. Next: choose another FILE"
+            )
 
 
 def _of_plan(out: Path, path: Path) -> bool:
@@ -143,7 +149,7 @@ def _earlier(out: Path | None) -> list[Path]:
     return sorted(path for path in out.parent.iterdir() if _is_phase(out, path))
 
 
-def _why(reasons: Sequence[Notice]) -> str:
+def _explain_refusal(reasons: Sequence[Notice]) -> str:
     texts: dict[str, list[str]] = {}
     for one in reasons:
         texts.setdefault(one.id, []).append(one.text)

@@ -44,7 +44,7 @@ class Exporter(BaseModel):
     def _names_a_port(cls, url: str) -> str:
         """Refuse a URL whose address or port is invalid. Raises ValueError."""
         if urlsplit(url).port == 0:
-            raise ValueError("port 0 is no port")
+            raise ValueError("port 0 is not a valid port")
         return url
 
 
@@ -93,7 +93,11 @@ class Adapt(BaseModel):
         """Return why the load cannot be read with these keys, or an empty string."""
         if self.source == "proc":
             extra = [key for key in ("exporters", "disks") if getattr(self, key)]
-            return f"{extra[0]} needs source: prometheus (needed: it, or no {extra[0]})" if extra else ""
+            return (
+                f"{extra[0]} needs source: prometheus (needed: this source, or no {extra[0]})"
+                if extra
+                else ""
+            )
         if not self.exporters:
             return "source is prometheus, and exporters is empty (needed: id and url for each broker)"
         ids = [one.id for one in self.exporters]

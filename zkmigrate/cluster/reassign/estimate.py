@@ -163,7 +163,7 @@ class Throughput:
     looks: tuple[tuple[float, int], ...] = ()
     begun: bool = False
 
-    def seen(self, at: float, left: int) -> Throughput:
+    def with_reading(self, at: float, left: int) -> Throughput:
         """Return the throughput with one more look.
 
         It starts anew if more bytes are left, as after a cancelled move.

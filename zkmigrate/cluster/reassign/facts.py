@@ -227,10 +227,10 @@ def to_move(_inventory: Inventory, records: Records) -> tuple[str, ...]:
     return tuple(move.target for move in recorded(Originals, body, "").moves) if body else ()
 
 
-def wanted(inventory: Inventory) -> ReassignInventory:
+def reassign_inventory(inventory: Inventory) -> ReassignInventory:
     """Return the inventory with its section ``reassign``. Raises TypeError if it has none."""
     if not isinstance(inventory, ReassignInventory):
-        raise TypeError("the inventory of this playbook has a section reassign")
+        raise TypeError("the inventory of this playbook needs a section reassign")
     return inventory
 
 
@@ -240,7 +240,7 @@ def section(inventory: Inventory) -> Pace:
     Raises TypeError if the playbook moves no partitions.
     """
     if not isinstance(inventory, PacedInventory):
-        raise TypeError("the inventory of this playbook says how fast partitions move")
+        raise TypeError("the inventory of this playbook must say how fast partitions move")
     return inventory.pace
 
 
@@ -259,14 +259,14 @@ class Cluster:
     seen: Reading[TopicPartitions]
 
     @property
-    def unheard(self) -> Reading[object] | None:
+    def missing_answer(self) -> Reading[object] | None:
         """The first missing answer; None if both arrived."""
         return next((one for one in (self.in_flight, self.seen) if not isinstance(one, Seen)), None)
 
     @property
     def missing(self) -> Reading[object] | None:
         """The first missing answer, or else a topic that cannot be described; None if nothing is missing."""
-        return self.unheard or next(iter(self.dark.values()), None)
+        return self.missing_answer or next(iter(self.undescribed.values()), None)
 
     @property
     def alive(self) -> frozenset[int]:
@@ -298,7 +298,7 @@ class Cluster:
         return tuple(broker for broker in state.replicas if broker not in state.isr) if state else ()
 
     @property
-    def dark(self) -> Mapping[str, Unknown]:
+    def undescribed(self) -> Mapping[str, Unknown]:
         """The topics that could not be described, with the reason."""
         if not isinstance(self.seen, Seen):
             return {}
@@ -540,12 +540,14 @@ class FirstLook:
         name, before = (state.topic, state.partition), state.replicas
         dirs = tuple("" if path == ANY else path for path in named)
         chosen = dict(zip(after, dirs, strict=bool(dirs)))
-        held = tuple(self._held(broker, name, after, chosen) for broker in before)
+        held = tuple(self._directory_back(broker, name, after, chosen) for broker in before)
         return Move(
             *name, before, after, self.sizes.get(name, 0), state.leader, dirs, held if any(held) else ()
         )
 
-    def _held(self, broker: int, name: Name, after: Collection[int], chosen: Mapping[int, str]) -> str:
+    def _directory_back(
+        self, broker: int, name: Name, after: Collection[int], chosen: Mapping[int, str]
+    ) -> str:
         """Return the log directory that the way back names for a replica; empty to let Kafka choose."""
         path = self.disks.places.get((broker, name), "")
         if path in self.disks.cordoned.get(broker, ()):
@@ -557,7 +559,7 @@ class FirstLook:
 
 def unmade(c: Context, first: FirstLook) -> tuple[Move, ...]:
     """Return the moves of the run's plan that are not complete yet."""
-    plan = wanted(c.inventory)
+    plan = reassign_inventory(c.inventory)
     return first.phased(plan.phases) if len(plan.phases) > 1 else first.moves(plan.sets, plan.dirs)
 
 

@@ -104,7 +104,10 @@ def first_reading(c: Context, moves: Iterable[Move], at: float) -> Waiting | Non
     if before is not None and any(at - since >= APART_S for since, _ in before.first.values()):
         return None
     keep = {**c.kept, "inflow": before or Inflow().seen(at, sizes)}
-    what, told = "a second reading of the partitions' sizes", "what clients write to them is being measured"
+    what, told = (
+        "a second reading of the partitions' sizes",
+        "the run measures how much clients write to these partitions",
+    )
     return Waiting(what, told, c.inventory.policy.step_deadline_s + APART_S, APART_S, keep)
 
 
@@ -126,15 +129,14 @@ def enough(
     ]
     seen = f"{sum(produced.values()):,.0f} bytes/s are written"
     if written_s := _written(_moving(moves, partitions, produced, Way.FORWARD)):
-        seen += f"; with them the copies take {Copies.before(moves, pace, written_s=written_s).words}"
+        seen += f"; with these writes the copies take {Copies.before(moves, pace, written_s=written_s).words}"
     return (
         claim(
             "reassign.endless",
-            "the throttle is above what clients write to the moving partitions",
+            "the throttle is above the rate at which clients write to the moving partitions",
             not told,
             seen=few(dict.fromkeys(told)) if told else seen,
-            needed="a rate above it for each broker, else its moves never end",
-            moves=("raise throttle_bytes_s", "move at a quieter hour", "set adapt with raise_to_end: true"),
+            needed="a rate above it for each broker, or its moves never end",
             severity=Severity.WARN,
         ),
     )
@@ -165,8 +167,9 @@ def _waves(c: Context, moves: Collection[Move]) -> Iterator[tuple[Move, ...]]:
 
 MEANINGS = meanings(
     """
-    reassign.endless: A rate of the throttle is not above what clients write to the partitions that move, so
-    these moves never end. Measured over 5 s before the run. Cause: throttle_bytes_s is too low, or the hour
-    is busy. To do: Raise throttle_bytes_s, move at a quieter hour, or set adapt with raise_to_end.
+    reassign.endless: A rate of the throttle is not above the rate at which clients write to the partitions
+    that move, so these moves never end. It is measured over 5 s before the run. Cause: throttle_bytes_s is
+    too low, or the hour is busy. To do: Raise throttle_bytes_s, move at a quieter hour, or set adapt with
+    raise_to_end: true.
     """
 )

@@ -22,12 +22,12 @@ from zkmigrate.cluster.reassign.facts import (
     disks,
     joined,
     originals,
+    reassign_inventory,
     section,
     unmade,
-    wanted,
 )
 from zkmigrate.cluster.reassign.inflow import enough, first_reading, measured
-from zkmigrate.cluster.reassign.rate_control import unheard
+from zkmigrate.cluster.reassign.rate_control import unreadable_loads
 from zkmigrate.cluster.reassign.rules import COPYING, before, gib
 from zkmigrate.cluster.reassign.throttle import FirstLimits, choosing, involved, listed, read, values
 from zkmigrate.kafka.changes import KAFKA
@@ -41,11 +41,11 @@ from zkmigrate.runbook.model.step import Context, Done, Reads, Verdict, Waiting,
 
 def first_look(c: Context, look: Look) -> FirstLook:
     """Look at every partition of the plan, at its size, and at the throttle settings."""
-    sets, dirs = wanted(c.inventory).sets, wanted(c.inventory).dirs
+    sets, dirs = reassign_inventory(c.inventory).sets, reassign_inventory(c.inventory).dirs
     in_flight = look.ask(ListReassignments(KAFKA))
     others = in_flight.value if isinstance(in_flight, Seen) else {}
     found = described(look, in_flight, (*sets, *others))
-    if found.unheard is not None or not isinstance(found.seen, Seen):
+    if found.missing_answer is not None or not isinstance(found.seen, Seen):
         return FirstLook(found, {}, (), Disks({}, {}), {})
     moves = FirstLook(found, {}, (), Disks({}, {}), {}).moves(sets, dirs)
     alive = found.seen.value.brokers
@@ -66,7 +66,7 @@ def first_look(c: Context, look: Look) -> FirstLook:
     )
     bounds = {key: one.value for key, one in copying.items() if isinstance(one, Seen)}
     adapt = section(c.inventory).adapt
-    loads = unheard(c, look, adapt, takes_part, told.paths) if adapt is not None else {}
+    loads = unreadable_loads(c, look, adapt, takes_part, told.paths) if adapt is not None else {}
     return FirstLook(found, largest, words, told, bounds, limits, loads, look.wall())
 
 

@@ -112,7 +112,7 @@ class Queue:
         return frozenset(receivers.intersection(self.plan.tight))
 
     @property
-    def asked(self) -> tuple[list[int], list[Name]]:
+    def log_dirs_to_read(self) -> tuple[list[int], list[Name]]:
         """The brokers whose log directories the look reads, and the partitions to read there."""
         adding = {broker for move in self.copying for broker in self.flights[move.name].adding}
         senders = {ends(move, self.way)[0] for move in self.copying}

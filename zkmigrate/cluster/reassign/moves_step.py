@@ -37,7 +37,7 @@ from zkmigrate.cluster.reassign.inflow import Inflow
 from zkmigrate.cluster.reassign.look_step import of_plan
 from zkmigrate.cluster.reassign.moves_facts import MovesFacts, pending, queued, resumed_phase, sent_back
 from zkmigrate.cluster.reassign.progress import progress, words
-from zkmigrate.cluster.reassign.rules import AGAIN, foreign, lost, next_moves
+from zkmigrate.cluster.reassign.rules import foreign, next_moves, originals_lost
 from zkmigrate.cluster.reassign.throttle import SentRates, keeping_control, rates_in_force
 from zkmigrate.kafka.changes import KAFKA, CancelReassignment, PlaceReplica, ReassignPartition
 from zkmigrate.kafka.questions import ListReassignments
@@ -64,7 +64,10 @@ from zkmigrate.runbook.model.step import (
 _CLOSED_POLL_S = 30.0
 _RATE = "rate:"
 """The prefix of a broker id in targets that set a rate; no topic name has a colon."""
-_GIVE_UP = f"accept {TARGET_DOWN} of a broker that stays down in migration.yml, then resume: it plans anew"
+_GIVE_UP = (
+    f"accept {TARGET_DOWN} of a broker that remains down in migration.yml, then resume: the "
+    "run plans its moves again"
+)
 
 _FLYING = (Stand.MOVING, Stand.INSIDE, Stand.BEHIND, Stand.UNTOLD, Stand.DISPUTED)
 """The states of moves that were sent and are not complete."""
@@ -105,7 +108,7 @@ class MovesStep(Step[MovesFacts]):
         phase = c.kept.get("phase", resumed_phase(c, plan))
         in_flight = look.ask(ListReassignments(KAFKA))
         queue = queued(c, plan, phase, in_flight.value if isinstance(in_flight, Seen) else {})
-        brokers, names = queue.asked
+        brokers, names = queue.log_dirs_to_read
         told = facts.disks(look, brokers, names) if brokers else Disks({}, {})
         cramped = queue.cramped(told)
         starting = queue.starting(wanted, cramped)
@@ -137,7 +140,7 @@ class MovesStep(Step[MovesFacts]):
 
     def _verdict(self, c: Context, f: MovesFacts) -> Verdict:
         if f.plan is None or f.found is None:
-            return Done() if c.way is Way.BACK and not c.begun else Blocked((lost(),))
+            return Done() if c.way is Way.BACK and not c.begun else Blocked((originals_lost(),))
         if f.found.missing is not None:
             limit = c.inventory.policy.step_deadline_s
             what = "Kafka reports its partitions"
@@ -270,7 +273,7 @@ def _wait(c: Context, f: MovesFacts, stands: Stands, looks: int, *, at_end: bool
     down = frozenset(broker for move in stands.moves for broker in goal(move, c.way)) - f.found.alive
     inflow = c.kept.get("inflow", Inflow()).seen(f.wall, f.sizes)
     return Waiting(
-        "moves may begin" if shut and not flying else "the moves in flight are over",
+        "the run may begin moves" if shut and not flying else "the moves in flight have ended",
         words(c, f, far, flying, down, shut),
         math.inf,
         poll_s=0.0 if at_end and not flying else 1.0 if looks else _poll_s(f, flying, shut),
@@ -305,7 +308,7 @@ def _without(c: Context, f: MovesFacts, left: Collection[Move]) -> tuple[Finding
             "the brokers of the new sets are up",
             False,
             target=f"broker-{broker}",
-            seen=f"it is down; planned anew: {few(named)}",
+            seen=f"it is down; its moves are planned again: {few(named)}",
             needed="each broker that a new set names",
             moves=("nothing: the next state moves these",),
         )
@@ -318,7 +321,7 @@ def _without(c: Context, f: MovesFacts, left: Collection[Move]) -> tuple[Finding
 def _next_phase(c: Context, f: MovesFacts, phase: int) -> Waiting:
     """Return the verdict that moves on to a phase, once all moves of the current one are complete."""
     keep = {**_rates_kept(c, f), "down": c.kept.get("down", frozenset()), "phase": phase}
-    what, mark = "the moves in flight are over", (phase, 0)
+    what, mark = "the moves in flight have ended", (phase, 0)
     told = f"phase {f.phase} is complete"
     return Waiting(what, told, math.inf, 0.0, keep, mark, section(c.inventory).stalled_s)
 
@@ -384,11 +387,10 @@ def _poll_s(f: MovesFacts, flying: list[Move], shut: Closed | None) -> float:
 def _hours_over(shut: Closed) -> Finding:
     return claim(
         "reassign.hours",
-        "moves begin inside the maintenance window only",
+        "moves begin only inside the maintenance window",
         False,
         seen=f"now it is {shut.why}",
-        needed="a window that has not ended",
-        moves=("give policy.window in the inventory another time, then resume", "rollback, at any hour"),
+        needed="a maintenance window that has not ended",
     )
 
 
@@ -398,14 +400,10 @@ def _changed(f: MovesFacts, odd: list[Move]) -> Finding:
     named = (f"{move.target} has {','.join(map(str, partitions[move.name].replicas))}" for move in odd)
     return claim(
         "reassign.changed",
-        "nobody else moves a partition of this run",
+        "no other person or tool moves a partition of this run",
         False,
         seen=few(named),
         needed="the set of the plan, or the one before",
-        moves=(
-            f"give them one of the two sets, then {AGAIN}",
-            "rollback: it leaves them as they are",
-        ),
     )
 
 
@@ -414,36 +412,37 @@ def _moved(c: Context, stands: Stands) -> Finding:
     done, gone = stands.at(Stand.DONE), stands.at(Stand.GONE)
     seen = f"{len(done):,} of {counted(len(stands.moves), 'partition')}"
     other, left = stands.at(Stand.TO_SUBMIT, Stand.FOREIGN), stands.at(Stand.LEFT)
-    seen += f"; gone since: {few(move.target for move in gone)}" if gone else ""
+    seen += f"; deleted since: {few(move.target for move in gone)}" if gone else ""
     seen += f"; changed by others: {few(move.target for move in other)}" if other else ""
-    seen += f"; left for another plan: {len(left):,}" if left else ""
+    seen += f"; remaining for another plan: {len(left):,}" if left else ""
     return claim(
         "reassign.moved",
         f"the partitions have {whose} sets, in order and in sync",
         not (gone or other),
         seen=seen,
         needed="all partitions of the run",
-        moves=("see who changed these",),
         severity=Severity.WARN,
     )
 
 
 MEANINGS = meanings(
     """
-    reassign.changed: A partition of this run has a set that is neither the plan's nor the one before.
-    Cause: Somebody else moved it. To do: Give it one of the two sets, then resume. Or roll back, which
-    leaves it as it is.
+    reassign.changed: A partition of this run has a set that is neither the plan's nor the one from before the
+    run. Cause: Another person or tool moved it. To do: Give the partition one of these two sets, then resume.
+    Or roll back, which leaves the partition as it is.
 
-    reassign.target-down: A broker of the new sets is down, and the run went on without it. Cause: Somebody
-    accepted that. To do: Nothing: the next state plans these moves anew.
+    reassign.target-down: A broker of the new sets is down, and the run continued without it. Cause: Somebody
+    accepted that. To do: Nothing: the next state plans these moves again.
 
-    reassign.hours: The maintenance window ended before all partitions had moved. Cause: It was too short
-    for the plan, or the run began late. To do: Give policy.window another time, then resume. Or roll back.
+    reassign.hours: The maintenance window ended before all partitions had moved. Cause: It was too short for
+    the plan, or the run began late. To do: Set policy.window in the inventory to another time, then resume.
+    Or roll back, which is possible at any hour.
 
-    reassign.moved: A partition does not have its set. Cause: Somebody else moved it or deleted its topic. To
-    do: See who changed it.
+    reassign.moved: A partition does not have its set. Cause: Another person or tool moved it or deleted its
+    topic. To do: Find out who changed it.
 
-    reassign.back: A partition does not have its set or its leader from before the run. Cause: Somebody
-    else changed it, or its broker is down. To do: See who changed it.
+    reassign.back: A partition does not have its set or its leader from before the run. Cause: Another person
+    or tool changed it, or its broker is down. To do: Find out who changed it, and give it its set from
+    way-back.json in the run's directory.
     """
 )

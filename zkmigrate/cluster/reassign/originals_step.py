@@ -26,13 +26,12 @@ from zkmigrate.cluster.reassign.facts import (
     cluster,
     originals,
     placed,
+    reassign_inventory,
     section,
     unmade,
-    wanted,
 )
 from zkmigrate.cluster.reassign.look_step import first_look
 from zkmigrate.cluster.reassign.rules import before, gib, in_room, tight
-from zkmigrate.cluster.reassign.way_back import NAME
 from zkmigrate.runbook.model.change import Applied, Changes
 from zkmigrate.runbook.model.finding import Finding, Severity, blocking, claim, few
 from zkmigrate.runbook.model.look import Look
@@ -57,7 +56,7 @@ class OriginalsFacts:
 
 class OriginalsStep(Step[OriginalsFacts]):
     id = Originals.step
-    title = "Record what is there"
+    title = "Record the sets from before the run"
     hazard = Hazard.REVERSIBLE
 
     def observe(self, c: Context, look: Look) -> OriginalsFacts:
@@ -74,7 +73,10 @@ class OriginalsStep(Step[OriginalsFacts]):
         if f.first is not None:
             if blocking(findings := before(c, f.first)):
                 return Blocked(findings)
-            mode, names = wanted(c.inventory).reassign.others, wanted(c.inventory).sets
+            mode, names = (
+                reassign_inventory(c.inventory).reassign.others,
+                reassign_inventory(c.inventory).sets,
+            )
             if flights := f.first.awaited(mode, names):
                 return _until_over(c, f.first, flights)
             moves, alive = unmade(c, f.first), f.first.cluster.alive
@@ -89,7 +91,7 @@ class OriginalsStep(Step[OriginalsFacts]):
             return Done()  # the process ended before the record, so nothing was sent
         if f.now.missing is not None:
             limit = c.inventory.policy.step_deadline_s
-            return Waiting("an answer of Kafka about partitions", str(f.now.missing), limit, poll_s=1.0)
+            return Waiting("a response of Kafka about partitions", str(f.now.missing), limit, poll_s=1.0)
         if self._election(f).todo:
             return Ready((LEADERS,))
         return Done((_as_before(f.record, f.now, f.disks),))
@@ -142,7 +144,7 @@ def _as_before(record: Originals, now: Cluster, disks: Disks) -> Finding:
     for move in record.moves:
         state = partitions.get(move.name)
         if state is None:
-            odd.append(f"{move.target}: gone")
+            odd.append(f"{move.target}: the partition does not exist")
         elif state.replicas != move.before:
             odd.append(f"{move.target}: {list(state.replicas)} (before the run: {list(move.before)})")
         elif move.preferred and state.leader != move.before[0]:
@@ -160,7 +162,6 @@ def _as_before(record: Originals, now: Cluster, disks: Disks) -> Finding:
         seen=f"{len(odd):,} of {counted(len(record.moves), 'partition')} differ: {few(odd)}"
         if odd
         else counted(len(record.moves), "partition"),
-        needed="the sets from before the run, apart from what other hands changed",
-        moves=("see who changed these", f"give them the sets of {NAME} in the run's directory"),
+        needed="the sets from before the run, apart from changes by other tools",
         severity=Severity.WARN,
     )

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from zkmigrate.cluster.placement.cluster import Name
 from zkmigrate.cluster.reassign.election import LEADERS, Election, elect
 from zkmigrate.cluster.reassign.facts import Cluster, Disks, Move, Originals, cluster, joined, originals
-from zkmigrate.cluster.reassign.rules import lost
+from zkmigrate.cluster.reassign.rules import originals_lost
 from zkmigrate.kafka.questions import PartitionState, TopicPartitions
 from zkmigrate.runbook.model.change import Applied, Changes
 from zkmigrate.runbook.model.fact import Reading, Seen
@@ -77,10 +77,10 @@ class PreferredStep(Step[PreferredFacts]):
         if c.way is Way.BACK:
             return Done()
         if f.plan is None or f.now is None:
-            return Blocked((lost(),))
+            return Blocked((originals_lost(),))
         if f.now.missing is not None:
             limit = c.inventory.policy.step_deadline_s
-            return Waiting("an answer of Kafka about leaders", str(f.now.missing), limit, poll_s=1.0)
+            return Waiting("a response of Kafka about leaders", str(f.now.missing), limit, poll_s=1.0)
         if elected(f.plan.moves, f.now.partitions).todo:
             return Ready((LEADERS,))
         return Done((led(f.plan.moves, f.now.partitions),))
@@ -137,18 +137,17 @@ def led(moves: tuple[Move, ...], now: Mapping[Name, PartitionState]) -> Finding:
     odd = [move.target for move in some if now[move.name].leader != move.after[0]]
     return claim(
         "reassign.preferred",
-        "preferred leaders lead the moved partitions",
+        "the preferred leaders lead the moved partitions",
         not odd,
         seen=f"{len(odd):,} are led by others: {few(odd)}" if odd else counted(len(some), "partition"),
-        needed="the first broker of each set in sync",
-        moves=("elect later: kafka-leader-election.sh --election-type preferred",),
+        needed="the first broker of each set as a replica in sync",
         severity=Severity.WARN,
     )
 
 
 MEANINGS = meanings(
     """
-    reassign.preferred: Another broker than the preferred leader leads a moved partition. Cause: The
-    preferred leader is not in sync. To do: Elect it once it is in sync.
+    reassign.preferred: Another broker than the preferred leader leads a moved partition. Cause: The preferred
+    leader is not in sync. To do: Once it is in sync, run kafka-leader-election.sh --election-type preferred.
     """
 )

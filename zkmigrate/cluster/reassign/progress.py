@@ -44,7 +44,7 @@ class Progress:
             f"about {self.copying_s:,.0f} s at {'this pace' if self.throughput.measured else 'the throttle'}"
         )
         if self.far.left_s is None:
-            return f"{told}, more than the time in which moves may begin"
+            return f"{told}, more than the remaining time in which moves may begin"
         closed_s = round(self.far.left_s - self.copying_s)
         return f"{told} and {closed_s:,} s in which none may begin" if closed_s else told
 
@@ -60,7 +60,7 @@ def progress(c: Context, f: MovesFacts, finished: Collection[Name]) -> Progress:
     most = round(busiest(left, c.way) * bytes_left / max(1, in_all))
     done = max(0, busiest(f.plan.moves, c.way) - most)
     expected = Copies(tuple(left), section(c.inventory), c.way, _throttle(c, f), most, done)
-    throughput: Throughput = c.kept.get("throughput", Throughput()).seen(f.wall, most)
+    throughput: Throughput = c.kept.get("throughput", Throughput()).with_reading(f.wall, most)
     copying_s = throughput.seconds(f.wall, most, expected.seconds)
     end = _ends_at(c, f.wall, copying_s)
     left_s = None if end is None else end - f.wall
@@ -103,7 +103,13 @@ def words(
     told = f"phase {f.phase} of 0 to {f.last_phase}: " if f.last_phase else ""
     told += f"{far.done:,} of {counted(far.of, 'partition')}; {gib(far.bytes_left)} left"
     told += f", {p.time_left}" if far.bytes_left else ""
-    told += f"; {shut.words}" if shut else "; --until has come: no new move" if c.over else ""
+    told += (
+        f"; {shut.words}"
+        if shut
+        else "; the time of --until has come, so no new move begins"
+        if c.over
+        else ""
+    )
     told += f"; {f.rates.listening}" if f.rates and f.rates.listening else ""
     details = [*_endless(c, f, flying), *_copies(c, f, flying), *_obstacles(c, f)]
     details += [f"broker {id} is down" for id in sorted(down)]
@@ -133,7 +139,9 @@ def _copies(c: Context, f: MovesFacts, flying: Collection[Move]) -> Iterator[str
     inside = (_inside(f, move, *at) for move in flying for at in move.paths(c.way).items())
     yield from filter(None, inside)
     yield from (
-        f"of another hand: {_copy(f, move, broker)}" for move in f.taken for broker in missing(move.name)
+        f"moved by another tool: {_copy(f, move, broker)}"
+        for move in f.taken
+        for broker in missing(move.name)
     )
 
 
@@ -145,11 +153,11 @@ def _obstacles(c: Context, f: MovesFacts) -> Iterator[str]:
     if waiting := [move for move in f.cramped if stands.get(move.name) in (None, Stand.TO_SUBMIT)]:
         scarce = sorted({b for move in waiting for b in ends(move, c.way)[1]}.intersection(f.plan.tight))
         named = few(move.target for move in waiting)
-        yield f"{named}: wait for room on brokers {few(map(str, scarce))}"
+        yield f"{named}: waiting for free space on brokers {few(map(str, scarce))}"
     yield from (f"{topic}-{number}: {why}" for (topic, number), why in f.disputes.items())
     known = {move.name for move in (*f.plan.moves, *f.plan.others)}
     if new := [f"{topic}-{number}" for topic, number in f.found.flights if (topic, number) not in known]:
-        yield f"begun by another hand since, and not throttled: {few(new)}"
+        yield f"begun by another tool since, and not throttled: {few(new)}"
 
 
 def _copy(f: MovesFacts, move: Move, broker: int) -> str:

@@ -109,7 +109,7 @@ class Control:
     def words(self) -> str:
         """What the last tick measured and changed, for the progress report."""
         told = list(self.withheld)
-        told += [f"no figures of broker {id}: {why}" for id, why in self.figures.missing.items()]
+        told += [f"no load figures of broker {id}: {why}" for id, why in self.figures.missing.items()]
         if self.decision is not None:
             told += [one.words() for one in self.decision.endless]
             told += self._changes(self.decision)
@@ -126,7 +126,7 @@ class Control:
         """Return the finding about what the run's last process decided."""
         seen = f"{counted(self.ticks, 'decision')} by this process; "
         seen += f"no move was submitted after {self.pauses:,} of them"
-        seen += f"; told before they were set: {few(self.endless)}" if self.endless else ""
+        seen += f"; reported before they were set: {few(self.endless)}" if self.endless else ""
         return claim(
             "reassign.listened", "the throttle followed the load", True, seen=seen, severity=Severity.INFO
         )
@@ -283,7 +283,7 @@ def _figures(
     return Figures(counters, missing, dirs, paths)
 
 
-def unheard(
+def unreadable_loads(
     c: Context, look: Look, adapt: Adapt, brokers: Collection[int], paths: Mapping[int, tuple[str, ...]]
 ) -> Mapping[int, str]:
     """Return why the load of some of these brokers could not be read. paths: their log directories."""
@@ -299,12 +299,12 @@ def _counters(
         exporters = {str(one.id): one for one in adapt.exporters if one.id in brokers}
         texts = look.each(exporters, lambda id: look.metrics(exporters[id].url))
         read = {int(id): _exported(text, exporters[id], adapt) for id, text in texts.items()}
-        unnamed = "adapt.exporters does not name it"
+        unnamed = "adapt.exporters does not name the broker"
     else:
         hosts = {broker.name: broker for broker in c.inventory.brokers if broker.id in brokers}
         texts = look.each(hosts, look.load_counters)
         read = {hosts[name].id: _parsed(text, hosts[name], paths, adapt) for name, text in texts.items()}
-        unnamed = "the inventory does not name it"
+        unnamed = "the inventory does not name the broker"
     missing = dict.fromkeys((id for id in brokers if id not in read), unnamed)
     missing |= {id: str(one) for id, one in read.items() if not isinstance(one, Seen)}
     return {id: one.value for id, one in read.items() if isinstance(one, Seen)}, missing
@@ -316,7 +316,7 @@ def _parsed(
     if not isinstance(text, Seen):
         return text
     if adapt.disks_count and broker.id not in paths:
-        return Unknown("failed", "it has not told its log directories yet")
+        return Unknown("failed", "the broker has not reported its log directories yet")
     own = paths[broker.id] if adapt.disks_count else ()
     return load_facts.parse(text.value, broker.address, own, adapt.interfaces)
 
@@ -353,7 +353,7 @@ def _samples(
 
 MEANINGS = meanings(
     """
-    reassign.listened: How often the throttle followed the load, and what it told. Cause: A remark; it stops
-    nothing. To do: Nothing. Where a rate could never finish, raise floor or cap.
+    reassign.listened: How often the throttle followed the load, and what it reported. Cause: A remark; it
+    stops nothing. To do: Nothing. If a rate could never finish, raise floor or cap.
     """
 )

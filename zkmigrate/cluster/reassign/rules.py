@@ -11,7 +11,16 @@ from zkmigrate.cluster.placement.log_dirs import nameable
 from zkmigrate.cluster.placement.order import after, in_order
 from zkmigrate.cluster.placement.plan import Refused
 from zkmigrate.cluster.reassign.estimate import Copies, ends, load
-from zkmigrate.cluster.reassign.facts import Cluster, Disks, FirstLook, Move, joined, section, unmade, wanted
+from zkmigrate.cluster.reassign.facts import (
+    Cluster,
+    Disks,
+    FirstLook,
+    Move,
+    joined,
+    reassign_inventory,
+    section,
+    unmade,
+)
 from zkmigrate.cluster.reassign.section import Pace
 from zkmigrate.kafka.questions import InFlight, PartitionState, TopicSetting
 from zkmigrate.runbook.model.fact import Absent, Reading, Seen, Unknown
@@ -111,9 +120,9 @@ def before(c: Context, f: FirstLook) -> tuple[Finding, ...]:
     """Return the findings before the first change."""
     if isinstance(f.cluster.in_flight, Absent):
         return (too_old(),)
-    missing = f.cluster.unheard
+    missing = f.cluster.missing_answer
     if missing is not None or not isinstance(f.cluster.seen, Seen):
-        return (unheard(missing),)
+        return (no_answer(missing),)
     seen = f.cluster.seen.value
     id = c.inventory.kafka.cluster_id
     same = claim(
@@ -122,15 +131,14 @@ def before(c: Context, f: FirstLook) -> tuple[Finding, ...]:
         seen.cluster_id == id,
         seen=f"cluster id {seen.cluster_id}",
         needed=id,
-        moves=("check which cluster has the addresses under kafka.brokers",),
     )
-    mode, names = wanted(c.inventory).reassign.others, wanted(c.inventory).sets
+    mode, names = reassign_inventory(c.inventory).reassign.others, reassign_inventory(c.inventory).sets
     flown = f.awaited(mode, names)  # reassignments in flight are checked once they have ended
     steps = tuple(move for move in unmade(c, f) if move.name not in flown)
     moves = joined(steps)
     return (
         same,
-        _known(c, f.cluster),
+        _cluster_known(c, f.cluster),
         _alive(moves, seen.brokers),
         _others(f.cluster.flights, mode),
         *in_sync(moves, f.cluster.partitions),
@@ -143,9 +151,9 @@ def before(c: Context, f: FirstLook) -> tuple[Finding, ...]:
     )
 
 
-def _known(c: Context, found: Cluster) -> Finding:
-    sets = wanted(c.inventory).sets
-    dark = found.dark
+def _cluster_known(c: Context, found: Cluster) -> Finding:
+    sets = reassign_inventory(c.inventory).sets
+    dark = found.undescribed
     gone = [f"{topic}-{n}" for topic, n in sets if (topic, n) not in found.partitions and topic not in dark]
     seen = counted(len(sets), "partition")
     if gone or dark:
@@ -156,7 +164,6 @@ def _known(c: Context, found: Cluster) -> Finding:
         False if gone else None if dark else True,
         seen=seen,
         needed="each partition of reassign.plan",
-        moves=("make the plan again", "grant Describe on the topics"),
     )
 
 
@@ -168,7 +175,6 @@ def _alive(moves: Sequence[Move], brokers: Collection[int]) -> Finding:
         not dead,
         seen=f"not registered: {few(map(str, dead))}" if dead else counted(len(brokers), "registered broker"),
         needed="each broker that a new set names",
-        moves=("start the broker, then resume", "make the plan again without it"),
     )
 
 
@@ -183,8 +189,7 @@ def foreign(flights: Mapping[Name, InFlight]) -> Finding:
         "no other reassignment is in flight",
         not flights,
         seen=f"{len(flights):,} in flight: {few(_flying(flights))}" if flights else "none",
-        needed="none: Kafka silently replaces the target of a partition in flight",
-        moves=("let it end, then resume", "cancel it with the tool that began it", "set reassign.others"),
+        needed="none, because Kafka silently replaces the target of a partition in flight",
     )
 
 
@@ -194,11 +199,12 @@ def _others(flights: Mapping[Name, InFlight], mode: str) -> Finding:
         return foreign(flights)
     then = {
         "wait": "the run waits for their end before its first change",
-        "take": "the run throttles them, tells their progress, and waits for those on partitions of the plan",
+        "take": "the run throttles them, reports their progress, and waits for those on partitions "
+        "of the plan",
     }
     return claim(
         "reassign.others",
-        "what another hand moves is left to it",
+        "the run does not change moves of other tools",
         True,
         seen=f"{few(_flying(flights))}; {then[mode]}",
         severity=Severity.INFO,
@@ -222,17 +228,17 @@ def in_sync(moves: Sequence[Move], partitions: Mapping[Name, PartitionState]) ->
             "reassign.leaders",
             "every partition of the plan has a leader",
             not offline,
-            seen=f"{len(offline):,} have none: {few(offline)}" if offline else f"{len(states):,} have one",
+            seen=f"{len(offline):,} have no leader: {few(offline)}"
+            if offline
+            else f"{len(states):,} have one",
             needed="a leader, from which the new replicas copy",
-            moves=("start the brokers of these partitions, then resume",),
         ),
         claim(
             "reassign.in-sync",
-            "every replica that stays is in sync",
+            "every replica that the plan keeps is in sync",
             not behind,
-            seen=f"under-replicated: {len(behind):,}: {few(behind)}" if behind else "all are",
-            needed="the ISR without gaps, apart from the replicas that the plan drops",
-            moves=("wait until they are in sync, then resume", "find out why they are behind"),
+            seen=f"under-replicated: {len(behind):,}: {few(behind)}" if behind else "all are in sync",
+            needed="all replicas in sync, apart from those that the plan removes",
         ),
     )
 
@@ -242,7 +248,7 @@ def _stale(c: Context, found: Cluster, flown: Collection[Name]) -> Finding:
 
     flown: partitions with a reassignment in flight, which are not checked.
     """
-    inventory = wanted(c.inventory)
+    inventory = reassign_inventory(c.inventory)
     odd = [
         f"{topic}-{number} has {','.join(map(str, state.replicas))}, not {','.join(map(str, rests))}"
         for (topic, number), rests in inventory.back.items()
@@ -250,14 +256,13 @@ def _stale(c: Context, found: Cluster, flown: Collection[Name]) -> Finding:
         and (topic, number) not in flown
         and state.replicas not in (rests, *(sets.get((topic, number)) for sets, _ in inventory.phases))
     ]
-    told = "the sets are as they were" if inventory.back else "unknown: reassign.back names no file"
+    told = "the sets have not changed" if inventory.back else "unknown: reassign.back names no file"
     return claim(
         "reassign.stale",
-        "the sets on which the plan rests have not changed",
+        "the sets that the plan expects have not changed",
         not odd,
         seen=f"{len(odd):,} changed: {few(odd)}" if odd else told,
         needed="the sets of reassign.back",
-        moves=("make the plan again",),
     )
 
 
@@ -273,18 +278,17 @@ def _room(moves: Sequence[Move], disks: Disks) -> Finding:
     full += [f"broker {broker}: all its log directories are cordoned" for broker in shut]
     silent = sorted({broker for move in moves for broker in move.added} - set(room))
     short = tight(moves, room)
-    seen = f"not told by broker{'s' * (len(silent) > 1)} {few(map(str, silent))}" if silent else "at once"
+    seen = f"not reported by broker{'s' * (len(silent) > 1)} {few(map(str, silent))}" if silent else "at once"
     if short:
         told = few(map(str, short))
-        seen = f"one after the other; moves to brokers {told} wait until old copies are gone"
-        seen += f"; not told by brokers {few(map(str, silent))}" if silent else ""
+        seen = f"one after the other; moves to brokers {told} wait until old copies are deleted"
+        seen += f"; not reported by brokers {few(map(str, silent))}" if silent else ""
     return claim(
         "reassign.room",
         "every broker has room for its new replicas",
         False if full else None if silent else True,
         seen=few(full) if full else seen,
         needed="free bytes on log directories that are not cordoned; brokers report them since Kafka 3.3",
-        moves=("free room on these brokers", "make another plan", "look at the disks by df"),
         severity=Severity.BLOCK if full else Severity.WARN,
     )
 
@@ -302,20 +306,25 @@ def _log_dirs(moves: Sequence[Move], disks: Disks) -> tuple[Finding, ...]:
         elif path in disks.cordoned.get(broker, ()):
             wrong.append(f"{where}: {path} is cordoned")
         elif not nameable(move.name):
-            wrong.append(f"{where}: Kafka moves no log of so long a name")
+            wrong.append(f"{where}: Kafka does not move a log with such a long name")
         elif at in disks.futures:
             wrong.append(f"{where} is moving to {disks.futures[at][0]} already")
     if not named:
         return ()
-    seen = few(dict.fromkeys(wrong)) if wrong else f"not told: {few(silent)}" if silent else "they can"
+    seen = (
+        few(dict.fromkeys(wrong))
+        if wrong
+        else f"not reported: {few(silent)}"
+        if silent
+        else "all of them can"
+    )
     return (
         claim(
             "reassign.log-dirs",
             "the log directories of the plan can take their replicas",
             False if wrong else None if silent else True,
             seen=seen,
-            needed="directories that their brokers report, none cordoned, and no other move into them",
-            moves=("make the plan again", "plan with --log-dirs kafka", "see why the broker tells none"),
+            needed="directories that their brokers report, that are not cordoned and receive no other move",
         ),
     )
 
@@ -339,7 +348,6 @@ def _cordoned(moves: Sequence[Move], disks: Disks) -> tuple[Finding, ...]:
             seen=few(shut),
             needed="directories to which the way back can return; Kafka assigns none to a cordoned one by "
             "name",
-            moves=("go on: on the way back Kafka chooses the directory",),
             severity=Severity.WARN,
         ),
     )
@@ -352,11 +360,11 @@ def _loads(c: Context, missing: Mapping[int, str]) -> tuple[Finding, ...]:
     return (
         claim(
             "reassign.load",
-            "the throttle hears the load of every broker of the moves",
+            "the throttle can read the load of every broker of the moves",
             not missing,
-            seen=few(f"broker {id}: {why}" for id, why in missing.items()) if missing else "it does",
-            needed="counters of each broker's host; without them its rate falls to floor_bytes_s and stays",
-            moves=("see why the host does not tell them", "go on at the floor", "leave out reassign.adapt"),
+            seen=few(f"broker {id}: {why}" for id, why in missing.items()) if missing else "it can",
+            needed="counters of each broker's host; without them its rate falls to floor_bytes_s and "
+            "remains there",
             severity=Severity.WARN,
         ),
     )
@@ -372,21 +380,21 @@ def _remarks(c: Context, f: FirstLook, moves: Sequence[Move]) -> tuple[Finding, 
         seen += f"; and {gib(inside)} between directories of brokers"
     if unsized:
         seen += f"; without {len(unsized):,} of unknown size: {few(unsized)}"
-    done = len(wanted(c.inventory).sets) - len(moves)
+    done = len(reassign_inventory(c.inventory).sets) - len(moves)
     return (
-        claim("reassign.bytes", "what the moves copy", True, seen=seen, severity=Severity.INFO),
+        claim("reassign.bytes", "the moves copy", True, seen=seen, severity=Severity.INFO),
         claim(
             "reassign.done",
             "partitions that have their new set already",
             True,
-            seen=f"{done:,} of {len(wanted(c.inventory).sets):,}; the run leaves them as they are",
+            seen=f"{done:,} of {len(reassign_inventory(c.inventory).sets):,}; the run does not change them",
             severity=Severity.INFO,
         ),
         claim(
             "reassign.throttles-found",
             "throttle settings before the run",
             True,
-            seen=f"{len(f.throttles):,}, which the run gives back: {few(f.throttles)}"
+            seen=f"{len(f.throttles):,}, which the run restores: {few(f.throttles)}"
             if f.throttles
             else "none",
             severity=Severity.INFO,
@@ -408,10 +416,10 @@ def _copying(found: Mapping[str, Mapping[int, Reading[TopicSetting]]]) -> Findin
         for (value, read_only), brokers in alike.items():
             where = f" on {', '.join(map(str, brokers))}" if len(alike) > 1 else ""
             told.append(f"{key} {value}{where}{'' if read_only else ' (can be changed while they run)'}")
-    told += [f"not told by brokers {', '.join(map(str, sorted(silent)))}"] if silent else []
+    told += [f"not reported by brokers {', '.join(map(str, sorted(silent)))}"] if silent else []
     return claim(
         "reassign.copying",
-        "settings of the brokers that bound a copy",
+        "the brokers' settings that limit a copy",
         True,
         seen="; ".join(told) or "no partition moves",
         severity=Severity.INFO,
@@ -424,102 +432,101 @@ def too_old() -> Finding:
         "reassign.release",
         "the brokers can list reassignments",
         False,
-        seen="they know no such request",
+        seen="they do not support this request",
         needed="Kafka 2.4 or later",
-        moves=("update Kafka", "move these partitions by kafka-reassign-partitions.sh"),
     )
 
 
-def unheard(reading: object) -> Finding:
+def no_answer(reading: object) -> Finding:
     """Return the finding for brokers that do not report what is needed. reading: the missing answer."""
     return claim(
         "reassign.answer",
-        "the brokers tell their partitions and reassignments",
+        "the brokers report their partitions and reassignments",
         None,
         seen=str(reading),
-        moves=("see why no broker answers as it should, then resume",),
         cause=reading.cause if isinstance(reading, Unknown) else "",
     )
 
 
-def lost() -> Finding:
+def originals_lost() -> Finding:
     """Return the finding for a journal that lacks the original sets, without which their order is unknown."""
     return claim(
         "reassign.original",
         "the journal holds the replica sets from before the first change",
         None,
-        seen="its lines are lost; Kafka knows what is in flight, not the order of the old sets",
+        seen="its lines are lost; Kafka knows the moves in flight, but not the order of the old sets",
         needed="the journal of this run",
-        moves=(
-            "put the file of the journal back from a copy, then resume",
-            "move back by way-back.json of the run's directory, as a plan of another run",
-        ),
     )
 
 
 MEANINGS = meanings(
     """
-    reassign.cluster: The brokers belong to another cluster than the inventory names. Cause: kafka.brokers
-    or kafka.cluster_id is wrong. To do: Correct migration.yml.
+    reassign.cluster: The brokers belong to another cluster than the inventory names. Cause: kafka.brokers or
+    kafka.cluster_id is wrong. To do: Check which cluster has the addresses under kafka.brokers, and correct
+    migration.yml.
 
-    reassign.partitions: A partition of the plan does not exist, or may not be described. Cause: The plan
-    is of another cluster or of another day, or the account lacks Describe. To do: Make the plan again, or
-    grant the right.
+    reassign.partitions: A partition of the plan does not exist, or may not be described. Cause: The plan is
+    for another cluster or is outdated, or the account lacks Describe. To do: Make the plan again, or grant
+    Describe on the topics.
 
-    reassign.brokers: A new set names a broker that is not registered. Cause: The broker is down or
-    removed. To do: Start it, or make the plan again without it.
+    reassign.brokers: A new set names a broker that is not registered. Cause: The broker is down or removed.
+    To do: Start the broker, then resume. Or make the plan again without it.
 
     reassign.foreign: Another reassignment is in flight. Cause: Another person or tool moves partitions. To
-    do: Let it end, or cancel it with the tool that began it. Then resume.
+    do: Wait until it ends, or cancel it with the tool that began it, then resume. Or set reassign.others.
 
-    reassign.others: What the run does about reassignments of another hand. Cause: A remark; it stops
-    nothing. To do: Nothing; reassign.others in migration.yml says what the run does.
+    reassign.others: Other reassignments are in flight, and the run handles them as reassign.others says.
+    Cause: A remark; it stops nothing. To do: Nothing, or set reassign.others in migration.yml to another
+    value.
 
-    reassign.leaders: A partition of the plan has no leader. Cause: Its brokers are down. To do: Start
-    them, then resume.
+    reassign.leaders: A partition of the plan has no leader. Cause: Its brokers are down. To do: Start the
+    brokers of these partitions, then resume.
 
-    reassign.in-sync: A replica that stays is not in sync. Cause: Its broker is down or overloaded. To do:
-    Wait until it is in sync, then resume.
+    reassign.in-sync: A replica that the plan keeps is not in sync. Cause: Its broker is down or overloaded.
+    To do: Wait until it is in sync, then resume. If it remains behind, find out why.
 
-    reassign.stale: A partition has another set than the one on which the plan rests. Cause: Somebody moved
-    it since. To do: Make the plan again.
+    reassign.stale: A partition has another set than the one that the plan expects. Cause: It was moved after
+    the plan was made. To do: Make the plan again.
 
     reassign.room: A broker has no room for its new replicas, or does not report it. Cause: The disk is full,
-    all its log directories are cordoned, or Kafka is older than 3.3. To do: Free room, make another plan, or
-    look at the disks by df.
+    all its log directories are cordoned, or Kafka is older than 3.3. To do: Free space on these brokers, make
+    another plan, or check the disks with df.
 
-    reassign.log-dirs: A log directory of the plan cannot take its replica, or its broker does not tell.
+    reassign.log-dirs: A log directory of the plan cannot take its replica, or its broker does not report it.
     Cause: The broker has no such directory, has it in cordoned.log.dirs, or moves the replica already. To do:
-    Make the plan again.
+    Make the plan again, for instance with --log-dirs kafka. If the broker reports no directory, find out why.
 
     reassign.cordoned: Replicas leave a log directory that is in cordoned.log.dirs. Cause: Kafka 4.3 accepts
-    no replica that is assigned to such a directory by name. To do: Nothing; on the way back Kafka chooses the
+    no replica that is assigned to such a directory by name. To do: Nothing; on a rollback Kafka chooses the
     directory.
 
-    reassign.load: The throttle cannot hear the load of a broker, so its rate falls to the floor and stays.
-    Cause: No ssh, no route to its address, or log directories on NFS, ZFS or an overlay. To do: As the
-    message says. Without disks set busy_limit to null.
+    reassign.load: The throttle cannot read the load of a broker, so its rate falls to the floor and remains
+    there. Cause: No ssh, no route to its address, or log directories on NFS, ZFS or an overlay. To do: Find
+    out why the host does not report its load. Or continue at the floor, or leave out reassign.adapt. Without
+    disks set busy_limit to null.
 
-    reassign.bytes: How much the moves copy, and how long that takes at the throttle. Cause: A remark; it
-    stops nothing. To do: Nothing.
+    reassign.bytes: The finding shows how much the moves copy, and how long that takes at the throttle. Cause:
+    A remark; it stops nothing. To do: Nothing.
 
-    reassign.done: How many partitions have their new set already. Cause: A remark; it stops nothing. To
-    do: Nothing.
+    reassign.done: Some partitions have their new set already. Cause: A remark; it stops nothing. To do:
+    Nothing.
 
-    reassign.throttles-found: Throttle settings that were there before the run. Cause: Another tool, or a
-    person, set them. To do: Nothing; the run gives them back.
+    reassign.throttles-found: Throttle settings existed before the run. Cause: A remark; another tool, or a
+    person, set them. To do: Nothing; the run restores them at its end.
 
-    reassign.copying: How fast brokers copy, and when a replica leaves the ISR. A fetch that has begun
-    passes a throttle whole: below its bytes / 11 s a throttle does not slow down further. Cause: A remark;
-    it stops nothing. To do: Nothing, or raise num.replica.fetchers where copies are slower than the throttle.
+    reassign.copying: The finding shows how fast brokers copy, and when a replica leaves the ISR. Kafka does
+    not interrupt a fetch that has begun: below its bytes / 11 s a throttle does not slow down further. Cause:
+    A remark; it stops nothing. To do: Nothing, or raise num.replica.fetchers if copies are slower than the
+    throttle.
 
-    reassign.release: The brokers are older than Kafka 2.4. Cause: They know no AlterPartitionReassignments
-    request. To do: Update Kafka.
+    reassign.release: The brokers are older than Kafka 2.4. Cause: They have no AlterPartitionReassignments
+    request. To do: Update Kafka, or move these partitions with kafka-reassign-partitions.sh.
 
-    reassign.answer: No broker reports its partitions. Cause: The brokers do not answer, or refuse this
-    client. To do: See why, then resume.
+    reassign.answer: No broker reports its partitions. Cause: The brokers do not respond, or refuse this
+    client. To do: Find out why no broker responds, then resume.
 
     reassign.original: The journal does not contain the sets from before the run. Cause: Lines of the journal
-    are lost. To do: Put the journal back from a copy. Or move back by way-back.json of the run's directory.
+    are lost. To do: Restore the journal from a copy, then resume. Or move the partitions back in another run,
+    with way-back.json of the run's directory as its plan.
     """
 )

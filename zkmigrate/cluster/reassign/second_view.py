@@ -65,20 +65,20 @@ def _dispute(
     number = str(name[1])
     topic, state = read[f"{chroot}/brokers/topics/{name[0]}"], read[_state(chroot, name)]
     if not (isinstance(topic, Seen) and isinstance(state, Seen)):
-        return f"ZooKeeper tells nothing: {state if isinstance(topic, Seen) else topic}"
+        return f"ZooKeeper reports nothing: {state if isinstance(topic, Seen) else topic}"
     try:
         adding, removing = (
             topic.value.get(f"{act}_replicas", {}).get(number) for act in ("adding", "removing")
         )
         there, isr = _ids(topic.value["partitions"][number]), _ids(state.value["isr"])
     except (KeyError, TypeError, AttributeError, ValueError) as error:
-        return f"ZooKeeper tells nothing: unexpected content of {name[0]}: {type(error).__name__}: {error}"
+        return f"ZooKeeper reports nothing: unexpected content of {name[0]}: {type(error).__name__}: {error}"
     if adding or removing:
         return f"ZooKeeper still adds {adding or []} and removes {removing or []}"
     if there != replicas:
         return f"ZooKeeper has the set {list(there)}"
     behind = sorted(set(sync) - set(isr))
-    return f"by ZooKeeper not in sync: {behind}" if behind else ""
+    return f"not in sync according to ZooKeeper: {behind}" if behind else ""
 
 
 def _ids(told: object) -> tuple[int, ...]:

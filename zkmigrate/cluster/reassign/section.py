@@ -105,9 +105,12 @@ class PacedInventory(Inventory):
         if wrong := adapt.source_wrong():
             return wrong
         if adapt.source == "proc" and not self.has("ssh"):
-            return "the load is read on the brokers' hosts (needed: the section ssh, or source: prometheus)"
+            return (
+                "the run reads the load on the brokers' hosts (needed: the section ssh, or "
+                "source: prometheus)"
+            )
         if adapt.latency_limit_ms is not None and self.canary_topic is None:
-            return "latency_limit_ms is of the produce canary (needed: kafka.canary_topic, a topic for it)"
+            return "latency_limit_ms limits the produce canary (needed: kafka.canary_topic, its topic)"
         return ""
 
 
@@ -210,7 +213,7 @@ def _read(inventory: Path, key: str, name: str) -> tuple[Sets, Dirs]:
         named = log_dirs_of(content.decode("utf-8-sig"))
         return sets, {at: dirs for at, dirs in named.items() if any(path != maps.ANY for path in dirs)}
     except OSError as error:
-        seen = f"{name}: cannot read: {error.strerror} (needed: the file of a plan)"
+        seen = f"{name}: the file cannot be read: {error.strerror} (needed: the file of a plan)"
     except UsageError as error:
         seen = str(error)
     raise InventoryError(f"{inventory}: reassign.{key}: {seen}")

@@ -192,7 +192,7 @@ def values(seen: Seens) -> dict[str, dict[str, str | None]]:
     }
 
 
-def unread(seen: Seens) -> dict[str, Unknown]:
+def unreadable(seen: Seens) -> dict[str, Unknown]:
     """Return the targets with a setting that could not be read, with the reason."""
     return {
         target: own
@@ -386,7 +386,8 @@ class RatesInForce:
     def of_others(self) -> tuple[str, ...]:
         """The rates that another tool has set, in words. The run leaves them."""
         return tuple(
-            f"{target}: {key} is {'unset' if own is None else own} by another hand, and stays"
+            f"{target}: {key} is {'unset' if own is None else own} (set by another tool), and the "
+            "run keeps it"
             for target, settings in self._now.items()
             for key, own in settings.items()
             if own not in self.limits.ours(target, key) and own != self._wanted(target, key)
@@ -417,7 +418,7 @@ def rates_in_force(c: Context, look: Look, copying: Copying) -> RatesInForce | N
     limits, alive = Limits.of(record, sent, copying.every, c.way), copying.found.alive
     control: Control | None = c.kept.get("control")
     adapt = section(c.inventory).adapt
-    if adapt is not None and copying.found.unheard is None:
+    if adapt is not None and copying.found.missing_answer is None:
         shown = {} if control is not None else _shown(look, limits, alive)
         control = listen(c, look, adapt, shown, copying, control)
     wanted = wanted_rates(record, c.overrides, control)

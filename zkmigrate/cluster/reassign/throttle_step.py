@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from zkmigrate.cluster.reassign.facts import LOOKS, WITNESSES, Move, Originals, originals, section
-from zkmigrate.cluster.reassign.rules import lost
+from zkmigrate.cluster.reassign.rules import originals_lost
 from zkmigrate.cluster.reassign.throttle import (
     LISTS,
     FirstLimits,
@@ -35,7 +35,7 @@ from zkmigrate.cluster.reassign.throttle import (
     read,
     sent_rates,
     throttles,
-    unread,
+    unreadable,
     values,
 )
 from zkmigrate.inventory.inventory import Inventory
@@ -154,7 +154,7 @@ class ThrottleStep(Step[ThrottleFacts]):
             brokers = tuple(broker for broker in some if broker in here)
             inside = tuple(broker for broker in choosing(plan.moves) if broker in here)
             seen = read(look, brokers, topics, inside)
-            if not isinstance(seen, Seen) or unread(seen.value):
+            if not isinstance(seen, Seen) or unreadable(seen.value):
                 return ThrottleFacts(plan, None, {}, seen)
             how = section(c.inventory)
             between = dict.fromkeys(inside, how.throttle_bytes_s)
@@ -170,15 +170,15 @@ class ThrottleStep(Step[ThrottleFacts]):
 
     def check(self, c: Context, f: ThrottleFacts) -> Verdict:
         if f.plan is None:
-            return Done() if c.way is Way.BACK and not c.begun else Blocked((lost(),))
+            return Done() if c.way is Way.BACK and not c.begun else Blocked((originals_lost(),))
         limit = c.inventory.policy.step_deadline_s
         looks = c.kept.get("looks", 0)
         if not isinstance(f.seen, Seen):
-            return Waiting("an answer of Kafka about throttles", str(f.seen), limit, poll_s=1.0)
-        silent = unread(f.seen.value)
+            return Waiting("a response of Kafka about throttles", str(f.seen), limit, poll_s=1.0)
+        silent = unreadable(f.seen.value)
         if f.limits is None:
             told = few(f"{target}: {why}" for target, why in silent.items())
-            return Waiting("an answer of Kafka about throttles", told, limit, poll_s=1.0)
+            return Waiting("a response of Kafka about throttles", told, limit, poll_s=1.0)
         if f.set_since and c.way is Way.FORWARD:
             return Blocked((_set_since(f.set_since),))
         differ = self._differ(c, f)
@@ -191,9 +191,9 @@ class ThrottleStep(Step[ThrottleFacts]):
         if dead:
             return Ready(dead[:WAVE], record=f.record, keep={**c.kept, "passed": passed | {*dead[:WAVE]}})
         must_hold = bool(silent) and c.way is self.sets is Way.FORWARD  # no move begins without its limits
-        left = self._left(c, f)
+        left = self._remaining_throttles(c, f)
         if must_hold or ((differ or silent) and looks < LOOKS):
-            what, keep = "brokers to tell the throttle that Kafka has confirmed", {"looks": looks + 1}
+            what, keep = "the brokers report the throttle that Kafka has confirmed", {"looks": looks + 1}
             late = few((*differ, *silent))
             longest = math.inf if left else limit + LOOKS  # the number of looks limits it
             return Waiting(what, late, longest, poll_s=1.0, keep=keep)
@@ -206,7 +206,7 @@ class ThrottleStep(Step[ThrottleFacts]):
         if c.way is self.sets or not isinstance(f.seen, Seen):
             return ()
         forward = c.way is Way.FORWARD
-        silent = unread(f.seen.value)
+        silent = unreadable(f.seen.value)
         return tuple(one for one in silent if forward or one in c.unrestored or known(SentRates, c))
 
     def _passed(self, c: Context) -> frozenset[str]:
@@ -214,7 +214,7 @@ class ThrottleStep(Step[ThrottleFacts]):
         passed: frozenset[str] = c.kept.get("passed", frozenset())
         return passed - c.unconfirmed
 
-    def _left(self, c: Context, f: ThrottleFacts) -> tuple[Finding, ...]:
+    def _remaining_throttles(self, c: Context, f: ThrottleFacts) -> tuple[Finding, ...]:
         """Return a finding for each target that keeps the throttle of the run.
 
         Every other broker refuses requests for a broker's id. With ZooKeeper no other broker can unset its
@@ -224,11 +224,15 @@ class ThrottleStep(Step[ThrottleFacts]):
         away = frozenset(() if c.way is Way.BACK else map(of_broker, self.leave(c.inventory)))
         done = away | self._passed(c)
         findings = [
-            _kept(one, f.limits, f.refused.get(one)) for one in self._keeping(c, f) if one not in done
+            _throttle_remains(one, f.limits, f.refused.get(one))
+            for one in self._keeping(c, f)
+            if one not in done
         ]
         return accepted(c.inventory.accept, findings, f.wall)
 
-    def _wanted(self, c: Context, f: ThrottleFacts, target: str) -> dict[str, tuple[str | None, str | None]]:
+    def _needed_settings(
+        self, c: Context, f: ThrottleFacts, target: str
+    ) -> dict[str, tuple[str | None, str | None]]:
         """Return the settings of a target that differ, each with its current and its wanted value."""
         assert f.limits is not None
         to = f.limits.on if c.way is self.sets else f.limits.off
@@ -238,7 +242,7 @@ class ThrottleStep(Step[ThrottleFacts]):
 
     def _differ(self, c: Context, f: ThrottleFacts) -> tuple[str, ...]:
         assert isinstance(f.seen, Seen)
-        return tuple(target for target in f.seen.value if self._wanted(c, f, target))
+        return tuple(target for target in f.seen.value if self._needed_settings(c, f, target))
 
     def _changes(self, c: Context, f: ThrottleFacts, target: str) -> Changes:
         if f.limits is not None and f.refused.get(target) == _TAKEN:
@@ -247,7 +251,7 @@ class ThrottleStep(Step[ThrottleFacts]):
             AlterTopicConfig(KAFKA, target.removeprefix("topic-"), key, value, own)
             if key in LISTS
             else AlterBrokerConfig(KAFKA, int(target.removeprefix("broker-")), key, value, own)
-            for key, (own, value) in self._wanted(c, f, target).items()
+            for key, (own, value) in self._needed_settings(c, f, target).items()
         )
 
     def plan(self, c: Context, f: ThrottleFacts, target: str) -> Changes:
@@ -279,7 +283,7 @@ class ThrottleStep(Step[ThrottleFacts]):
     def _result(self, c: Context, f: ThrottleFacts) -> Finding:
         assert f.limits is not None
         assert isinstance(f.seen, Seen)
-        silent = unread(f.seen.value)
+        silent = unreadable(f.seen.value)
         by_hand: tuple[str, ...] = ()
         if c.way is self.sets:
             topics = sum(target.startswith("topic-") for target in f.seen.value)
@@ -300,15 +304,15 @@ class ThrottleStep(Step[ThrottleFacts]):
             odd += tuple(f"{target}: {why}" for target, why in left.items())
             by_hand = _by_hand(left, f.limits)
             kept = listed(f.limits.found)
-            seen = f"found and kept: {few(kept)}" if kept else "none was found, and none is left"
-            seen += f"; given back at the controller for {few(sorted(passed))}" if passed else ""
+            seen = f"restored from before the run: {few(kept)}" if kept else "no setting remains"
+            seen += f"; restored at the controller for {few(sorted(passed))}" if passed else ""
         return claim(
             "reassign.throttle",
             sentence,
             not odd,
             seen=few(odd) if odd else seen,
-            needed="the settings that the run found",
-            moves=(*by_hand, "see who set these, and set by hand what you want"),
+            needed="the settings from before the run",
+            moves=by_hand,
             severity=Severity.WARN,
         )
 
@@ -316,14 +320,10 @@ class ThrottleStep(Step[ThrottleFacts]):
 def _set_since(told: Sequence[str]) -> Finding:
     return claim(
         "reassign.throttle-changed",
-        "nobody has set a throttle since the preflight",
+        "no other person or tool has set a throttle since the preflight",
         False,
         seen=few(told),
-        needed="the settings of the preflight: this run would give back those of another run",
-        moves=(
-            "wait until the other run has taken its throttle off, then resume",
-            "where these settings are to stay: rollback, then run again",
-        ),
+        needed="the settings of the preflight, or this run would restore those of another run",
     )
 
 
@@ -344,14 +344,15 @@ def _at_controller(target: str, limits: Limits) -> tuple[AlterAtController, ...]
     )
 
 
-def _kept(target: str, limits: Limits, refused: Reading[str] | None) -> Finding:
+def _throttle_remains(target: str, limits: Limits, refused: Reading[str] | None) -> Finding:
     return claim(
         "reassign.throttle-stays",
-        "the run has taken its throttle off",
+        "the run has removed its throttle",
         False,
         target=target,
-        seen=f"it does not answer, and may keep what the run set{_of_controller(refused)}",
-        needed="an answer of its own, for no other broker unsets it; without ZooKeeper, of the controller",
+        seen=f"it does not respond, and may keep the settings of the run{_of_controller(refused)}",
+        needed="a response of this broker, or without ZooKeeper of the controller: no other broker "
+        "can unset it",
         moves=(f"start {target}, then resume", *_by_hand((target,), limits), "accept it in migration.yml"),
     )
 
@@ -366,7 +367,7 @@ def _of_controller(refused: Reading[str] | None) -> str:
 def _by_hand(silent: Collection[str], limits: Limits) -> tuple[str, ...]:
     """Return the commands that restore the rates of brokers that did not answer; no later step does that."""
     return tuple(
-        f"once {target} answers: {AlterBrokerConfig(KAFKA, int(target[7:]), key, value, None).command}"
+        f"once {target} responds: {AlterBrokerConfig(KAFKA, int(target[7:]), key, value, None).command}"
         for target in silent
         for key, value in limits.found.get(target, {}).items()
         if key not in LISTS
@@ -375,16 +376,17 @@ def _by_hand(silent: Collection[str], limits: Limits) -> tuple[str, ...]:
 
 MEANINGS = meanings(
     """
-    reassign.throttle: A throttle setting is not as the run means it to be. Cause: Somebody else changed
-    it during the run, or its broker does not answer. To do: Set by hand what you want.
+    reassign.throttle: A throttle setting is not as the run needs it. Cause: Another person or tool changed it
+    during the run, or its broker does not respond. To do: Find out who set it, and set by hand the value that
+    you want.
 
-    reassign.throttle-changed: Another hand has set a throttle since the preflight of this run. Cause: Another
-    run or tool moves partitions. To do: Wait until it has taken its throttle off, then resume. Where the
-    settings are to stay, roll back and run again.
+    reassign.throttle-changed: Another person or tool has set a throttle since the preflight of this run.
+    Cause: Another run or tool moves partitions. To do: Wait until it has removed its throttle, then resume.
+    If these settings are to remain, roll back and run again.
 
-    reassign.throttle-stays: A broker or topic does not answer, so it may keep the throttle of the run. Cause:
-    Its broker is down, and no other one unsets its rates. Without ZooKeeper the active controller does, but
-    it did not answer from here or had forgotten the broker. To do: Start the broker, then resume. Where it
-    is gone for good, accept this in migration.yml.
+    reassign.throttle-stays: A broker or topic does not respond, so it may keep the throttle of the run.
+    Cause: Its broker is down, and no other broker can remove its rates. Without ZooKeeper the active
+    controller can, but it did not respond or had forgotten the broker. To do: Start the broker, then resume.
+    If the broker never comes back, accept this in migration.yml.
     """
 )

@@ -17,5 +17,5 @@ from zkmigrate.runbook.model.step import Way
 
 class UnthrottleStep(ThrottleStep):
     id = "unthrottle"
-    title = "Take the throttle off"
+    title = "Remove the throttle"
     sets = Way.BACK

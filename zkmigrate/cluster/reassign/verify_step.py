@@ -16,7 +16,7 @@ from dataclasses import replace
 
 from zkmigrate.cluster.reassign.facts import Stand, cluster, disputed, originals, placed, stands
 from zkmigrate.cluster.reassign.preferred_step import PreferredFacts, led
-from zkmigrate.cluster.reassign.rules import lost
+from zkmigrate.cluster.reassign.rules import originals_lost
 from zkmigrate.cluster.reassign.section import ReassignInventory
 from zkmigrate.runbook.model.finding import claim, few, meanings
 from zkmigrate.runbook.model.look import Look
@@ -39,21 +39,20 @@ class VerifyStep(Reads[PreferredFacts]):
 
     def check(self, c: Context, f: PreferredFacts) -> Verdict:
         if f.plan is None or f.now is None:
-            return Blocked((lost(),))
+            return Blocked((originals_lost(),))
         if f.now.missing is not None:
             limit = c.inventory.policy.step_deadline_s
-            return Waiting("an answer of Kafka about partitions", str(f.now.missing), limit, poll_s=1.0)
+            return Waiting("a response of Kafka about partitions", str(f.now.missing), limit, poll_s=1.0)
         found = stands(f.plan.moves, f.now, Way.FORWARD, f.disks).but(f.disputes)
         odd = [move for move in f.plan.moves if found.of[move.name] not in (Stand.DONE, Stand.GONE)]
         whole = claim(
             "reassign.verified",
-            "each partition has its new set, in order and in sync, where the plan wants it",
+            "each partition has its new set, in order and in sync, in the directories of the plan",
             not odd,
             seen=few(f"{move.target}: {f.disputes.get(move.name, found.of[move.name].value)}" for move in odd)
             if odd
             else f"{counted(len(f.plan.moves), 'partition')}, {_witness(c)}",
             needed="the sets of the plan",
-            moves=("wait until they are in sync, then resume", "see who moved them", "rollback"),
         )
         return Done.unless_blocked((whole, led(f.plan.moves, f.now.partitions)))
 
@@ -63,13 +62,14 @@ class VerifyStep(Reads[PreferredFacts]):
 
 def _witness(c: Context) -> str:
     if isinstance(c.inventory, ReassignInventory) and c.inventory.reassign.zookeeper:
-        return "told by brokers and by ZooKeeper"
-    return "told by brokers alone"
+        return "reported by brokers and ZooKeeper"
+    return "reported only by brokers"
 
 
 MEANINGS = meanings(
     """
-    reassign.verified: A partition does not have its new set, or a replica is not in sync. Cause: A broker
-    is down, or somebody else moved it since. To do: Wait or see who moved it, then resume. Or roll back.
+    reassign.verified: A partition does not have its new set, or a replica is not in sync. Cause: A broker is
+    down, or another person or tool moved it since. To do: Wait until it is in sync, or find out who moved it,
+    then resume. Or roll back.
     """
 )

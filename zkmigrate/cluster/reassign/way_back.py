@@ -40,8 +40,10 @@ def way_back(records: Records) -> Mapping[str, KeptFile]:
     ]
     left_out = len(every) - len(moves)
     words = (
-        f"takes {counted(len(moves), 'partition')} back without zkmigrate: "
+        f"moves {counted(len(moves), 'partition')} back without zkmigrate: "
         "kafka-reassign-partitions.sh --cancel, where moves are in flight, then --execute"
     )
-    words += f". It leaves out {left_out:,} with a replica on brokers that are gone" if left_out else ""
+    words += (
+        f". It leaves out {left_out:,} with a replica on brokers that no longer exist" if left_out else ""
+    )
     return {NAME: KeptFile(maps.text(entries), words)}

@@ -63,7 +63,7 @@ class CleanFacts:
 
 class CleanStep(Step[CleanFacts]):
     id = Uncordoned.step
-    title = "Let the cluster forget the brokers"
+    title = "Unregister the brokers"
     hazard = Hazard.REVERSIBLE
 
     def observe(self, c: Context, look: Look) -> CleanFacts:
@@ -83,7 +83,7 @@ class CleanStep(Step[CleanFacts]):
         limit = c.inventory.policy.step_deadline_s
         offers = [pulse.apis for pulse in f.pulses.values() if not pulse.why]
         if not isinstance(f.view, Seen) or not offers:
-            return Waiting("an answer of Kafka", str(f.view), limit, poll_s=1.0, keep=c.kept)
+            return Waiting("a response of Kafka", str(f.view), limit, poll_s=1.0, keep=c.kept)
         heard = {c.inventory.broker(name).id for name, pulse in f.pulses.items() if not pulse.why}
         here = heard | set(f.view.value.brokers)  # the broker that answered may not know a live one
         gone = [id for id in removal(c.inventory).brokers if id not in here]
@@ -145,7 +145,7 @@ def _uncordoned(cordons: list[int], left: Mapping[int, Reading[str]]) -> tuple[F
             f"{CORDONED} of the run is unset",
             not left,
             seen=seen or f"unset at the controller for brokers {few(map(str, cordons))}",
-            needed="an answer of the active controller: a broker that is down takes no setting",
+            needed="a response of the active controller, because a broker that is down accepts no setting",
             moves=(
                 f"when an id is used again, its broker starts cordoned. Once it is up: kafka-configs.sh "
                 f"--bootstrap-server HOST:PORT --alter --entity-type brokers --entity-name ID "
@@ -158,11 +158,11 @@ def _uncordoned(cordons: list[int], left: Mapping[int, Reading[str]]) -> tuple[F
 
 MEANINGS = meanings(
     """
-    remove.forgotten: The cluster still names a removed broker. Cause: Kafka has not confirmed it. To do:
-    Resume.
+    remove.forgotten: The cluster still names a removed broker. Cause: Kafka has not confirmed the removal. To
+    do: Resume.
 
     remove.cordon-stays: A stopped broker keeps its cordon in the cluster's metadata. Cause: Only the active
-    controller can unset it, and it did not answer from here, or Kafka had forgotten the broker already. To
-    do: When you use the id again, unset cordoned.log.dirs once the broker is up.
+    controller can remove it, and it did not respond, or Kafka had forgotten the broker already. To do: When
+    you use the id again, unset cordoned.log.dirs once the broker is up.
     """
 )

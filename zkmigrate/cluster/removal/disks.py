@@ -41,7 +41,7 @@ class Held:
     silent: tuple[str, ...] = ()
 
 
-def held(look: Look, brokers: Collection[int], but: Collection[PartitionState] = ()) -> Held:
+def replicas_on_disks(look: Look, brokers: Collection[int], but: Collection[PartitionState] = ()) -> Held:
     """Return what the brokers report about their disks. but: partitions to leave out."""
     known = {(p.topic, p.partition) for p in but}
     told = look.ask(DescribeLogDirs(KAFKA, tuple(brokers))) if brokers else Seen({})
@@ -124,11 +124,10 @@ def directories_left(told: OnDisks) -> tuple[Finding, ...]:
     return (
         claim(
             "remove.directories",
-            "no directory of a replica stays on the removed brokers' disks, but those that Kafka deletes",
+            "the removed brokers' disks have no directory of a replica, except those that Kafka deletes",
             False if odd else None if silent else True,
             seen="; ".join(seen) or f"none on {few(told)}",
             needed="none, apart from those that Kafka deletes at its start",
-            moves=("look at them before you wipe the disks: a stray one may be the last copy",),
             severity=Severity.WARN,
         ),
     )
@@ -146,9 +145,9 @@ def starts_as_itself(host: str, told: Reading[Identity]) -> Finding:
         "remove.identity",
         "the broker finds its own id and cluster in its log directories",
         False if wrong else True if dark is None else None,
-        seen="; ".join(wrong) or ("they are its own" if dark is None else str(dark)),
-        needed="its id in its config and in every meta.properties",
-        moves=(*(same.moves if same is not None else ()), "then resume the way back"),
+        seen="; ".join(wrong) or ("all of them name this broker" if dark is None else str(dark)),
+        needed="its id in its configuration and in every meta.properties",
+        moves=(*(same.moves if same is not None else ()), "then resume the rollback"),
         target=host,
         severity=Severity.BLOCK if wrong else Severity.WARN,
     )
@@ -156,9 +155,9 @@ def starts_as_itself(host: str, told: Reading[Identity]) -> Finding:
 
 MEANINGS = meanings(
     """
-    remove.directories: Directories of partitions stay on the disks of a removed broker. Cause: Kafka had set
-    them aside, as stray or future replicas, or nobody loaded them. To do: Look at them before you wipe the
-    disks.
+    remove.directories: Directories of partitions remain on the disks of a removed broker. Cause: Kafka had
+    set them aside, as stray or future replicas, or no broker loaded them. To do: Check them before you wipe
+    the disks: a stray one may be the last copy.
 
     remove.identity: A removed broker would not start again as itself. Cause: Its config or a meta.properties
     names another id or cluster. To do: Follow one of the ways that the finding names, then resume. Delete no

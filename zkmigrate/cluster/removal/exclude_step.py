@@ -83,8 +83,12 @@ class ExcludeStep(Step[ExcludeFacts]):
         limit = c.inventory.policy.step_deadline_s
         silent = [id for id in record.found if not isinstance(f.cordons.get(id), Seen)]
         if silent:
-            return Waiting(f"an answer of brokers about {CORDONED}", few(map(str, silent)), limit, poll_s=1.0)
-        differ = tuple(f"{_BROKER}{id}" for id in record.found if self._wanted(c, f, record, id) is not None)
+            return Waiting(
+                f"a response of brokers about {CORDONED}", few(map(str, silent)), limit, poll_s=1.0
+            )
+        differ = tuple(
+            f"{_BROKER}{id}" for id in record.found if self._value_to_set(c, f, record, id) is not None
+        )
         looks = c.kept.get("looks", 0)
         sent = c.unrestored - c.unconfirmed if c.way is Way.FORWARD else frozenset(differ) - c.unrestored
         todo = tuple(target for target in differ if target not in sent or looks >= LOOKS)
@@ -99,7 +103,9 @@ class ExcludeStep(Step[ExcludeFacts]):
         held = claim("remove.excluded", "new replicas are kept away", True, seen=told or f"by {record.way}")
         return Done((*findings, held), record.encode())
 
-    def _wanted(self, c: Context, f: ExcludeFacts, record: Excluded, id: int) -> tuple[str | None] | None:
+    def _value_to_set(
+        self, c: Context, f: ExcludeFacts, record: Excluded, id: int
+    ) -> tuple[str | None] | None:
         """Return the value to set on a broker, as a tuple of one, or None for no change.
 
         Nothing changes if the broker has the value, or on the way back if another tool has changed it.
@@ -130,7 +136,7 @@ class ExcludeStep(Step[ExcludeFacts]):
 
 MEANINGS = meanings(
     """
-    remove.excluded: New replicas may still land on the brokers. Cause: The step is under way. To do: Wait,
-    or resume.
+    remove.excluded: New replicas may still be placed on the brokers. Cause: The step is not finished. To do:
+    Wait, or resume.
     """
 )

@@ -38,7 +38,7 @@ class PlannedFacts:
 
 class PlannedStep(Step[PlannedFacts]):
     id = Originals.step
-    title = "Plan the moves and record what is there"
+    title = "Plan the moves and record the sets from before the run"
     hazard = Hazard.REVERSIBLE
     _back = OriginalsStep()
 

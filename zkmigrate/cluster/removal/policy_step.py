@@ -77,12 +77,12 @@ class PolicyStep(Step[PolicyFacts]):
             return Done()
         if silent := [f"{host}: {told}" for host, told in f.files.items() if isinstance(told, Unknown)]:
             limit = c.inventory.policy.step_deadline_s
-            return Waiting("the hosts to tell what our policy reads", few(silent), limit, poll_s=1.0)
+            return Waiting("the hosts report the policy's file", few(silent), limit, poll_s=1.0)
         wanted = Seen(self._content(c))
         todo = tuple(host for host, told in f.files.items() if told != wanted)
         if todo:
             return Ready(todo, record=self._since(c, f))
-        return Done((self._told(c, len(f.files)), *self._in_time(c, f)))
+        return Done((self._policy_finding(c, len(f.files)), *self._in_time(c, f)))
 
     def _since(self, c: Context, f: PolicyFacts) -> Mapping[str, Any]:
         """Return the record of when the first file closed creation, because its time is over first."""
@@ -100,12 +100,12 @@ class PolicyStep(Step[PolicyFacts]):
             lines.append(f"closed_s={CLOSED_S}")
         return "".join(f"{line}\n" for line in lines).encode()
 
-    def _told(self, c: Context, hosts: int) -> Finding:
+    def _policy_finding(self, c: Context, hosts: int) -> Finding:
         path = removal(c.inventory).policy_file
         words = self._content(c).decode().strip().replace("\n", ", ")
         return claim(
             "remove.policy-told",
-            "every broker's host tells our policy what it refuses",
+            "every broker's host has the policy's file with the brokers to refuse",
             True,
             seen=f"{path} on {hosts:,} hosts: {words}",
         )
@@ -123,7 +123,7 @@ class PolicyStep(Step[PolicyFacts]):
                 took < CLOSED_S,
                 seen=f"creation was closed for {min(took, CLOSED_S):,.0f} s; the stops took {took:,.0f} s",
                 needed=f"all brokers stopped within {CLOSED_S} s",
-                moves=("nothing: what was created later was found and moved",),
+                moves=("nothing: the run moved the topics that were created later",),
                 severity=Severity.WARN,
             ),
         )
@@ -139,10 +139,10 @@ class PolicyStep(Step[PolicyFacts]):
 
 MEANINGS = meanings(
     """
-    remove.policy-told: A host's file does not say what the run wrote. Cause: The step is under way, or
-    somebody changed the file. To do: Wait, or resume.
+    remove.policy-told: A host's policy file does not have the content that the run wrote. Cause: The step is
+    not finished, or somebody changed the file. To do: Wait, or resume.
 
-    remove.closed: The stops took longer than the policy keeps the creation of topics closed. Cause: A broker
-    stopped slowly, or the run was interrupted. To do: Nothing. What was created meanwhile was moved.
+    remove.closed: Stopping the brokers took longer than the policy prevents the creation of topics. Cause: A
+    broker stopped slowly, or the run was interrupted. To do: Nothing. Topics created meanwhile were moved.
     """
 )

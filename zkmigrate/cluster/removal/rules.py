@@ -9,7 +9,7 @@ from zkmigrate.cluster.placement.plan import Plan, Refused
 from zkmigrate.cluster.placement.statistics import statistics
 from zkmigrate.cluster.reassign.estimate import Copies
 from zkmigrate.cluster.reassign.facts import section
-from zkmigrate.cluster.reassign.rules import foreign, gib, in_sync, too_old, unheard
+from zkmigrate.cluster.reassign.rules import foreign, gib, in_sync, no_answer, too_old
 from zkmigrate.cluster.removal.section import Exclusion, Removal, policed, removal, stoppable
 from zkmigrate.cluster.removal.survey import Survey
 from zkmigrate.kafka.questions import TopicSetting
@@ -27,7 +27,7 @@ UNREGISTER = 64
 """The API key of UnregisterBroker, which brokers with ZooKeeper do not offer."""
 ANSWER_S = 3.0
 """Seconds to wait for a broker's answer about the requests that it supports."""
-NOT_LOADED = "no CreateTopicPolicy is loaded; ours costs a jar and a restart of each broker"
+NOT_LOADED = "no CreateTopicPolicy is loaded; ours needs a jar and a restart of each broker"
 
 Settings = Mapping[int, Reading[TopicSetting]]
 """The readings of one broker setting, by broker id."""
@@ -38,10 +38,10 @@ def before(c: Context, f: Survey) -> tuple[Finding, ...]:
     if isinstance(f.in_flight, Absent):
         return (too_old(),)
     if not isinstance(f.in_flight, Seen):
-        return (unheard(f.in_flight),)
+        return (no_answer(f.in_flight),)
     partitions = {(p.topic, p.partition): p for p in f.view.partitions}
     return (
-        _known(c, f),
+        _ids_known(c, f),
         _dead(f),
         _stoppable(c, f),
         foreign(f.in_flight.value),
@@ -52,7 +52,7 @@ def before(c: Context, f: Survey) -> tuple[Finding, ...]:
     )
 
 
-def _known(c: Context, f: Survey) -> Finding:
+def _ids_known(c: Context, f: Survey) -> Finding:
     """Check that the cluster or the inventory knows every broker to be removed.
 
     A broker that only the inventory lists was removed already.
@@ -65,11 +65,10 @@ def _known(c: Context, f: Survey) -> Finding:
     seen = f"unknown: {few(map(str, unknown))}" if unknown else counted(len(f.wanted.brokers), "broker")
     return claim(
         "remove.known",
-        "the cluster or the inventory knows every broker to be removed",
+        "the cluster or the inventory has every broker to be removed",
         not unknown,
         seen=seen + (f"; removed already: {few(map(str, removed))}" if removed else ""),
-        needed="ids that are registered, hold replicas, or stand under kafka.brokers",
-        moves=("correct removal.brokers; nothing was changed",),
+        needed="ids that are registered, have replicas, or are listed under kafka.brokers",
     )
 
 
@@ -86,8 +85,7 @@ def _dead(f: Survey) -> Finding:
         "every other broker with replicas is registered",
         not dead,
         seen=f"not registered: {few(map(str, dead))}" if dead else counted(len(f.staying), "other broker"),
-        needed="each broker that stays",
-        moves=("start it, then resume", "remove it as well: add it to removal.brokers"),
+        needed="each broker that is not removed",
     )
 
 
@@ -99,29 +97,29 @@ def _stoppable(c: Context, f: Survey) -> Finding:
         "remove.stoppable",
         "the brokers that are to stop have a host in the inventory",
         not without,
-        seen=f"none for brokers {few(map(str, without))}" if without else "each has one, or none is to stop",
+        seen=f"none for brokers {few(map(str, without))}"
+        if without
+        else "each has a host, or none is to stop",
         needed="the section ssh, and each of them under kafka.brokers",
-        moves=("add them to the inventory", "removal.shutdown: false, and stop them by hand"),
     )
 
 
-def _why(plan: Refused) -> str:
+def _explain_refusal(plan: Refused) -> str:
     return few(f"{reason.id}: {reason.text}" for reason in plan.reasons)
 
 
 def _placed(f: Survey) -> Finding:
     plan = f.plan
     if isinstance(plan, Refused):
-        seen = _why(plan)
+        seen = _explain_refusal(plan)
     else:
         seen = f"{counted(len(plan.moves), 'partition')}, {gib(plan.bytes)}"
     return claim(
         "remove.placed",
-        "the brokers that stay can take every replica, in as many racks as before",
+        "the remaining brokers can take every replica, in as many racks as before",
         not isinstance(plan, Refused),
         seen=seen,
-        needed=f"known sizes, and room with {f.wanted.margin:.0%} of the free bytes to spare",
-        moves=("add brokers, free disk space, or remove fewer brokers; nothing was changed",),
+        needed=f"known sizes, and enough space with {f.wanted.margin:.0%} of the free bytes to spare",
     )
 
 
@@ -141,20 +139,21 @@ def _enough_in_sync(f: Survey) -> Finding:
         not low,
         seen=f"{len(low):,} are: {few(low)}" if low else counted(len(f.naming), "partition"),
         needed="min.insync.replicas in sync for each",
-        moves=("wait until they are in sync, then resume", "lower min.insync.replicas of these topics"),
     )
 
 
 def _remarks(c: Context, f: Survey) -> tuple[Finding, ...]:
     if isinstance(f.plan, Refused):
         return ()
-    return (claim("remove.plan", "what leaves the brokers", True, seen=words(c, f), severity=Severity.INFO),)
+    return (
+        claim("remove.plan", "replicas leave the brokers", True, seen=words(c, f), severity=Severity.INFO),
+    )
 
 
 def words(c: Context, f: Survey) -> str:
     """Describe in one line what the plan does."""
     if not isinstance(f.plan, Plan):
-        return f"no plan: {_why(f.plan)}"
+        return f"no plan: {_explain_refusal(f.plan)}"
     told = statistics(f.plan.cluster, f.plan.moves, f.staying)
     return (
         f"{counted(len(f.moves), 'partition')}, {gib(f.plan.bytes)}, "
@@ -193,21 +192,26 @@ def chosen(asked: Removal, cordons: Settings, policies: Settings) -> Choice:
         why = told if not without else f"no policy on brokers {few(map(str, without))}"
         return Choice(wanted, why, bool(loaded) and not without, own)
     if wanted is Exclusion.CORDON or (wanted is Exclusion.AUTO and knows):
-        why = f"these brokers know {CORDONED}" if knows else f"unknown to brokers {few(map(str, silent))}"
+        why = (
+            f"these brokers support {CORDONED}"
+            if knows
+            else f"not supported by brokers {few(map(str, silent))}"
+        )
         return Choice(Exclusion.CORDON, why, knows or not cordons)
-    why = "as asked" if wanted is Exclusion.WATCH else f"Kafka before 4.3 has no {CORDONED}"
+    why = "as the inventory says" if wanted is Exclusion.WATCH else f"Kafka before 4.3 has no {CORDONED}"
     return Choice(Exclusion.WATCH, f"{why}; {told}")
 
 
 def exclusion(choice: Choice) -> Finding:
     """Return the finding about how new replicas are kept off the brokers, and what is still possible."""
     through = {
-        Exclusion.CORDON: "explicit assignments still pass, and are found and moved",
+        Exclusion.CORDON: "explicit assignments are still possible; the run moves their replicas",
         Exclusion.POLICY: "explicit assignments to them are refused, and every automatic one while a broker "
         "stops; earlier ones are found and moved"
         if choice.own
-        else "what the policy lets through is found and moved",
-        Exclusion.WATCH: "new topics may land on the brokers, and are found and moved until the brokers stop",
+        else "the run moves replicas that the policy allows",
+        Exclusion.WATCH: "new topics may get replicas on the brokers; the run moves them until the "
+        "brokers stop",
     }
     return claim(
         "remove.exclusion",
@@ -215,7 +219,6 @@ def exclusion(choice: Choice) -> Finding:
         choice.possible,
         seen=f"by {choice.way}: {choice.why}" + (f"; {through[choice.way]}" if choice.possible else ""),
         needed="Kafka 4.3 with metadata.version 4.3 to cordon, a policy on every broker, or watch",
-        moves=("removal.exclusion: watch, then run again; nothing was changed",),
     )
 
 
@@ -237,40 +240,43 @@ def policy_file(c: Context, policies: Settings, *, zookeeper: bool) -> tuple[Fin
     return (
         claim(
             "remove.policy-file",
-            "our policy can be told on every broker what it refuses",
+            "our policy can be configured on every broker",
             not seen,
             seen=few(seen) if seen else f"{OWN_POLICY} on {len(policies):,} brokers",
             needed=f"ssh, each broker under kafka.brokers, {OWN_POLICY} on each, and ZooKeeper",
-            moves=("load it on each broker", "removal.exclusion: watch, and no policy_file"),
         ),
     )
 
 
 MEANINGS = meanings(
     """
-    remove.policy-file: The run cannot tell our policy what to refuse. Cause: A broker has not loaded it, has
-    no host in the inventory, or the cluster has no ZooKeeper. To do: Load it, or set removal.exclusion to
-    watch.
+    remove.policy-file: The run cannot configure our policy. Cause: A broker has not loaded the policy or has
+    no host in the inventory, or the cluster has no ZooKeeper. To do: Load the policy on each broker, or set
+    removal.exclusion to watch and remove policy_file.
 
-    remove.known: Neither the cluster nor the inventory knows a broker to be removed. Cause: The id is
+    remove.known: Neither the cluster nor the inventory has a broker that is to be removed. Cause: The id is
     wrong. To do: Correct removal.brokers. Nothing was changed.
 
     remove.others-alive: A set names a broker that is not registered and is not to be removed. Cause: It is
-    down. To do: Start it, or remove it as well.
+    down. To do: Start the broker, then resume. Or add it to removal.brokers.
 
     remove.stoppable: A broker is to stop, and the inventory does not say how to reach its host. Cause: The
-    section ssh or the broker is missing. To do: Add it, or set removal.shutdown to false.
+    section ssh or the broker is missing. To do: Add it to the inventory. Or set removal.shutdown to false,
+    and stop the broker by hand.
 
-    remove.placed: The brokers that stay cannot take every replica. Cause: Too few brokers or racks, too
-    little disk, or unknown sizes; the finding names the limit. To do: Add brokers or space, or remove fewer.
+    remove.placed: The remaining brokers cannot take every replica. Cause: There are too few brokers or racks,
+    too little disk space, or unknown sizes; the finding names the limit. To do: Add brokers, free disk space,
+    or remove fewer brokers. Nothing was changed.
 
-    remove.min-isr: A partition to be moved has fewer replicas in sync than its min ISR. Cause: A broker is
-    down or overloaded. To do: Wait until they are in sync, then resume.
+    remove.min-isr: A partition to be moved has fewer replicas in sync than its min.insync.replicas. Cause: A
+    broker is down or overloaded. To do: Wait until they are in sync, or lower min.insync.replicas of these
+    topics, then resume.
 
-    remove.plan: How much leaves the brokers, and how even the others are before and after. Cause: A remark;
-    it stops nothing. To do: Nothing.
+    remove.plan: The finding shows how much leaves the brokers, and how even the others are before and after.
+    Cause: A remark; it stops nothing. To do: Nothing.
 
-    remove.exclusion: New replicas cannot be kept off the brokers as asked. Cause: Kafka is too old to
-    cordon, or a broker has loaded no policy. To do: Set removal.exclusion to watch.
+    remove.exclusion: New replicas cannot be kept off the brokers in the configured way. Cause: Kafka is too
+    old to cordon, or a broker has loaded no policy. To do: Set removal.exclusion to watch, then run again.
+    Nothing was changed.
     """
 )

@@ -125,5 +125,5 @@ def goes_on(inventory: Inventory) -> str:
 def removal(inventory: Inventory) -> Removal:
     """Return the section ``removal``. Raises TypeError if the playbook removes no brokers."""
     if not isinstance(inventory, RemovalInventory):
-        raise TypeError("the inventory of this playbook has a section removal")
+        raise TypeError("the inventory of this playbook needs a section removal")
     return inventory.removal

@@ -102,16 +102,16 @@ class StopStep(SweepStep):
         again = {**c.kept, "empty": None}
         gone, up = removal(c.inventory).brokers, [h for h, told in f.services.items() if runs(told)]
         if not isinstance(f.view, Seen):
-            return Waiting("an answer of Kafka", str(f.view), STOPS_S, poll_s=1.0, keep=again)
+            return Waiting("a response of Kafka", str(f.view), STOPS_S, poll_s=1.0, keep=again)
         view = f.view.value
         came = naming(view.partitions, gone)
         able = self._able(c, f) if came else up
         if came and not able:
             told = few(f"{p.topic}-{p.partition}" for p in came)
-            return Waiting("the brokers to be empty", told, STOPS_S, poll_s=0.0, keep=again)
+            return Waiting("the brokers are empty", told, STOPS_S, poll_s=0.0, keep=again)
         stopping = [h for h in up if _leaves(f, h) or c.inventory.broker(h).id not in view.brokers]
         if stopping:
-            return Waiting("a broker to stop", few(stopping), STOPS_S, poll_s=1.0, keep=c.kept)
+            return Waiting("a broker has stopped", few(stopping), STOPS_S, poll_s=1.0, keep=c.kept)
         if up:
             return self._next(c, f, view, able)
         if left := [id for id in gone if id in view.brokers]:
@@ -192,14 +192,13 @@ def _runs_on(host: str) -> Finding:
         "the removed brokers are down, and no partition names them",
         False,
         target=host,
-        seen=f"it was told to stop {TRIES} times, and runs",
-        needed="its service down",
-        moves=("see why the service does not stop, then resume", "rollback"),
+        seen=f"the run has stopped it {TRIES} times, and it still runs",
+        needed="its service stopped",
     )
 
 
 def _down(brokers: tuple[int, ...]) -> Finding:
-    seen = f"brokers {few(map(str, brokers))}; a reboot starts a unit that is enabled: systemctl disable"
+    seen = f"brokers {few(map(str, brokers))}; an enabled unit starts at the next boot: systemctl disable"
     return claim(
         "remove.stopped", "the removed brokers are down, and no partition names them", True, seen=seen
     )
@@ -207,7 +206,7 @@ def _down(brokers: tuple[int, ...]) -> Finding:
 
 MEANINGS = meanings(
     """
-    remove.stopped: A removed broker runs, or a partition names it. Cause: The step is under way, or its
-    service does not stop. To do: Wait, or see why it does not stop. Then resume.
+    remove.stopped: A removed broker runs, or a partition names it. Cause: The step is not finished, or its
+    service does not stop. To do: Wait, or find out why the service does not stop, then resume.
     """
 )

@@ -42,10 +42,10 @@ from zkmigrate.cluster.reassign.throttle import (
     read,
     sent_rates,
     throttles,
-    unread,
+    unreadable,
     values,
 )
-from zkmigrate.cluster.removal.disks import Held, OnDisks, directories_left, held, on_disks
+from zkmigrate.cluster.removal.disks import Held, OnDisks, directories_left, on_disks, replicas_on_disks
 from zkmigrate.cluster.removal.section import removal
 from zkmigrate.cluster.removal.survey import Survey, naming, survey
 from zkmigrate.cluster.removal.validate_step import unsized
@@ -157,7 +157,7 @@ class SweepStep(Step[SweepFacts]):
     record = Stragglers
 
     def __init__(self) -> None:
-        self._moving = MovesStep(self._own, sets_rates=False, replans=True)
+        self._moving = MovesStep(self._own_moves, sets_rates=False, replans=True)
 
     def _added(self, c: Context) -> Stragglers:
         """Return the record of this step; empty at first."""
@@ -165,7 +165,7 @@ class SweepStep(Step[SweepFacts]):
         at = now.at if now is not None else 0.0
         return record if record is not None and record.planned_at == at else self.record(planned_at=at)
 
-    def _own(self, c: Context) -> Originals | None:
+    def _own_moves(self, c: Context) -> Originals | None:
         return Originals(self._added(c).moves)
 
     def observe(self, c: Context, look: Look) -> SweepFacts:
@@ -189,7 +189,7 @@ class SweepStep(Step[SweepFacts]):
         now = look.now()
         if every.missing is not None:
             return SweepFacts(moves, every, now=now)
-        there = held(look, [id for id in gone if id in every.alive], found)
+        there = replicas_on_disks(look, [id for id in gone if id in every.alive], found)
         second = c.kept.get("empty") is not None and self.record is Stragglers  # reported once in the run
         aside = on_disks(c.inventory, look) if second else {}
         f = SweepFacts(moves, every, survey(c, look, new) if new else None, held=there, aside=aside, now=now)
@@ -216,20 +216,22 @@ class SweepStep(Step[SweepFacts]):
             if self._outrun(c, f):
                 return self._empty(c, replace(f, survey=None))  # the newest partitions are not added here
             return unsized(c, f.survey) or self._add(c, f, f.survey)
-        left = self._left(c, f)
+        left = self._remaining_partitions(c, f)
         if left or f.held.replicas or f.held.silent:
             told = few((*map(_in_flight, left), *f.held.replicas, *f.held.silent))
             keep = {**c.kept, "empty": None}
             mark = (told, len(left), len(f.held.replicas))
             still = section(c.inventory).stalled_s
-            return Waiting("the brokers to be empty", told, float("inf"), 1.0, keep, mark, still)
+            return Waiting("the brokers are empty", told, float("inf"), 1.0, keep, mark, still)
         first = c.kept.get("empty")
         if first is None or f.now - first < EMPTY_S:
             keep = {**c.kept, "empty": f.now if first is None else first}
-            return Waiting("a second look at the empty brokers", "nothing names them", limit, EMPTY_S, keep)
+            return Waiting(
+                "a second check of the empty brokers", "no partition names them", limit, EMPTY_S, keep
+            )
         return self._empty(c, f)
 
-    def _left(self, c: Context, f: SweepFacts) -> tuple[PartitionState, ...]:
+    def _remaining_partitions(self, c: Context, f: SweepFacts) -> tuple[PartitionState, ...]:
         """Return the partitions that name a broker to be removed."""
         assert f.every is not None
         return naming(tuple(f.every.partitions.values()), removal(c.inventory).brokers)
@@ -240,7 +242,7 @@ class SweepStep(Step[SweepFacts]):
         It is True only if the brokers are to stop and nothing older than these topics is on them.
         """
         assert f.every is not None
-        left = self._left(c, f)
+        left = self._remaining_partitions(c, f)
         alone = all(born_late(c, p) and (p.topic, p.partition) not in f.every.flights for p in left)
         return removal(c.inventory).shutdown and alone and not f.held.replicas and not f.held.silent
 
@@ -248,10 +250,10 @@ class SweepStep(Step[SweepFacts]):
         """Return the verdict once the brokers are empty."""
         assert f.every is not None
         wanted = removal(c.inventory)
-        told = empty(wanted.brokers, f.every, f.own, self._left(c, f))
+        told = empty(wanted.brokers, f.every, f.own, self._remaining_partitions(c, f))
         if not wanted.shutdown:
             told = replace(
-                told, seen=f"{told.seen}; they go on running, and what keeps new replicas away stays"
+                told, seen=f"{told.seen}; they continue to run, and new replicas are still kept off them"
             )
         return Done((told, *directories_left(f.aside)), self._record(c, f).encode())
 
@@ -265,8 +267,8 @@ class SweepStep(Step[SweepFacts]):
             return replace(verdict, keep={**c.kept, **verdict.keep, "empty": None})
         if isinstance(verdict, Blocked) or (isinstance(verdict, Done) is (c.way is Way.FORWARD)):
             return verdict
-        if unheard := self._unread(c, f):
-            return unheard
+        if waiting := self._wait_for_lists(c, f):
+            return waiting
         differ = f.differ
         if c.way is Way.BACK:
             return self._let_go(c, differ, verdict)
@@ -274,11 +276,11 @@ class SweepStep(Step[SweepFacts]):
         keep = {**c.kept, "listed": {**c.kept.get("listed", {}), **todo}}
         return Ready(tuple(todo), keep=keep) if todo else verdict
 
-    def _unread(self, c: Context, f: SweepFacts) -> Waiting | None:
+    def _wait_for_lists(self, c: Context, f: SweepFacts) -> Waiting | None:
         """Return a wait if the throttle lists could not be read."""
-        if isinstance(f.lists, Seen) and not unread(f.lists.value):
+        if isinstance(f.lists, Seen) and not unreadable(f.lists.value):
             return None
-        what, limit = "an answer of Kafka about throttles", c.inventory.policy.step_deadline_s
+        what, limit = "a response of Kafka about throttles", c.inventory.policy.step_deadline_s
         return Waiting(what, str(f.lists), limit, poll_s=1.0, keep=c.kept)
 
     def _unsent(self, c: Context, differ: Mapping[str, Changes]) -> dict[str, Changes]:
@@ -291,13 +293,16 @@ class SweepStep(Step[SweepFacts]):
 
     def _let_go(self, c: Context, differ: Collection[str], verdict: Verdict) -> Verdict:
         """Restore the throttle lists, once the moves are undone."""
-        looks = c.kept.get("let go", 0)
+        looks = c.kept.get("released", 0)
         if not differ or looks >= LOOKS:  # another tool has set what still differs
             return verdict
         if todo := tuple(target for target in differ if target in c.unrestored):
             return Ready(todo)
         limit = c.inventory.policy.step_deadline_s + LOOKS
-        what, keep = "brokers to tell the throttle that Kafka has confirmed", {**c.kept, "let go": looks + 1}
+        what, keep = (
+            "the brokers report the throttle that Kafka has confirmed",
+            {**c.kept, "released": looks + 1},
+        )
         return Waiting(what, few(differ), limit, 1.0, keep)
 
     def _add(self, c: Context, f: SweepFacts, s: Survey) -> Verdict:
@@ -306,12 +311,14 @@ class SweepStep(Step[SweepFacts]):
         findings = (came(s), only_there(s), *in_sync(s.free_moves, partitions))
         if any(finding.blocks for finding in findings):
             return Blocked(findings)
-        if unheard := self._unread(c, f):
-            return unheard
+        if waiting := self._wait_for_lists(c, f):
+            return waiting
         names = {move.name for move in s.free_moves}
         if not names:  # deleted, or being moved by another tool
             limit = c.inventory.policy.step_deadline_s
-            return Waiting("the brokers to be empty", "what named them has changed", limit, 0.2, c.kept)
+            return Waiting(
+                "the brokers are empty", "the partitions that named them have changed", limit, 0.2, c.kept
+            )
         assert f.every is not None
         finished = c.kept.get("finished", frozenset()) - names
         rounds = {"rounds": c.kept.get("rounds", 0) + 1, "known": frozenset(f.every.partitions)}
@@ -375,7 +382,7 @@ def born_late(c: Context, p: PartitionState) -> bool:
 
 
 def _in_flight(p: PartitionState) -> str:
-    return f"{p.topic}-{p.partition} is being moved by another hand, on brokers {list(p.replicas)}"
+    return f"{p.topic}-{p.partition} is being moved by another tool, on brokers {list(p.replicas)}"
 
 
 def came(s: Survey) -> Finding:
@@ -384,11 +391,10 @@ def came(s: Survey) -> Finding:
     named = [f"{p.topic}-{p.partition}" for p in s.naming if (p.topic, p.partition) in s.only]
     return claim(
         "remove.came",
-        "what has landed on the brokers meanwhile can be placed on the others",
+        "partitions created on the brokers meanwhile can be placed on the others",
         not reasons,
         seen=few(f"{one.id}: {one.text}" for one in reasons) if reasons else f"{len(named):,}: {few(named)}",
-        needed="a broker with room for each, in as many racks as before",
-        moves=("add brokers or free disk space, then resume", "delete the topic, then resume", "rollback"),
+        needed="a broker with enough space for each, in as many racks as before",
     )
 
 
@@ -399,12 +405,8 @@ def only_there(s: Survey) -> Finding:
         "remove.only-there",
         "no partition has all of its replicas on brokers that are down",
         not dark,
-        seen=few(dark) if dark else "each has a leader",
+        seen=few(dark) if dark else "each partition has a leader",
         needed="a leader, from which the new replicas copy",
-        moves=(
-            "rollback --to stopped starts the brokers again; then resume",
-            "delete the topic, then resume",
-        ),
     )
 
 
@@ -416,25 +418,35 @@ def empty(
     left: partitions that were created since the brokers were last emptied.
     """
     down = [id for id in brokers if id not in every.alive]
-    seen = f"{counted(len(every.partitions), 'partition')} at two looks; "
-    seen += f"{len(moved):,} had landed on them meanwhile"
-    seen += f"; the disks of {few(map(str, down))} were not seen, they are down" if down else ""
+    seen = f"{counted(len(every.partitions), 'partition')} in two checks; "
+    seen += f"{len(moved):,} were created on them meanwhile"
+    seen += (
+        f"; the disks of {few(map(str, down))} could not be read, because these brokers are down"
+        if down
+        else ""
+    )
     names = [f"{p.topic}-{p.partition}" for p in left]
-    seen += f"; topics come all the time, so {few(names)} is moved in the next state" if names else ""
+    seen += (
+        f"; topics are being created continuously, so {few(names)} is moved in the next state"
+        if names
+        else ""
+    )
     return claim(
-        "remove.empty", "no partition names the brokers, and their disks hold no replica", True, seen=seen
+        "remove.empty", "no partition names the brokers, and their disks have no replica", True, seen=seen
     )
 
 
 MEANINGS = meanings(
     """
-    remove.came: A partition that has landed on a broker to be removed has no place elsewhere. Cause: Too
-    little disk, or too few brokers or racks. To do: Add some, or delete the topic. Then resume.
+    remove.came: A partition that was placed on a broker to be removed has no room elsewhere. Cause: There is
+    too little disk space, or there are too few brokers or racks. To do: Add brokers, free disk space, or
+    delete the topic, then resume.
 
-    remove.only-there: A partition has replicas only on brokers that are down. Cause: It was assigned to
-    them while they stopped. To do: Roll back to stopped, which starts them, then resume. Or delete the topic.
+    remove.only-there: All replicas of a partition are on brokers that are down. Cause: It was assigned to
+    them while they stopped. To do: Run rollback --to stopped, which starts these brokers, then resume. Or
+    delete the topic.
 
-    remove.empty: A broker to be removed still holds replicas. Cause: They are being moved. To do: Wait, or
+    remove.empty: A broker to be removed still has replicas. Cause: They are being moved. To do: Wait, or
     resume.
     """
 )

@@ -20,7 +20,7 @@ from zkmigrate.runbook.model.step import Context
 
 class LoosenStep(UnthrottleStep):
     id = "loosen"
-    title = "Take the throttle off the brokers that stop"
+    title = "Remove the throttle from the brokers that stop"
 
     def brokers(self, c: Context, rated: Collection[int]) -> tuple[int, ...]:
         return tuple(id for id in rated if id in removal(c.inventory).brokers)

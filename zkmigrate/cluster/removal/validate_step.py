@@ -100,7 +100,7 @@ def unsized(c: Context, f: Survey) -> Waiting | None:
 
 class ValidateStep(Reads[ValidateFacts]):
     id = FirstRates.step
-    title = "Check that the brokers can go"
+    title = "Check that the brokers can be removed"
 
     def observe(self, c: Context, look: Look) -> ValidateFacts:
         found = validated(c, look)
@@ -143,5 +143,5 @@ def foreseen(c: Context, look: Look) -> tuple[str, ...]:
         for broker, (to, of) in copied(f.survey.moves).items()
         if to or of
     )
-    end = "then they stop" if f.survey.wanted.shutdown else "they go on running, empty"
+    end = "then they stop" if f.survey.wanted.shutdown else "they continue to run, empty"
     return (*brokers, f"  {words(c, f.survey)}", f"  exclusion: {exclusion(choice).seen}", f"  {end}")

@@ -49,7 +49,7 @@ def decide(
     missed = {b: previous.missed.get(b, 0) + 1 for b in brokers if b not in samples}
     found = {(b, role): tick.rate(b, role, missed.get(b, 0)) for b in brokers for role in Role}
     rates = {b: Rate(found[b, Role.LEADER].rate, found[b, Role.FOLLOWER].rate) for b in brokers}
-    late = tick.late()
+    late = tick.slow_ticks()
     pauses = tick.pauses(late)
     return Decision(
         rates,
@@ -149,8 +149,8 @@ class _Tick:
         if sample is not None:
             return self._computed(broker, role, sample, before)
         if before is not None and missed <= self.settings.keep_ticks:
-            return before, f"no figures for {_ticks(missed)}: the rate is kept"
-        return self.settings.floor, f"no figures for {_ticks(missed)}: the floor holds"
+            return before, f"no load figures for {_ticks(missed)}: the rate does not change"
+        return self.settings.floor, f"no load figures for {_ticks(missed)}: the rate is the floor"
 
     def _computed(self, broker: int, role: Role, sample: Sample, before: int | None) -> tuple[int, str]:
         settings = self.settings
@@ -235,7 +235,7 @@ class _Tick:
         was = self.previous.lags[key]
         return f"its replica of {key[0]}-{key[1]} falls behind: {was} messages, now {lag}"
 
-    def late(self) -> dict[int, int]:
+    def slow_ticks(self) -> dict[int, int]:
         """Return the number of consecutive ticks at which each broker's canary was too slow.
 
         Only a tick well below the limit resets the count.
@@ -283,7 +283,7 @@ def _lags(moving: Sequence[Moving]) -> dict[Replica, int]:
 
 
 def _ms(value: float) -> str:
-    return "beyond measure" if math.isinf(value) else f"{value:.4g} ms"
+    return "too long to measure" if math.isinf(value) else f"{value:.4g} ms"
 
 
 def _ticks(count: int) -> str:

@@ -114,7 +114,8 @@ def meanings(text: str) -> tuple[Meaning, ...]:
     a part.
     """
     parsed = tuple(map(_meaning, text.strip().split("\n\n")))
-    _REMEDIES.update({one.id: one.todo.rstrip(".") for one in parsed})
+    todo = {one.id: one.todo.rstrip(".") for one in parsed}
+    _REMEDIES.update({id: text for id, text in todo.items() if not text.startswith("Nothing")})
     return parsed
 
 

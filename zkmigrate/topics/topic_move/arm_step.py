@@ -31,7 +31,7 @@ from zkmigrate.runbook.model.step import (
     Waiting,
     Way,
 )
-from zkmigrate.topics.mirror.questions import BothEnds, CompareRecords, RangeCompared
+from zkmigrate.topics.mirror.questions import CompareRecords, RangeCompared
 from zkmigrate.topics.topic_move.facts import Armed, Ends, Gateways, Part, both_ends, forward, gateways
 from zkmigrate.topics.topic_move.rules import cannot_read, check_in_sync, check_outcomes, lag, part_name
 from zkmigrate.topics.topic_move.section import move_of
@@ -63,8 +63,10 @@ class ArmStep(Step[ArmFacts]):
         compared: Compared | None = None
         most = move_of(c.inventory).topic_move.proved
         close = c.way is Way.FORWARD and c.kept.get("close", 0) >= _LOOKS
-        if close and isinstance(ends, Seen) and all(map(_both_known, ends.value.values())):
-            compared = look.ask(CompareRecords(*forward(c), ranges_to_compare({}, ends.value, most)))
+        if close and isinstance(ends, Seen):
+            known = all(None not in (one.stable, one.target) for one in ends.value.values())
+            ranges = ranges_to_compare({}, ends.value, most)
+            compared = look.ask(CompareRecords(*forward(c), ranges)) if known else None
         return ArmFacts(found, ends, look.now(), compared)
 
     def check(self, c: Context, f: ArmFacts) -> Verdict:
@@ -102,11 +104,6 @@ class ArmStep(Step[ArmFacts]):
         return Forecast(ArmFacts(gateways(c, look), both_ends(c, look), look.now()))
 
 
-def _both_known(one: BothEnds) -> bool:
-    """Return whether both clusters reported an end, so that records can be compared up to it."""
-    return one.stable is not None and one.target is not None
-
-
 def ranges_to_compare(compared: Mapping[Part, int], ends: Ends, most: int) -> dict[Part, Range]:
     """Return, by partition, the range of offsets that both logs have and that was not compared yet.
 
@@ -125,10 +122,7 @@ def ranges_to_compare(compared: Mapping[Part, int], ends: Ends, most: int) -> di
 
 
 def _waiting(c: Context, f: ArmFacts, limit_s: float) -> Verdict:
-    """Return a wait until the lag is small in several measurements in a row.
-
-    limit_s: the largest lag, in seconds of what source receives.
-    """
+    """Return a wait until the lag is at most ``limit_s`` seconds in several measurements in a row."""
     found = lag(f.ends, f.now, before := c.kept.get("before"))
     close = c.kept.get("close", 0) + 1 if found.within(limit_s) else 0
     keep = {"before": found.mark or before, "close": close}

@@ -31,10 +31,7 @@ def record_direction(c: Context, copies: Copies) -> Changes:
 
 
 def start(found: Copiers, host: str) -> Changes:
-    """Plan to start the copier on a host now and at each boot.
-
-    A unit that systemd cannot enable is only started.
-    """
+    """Plan to start the copier on a host now and, if systemd can enable its unit, at each boot."""
     told = found.at.get(host)
     at_boot = isinstance(told, Seen) and told.value.unit_file == "disabled"
     enable = (SetService(host, found.unit, "enable"),) if at_boot else ()

@@ -323,17 +323,14 @@ def backward(c: Context) -> tuple[ClusterAt, ClusterAt]:
 
 def both_ends(c: Context, look: Look) -> Reading[Ends]:
     """Read where the logs of the set's topics end on both clusters, and note it for the report."""
-    return _read_ends(c, look, forward(c), *_names(c))
+    move = move_of(c.inventory).topic_move
+    return _read_ends(c, look, forward(c), move.source, move.target)
 
 
 def ends_back(c: Context, look: Look) -> Reading[Ends]:
     """Read where the logs end for the copier after the switch, for which target is the source."""
-    return _read_ends(c, look, backward(c), *reversed(_names(c)))
-
-
-def _names(c: Context) -> tuple[str, str]:
     move = move_of(c.inventory).topic_move
-    return move.source, move.target
+    return _read_ends(c, look, backward(c), move.target, move.source)
 
 
 def _read_ends(

@@ -351,10 +351,7 @@ def check_source_ends(before: Mapping[tuple[str, int], int], now: Ends) -> tuple
 
 
 def wait_for_leaders(ends: Ends, deadline_s: float, poll_s: float) -> Waiting | None:
-    """Return a wait for the leaders of source that do not report a log end; None if all do.
-
-    Without these ends it is not known whether the logs have grown.
-    """
+    """Return a wait for the leaders of source that do not report a log end; None if all do."""
     dark = [part_name(part) for part, one in ends.items() if one.source is None]
     if not dark:
         return None

@@ -145,10 +145,7 @@ def _mirror_back(held: bool, seen: str) -> Finding:
 
 
 def _has_reached(ends: BothEnds | None, end: int | None) -> bool:
-    """Return whether the copy has reached an offset.
-
-    end: the offset, or None if target has not reported it yet.
-    """
+    """Return whether the copy has reached an offset. end: the offset, or None if it is unknown."""
     return end is not None and ends is not None and ends.target is not None and ends.target >= end
 
 

@@ -25,7 +25,7 @@ _LINE = re.compile(r"""([A-Za-z_][A-Za-z0-9_]*)=("[^"'\\]*"|'[^"'\\]*'|[^"'\\]*)
 
 @dataclass(frozen=True)
 class UnitTopics:
-    """The topics that a unit's command names. dark: why there may be others; empty if these are all."""
+    """The topics that a unit's command names. unclear: why there may be others; empty if these are all."""
 
     topics: frozenset[str]
     unclear: str = ""

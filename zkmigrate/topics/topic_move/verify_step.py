@@ -38,9 +38,8 @@ class VerifyStep(Reads[VerifyFacts]):
 
     def observe(self, c: Context, look: Look) -> VerifyFacts:
         topics = switched(c.inventory)
-        return VerifyFacts(
-            gateways(c, look), look.ask(SurveyMirror(*backward(c), topics.topics, topics.groups))
-        )
+        survey = SurveyMirror(*backward(c), topics.topics, topics.groups)
+        return VerifyFacts(gateways(c, look), look.ask(survey))
 
     def check(self, c: Context, f: VerifyFacts) -> Verdict:
         return Done.unless_blocked(tuple(_findings(c, f)))

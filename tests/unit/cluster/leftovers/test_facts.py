@@ -74,9 +74,9 @@ def told(reading: Reading[Any]) -> Any:
 @pytest.mark.parametrize("part", ["cluster", "in_flight", "tree", "partitions", "throttles"])
 def test_an_answer_that_is_missing_is_told(desk: LeftoversDesk, part: str) -> None:
     scan, _ = scanned(desk)
-    assert scan.unheard is None
+    assert scan.missing_answer is None
     missing: dict[str, Any] = {part: SILENT}
-    assert replace(scan, **missing).unheard == SILENT
+    assert replace(scan, **missing).missing_answer == SILENT
 
 
 def test_a_topic_lives_by_the_list_of_topics_alone_and_who_was_not_asked_is_not_gone(
@@ -100,7 +100,7 @@ def test_without_zookeeper_there_is_no_tree_to_miss(desk: LeftoversDesk) -> None
     desk.inventory = desk.inventory.model_copy(update={"leftovers": Leftovers()})
     scan, _ = scanned(desk)
     assert isinstance(scan.tree, Absent)
-    assert scan.unheard is None
+    assert scan.missing_answer is None
 
 
 def test_topics_are_looked_at_last_and_each_that_anything_names_is_asked_for(desk: LeftoversDesk) -> None:
@@ -155,7 +155,7 @@ def test_rights_that_cannot_be_read_and_a_wrong_chroot_leave_the_tree_unknown(de
     del desk.cluster.tree["/cluster/id"]
     scan, _ = scanned(desk)
     assert isinstance(scan.tree, Unknown)
-    assert scan.tree.why.endswith("has no /kafka/cluster/id: is the chroot right?")
+    assert scan.tree.why.endswith("has no /kafka/cluster/id; check the chroot")
 
 
 def test_where_nothing_may_be_left_no_rights_are_asked_for(desk: LeftoversDesk) -> None:

@@ -109,7 +109,7 @@ def test_what_is_left_is_told_from_what_was_removed(desk: LeftoversDesk) -> None
     assert isinstance(done, Done)
     removed, left = done.findings
     assert removed.seen == f"1: {CONFIG}"
-    assert left.seen == f"left alone, because gone or in use again: {GONE}"
+    assert left.seen == f"not removed, because missing or in use again: {GONE}"
 
 
 def test_while_something_moves_nothing_is_removed_or_put_back(desk: LeftoversDesk) -> None:
@@ -143,7 +143,7 @@ def test_a_throttle_of_a_topic_that_is_gone_stays_gone(desk: LeftoversDesk) -> N
     c = context(desk, name, way=Way.BACK, begun=True, unrestored=frozenset({name}))
     held = STEP.check(c, seen(desk, c))
     assert isinstance(held, Done)
-    assert held.findings[0].seen == f"{name}: topic dead is gone"
+    assert held.findings[0].seen == f"{name}: topic dead does not exist"
 
 
 def test_a_notice_of_a_changed_config_is_young_as_long_as_brokers_may_read_it(desk: LeftoversDesk) -> None:

@@ -28,8 +28,8 @@ def test_b12_the_old_leader_may_stand_before_the_set_that_follows() -> None:
 @pytest.mark.parametrize(
     ("maps", "text"),
     [
-        ([{T: (2, 2)}], "map 1, t-0, [2, 2]: broker 2 stands twice"),
-        ([{T: (1, 7)}], "map 1, t-0, [1, 7]: broker 7 gets a copy and is not registered"),
+        ([{T: (2, 2)}], "map 1, t-0, [2, 2]: broker 2 occurs twice"),
+        ([{T: (1, 7)}], "map 1, t-0, [1, 7]: broker 7 gets a copy, but is not registered"),
         ([{T: (1,)}], "map 1, t-0, [1]: 1 replicas; needed: 2"),
         ([{T: (1, 2, 3)}], "map 1, t-0, [1, 2, 3]: 3 replicas; needed: 2"),
         ([{T: (1,)}, {T: (1, 2)}], "map 1, t-0, [1]: 1 replicas; needed: 2"),
@@ -41,7 +41,7 @@ def test_b12_the_old_leader_may_stand_before_the_set_that_follows() -> None:
         ([{T: (3, 2), U: (3, 2)}], "map 1, u-0, [3, 2]: broker 3 is 1 bytes short"),
         ([{T: (3, 2)}, {U: (3, 2)}], "map 2, u-0, [3, 2]: broker 3 is 1 bytes short"),
         ([{("v", 0): (2,)}], "map 1, v-0, [2]: broker 2 gets a copy of unknown size"),
-        ([{("w", 0): (2,)}], "map 1, w-0, [2]: the cluster has no such partition"),
+        ([{("w", 0): (2,)}], "map 1, w-0, [2]: the cluster does not have this partition"),
     ],
 )
 def test_x21_a_broken_rule_is_found(maps: list[dict[tuple[str, int], tuple[int, ...]]], text: str) -> None:
@@ -61,7 +61,7 @@ def test_b13_an_evacuated_leader_is_found() -> None:
     away = {"t": frozenset({1})}
     assert faults(CLUSTER, [{T: (2, 1), U: (2, 1)}], away=away) == ()
     found = faults(CLUSTER, [{T: (1, 2)}], away=away)
-    assert found == ("map 1, t-0, [1, 2]: broker 1 is evacuated and would lead",)
+    assert found == ("map 1, t-0, [1, 2]: broker 1 would lead, although it is evacuated",)
 
 
 def test_the_sets_of_a_written_map_keep_its_order() -> None:
@@ -80,16 +80,16 @@ def test_the_sets_of_a_written_map_keep_its_order() -> None:
         ({"partitions": {}}, "a reassignment is an object with a list of partitions"),
         (
             {"partitions": [{"topic": "t", "partition": "0", "replicas": [1]}]},
-            "holds no topic",
+            "needs a topic",
         ),
         (
             {"partitions": [{"topic": "t", "partition": 0, "replicas": [True]}]},
-            "holds no topic",
+            "needs a topic",
         ),
-        ({"partitions": [{"topic": "t", "partition": 0}]}, "holds no topic"),
+        ({"partitions": [{"topic": "t", "partition": 0}]}, "needs a topic"),
         (
             {"partitions": [{"topic": "t", "partition": 0, "replicas": [1]}] * 2},
-            "t-0 stands twice",
+            "t-0 occurs twice",
         ),
     ],
 )

@@ -222,7 +222,7 @@ def test_a_fault_is_told_with_place_seen_and_needed(fault: str) -> None:
 def test_a_path_that_no_broker_tells_is_told(path: str) -> None:
     broken = copy.deepcopy(GOOD)
     broken["brokers"]["9"]["log_dirs"][path] = {"free": 0}
-    told = f"seen {json.dumps(path)}; needed: paths as Kafka tells them, such as /data1"
+    told = f"seen {json.dumps(path)}; needed: paths as Kafka reports them, such as /data1"
     assert refusal(json.dumps(broken).encode()) == f"c.json: brokers.9.log_dirs: {told}"
 
 

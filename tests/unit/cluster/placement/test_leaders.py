@@ -114,7 +114,7 @@ def test_r10_barred_brokers_get_no_leadership() -> None:
         ),
         (
             Rollout(leader_evac_brokers=(1,), leader_evac_topics=("(t",)),
-            "leader-evac-topics holds '(t', which is not a regular expression: "
+            "leader-evac-topics contains '(t', which is not a regular expression: "
             "missing ), unterminated subpattern at position 0",
         ),
     ],

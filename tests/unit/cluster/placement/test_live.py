@@ -71,7 +71,7 @@ def test_the_host_is_asked_where_the_broker_leaves_a_doubt(dirs: dict[str, Direc
 def test_what_is_not_seen_is_named_and_never_guessed() -> None:
     blind = {"/b": Directory({}), "/a": Directory({}), "/c": Directory({}, 1, 2)}
     text = why({1: ONE, 2: blind}, {1: "b1: no answer"})
-    assert text.startswith("seen too little of 3 brokers: broker 1: b1: no answer; broker 2: ")
+    assert text.startswith("too little is known of 3 brokers: broker 1: b1: no answer; broker 2: ")
     assert "broker 2: the free bytes of /a, /b are not known; " in text
     assert "broker 3: its log directories are not known. Needed: " in text
     assert "its log directories are not known" in why({1: ONE, 2: TWO, 3: {}})

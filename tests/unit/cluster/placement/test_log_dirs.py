@@ -133,7 +133,7 @@ def test_a_directory_that_kafka_may_fill_on_the_way_is_told(free: int, short: in
     assert chosen(plan) == {0: "/b", 1: "/b"}
     assert not isinstance(plan, Refused)
     told = [one.text.split(":")[0] for one in plan.notices]
-    assert told == [f"/a of broker 2 can be {short} bytes short on the way"] * bool(short)
+    assert told == [f"/a of broker 2 can be {short} bytes short during the moves"] * bool(short)
 
 
 def test_balancing_log_dirs_that_are_not_known_refuses() -> None:
@@ -147,9 +147,10 @@ def test_a_refusal_names_broker_directories_and_the_largest_copy() -> None:
     refused = laid(moving(broker(2, a=5, b=6), 1, 7))
     assert isinstance(refused, Refused)
     assert [one.text for one in refused.reasons] == [
-        "no way was found to put 8 bytes of 2 copies into the directories of broker 2: /a (5 bytes free), "
-        "/b (6 bytes free); the largest copy is t-1 with 7 bytes. Next: leave the broker or the topic out, "
-        "or make room in a directory"
+        "no arrangement was found to put 8 bytes of 2 copies into the directories of broker 2: /a (5 "
+        "bytes free), "
+        "/b (6 bytes free); the largest copy is t-1 with 7 bytes. Next: exclude the broker or the topic, "
+        "or free space in a directory"
     ]
 
 
@@ -286,7 +287,7 @@ def test_the_checker_counts_old_copies_until_the_next_move() -> None:
 @pytest.mark.parametrize("paths", ["[1]", '"/a"', "{}"])
 def test_the_checker_refuses_directories_that_are_no_list_of_paths(paths: str) -> None:
     row = f'{{"topic":"t","partition":0,"replicas":[1],"log_dirs":{paths}}}'
-    with pytest.raises(ValueError, match="is no list of paths"):
+    with pytest.raises(ValueError, match="is not a list of paths"):
         log_dirs_of(f'{{"version":1,"partitions":[{row}]}}')
 
 

@@ -52,7 +52,10 @@ def test_u1_a_set_with_a_broker_that_is_gone_has_no_way_back_and_this_is_told() 
     assert sets_of(files(plan, "plan.json")["plan-back.json"]) == {("t", 0): (1, 2)}
     [notice] = no_way_back(plan)
     assert notice.id == "placement.no-way-back"
-    assert notice.text == "The way back leaves out 1 partition that has a replica on a broker that is gone."
+    assert (
+        notice.text
+        == "The way back leaves out 1 partition that has a replica on a broker that no longer exists."
+    )
 
 
 def test_phases_are_files_of_their_own_that_sort_and_end_at_the_plan() -> None:

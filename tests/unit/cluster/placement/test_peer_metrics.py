@@ -74,7 +74,7 @@ def test_b15_a_registered_broker_without_free_bytes_is_refused() -> None:
         (META, b'{"1": {"StorageFree": null}}', "brokermetrics.1.StorageFree: seen nothing; needed: bytes"),
         (META, b'{"-1": {"StorageFree": 1}}', 'brokermetrics.-1: seen "-1"; needed: a whole number as a key'),
         (b"\x1f\x8bdamaged", FREE, "partitionmeta: seen damaged gzip ("),
-        (META, gzip.compress(FREE, mtime=0)[:-9], "brokermetrics: seen gzip that is cut off; needed: whole"),
+        (META, gzip.compress(FREE, mtime=0)[:-9], "brokermetrics: seen truncated gzip; needed: whole"),
     ],
 )  # fmt: skip
 def test_bad_input_in_a_znode_is_told_by_place_seen_and_needed(meta: bytes, free: bytes, told: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import statistics
 import subprocess
@@ -351,7 +352,7 @@ def test_s2_every_old_broker_is_a_source_and_only_new_ones_take() -> None:
 
 def test_any_broker_both_gives_and_takes_and_narrows_what_the_thresholds_cannot() -> None:
     cluster = flat({1: 100, 2: 300, 3: 180}, {1: [60, 50], 3: [30, 9]})
-    assert "broker 3 has least to spare" in planned(cluster, Rebalance()).limited
+    assert "broker 3 has the least free space" in planned(cluster, Rebalance()).limited
     plan = planned(cluster, Rebalance(any_broker=True))
     assert spread(plan)[0] < spread(planned(cluster, Rebalance()))[0]
     assert 3 in given_and_taken(plan)[0]
@@ -380,7 +381,7 @@ def test_any_broker_comes_near_the_bytes_that_every_plan_needs(seed: int) -> Non
 def test_a_cheap_level_answer_ends_the_sweep() -> None:
     cluster = made(1, brokers=9, partitions=120, racks=0)
     plan = planned(cluster, Rebalance(any_broker=True, partition_size_threshold=0, effort=0))
-    assert plan.limited == "the range is within 2% of the mean: narrower is not worth its bytes"
+    assert plan.limited == "the range is within 2% of the mean, so further copies would not help"
 
 
 # --- what is spread, what limits
@@ -443,12 +444,12 @@ def test_r11_x13_a_gone_broker_and_a_missing_size_are_refused(bad: Partition) ->
         (flat({1: 100, 2: 100}, {1: [1]}), Rebalance(), "no chosen broker is a source"),
         (flat({1: 1, 2: 1}, {1: [1]}), Rebalance(storage_threshold_gb=2), "every chosen broker is a source"),
         (flat({1: 100, 2: 300}, {1: [100]}), Rebalance(), "the range is within 2% of the mean"),
-        (flat({1: 100, 2: 300, 3: 180}, {1: [60, 50]}), Rebalance(), "broker 3 has least to spare"),
+        (flat({1: 100, 2: 300, 3: 180}, {1: [60, 50]}), Rebalance(), "broker 3 has the least free space"),
         (flat({1: 300, 2: 310}, {1: [5, 5]}, new=(2,)), Rebalance(scale=True), "the range is within"),
         (
             flat({1: 100, 2: 500, 3: 200}, {1: [50, 50, 20]}, new=(3,)),
             Rebalance(scale=True),
-            "broker 2 has most to spare; it is an old broker",
+            "broker 2 has the most free space; it is an old broker",
         ),
         (
             flat({1: 100, 2: 200}, {1: [1] * 9}),
@@ -513,3 +514,12 @@ def test_fewer_bytes_than_the_plan_would_move_give_a_plan_between() -> None:
     assert "max-bytes 0" in none.limited
     assert 0 < half.bytes <= whole.bytes // 2
     assert spread(whole) < spread(half) < spread(none)
+
+
+def test_a_set_that_a_program_makes_longer_is_counted(tmp_path: Path) -> None:
+    cluster = Cluster.of([Broker(n, "", 9) for n in (1, 2)], [Partition("t", n, (1,), 1) for n in (0, 1)])
+    entries = [{"topic": "t", "partition": n, "replicas": [1, 2][: 2 - n]} for n in (0, 1)]
+    written = tmp_path / "plan.json"
+    written.write_text(json.dumps({"version": 1, "partitions": entries}))
+    found = placement_peer.judged(cluster, 0, "", written)
+    assert (found.long, found.sets, found.moved) == (1, 1, 1)

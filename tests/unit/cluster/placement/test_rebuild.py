@@ -409,7 +409,7 @@ def test_b18_all_ways_are_tried_where_one_move_makes_no_room(placement: By) -> N
     _, sets = planned(seen, Rebuild(on(2, 3), placement=placement))
     assert sets == {0: (2,), 1: (2,), 2: (3,), 3: (3,), 4: (3,)}
     told = refused(seen, Rebuild(on(2, 3), placement=placement, effort=0))
-    assert "none was found in 0 looks" in told["placement.no-place"]
+    assert "no placement was found in 0 looks" in told["placement.no-place"]
     less = sized("abc", (0, 6, 5), [(size, (1,)) for size in (3, 3, 2, 2, 2)])
     told = refused(less, Rebuild(on(2, 3), placement=placement, effort=0))
     assert "no placement of all sets exists" in told["placement.no-place"]

@@ -173,7 +173,10 @@ def test_a_bad_line_is_an_error_of_its_row(line: str) -> None:
     [
         ({"verb": "scale", "add": {"2": {"storage_free": 1}}}, "add: seen broker 2, which is registered"),
         ({"verb": "rebuild", "remove": [9]}, "remove: seen broker 9; needed: a registered broker"),
-        ({"verb": "rebuild", "remove": [1, 2, 3]}, "remove: seen all of the brokers; needed: some that stay"),
+        (
+            {"verb": "rebuild", "remove": [1, 2, 3]},
+            "remove: seen all of the brokers; needed: some that remain",
+        ),
     ],
 )
 def test_a_what_if_that_does_not_fit_a_cluster_is_an_error_of_its_row(more: Any, said: str) -> None:

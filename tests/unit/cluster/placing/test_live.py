@@ -82,7 +82,7 @@ MOVED = {"version": 1, "partitions": [{"topic": "t", "partition": 0, "replicas":
         (
             "/k/brokers/topics/t",
             {"partitions": {"0": [2, 1], "1": [1]}, "adding_replicas": {"0": [2]}, "removing_replicas": {}},
-            "1 partitions are being reassigned, the first is t-0. Needed: replicas that stay",
+            "1 partitions are being reassigned, the first is t-0. Needed: replicas that do not move",
         ),
         (
             "/k/brokers/topics/t",
@@ -115,7 +115,7 @@ def test_a_topic_that_is_being_deleted_is_left_out() -> None:
 @pytest.mark.parametrize("kind", ["ids", "topics"])
 def test_a_prefix_without_kafka_is_told(kind: str) -> None:
     left = {path: value for path, value in ZNODES.items() if f"/{kind}/" not in path}
-    with pytest.raises(UsageError, match="see --zk-prefix"):
+    with pytest.raises(UsageError, match="check --zk-prefix"):
         cluster(Znodes(left), "/k", "/m", 60, NOW_MS, sized=True)
 
 

@@ -57,7 +57,7 @@ def test_a_plan_that_copies_nothing_says_so() -> None:
     cluster = Cluster.of([Broker(1, "", 1), Broker(2, "", 1)], [Partition("t", 0, (1, 2), 9)])
     moves = (Reassignment("t", 0, (1, 2), (2, 1), 9),)
     said = text.lines(Plan(cluster, moves), statistics(cluster, moves), ())
-    assert said[0] == "1 replica set changes, no byte is copied."
+    assert said[0] == "1 replica set changes, no bytes are copied."
     assert not any("Lower bound" in line for line in said)
 
 

@@ -83,7 +83,7 @@ def test_rates_are_set_shown_kept_for_the_next_process_and_cleared(desk: Desk) -
         "  broker 1: 2.5 MB/s",
         "  broker 2: 2.5 MB/s",
         "  all others: 10 MB/s",
-        "  no process on this machine works on it: kept for the next run or resume",
+        "  no process on this machine works on it; the rates apply from the next run or resume",
     ]
     assert (desk.run / NAME).stat().st_mode & 0o777 == 0o600
     desk.ends(0, "resume", "--yes")
@@ -103,7 +103,7 @@ def test_rates_are_set_beside_a_process_at_work(desk: Desk) -> None:
         told = desk.ends(0, "throttle", "set", "10M", "--broker", "1")
     finally:
         with_lock.close()
-    assert f"  in force at the next look: process {os.getpid()} by {process.user()}" in told
+    assert f"  the rates apply from the next check: process {os.getpid()} by {process.user()}" in told
     assert "  all others: the run chooses" in told
 
 

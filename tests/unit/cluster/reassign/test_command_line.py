@@ -130,7 +130,9 @@ def test_zookeeper_servers_of_the_section_can_be_asked(tmp_path: Path) -> None:
 
 
 def test_a_plan_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(InventoryError, match=r"reassign\.plan: other\.json: cannot read: No such file"):
+    with pytest.raises(
+        InventoryError, match=r"reassign\.plan: other\.json: the file cannot be read: No such file"
+    ):
         loaded(tmp_path, FILE.replace("plan.json", "other.json"))
 
 
@@ -183,7 +185,10 @@ def test_a_throttle_that_listens_begins_between_floor_and_ceiling_and_has_safe_d
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        (FILE + ADAPT + "}\n", "adapt: the load is read on the brokers' hosts (needed: the section ssh, or "),
+        (
+            FILE + ADAPT + "}\n",
+            "adapt: the run reads the load on the brokers' hosts (needed: the section ssh, or ",
+        ),
         (
             SSH + FILE + ADAPT + ", tick_s: 11}\n",
             "reassign.adapt.tick_s: out of range (seen 11, needed at least 12.0)",
@@ -203,7 +208,7 @@ def test_a_throttle_that_listens_begins_between_floor_and_ceiling_and_has_safe_d
         ),
         (
             SSH + FILE + ADAPT + ", latency_limit_ms: 50}\n",
-            "adapt: latency_limit_ms is of the produce canary (needed: kafka.canary_topic",
+            "adapt: latency_limit_ms limits the produce canary (needed: kafka.canary_topic",
         ),
         (SSH + FILE + ADAPT + ", interfaces: ['a b']}\n", "reassign.adapt.interfaces[0]: not allowed"),
         (SSH + FILE + ADAPT + ", disks: [sda]}\n", "adapt: disks needs source: prometheus"),
@@ -301,7 +306,8 @@ def test_from_plan_to_rollback(asked: Callable[..., Result], cluster: Cluster, t
         "  broker 4: 3,000 bytes in, 0 bytes out",
         "  broker 5: 3,000 bytes in, 0 bytes out",
         "  7 partitions, 6,000 bytes, about 3 s at 1,000,000 bytes/s",
-        "  the throttle is above what clients write to the moving partitions: 0 bytes/s are written",
+        "  the throttle is above the rate at which clients write to the moving partitions: 0 bytes/s "
+        "are written",
     ]
     assert "4 of 7 steps change something" in lines[-1]
     done = asked("run", "--yes")

@@ -51,7 +51,7 @@ def test_x15_each_look_tells_the_end_of_the_run(recorded: dict[str, Any]) -> Non
     """The first minute told the throttle alone, whatever came."""
     seen, told = Throughput(), []
     for at, done, left in recorded["looks"]:
-        seen = seen.seen(1e9 + at, left)
+        seen = seen.with_reading(1e9 + at, left)
         told.append(at + seen.seconds(1e9 + at, left, copies(recorded, done, left).seconds))
     assert told == [pytest.approx(recorded["took"], rel=NEAR)] * len(told)
     assert seen.measured
@@ -89,7 +89,7 @@ def test_the_caps_tell_how_often_moves_are_sent() -> None:
 def after(*looks: tuple[float, int]) -> Throughput:
     copying = Throughput()
     for at, left in looks:
-        copying = copying.seen(at, left)
+        copying = copying.with_reading(at, left)
     return copying
 
 
@@ -98,7 +98,7 @@ def test_a_steady_throughput_tells_when_it_ends() -> None:
     copying = Throughput()
     for second in range(0, 4000, 2):
         left = 10_000 - 2 * second
-        copying = copying.seen(1e9 + second, left)
+        copying = copying.with_reading(1e9 + second, left)
         assert len(copying.looks) <= SPAN_S / 10 + 2
         if second == 1200:
             assert copying.seconds(1e9 + second, left, left / 4) == pytest.approx(left / 2, rel=0.02)

@@ -1,4 +1,4 @@
-"""The hours in which moves may begin, over midnight and over changes of the clocks."""
+"""The hours in which the run may begin moves, over midnight and over changes of the clocks."""
 
 from __future__ import annotations
 

@@ -194,7 +194,7 @@ def test_a_broker_stops_only_once_the_one_before_it_has_stopped(
     verdict = StopStep().check(c, replace(seen, services=services, view=cluster.view()))
     if waits:
         assert isinstance(verdict, Waiting)
-        assert (verdict.what, verdict.progress) == ("a broker to stop", waits)
+        assert (verdict.what, verdict.progress) == ("a broker has stopped", waits)
     else:
         assert targets(verdict) == ("broker5.stop",), "the controller is the last one"
 

@@ -245,11 +245,11 @@ def test_t8_without_figures_the_rate_is_kept_and_then_the_floor_holds_until_they
         state = decision.state
         found.append((decision.rates[1].leader, why(decision, 1)))
     assert found == [
-        (30 * M, "no figures for 1 tick: the rate is kept"),
-        (30 * M, "no figures for 2 ticks: the rate is kept"),
-        (5 * M, "no figures for 3 ticks: the floor holds"),
+        (30 * M, "no load figures for 1 tick: the rate does not change"),
+        (30 * M, "no load figures for 2 ticks: the rate does not change"),
+        (5 * M, "no load figures for 3 ticks: the rate is the floor"),
         (6_250_000, "others use 0 B/s of 100 MB/s"),
-        (6_250_000, "no figures for 1 tick: the rate is kept"),
+        (6_250_000, "no load figures for 1 tick: the rate does not change"),
     ]
 
 
@@ -285,7 +285,7 @@ def test_an_override_stays_within_the_bounds_and_says_so(wish: int, rate: int, t
         ({"latency_ms": 50.0}, "the canary's p99 is 50 ms (limit 40 ms): slowed down"),
         (
             {"latency_ms": float("inf")},
-            "the canary's p99 is beyond measure (limit 40 ms): slowed down",
+            "the canary's p99 is too long to measure (limit 40 ms): slowed down",
         ),
     ],
     ids=["busy", "await", "latency", "no answer"],

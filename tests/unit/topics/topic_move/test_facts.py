@@ -60,7 +60,7 @@ def test_the_gateways_own_status_is_read() -> None:
     seen = apps["shop"]
     assert (seen.route, seen.staged, seen.gate, seen.hold) == ("old", "new", "held", "run.hold-1")
     assert (seen.in_flight, seen.connections, seen.on_left_ports, seen.lapsed) == (0, 0, 0, False)
-    assert brokers == {"old": {1: "not asked yet"}, "new": {}}
+    assert brokers == {"old": {1: "not checked yet"}, "new": {}}
     assert parse_status(status(App("new", lapsed=True)))[0]["shop"].words.endswith("expired")
 
 

@@ -53,8 +53,10 @@ def status(file: Path, say: Callable[[str], None], *, as_json: bool) -> int:
     found = _usage_by_app(body)
     for line in _lines(body):
         say(line)
-    used = [one for name, of_app in found.items() if _has_requests(body["apps"][name]) for one in of_app]
-    for line in finding_lines.findings(used):
+    with_clients = {name for name, app in body["apps"].items() if app["clients"] or app["refused"]}
+    for line in finding_lines.findings(
+        [one for name in found if name in with_clients for one in found[name]]
+    ):
         say(line)
     return 0
 
@@ -72,11 +74,6 @@ def status_json(body: Mapping[str, Any]) -> str:
 
 def _usage_by_app(body: Mapping[str, Any]) -> dict[str, tuple[Finding, ...]]:
     return {name: usage(name, app) for name, app in body["apps"].items()}
-
-
-def _has_requests(app: dict[str, Any]) -> bool:
-    """Return True if a client of the application has sent a request."""
-    return bool(app["clients"] or app["refused"])
 
 
 def socket_of(file: Path) -> Path:

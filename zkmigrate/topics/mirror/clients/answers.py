@@ -84,7 +84,7 @@ class MirrorAnswers:
         return self._ask(asked, lambda _, there: _granted(there, asked.acls))
 
     def reads(self, asked: FindGroupReads) -> Reading[Mapping[str, GroupReads]]:
-        return self._ask(asked, lambda here, _there: _reads(here, asked.topics, asked.groups))
+        return self._ask(asked, lambda here, _there: groups.reads(here, asked.topics, asked.groups))
 
     def differences(self, asked: CompareRecords) -> Reading[Mapping[Part, Reading[RangeCompared]]]:
         return self._ask(asked, lambda here, there: _differences(here, there, asked.ranges))
@@ -127,7 +127,7 @@ def _survey(here: Cluster, there: Cluster, names: Sequence[str], named: Sequence
         nodes,
         {one.topic: one.refused for one in mirrored if one.refused},
         {
-            f"{one.topic}: {key}": _otherwise(needed, found, one.left.get(key, ""))
+            f"{one.topic}: {key}": "; ".join(filter(None, (f"{found}, needed: {needed}", one.left.get(key))))
             for one in mirrored
             for key, (needed, found) in one.differ.items()
         },
@@ -176,14 +176,6 @@ def _others(
     return found, {f"group {name}": why for name, why in read.troubles.items()}
 
 
-def _otherwise(needed: str, found: str, why: str) -> str:
-    """Describe a setting that has another value on target.
-
-    why: why it stays different; empty if the mirror changes it.
-    """
-    return f"{found}, needed: {needed}" + (f"; {why}" if why else "")
-
-
 def _ends(here: Cluster, there: Cluster, names: Sequence[str]) -> dict[Part, BothEnds]:
     # Target first: it only grows up to what source already has.
     target, source = reached(there, names), reached(here, names)
@@ -209,10 +201,6 @@ def _commits(
 def _granted(there: Cluster, acls: Sequence[Acl]) -> Granted:
     told = [frozenset(acls) & (rights.read(there, node) or frozenset()) for node in there.brokers()]
     return Granted(frozenset.intersection(*told), frozenset.union(*told))
-
-
-def _reads(here: Cluster, names: Collection[str], named: Collection[str]) -> dict[str, GroupReads]:
-    return groups.reads(here, names, named)
 
 
 def _pair(one: Standing) -> GroupPair:

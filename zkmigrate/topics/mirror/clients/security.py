@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import ssl
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -93,7 +94,8 @@ def _sasl(properties: Mapping[str, str]) -> dict[str, str]:
             f"{JAAS} does not have the form that {mechanism} needs: "
             f'{_MODULES[mechanism]} required username="…" password="…";'
         )
-    options = {name: _plain(quoted) or plain for name, quoted, plain in _OPTION.findall(jaas[2])}
+    unescape = partial(_ESCAPE.sub, lambda match: _CONTROLS.get(match[1], match[1]))
+    options = {name: unescape(quoted) or plain for name, quoted, plain in _OPTION.findall(jaas[2])}
     if missing := [name for name in ("username", "password") if not options.get(name)]:
         raise UsageError(f"{JAAS} has no {' and no '.join(missing)}")
     return {
@@ -133,8 +135,3 @@ def _pem(properties: Mapping[str, str], key: str, kind: str) -> str | None:
         except OSError as error:
             raise UsageError(f"{key} {file} cannot be read: {error.strerror}. Needed: a PEM file") from None
     return file
-
-
-def _plain(text: str) -> str:
-    """Replace the escapes in a quoted word of a JAAS entry."""
-    return _ESCAPE.sub(lambda match: _CONTROLS.get(match[1], match[1]), text)

@@ -119,7 +119,7 @@ def committed(log: Log, begin: int, end: int, open_: Open) -> Iterator[Batch]:
     offset. Raises LogError or OSError.
     """
     waiting = [one for one in log.transactions.aborted if one.marker >= begin]
-    waiting.sort(key=_first, reverse=True)
+    waiting.sort(key=lambda one: one.first, reverse=True)
     live: list[Aborted] = []
     for batches in _chunks(log, begin, end, open_):
         while waiting and waiting[-1].first < batches[-1].next_offset:
@@ -129,10 +129,6 @@ def committed(log: Log, begin: int, end: int, open_: Open) -> Iterator[Batch]:
         for batch in visible(batches, begun, [one.marker for one in live]):
             if batch.next_offset > begin and batch.base_offset < end:
                 yield batch
-
-
-def _first(one: Aborted) -> int:
-    return one.first
 
 
 def _chunks(log: Log, begin: int, end: int, open_: Open) -> Iterator[list[Batch]]:
