@@ -50,7 +50,7 @@ def test_each_kind_is_found_with_name_size_age_reason_and_cost(tmp_path: Path) -
     )
     gone = next(one.seen for one in listed if f"broker1:{DISK}/gone-0" in one.seen)
     assert "1,000 bytes, 24 hours old; no topic gone exists" in gone
-    assert gone.endswith("Not possible now: its broker runs, and may have it open; stop only broker1")
+    assert gone.endswith("Not removable yet: its broker runs, and may have it open; stop only broker1")
 
 
 def test_nothing_named_nothing_removed(tmp_path: Path) -> None:

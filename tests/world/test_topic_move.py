@@ -241,7 +241,8 @@ def test_h25_the_plan_shows_each_order_before_the_run() -> None:
     orders = {name: [c.text for of in step.targets.values() for c in of] for name, step in steps.items()}
     assert plan.unknown == {}
     assert orders["switch.grant"] == [f"grant on target: {WRITE}"]
-    assert set(orders["switch.arm"]) == {f"tell the gateway: route {world.apps[0]} to {world.target.name}"}
+    route = f"route {world.apps[0]} to {world.target.name}"
+    assert set(orders["switch.arm"]) == {f"send the gateway an order: {route}"}
     for step in ("settle", "hold", "seal", "go", "open"):
         assert len(orders[f"switch.{step}"]) == len(world.gateways)
     assert "unhold" in orders["switch.open"][0]

@@ -61,10 +61,10 @@ def seen_by_brokers(look: Sight, tell: Callable[[str], None], pause: Pause | Non
 
 
 def settled(ask: Callable[[], Reading[T]], tell: Callable[[str], None], pause: Pause | None) -> Reading[T]:
-    """Query brokers, and again while they answer but the query fails, up to ``LEAVING_S`` times.
+    """Query brokers, and repeat a failed query up to ``LEAVING_S`` times.
 
-    A broker that died is listed for a while, and queries are sent to it. pause: waits for a number of
-    seconds; None from callers that repeat the call themselves.
+    After a broker died, the others still list it for a while, and queries to it fail. pause: waits for a
+    number of seconds; None if the caller repeats the query itself.
     """
     reading = ask()
     for _ in range(LEAVING_S if pause is not None else 0):

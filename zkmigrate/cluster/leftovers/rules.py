@@ -331,7 +331,7 @@ def _found_finding(c: Context, some: Sequence[Leftover]) -> Finding:
         "leftovers.found",
         "there are no leftovers",
         False,
-        seen=f"{seen}. Not possible now: {one.holds}" if one.holds else seen,
+        seen=f"{seen}. Not removable yet: {one.holds}" if one.holds else seen,
         severity=Severity.WARN,
     )
 

@@ -219,10 +219,10 @@ def _no_room(broker: int, free: Mapping[str, int], heaviest: Sequence[Reassignme
 def levelled(plan: Plan, names: Collection[Name], brokers: Collection[int]) -> Plan:
     """Return the plan with moves between the directories of each broker, until their free bytes are level.
 
-    names, brokers: what may move.
+    names, brokers: the partitions and brokers whose replicas may move.
 
-    A replica moves once. While it is copied both directories hold it, and what other moves free does not
-    count. A notice refuses the plan if no directories are known individually.
+    A replica moves once. While it is copied it occupies both directories, and space that other moves free
+    is not used. A notice refuses the plan if no directories are known individually.
     """
     known = several(plan.cluster)
     if not known:

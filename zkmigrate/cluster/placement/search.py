@@ -63,7 +63,10 @@ def search(task: Task) -> Found:
 
 
 def refined(task: Task, found: Found) -> Found:
-    """Return the same answer for fewer bytes, then a narrower one for no more. task: what was searched."""
+    """Improve an answer: first copy fewer bytes, then balance better without copying more.
+
+    task: the task that the answer solves.
+    """
     board = _Search(task)
     for row, to in found.moves.items():
         board.go(row, to)
@@ -246,7 +249,7 @@ class _Search(Board):
     # The search
 
     def narrow(self, enough: int) -> None:
-        """Narrow the corridor to this width, or until nothing narrows it any more."""
+        """Narrow the corridor to this width, or as far as possible."""
         step = 2
         while step <= FINEST and self.steps > 0:
             low, high = self.span()

@@ -72,7 +72,9 @@ def more_partitions(
     if topic in INTERNAL:
         return Refused((_internal(topic),))
     if not have:
-        text = f"there is no topic {topic}; needed: one of the cluster. Next: zkmigrate placement new-topic"
+        text = (
+            f"there is no topic {topic}; needed: one of the cluster. Next: use zkmigrate placement new-topic"
+        )
         return Refused((Notice("placement.topic-unknown", text),))
     if partitions == len(have):
         return TopicSets(topic, {}, start or 0, shift or 0, have)
@@ -90,8 +92,8 @@ def more_partitions(
         return Refused((Notice("placement.few-brokers", "no registered broker may receive a replica"),))
     new, begin, turn = best
     keys = (
-        f"records with a key go to other partitions of {topic} from then on, and it never has fewer "
-        "partitions again"
+        f"after this, records with a key go to other partitions of {topic}; "
+        "the topic can never have fewer partitions again"
     )
     notices = (Notice("placement.only-grows", keys), *_few_racks(cluster, len(have[0])))
     return TopicSets(topic, new, begin, turn, {**have, **new}, notices)

@@ -95,7 +95,8 @@ def _known_run(context: VerbContext, run_id: str) -> Path:
 def _readable(run_dir: Path, now: Overrides) -> None:
     if now.wrong:
         raise UsageError(
-            f"{run_dir / NAME} cannot be read: {now.wrong}. Next: zkmigrate throttle clear, without --broker"
+            f"{run_dir / NAME} cannot be read: {now.wrong}. Next: run zkmigrate throttle clear "
+            "without --broker"
         )
 
 

@@ -122,11 +122,9 @@ def _refuse_one_file_for_two(asked: Asked) -> None:
         )
     for path in asked.read:
         if page and page.resolve() == path.resolve():
-            raise UsageError(f"--page {page} is {path}, which was read. Next: choose another FILE")
+            raise UsageError(f"--page {page} is the input file {path}. Next: choose another FILE")
         if out and _of_plan(out, path):
-            raise UsageError(
-                f"the plan {out} would replace {path}, which was read. Next: choose another FILE"
-            )
+            raise UsageError(f"the plan {out} would replace the input file {path}. Next: choose another FILE")
 
 
 def _of_plan(out: Path, path: Path) -> bool:

@@ -403,7 +403,7 @@ def _changed(f: MovesFacts, odd: list[Move]) -> Finding:
         "no other person or tool moves a partition of this run",
         False,
         seen=few(named),
-        needed="the set of the plan, or the one before",
+        needed="the set of the plan, or the set from before the run",
     )
 
 

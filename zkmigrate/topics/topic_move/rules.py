@@ -320,7 +320,7 @@ def check_restarts(found: Gateways) -> Iterator[Finding]:
                 None,
                 target=host,
                 seen=f"it was restarted {seconds:.0f} s ago, and does not know what its former process lost",
-                needed=f"{DELIVERY_S:.0f} s since its start, or target could store a retried batch twice",
+                needed=f"{DELIVERY_S:.0f} s since its start; before that, target could store a batch twice",
                 moves=(f"begin the switch {DELIVERY_S - seconds:.0f} s later",),
                 severity=Severity.WARN,
             )

@@ -106,7 +106,7 @@ def superusers(found: Gateways, sides: Collection[str]) -> Finding:
     unknown if clients log in.
     """
     users = sorted({one for app in found.at.values() for one in app.table("principals")})
-    seen = f"super.users is set on {few(sides)}, Kafka hides its value; users of the set: {few(users)}"
+    seen = f"super.users is set on {few(sides)}, but Kafka hides its value; users of the set: {few(users)}"
     return claim(
         "switch.superusers",
         "no client of the set is a super user",

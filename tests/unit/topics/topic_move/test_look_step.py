@@ -372,7 +372,7 @@ def test_h21_whether_an_application_is_a_super_user_is_unknown_where_there_are_s
     here = replace(clients(seen={**CLIENTS, "principals": {"shop": 3}}), brokers={})
     found = warned(looks(survey=survey(super_users=("target",)), gateways=here), "switch.superusers")
     assert found.held is Held.UNKNOWN
-    assert found.seen == "super.users is set on target, Kafka hides its value; users of the set: shop"
+    assert found.seen == "super.users is set on target, but Kafka hides its value; users of the set: shop"
     for well in ({"survey": survey(super_users=("target",))}, {"survey": survey(), "gateways": here}):
         there = {"gateways": replace(HERE, brokers={}), **well}
         assert warned(looks(**there), "switch.superusers").held is Held.YES

@@ -196,7 +196,7 @@ class Verdict:
 
 
 def decide(gate: Gate, head: Head, *, synced: bool) -> Verdict:
-    """Decide what is done with a request at a gate.
+    """Decide what the gateway does with a request at a gate.
 
     synced: whether the client's group allows it to fetch. That is so if its SYNC_GROUP was answered since the
     switch, its group has confirmed it since a long hold, or neither is needed.

@@ -223,8 +223,8 @@ def within(text: str | None, version: int) -> bool:
 def layout(schema: Mapping[str, Any], version: int, look: Collection[str] = ()) -> Layout:
     """Return the layout of a version of a message.
 
-    look: the top-level fields to read. Of an array the names of its items are read. None in place of the
-    names means all items: the array is null, or empty in a version without null.
+    look: the top-level fields to read. An array field gives the names of its items, or None if it is null
+    (empty in a version without null), which means all items.
     """
     flexible = within(schema.get("flexibleVersions"), version)
     parts = tuple(_parts(schema["fields"], version, flexible, look))

@@ -397,6 +397,7 @@ class Copier:
         still, now = [p for p in self.partitions.values() if p.open], time.monotonic()
         if any(now - p.asked > LEASE_S for p in still):
             self._ask(still)
+        """Read the recorded direction, and stop copying topics whose clients do not use source."""
 
     def still_leads(self) -> None:
         """Read from target who leads the topics, and give up those that source does not lead."""
