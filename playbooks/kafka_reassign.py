@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from zkmigrate.cluster.reassign.facts import to_move
 from zkmigrate.cluster.reassign.look_step import (
     PlanCheckStep,
     foreseen,
@@ -10,6 +9,7 @@ from zkmigrate.cluster.reassign.look_step import (
     measured_writes,
     of_plan,
 )
+from zkmigrate.cluster.reassign.moves import to_move
 from zkmigrate.cluster.reassign.moves_step import MovesStep
 from zkmigrate.cluster.reassign.originals_step import OriginalsStep
 from zkmigrate.cluster.reassign.preferred_step import PreferredStep

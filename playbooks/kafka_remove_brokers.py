@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from zkmigrate.cluster.reassign.facts import planned, to_move
 from zkmigrate.cluster.reassign.look_step import foreseen_back
+from zkmigrate.cluster.reassign.moves import planned, to_move
 from zkmigrate.cluster.reassign.moves_step import MovesStep
 from zkmigrate.cluster.reassign.preferred_step import PreferredStep
 from zkmigrate.cluster.reassign.throttle_step import ThrottleStep

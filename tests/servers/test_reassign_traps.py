@@ -20,8 +20,9 @@ from kazoo.exceptions import NodeExistsError
 from tests.servers.process import ADDRESS, START_SECONDS, stand_still
 from tests.servers.test_reassign import IDS, LAG_MS, Brokers, answering, ended, zkmigrate
 from zkmigrate.cluster.placement import maps
-from zkmigrate.cluster.reassign import facts
-from zkmigrate.cluster.reassign.facts import Move, Stand, stands
+from zkmigrate.cluster.reassign import answers
+from zkmigrate.cluster.reassign.facts import stands
+from zkmigrate.cluster.reassign.moves import Move, Stand
 from zkmigrate.cluster.reassign.throttle import FOLLOWER_LIST, LEADER_LIST, LEADER_RATE, LISTS, RATES
 from zkmigrate.cluster.throttle.kafka_settings import with_entries
 from zkmigrate.kafka.changes import (
@@ -423,11 +424,11 @@ def test_t5_a_candidate_is_made_submitted_and_verified_by_partition(cluster: Clu
         cluster.move("verified-0", after[0], before[0])
         cluster.move("verified-1", after[1], before[1])
 
-        nowhere = facts.Disks({}, {})
+        nowhere = answers.Disks({}, {})
 
         def verified() -> list[Stand]:
             seen = topics.partitions(cluster.addresses, ("verified",), len(IDS))
-            told = stands(moves, facts.Cluster(Seen(cluster.flights()), seen), Way.FORWARD, nowhere)
+            told = stands(moves, answers.Cluster(Seen(cluster.flights()), seen), Way.FORWARD, nowhere)
             return [told.of[move.name] for move in moves]
 
         def odd() -> str | None:

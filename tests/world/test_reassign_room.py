@@ -9,8 +9,8 @@ from tests.unit.engine_world import back, forward, left_by_kills, on_and_back
 from tests.world.build import World
 from tests.world.reassigning import BROKERS, ReassignDesk, found, inventory, submitted
 from zkmigrate.cluster.placement.cluster import Name
-from zkmigrate.cluster.reassign.facts import Move
-from zkmigrate.cluster.reassign.rules import fitting
+from zkmigrate.cluster.reassign.choice import fitting
+from zkmigrate.cluster.reassign.moves import Move
 from zkmigrate.runbook.engine import events
 from zkmigrate.runbook.model.finding import Held as Verdict
 from zkmigrate.runbook.model.step import Way

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from zkmigrate import json_text
 from zkmigrate.cluster.leftovers.section import Leftovers, LeftoversInventory
-from zkmigrate.cluster.reassign.facts import Flights
+from zkmigrate.cluster.reassign.answers import Flights
 from zkmigrate.cluster.reassign.throttle import Values, read, values
 from zkmigrate.hosts.facts.properties import properties
 from zkmigrate.hosts.facts.status import unit_status

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from zkmigrate.cluster.placement.cluster import Name
-from zkmigrate.cluster.reassign.facts import Move
+from zkmigrate.cluster.reassign.moves import Move
 from zkmigrate.kafka.changes import KAFKA, ElectLeaders
 from zkmigrate.kafka.questions import PartitionState
 from zkmigrate.runbook.model.change import Changes

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from zkmigrate.cluster.reassign.facts import Move
+from zkmigrate.cluster.reassign.moves import Move
 from zkmigrate.cluster.reassign.section import Pace
 from zkmigrate.runbook.model.step import Way
 

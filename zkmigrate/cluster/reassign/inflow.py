@@ -7,9 +7,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from zkmigrate.cluster.placement.cluster import Name
+from zkmigrate.cluster.reassign.choice import next_moves
 from zkmigrate.cluster.reassign.estimate import Copies, ends
-from zkmigrate.cluster.reassign.facts import Move, section
-from zkmigrate.cluster.reassign.rules import next_moves
+from zkmigrate.cluster.reassign.moves import Move, section
 from zkmigrate.cluster.throttle.controller import never_finishing
 from zkmigrate.kafka.questions import PartitionState
 from zkmigrate.kafka.rates import Moving, Rate, Role

@@ -13,20 +13,11 @@ which the plan rests are there.
 from __future__ import annotations
 
 from zkmigrate.cluster.placement.cluster import Name
+from zkmigrate.cluster.reassign.answers import Disks, described, disks
 from zkmigrate.cluster.reassign.estimate import Copies, copied
-from zkmigrate.cluster.reassign.facts import (
-    Disks,
-    FirstLook,
-    Move,
-    described,
-    disks,
-    joined,
-    originals,
-    reassign_inventory,
-    section,
-    unmade,
-)
+from zkmigrate.cluster.reassign.facts import FirstLook, unmade
 from zkmigrate.cluster.reassign.inflow import enough, first_reading, measured
+from zkmigrate.cluster.reassign.moves import Move, joined, originals, reassign_inventory, section
 from zkmigrate.cluster.reassign.rate_control import unreadable_loads
 from zkmigrate.cluster.reassign.rules import COPYING, before, gib
 from zkmigrate.cluster.reassign.throttle import FirstLimits, choosing, involved, listed, read, values

@@ -8,12 +8,14 @@ from functools import cached_property
 
 from zkmigrate.cluster.placement.cluster import Name
 from zkmigrate.cluster.reassign import facts
+from zkmigrate.cluster.reassign.answers import Cluster, Disks, Flights, LogEnds
+from zkmigrate.cluster.reassign.choice import fitting, next_moves
 from zkmigrate.cluster.reassign.estimate import ends
-from zkmigrate.cluster.reassign.facts import Cluster, Disks, Flights, LogEnds, Move, Originals, Stands, goal
+from zkmigrate.cluster.reassign.facts import Stands
+from zkmigrate.cluster.reassign.moves import Move, Originals, goal
 from zkmigrate.cluster.reassign.rate_control import Copying
-from zkmigrate.cluster.reassign.rules import fitting, next_moves
+from zkmigrate.cluster.reassign.rates import RatesInForce
 from zkmigrate.cluster.reassign.section import Pace
-from zkmigrate.cluster.reassign.throttle import RatesInForce
 from zkmigrate.runbook.model.step import Context, Way
 
 

@@ -18,36 +18,29 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
 from zkmigrate.cluster.placement.cluster import Name
-from zkmigrate.cluster.reassign import facts
+from zkmigrate.cluster.reassign import answers
+from zkmigrate.cluster.reassign.answers import Disks, Flights
+from zkmigrate.cluster.reassign.choice import next_moves
 from zkmigrate.cluster.reassign.estimate import POLL_S, Throughput
-from zkmigrate.cluster.reassign.facts import (
-    LOOKS,
-    Disks,
-    Flights,
-    Move,
-    Originals,
-    Stand,
-    Stands,
-    goal,
-    planned,
-    section,
-)
+from zkmigrate.cluster.reassign.facts import LOOKS, Stands, disputed
 from zkmigrate.cluster.reassign.hours import Closed, closed
 from zkmigrate.cluster.reassign.inflow import Inflow
 from zkmigrate.cluster.reassign.look_step import of_plan
+from zkmigrate.cluster.reassign.moves import Move, Originals, Stand, goal, planned, section
 from zkmigrate.cluster.reassign.moves_facts import MovesFacts, pending, queued, resumed_phase, sent_back
+from zkmigrate.cluster.reassign.moves_findings import changed, hours_over, left_for_later, moved
 from zkmigrate.cluster.reassign.progress import progress, words
-from zkmigrate.cluster.reassign.rules import foreign, next_moves, originals_lost
-from zkmigrate.cluster.reassign.throttle import SentRates, keeping_control, rates_in_force
+from zkmigrate.cluster.reassign.rates import keeping_control, rates_in_force
+from zkmigrate.cluster.reassign.rules import foreign, originals_lost
+from zkmigrate.cluster.reassign.throttle import SentRates
 from zkmigrate.kafka.changes import KAFKA, CancelReassignment, PlaceReplica, ReassignPartition
 from zkmigrate.kafka.questions import ListReassignments
 from zkmigrate.kafka.rates import Rate
-from zkmigrate.runbook.accepted import TARGET_DOWN, accepted, given_up
+from zkmigrate.runbook.accepted import TARGET_DOWN, given_up
 from zkmigrate.runbook.model.change import Applied, Changes
 from zkmigrate.runbook.model.fact import Seen
-from zkmigrate.runbook.model.finding import Finding, Severity, claim, few, meanings
+from zkmigrate.runbook.model.finding import meanings
 from zkmigrate.runbook.model.look import Look
-from zkmigrate.runbook.model.report import counted
 from zkmigrate.runbook.model.step import (
     Blocked,
     Context,
@@ -109,12 +102,12 @@ class MovesStep(Step[MovesFacts]):
         in_flight = look.ask(ListReassignments(KAFKA))
         queue = queued(c, plan, phase, in_flight.value if isinstance(in_flight, Seen) else {})
         brokers, names = queue.log_dirs_to_read
-        told = facts.disks(look, brokers, names) if brokers else Disks({}, {})
+        told = answers.disks(look, brokers, names) if brokers else Disks({}, {})
         cramped = queue.cramped(told)
         starting = queue.starting(wanted, cramped)
         looked = queue.looked(starting, cramped[: wanted.in_flight])
-        found = facts.described(look, in_flight, (move.name for move in (*looked, *queue.taken)))
-        disks = facts.placed(look, looked, found.alive, c.way)
+        found = answers.described(look, in_flight, (move.name for move in (*looked, *queue.taken)))
+        disks = answers.placed(look, looked, found.alive, c.way)
         load = queue.load(c, starting, found)
         return MovesFacts(
             queue.plan,
@@ -125,12 +118,12 @@ class MovesStep(Step[MovesFacts]):
             disks,
             rates_in_force(c, look, load) if self._sets_rates else None,
             queue.taken,
-            {} if queue.whole else facts.disputed(c, look, looked, found, disks),
+            {} if queue.whole else disputed(c, look, looked, found, disks),
             cramped,
             look.wall(),
             phase,
             plan.last_phase,
-            facts.log_ends(look, found, (m.name for m in (*looked, *queue.taken)), wanted.in_flight),
+            answers.log_ends(look, found, (m.name for m in (*looked, *queue.taken)), wanted.in_flight),
             given_up(c.inventory.accept, look.wall()) - found.alive if self._replans else frozenset(),
             queue.sizes(told),
         )
@@ -159,7 +152,7 @@ class MovesStep(Step[MovesFacts]):
         if not shut and (chosen := _starting(c, f, stands, todo)):
             return Ready(tuple(move.target for move in chosen))
         if shut and shut.opens is None and not flies:
-            return Blocked((_hours_over(shut),))
+            return Blocked((hours_over(shut),))
         return self._at_rest(c, f, stands, todo)
 
     def _at_rest(self, c: Context, f: MovesFacts, stands: Stands, todo: Collection[Move]) -> Verdict:
@@ -167,7 +160,7 @@ class MovesStep(Step[MovesFacts]):
         looks, waits = c.kept.get("looks", 0), {move.name for move in todo}
         odd = [move for move in stands.at(Stand.TO_SUBMIT, Stand.FOREIGN) if move.name not in waits]
         if odd and looks >= LOOKS and c.way is Way.FORWARD:
-            return Blocked((_changed(f, odd),))
+            return Blocked((changed(f, odd),))
         unsettled = bool(odd) or bool(stands.at(Stand.GONE))
         settling = unsettled and looks < LOOKS
         if stands.at(*_FLYING) or todo or settling or not f.whole:
@@ -178,8 +171,8 @@ class MovesStep(Step[MovesFacts]):
             return replace(waiting, moves=(_GIVE_UP,)) if gives_up else waiting
         if (then := f.phase + (1 if c.way is Way.FORWARD else -1)) in range(f.last_phase + 1):
             return _next_phase(c, f, then)
-        without = _without(c, f, stands.at(Stand.LEFT))
-        return Done((_moved(c, stands), *without, *(f.rates.found if f.rates else ())))
+        without = left_for_later(c, f, stands.at(Stand.LEFT))
+        return Done((moved(c, stands), *without, *(f.rates.found if f.rates else ())))
 
     def plan(self, c: Context, f: MovesFacts, target: str) -> Changes:
         assert f.plan is not None
@@ -300,24 +293,6 @@ def _finished(c: Context, f: MovesFacts, stands: Stands, looks: int) -> frozense
     return frozenset(over) if f.whole else c.kept.get("finished", frozenset()) | over
 
 
-def _without(c: Context, f: MovesFacts, left: Collection[Move]) -> tuple[Finding, ...]:
-    """Return one finding for each given-up broker, with the moves that are left for another plan."""
-    findings = [
-        claim(
-            TARGET_DOWN,
-            "the brokers of the new sets are up",
-            False,
-            target=f"broker-{broker}",
-            seen=f"it is down; its moves are planned again: {few(named)}",
-            needed="each broker that a new set names",
-            moves=("nothing: the next state moves these",),
-        )
-        for broker in sorted(f.given_up)
-        if (named := [move.target for move in left if broker in move.after])
-    ]
-    return accepted(c.inventory.accept, findings, f.wall)
-
-
 def _next_phase(c: Context, f: MovesFacts, phase: int) -> Waiting:
     """Return the verdict that moves on to a phase, once all moves of the current one are complete."""
     keep = {**_rates_kept(c, f), "down": c.kept.get("down", frozenset()), "phase": phase}
@@ -382,47 +357,6 @@ def _poll_s(f: MovesFacts, flying: list[Move], shut: Closed | None) -> float:
     if flying or shut is None or shut.opens is None:
         return POLL_S
     return min(_CLOSED_POLL_S, max(POLL_S, shut.opens - f.wall))
-
-
-def _hours_over(shut: Closed) -> Finding:
-    return claim(
-        "reassign.hours",
-        "moves begin only inside the maintenance window",
-        False,
-        seen=f"now it is {shut.why}",
-        needed="a maintenance window that has not ended",
-    )
-
-
-def _changed(f: MovesFacts, odd: list[Move]) -> Finding:
-    assert f.found is not None
-    partitions = f.found.partitions
-    named = (f"{move.target} has {','.join(map(str, partitions[move.name].replicas))}" for move in odd)
-    return claim(
-        "reassign.changed",
-        "no other person or tool moves a partition of this run",
-        False,
-        seen=few(named),
-        needed="the set of the plan, or the set from before the run",
-    )
-
-
-def _moved(c: Context, stands: Stands) -> Finding:
-    whose = "the new" if c.way is Way.FORWARD else "their old"
-    done, gone = stands.at(Stand.DONE), stands.at(Stand.GONE)
-    seen = f"{len(done):,} of {counted(len(stands.moves), 'partition')}"
-    other, left = stands.at(Stand.TO_SUBMIT, Stand.FOREIGN), stands.at(Stand.LEFT)
-    seen += f"; deleted since: {few(move.target for move in gone)}" if gone else ""
-    seen += f"; changed by others: {few(move.target for move in other)}" if other else ""
-    seen += f"; remaining for another plan: {len(left):,}" if left else ""
-    return claim(
-        "reassign.moved",
-        f"the partitions have {whose} sets, in order and in sync",
-        not (gone or other),
-        seen=seen,
-        needed="all partitions of the run",
-        severity=Severity.WARN,
-    )
 
 
 MEANINGS = meanings(

@@ -15,23 +15,13 @@ import math
 from dataclasses import dataclass, field, replace
 
 from zkmigrate.cluster.placement.plan import Refused
+from zkmigrate.cluster.reassign.answers import Cluster, Disks, Flights, cluster, placed
+from zkmigrate.cluster.reassign.choice import in_room, tight
 from zkmigrate.cluster.reassign.election import LEADERS, Election, elect
-from zkmigrate.cluster.reassign.facts import (
-    Cluster,
-    Disks,
-    FirstLook,
-    Flights,
-    Originals,
-    Stand,
-    cluster,
-    originals,
-    placed,
-    reassign_inventory,
-    section,
-    unmade,
-)
+from zkmigrate.cluster.reassign.facts import FirstLook, unmade
 from zkmigrate.cluster.reassign.look_step import first_look
-from zkmigrate.cluster.reassign.rules import before, gib, in_room, tight
+from zkmigrate.cluster.reassign.moves import Originals, Stand, originals, reassign_inventory, section
+from zkmigrate.cluster.reassign.rules import before, gib
 from zkmigrate.runbook.model.change import Applied, Changes
 from zkmigrate.runbook.model.finding import Finding, Severity, blocking, claim, few
 from zkmigrate.runbook.model.look import Look

@@ -15,8 +15,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from zkmigrate.cluster.placement.cluster import Name
+from zkmigrate.cluster.reassign.answers import Cluster, Disks, cluster
 from zkmigrate.cluster.reassign.election import LEADERS, Election, elect
-from zkmigrate.cluster.reassign.facts import Cluster, Disks, Move, Originals, cluster, joined, originals
+from zkmigrate.cluster.reassign.moves import Move, Originals, joined, originals
 from zkmigrate.cluster.reassign.rules import originals_lost
 from zkmigrate.kafka.questions import PartitionState, TopicPartitions
 from zkmigrate.runbook.model.change import Applied, Changes

@@ -16,8 +16,9 @@ from dataclasses import dataclass, field, replace
 
 from zkmigrate.cluster.placement.cluster import Name
 from zkmigrate.cluster.reassign.adapt import Adapt, Exporter
+from zkmigrate.cluster.reassign.answers import Cluster
 from zkmigrate.cluster.reassign.estimate import ends
-from zkmigrate.cluster.reassign.facts import Cluster, Move
+from zkmigrate.cluster.reassign.moves import Move
 from zkmigrate.cluster.throttle.controller import decide
 from zkmigrate.hosts.facts import load as load_facts
 from zkmigrate.hosts.facts.load import Counters

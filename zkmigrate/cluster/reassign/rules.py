@@ -2,31 +2,19 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
-from zkmigrate.cluster.placement.cluster import Broker, Name
-from zkmigrate.cluster.placement.cluster import Cluster as Placed
-from zkmigrate.cluster.placement.log_dirs import nameable
-from zkmigrate.cluster.placement.order import after, in_order
-from zkmigrate.cluster.placement.plan import Refused
-from zkmigrate.cluster.reassign.estimate import Copies, ends, load
-from zkmigrate.cluster.reassign.facts import (
-    Cluster,
-    Disks,
-    FirstLook,
-    Move,
-    joined,
-    reassign_inventory,
-    section,
-    unmade,
-)
-from zkmigrate.cluster.reassign.section import Pace
+from zkmigrate.cluster.placement.cluster import Name
+from zkmigrate.cluster.reassign.answers import Cluster
+from zkmigrate.cluster.reassign.disk_rules import check_cordoned, check_log_dirs, check_room
+from zkmigrate.cluster.reassign.estimate import Copies
+from zkmigrate.cluster.reassign.facts import FirstLook, unmade
+from zkmigrate.cluster.reassign.moves import Move, joined, reassign_inventory, section
 from zkmigrate.kafka.questions import InFlight, PartitionState, TopicSetting
 from zkmigrate.runbook.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.runbook.model.finding import Finding, Severity, claim, few, meanings
 from zkmigrate.runbook.model.report import counted
-from zkmigrate.runbook.model.step import Context, Way
+from zkmigrate.runbook.model.step import Context
 
 AGAIN = "resume"
 COPYING = (
@@ -37,78 +25,6 @@ COPYING = (
 )
 """Broker settings that bound a copy, and that decide when a replica leaves the ISR."""
 GIB = 1 << 30
-
-
-def next_moves(wanted: Pace, flying: Iterable[Move], todo: Iterable[Move], way: Way) -> tuple[Move, ...]:
-    """Return the moves that may start now within all caps, in order.
-
-    A move that must wait for a broker does not hold up those after it.
-    """
-    now = load(flying, way)
-    total, to, of = now.total, Counter(now.to), Counter(now.of)
-    chosen = []
-    for move in todo:
-        if total >= wanted.in_flight:
-            break
-        sender, receivers = ends(move, way)
-        written = (*receivers, *move.inside)
-        full = any(to[broker] >= wanted.per_broker for broker in written)
-        if full or (receivers and of[sender] >= wanted.per_broker):
-            continue
-        total += 1
-        to.update(written)
-        of.update((sender,) if receivers else ())
-        chosen.append(move)
-    return tuple(chosen)
-
-
-def fitting(moves: Iterable[Move], way: Way, room: Mapping[int, int]) -> tuple[Move, ...]:
-    """Return the moves for which every receiving broker has room, in their order.
-
-    room: free bytes of the brokers that are short of it, less what copies in flight will still take. A move
-    that waits also makes later moves to the same brokers wait.
-    """
-    left, chosen = dict(room), []
-    for move in moves:
-        scarce = [broker for broker in ends(move, way)[1] if broker in left]
-        fits = all(left[broker] >= move.size for broker in scarce)
-        if fits:
-            chosen.append(move)
-        for broker in scarce:
-            left[broker] = left[broker] - move.size if fits else -1
-    return tuple(chosen)
-
-
-def tight(moves: Iterable[Move], room: Mapping[int, int]) -> tuple[int, ...]:
-    """Return the brokers without room for all their new replicas at once.
-
-    Brokers that report no room are left out.
-    """
-    gets: Counter[int] = Counter()
-    for move in moves:
-        gets.update(dict.fromkeys(move.added, move.size))
-    return tuple(broker for broker, count in sorted(gets.items()) if count > room.get(broker, count))
-
-
-def in_room(moves: Sequence[Move], room: Mapping[int, int]) -> tuple[Move, ...] | Refused:
-    """Return the moves in an order in which each broker has room, given that old replicas go as moves end.
-
-    room: free bytes by broker; a broker that is not in it limits nothing. Returns Refused if there is no such
-    order.
-    """
-    brokers = {broker for move in moves for broker in (*move.before, *move.after)}
-    endless = sum(move.bytes for move in moves)
-    free = {id: room.get(id, endless) for id in brokers}
-    found: list[Move] = []
-    for phase in sorted({move.phase for move in moves}):
-        by_name = {move.name: move for move in moves if move.phase == phase}
-        cluster = Placed.of((Broker(id, "", left) for id, left in free.items()), ())
-        ordered = in_order(cluster, by_name.values())
-        if isinstance(ordered, Refused):
-            return ordered
-        free = after(free, ordered)
-        found += (by_name[move.name] for move in ordered)
-    return tuple(found)
 
 
 def gib(count: int) -> str:
@@ -143,9 +59,9 @@ def before(c: Context, f: FirstLook) -> tuple[Finding, ...]:
         _others(f.cluster.flights, mode),
         *in_sync(moves, f.cluster.partitions),
         _stale(c, f.cluster, flown),
-        _room(steps, f.disks),
-        *_log_dirs(moves, f.disks),
-        *_cordoned(moves, f.disks),
+        check_room(steps, f.disks),
+        *check_log_dirs(moves, f.disks),
+        *check_cordoned(moves, f.disks),
         *_loads(c, f.loads),
         *_remarks(c, f, joined(unmade(c, f))),
     )
@@ -263,93 +179,6 @@ def _stale(c: Context, found: Cluster, flown: Collection[Name]) -> Finding:
         not odd,
         seen=f"{len(odd):,} changed: {few(odd)}" if odd else told,
         needed="the sets of reassign.back",
-    )
-
-
-def _room(moves: Sequence[Move], disks: Disks) -> Finding:
-    """Check that every broker has room for its new replicas beside the old ones.
-
-    Moves to a broker without room for all its new replicas wait until earlier moves have ended.
-    """
-    room = disks.room
-    ordered = in_room(moves, room)
-    full = [reason.text for reason in ordered.reasons] if isinstance(ordered, Refused) else []
-    shut = sorted(broker for broker in {id for move in moves for id in move.added} if disks.shut(broker))
-    full += [f"broker {broker}: all its log directories are cordoned" for broker in shut]
-    silent = sorted({broker for move in moves for broker in move.added} - set(room))
-    short = tight(moves, room)
-    seen = f"not reported by broker{'s' * (len(silent) > 1)} {few(map(str, silent))}" if silent else "at once"
-    if short:
-        told = few(map(str, short))
-        seen = f"one after the other; moves to brokers {told} wait until old copies are deleted"
-        seen += f"; not reported by brokers {few(map(str, silent))}" if silent else ""
-    return claim(
-        "reassign.room",
-        "every broker has room for its new replicas",
-        False if full else None if silent else True,
-        seen=few(full) if full else seen,
-        needed="free bytes on log directories that are not cordoned; brokers report them since Kafka 3.3",
-        severity=Severity.BLOCK if full else Severity.WARN,
-    )
-
-
-def _log_dirs(moves: Sequence[Move], disks: Disks) -> tuple[Finding, ...]:
-    """Check that each directory that the plan names can take its replica. Empty if the plan names none."""
-    named = [(move, broker, path) for move in moves for broker, path in move.paths(Way.FORWARD).items()]
-    silent, wrong = [], []
-    for move, broker, path in named:
-        at, where = (broker, move.name), f"{move.target} on {broker}"
-        if not disks.paths.get(broker) or (broker in move.before and at not in disks.places):
-            silent.append(where)
-        elif path not in disks.paths[broker]:
-            wrong.append(f"broker {broker} has no {path}, only {', '.join(sorted(disks.paths[broker]))}")
-        elif path in disks.cordoned.get(broker, ()):
-            wrong.append(f"{where}: {path} is cordoned")
-        elif not nameable(move.name):
-            wrong.append(f"{where}: Kafka does not move a log with such a long name")
-        elif at in disks.futures:
-            wrong.append(f"{where} is moving to {disks.futures[at][0]} already")
-    if not named:
-        return ()
-    seen = (
-        few(dict.fromkeys(wrong))
-        if wrong
-        else f"not reported: {few(silent)}"
-        if silent
-        else "all of them can"
-    )
-    return (
-        claim(
-            "reassign.log-dirs",
-            "the log directories of the plan can take their replicas",
-            False if wrong else None if silent else True,
-            seen=seen,
-            needed="directories that their brokers report, that are not cordoned and receive no other move",
-        ),
-    )
-
-
-def _cordoned(moves: Sequence[Move], disks: Disks) -> tuple[Finding, ...]:
-    """Warn about replicas that the way back cannot return to their original log directory."""
-    shut = [
-        f"{move.target} on {broker}: {path}"
-        for move in moves
-        for broker in move.before
-        if (path := disks.places.get((broker, move.name), "")) in disks.cordoned.get(broker, ())
-        and (broker not in move.after or broker in move.paths(Way.FORWARD))
-    ]
-    if not shut:
-        return ()
-    return (
-        claim(
-            "reassign.cordoned",
-            "no replica leaves a cordoned log directory",
-            False,
-            seen=few(shut),
-            needed="directories to which the way back can return; Kafka assigns none to a cordoned one by "
-            "name",
-            severity=Severity.WARN,
-        ),
     )
 
 

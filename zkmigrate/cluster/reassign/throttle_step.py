@@ -16,7 +16,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from zkmigrate.cluster.reassign.facts import LOOKS, WITNESSES, Move, Originals, originals, section
+from zkmigrate.cluster.reassign.answers import WITNESSES
+from zkmigrate.cluster.reassign.facts import LOOKS
+from zkmigrate.cluster.reassign.moves import Move, Originals, originals, section
 from zkmigrate.cluster.reassign.rules import originals_lost
 from zkmigrate.cluster.reassign.throttle import (
     LISTS,

@@ -14,7 +14,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from zkmigrate.cluster.reassign.facts import Stand, cluster, disputed, originals, placed, stands
+from zkmigrate.cluster.reassign.answers import cluster, placed
+from zkmigrate.cluster.reassign.facts import disputed, stands
+from zkmigrate.cluster.reassign.moves import Stand, originals
 from zkmigrate.cluster.reassign.preferred_step import PreferredFacts, led
 from zkmigrate.cluster.reassign.rules import originals_lost
 from zkmigrate.cluster.reassign.section import ReassignInventory

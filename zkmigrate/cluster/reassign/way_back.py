@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from zkmigrate.cluster.placement import maps
-from zkmigrate.cluster.reassign.facts import Originals, added
+from zkmigrate.cluster.reassign.moves import Originals, added
 from zkmigrate.runbook.model.playbook import KeptFile
 from zkmigrate.runbook.model.report import counted
 from zkmigrate.runbook.model.step import Records, Way

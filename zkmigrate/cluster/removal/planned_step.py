@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from zkmigrate.cluster.reassign.facts import Originals
+from zkmigrate.cluster.reassign.moves import Originals
 from zkmigrate.cluster.reassign.originals_step import OriginalsFacts, OriginalsStep
 from zkmigrate.cluster.removal.rules import before
 from zkmigrate.cluster.removal.survey import Survey, survey

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from zkmigrate.cluster.placement.plan import Plan, Refused
 from zkmigrate.cluster.placement.statistics import statistics
 from zkmigrate.cluster.reassign.estimate import Copies
-from zkmigrate.cluster.reassign.facts import section
+from zkmigrate.cluster.reassign.moves import section
 from zkmigrate.cluster.reassign.rules import foreign, gib, in_sync, no_answer, too_old
 from zkmigrate.cluster.removal.section import Exclusion, Removal, policed, removal, stoppable
 from zkmigrate.cluster.removal.survey import Survey

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from zkmigrate.cluster.reassign.facts import LateStragglers, Stragglers
+from zkmigrate.cluster.reassign.moves import LateStragglers, Stragglers
 from zkmigrate.cluster.removal.disks import identified, starts_as_itself
 from zkmigrate.cluster.removal.section import removal, stoppable
 from zkmigrate.cluster.removal.survey import naming

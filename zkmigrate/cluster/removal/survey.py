@@ -12,7 +12,8 @@ from zkmigrate.cluster.placement.cluster import Cluster, Name
 from zkmigrate.cluster.placement.plan import Notice, Plan, Refused
 from zkmigrate.cluster.placement.planner import planned
 from zkmigrate.cluster.placement.request import By, Choice, LogDirs, Rebuild, Rollout
-from zkmigrate.cluster.reassign.facts import Flights, Move
+from zkmigrate.cluster.reassign.answers import Flights
+from zkmigrate.cluster.reassign.moves import Move
 from zkmigrate.cluster.removal.section import Removal, removal
 from zkmigrate.kafka.changes import KAFKA
 from zkmigrate.kafka.questions import KafkaView, ListReassignments, PartitionState

@@ -17,22 +17,13 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from zkmigrate.cluster.placement.plan import Refused
-from zkmigrate.cluster.reassign.facts import (
-    LOOKS,
-    Cluster,
-    Move,
-    Originals,
-    Stand,
-    Stragglers,
-    described,
-    originals,
-    planned,
-    section,
-)
+from zkmigrate.cluster.reassign.answers import Cluster, described
+from zkmigrate.cluster.reassign.choice import next_moves
+from zkmigrate.cluster.reassign.facts import LOOKS
+from zkmigrate.cluster.reassign.moves import Move, Originals, Stand, Stragglers, originals, planned, section
 from zkmigrate.cluster.reassign.moves_facts import MovesFacts
 from zkmigrate.cluster.reassign.moves_step import MovesStep
-from zkmigrate.cluster.reassign.rules import in_sync, next_moves
+from zkmigrate.cluster.reassign.rules import in_sync
 from zkmigrate.cluster.reassign.throttle import (
     LISTS,
     Limits,
@@ -48,6 +39,7 @@ from zkmigrate.cluster.reassign.throttle import (
 from zkmigrate.cluster.removal.disks import Held, OnDisks, directories_left, on_disks, replicas_on_disks
 from zkmigrate.cluster.removal.section import removal
 from zkmigrate.cluster.removal.survey import Survey, naming, survey
+from zkmigrate.cluster.removal.sweep_findings import came, empty, in_flight_elsewhere, only_there
 from zkmigrate.cluster.removal.validate_step import unsized
 from zkmigrate.hosts.facts.status import HostStatus
 from zkmigrate.kafka.changes import KAFKA, AlterTopicConfig, ReassignPartition
@@ -55,9 +47,8 @@ from zkmigrate.kafka.questions import KafkaView, ListTopics, PartitionState
 from zkmigrate.kafka.rules.identity import Identity
 from zkmigrate.runbook.model.change import Applied, Changes
 from zkmigrate.runbook.model.fact import Reading, Seen
-from zkmigrate.runbook.model.finding import Finding, claim, few, meanings
+from zkmigrate.runbook.model.finding import few, meanings
 from zkmigrate.runbook.model.look import Look
-from zkmigrate.runbook.model.report import counted
 from zkmigrate.runbook.model.step import (
     Blocked,
     Context,
@@ -218,7 +209,7 @@ class SweepStep(Step[SweepFacts]):
             return unsized(c, f.survey) or self._add(c, f, f.survey)
         left = self._remaining_partitions(c, f)
         if left or f.held.replicas or f.held.silent:
-            told = few((*map(_in_flight, left), *f.held.replicas, *f.held.silent))
+            told = few((*map(in_flight_elsewhere, left), *f.held.replicas, *f.held.silent))
             keep = {**c.kept, "empty": None}
             mark = (told, len(left), len(f.held.replicas))
             still = section(c.inventory).stalled_s
@@ -379,61 +370,6 @@ def born_late(c: Context, p: PartitionState) -> bool:
     It is False until ``ROUNDS`` rounds have been made.
     """
     return c.kept.get("rounds", 0) >= ROUNDS and (p.topic, p.partition) not in c.kept["known"]
-
-
-def _in_flight(p: PartitionState) -> str:
-    return f"{p.topic}-{p.partition} is being moved by another tool, on brokers {list(p.replicas)}"
-
-
-def came(s: Survey) -> Finding:
-    """Check that the partitions that have landed on the brokers meanwhile can be placed."""
-    reasons = s.plan.reasons if isinstance(s.plan, Refused) else ()
-    named = [f"{p.topic}-{p.partition}" for p in s.naming if (p.topic, p.partition) in s.only]
-    return claim(
-        "remove.came",
-        "partitions created on the brokers meanwhile can be placed on the others",
-        not reasons,
-        seen=few(f"{one.id}: {one.text}" for one in reasons) if reasons else f"{len(named):,}: {few(named)}",
-        needed="a broker with enough space for each, in as many racks as before",
-    )
-
-
-def only_there(s: Survey) -> Finding:
-    """Check that each partition has a leader. Data that is only on stopped brokers stays there."""
-    dark = [f"{p.topic}-{p.partition} on brokers {list(p.replicas)}" for p in s.naming if p.leader < 0]
-    return claim(
-        "remove.only-there",
-        "no partition has all of its replicas on brokers that are down",
-        not dark,
-        seen=few(dark) if dark else "each partition has a leader",
-        needed="a leader, from which the new replicas copy",
-    )
-
-
-def empty(
-    brokers: Collection[int], every: Cluster, moved: Collection[Move], left: Collection[PartitionState]
-) -> Finding:
-    """Return the finding that the brokers are empty, with its evidence.
-
-    left: partitions that were created since the brokers were last emptied.
-    """
-    down = [id for id in brokers if id not in every.alive]
-    seen = f"{counted(len(every.partitions), 'partition')} in two checks; "
-    seen += f"{len(moved):,} were created on them meanwhile"
-    seen += (
-        f"; the disks of {few(map(str, down))} could not be read, because these brokers are down"
-        if down
-        else ""
-    )
-    names = [f"{p.topic}-{p.partition}" for p in left]
-    seen += (
-        f"; topics are being created continuously, so {few(names)} is moved in the next state"
-        if names
-        else ""
-    )
-    return claim(
-        "remove.empty", "no partition names the brokers, and their disks have no replica", True, seen=seen
-    )
 
 
 MEANINGS = meanings(

@@ -16,8 +16,9 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 from zkmigrate.cluster.reassign.estimate import copied
-from zkmigrate.cluster.reassign.facts import LOOKS, Move
+from zkmigrate.cluster.reassign.facts import LOOKS
 from zkmigrate.cluster.reassign.inflow import enough, first_reading, measured
+from zkmigrate.cluster.reassign.moves import Move
 from zkmigrate.cluster.reassign.rules import gib
 from zkmigrate.cluster.reassign.throttle import FirstLimits, Values, read, values
 from zkmigrate.cluster.removal.rules import (

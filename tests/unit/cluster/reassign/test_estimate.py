@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from zkmigrate.cluster.reassign.estimate import SPAN_S, Copies, Throughput, batches, busiest
-from zkmigrate.cluster.reassign.facts import Move
+from zkmigrate.cluster.reassign.moves import Move
 from zkmigrate.cluster.reassign.section import Pace
 from zkmigrate.runbook.model.step import Way
 

@@ -8,8 +8,10 @@ from typing import cast
 import pytest
 
 from tests.answers import Answering
-from zkmigrate.cluster.reassign.facts import Cluster, Disks, LogEnds, Move, Stand, disks, log_ends, stands
-from zkmigrate.cluster.reassign.rules import next_moves
+from zkmigrate.cluster.reassign.answers import Cluster, Disks, LogEnds, disks, log_ends
+from zkmigrate.cluster.reassign.choice import next_moves
+from zkmigrate.cluster.reassign.facts import stands
+from zkmigrate.cluster.reassign.moves import Move, Stand
 from zkmigrate.cluster.reassign.section import Reassign
 from zkmigrate.cluster.reassign.throttle import (
     FOLLOWER_LIST,

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from tests.world.reassigning import inventory
-from zkmigrate.cluster.reassign.facts import LOOKS, Move, Originals
+from zkmigrate.cluster.reassign.facts import LOOKS
+from zkmigrate.cluster.reassign.moves import Move, Originals
 from zkmigrate.cluster.reassign.throttle import (
     FOLLOWER_LIST,
     FOLLOWER_RATE,

@@ -12,7 +12,8 @@ from tests.unit.move.steps.facts import ARMED
 from tests.world.cluster_look import ClusterLook
 from tests.world.cluster_state import Held
 from tests.world.removing import POLICY_FILE, inventory, world
-from zkmigrate.cluster.reassign.facts import LOOKS, LateStragglers
+from zkmigrate.cluster.reassign.facts import LOOKS
+from zkmigrate.cluster.reassign.moves import LateStragglers
 from zkmigrate.cluster.reassign.moves_facts import MovesFacts
 from zkmigrate.cluster.removal.clean_step import CleanFacts, CleanStep, Uncordoned
 from zkmigrate.cluster.removal.exclude_step import Excluded, ExcludeFacts, ExcludeStep
