@@ -21,7 +21,7 @@ from tests.lab import no_trace
 from tests.lab.tool import asked
 from zkmigrate.cluster.removal.rules import CORDON_ALL, CORDONED
 from zkmigrate.kafka.changes import KAFKA, AlterAtController
-from zkmigrate.kafka.clients import admin, reassignments
+from zkmigrate.kafka.clients import cluster_view, reassignments
 from zkmigrate.lab import control_groups, fault
 from zkmigrate.lab.cluster_site import not_as
 from zkmigrate.lab.failure import LabError
@@ -153,7 +153,7 @@ def client(lab: Lab, cluster: str) -> Any:
 def cluster_is_as_its_shape_says(lab: Lab, cluster: str, replicas: int) -> str:
     """Racks, log directories and a record that all replicas have; the id of the cluster."""
     with lab.operator():
-        seen = admin.view(addresses(lab, cluster), lambda: None)
+        seen = cluster_view.view(addresses(lab, cluster), lambda: None)
         assert isinstance(seen, Seen), seen
         racks = {id: rack for id, (_host, _port, rack) in seen.value.brokers.items()}
         assert racks == RACKS[cluster]

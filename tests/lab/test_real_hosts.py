@@ -180,7 +180,7 @@ def test_what_is_wrong_behind_a_shell_or_a_name_is_found(lab: Lab, tmp_path: Pat
     assert found["kafka.only-place", "broker1"] == ("no", "/opt/render.sh:2")
     held, seen = found["kafka.only-place", "broker2"]
     assert held == "unknown"
-    assert "was not read: only its shell can tell" in seen
+    assert "cannot determine which file" in seen
     assert found["kafka.only-place", "broker3"][0] == "yes"
     held, seen = found["kafka.config", "broker3"]
     assert held == "unknown"

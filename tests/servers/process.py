@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from zkmigrate.kafka.clients import admin
+from zkmigrate.kafka.clients import connections
 from zkmigrate.lab import provision
 from zkmigrate.lab.readiness import four_letter_word
 from zkmigrate.lab.wait import wait_until
@@ -126,5 +126,5 @@ def stand_still(pid: int) -> None:
 
 def answers(address: str) -> str | None:
     """None once the broker at this address answers."""
-    told = admin.ask([address], lambda _client, releases: Seen(len(releases)))
+    told = connections.ask([address], lambda _client, releases: Seen(len(releases)))
     return None if told == Seen(1) else str(told)

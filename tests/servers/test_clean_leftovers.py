@@ -97,7 +97,7 @@ def test_p11_leftovers_of_real_servers_are_found_removed_by_name_and_put_back(tm
             wait_until("leftovers older than a second", old, 60)
             code, text = zkmigrate(tmp_path, inventory(tmp_path, at, zk_port), "preflight")
             assert f"broker1:{logs}/gone-0" in text, text
-            assert "no topic gone exists" in text
+            assert "topic gone does not exist" in text
             assert "topic/live/leader.replication.throttled.replicas" in text
             assert "/config/topics/live" not in text
             assert "live-0" not in text
@@ -132,11 +132,11 @@ def test_p11_leftovers_of_real_servers_are_found_removed_by_name_and_put_back(tm
             code, why = sender(DeleteZnode(ZNODES, "/kafka", "/controller", b"", ANYBODY, mark))
             assert (code, why) == (
                 1,
-                "nothing was sent: /controller is no znode that operations leave behind",
+                "nothing was sent: /controller is not a znode that operations leave behind",
             )
             assert client.exists("/kafka/controller")
             code, why = sender(DeleteZnode(ZNODES, "/kafka", "/config/topics/stray", b"", ANYBODY, "1 1 0"))
-            assert (code, why.rpartition("; ")[2]) == (1, "it stays")
+            assert (code, why.endswith("so it was not deleted")) == (1, True)
             assert sender(CreateZnode(ZNODES, "/kafka", "/config/topics/stray", b"x", ANYBODY))[0] == 0
             assert client.get("/kafka/config/topics/stray")[0] != b"x", "what exists stays"
             sender.close()

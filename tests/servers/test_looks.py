@@ -24,7 +24,7 @@ from zkmigrate.cluster.placement.cluster import Cluster
 from zkmigrate.cluster.placement.plan import Refused
 from zkmigrate.hosts.facts import volumes
 from zkmigrate.inventory.inventory import Inventory
-from zkmigrate.kafka.clients import admin, log_dirs, topics
+from zkmigrate.kafka.clients import cluster_view, log_dirs, topics
 from zkmigrate.kafka.questions import KafkaView, LogDir, LogDirs, PartitionState
 from zkmigrate.lab.wait import wait_until
 from zkmigrate.runbook.model.fact import Absent, Reading, Seen
@@ -121,7 +121,7 @@ class OneHost(Answering):
         self.hosts: list[str] = []
 
     def kafka(self, witnesses: int | None = None) -> Reading[KafkaView]:
-        return admin.view([self.at], lambda: None, witnesses=witnesses)
+        return cluster_view.view([self.at], lambda: None, witnesses=witnesses)
 
     def log_dirs(
         self, cluster: str, brokers: Sequence[int], partitions: Mapping[str, Sequence[int]] | None = None

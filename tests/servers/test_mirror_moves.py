@@ -28,7 +28,7 @@ from tests.servers.test_gateway import ask
 from tests.servers.test_mirror import WAIT_S, answers, behind, ended, ends, mirror, ran
 from tests.servers.test_versions import zookeeper
 from zkmigrate.errors import HostError
-from zkmigrate.kafka.clients import admin
+from zkmigrate.kafka.clients import connections
 from zkmigrate.lab import provision
 from zkmigrate.lab.wait import wait_until
 from zkmigrate.runbook.model.fact import Seen
@@ -228,7 +228,9 @@ class Shape:
 
 
 def shape(address: str, topic: str) -> Shape:
-    releases = admin.ask(address.split(","), lambda _client, releases: Seen(frozenset(releases.values())))
+    releases = connections.ask(
+        address.split(","), lambda _client, releases: Seen(frozenset(releases.values()))
+    )
     assert isinstance(releases, Seen), releases
     names = [MetadataRequest.MetadataRequestTopic(name=name) for name in (topic, "__consumer_offsets")]
     request = MetadataRequest(topics=names, allow_auto_topic_creation=False)

@@ -34,7 +34,7 @@ from zkmigrate.kafka.changes import (
     ReassignPartition,
     UnregisterBroker,
 )
-from zkmigrate.kafka.clients import admin, reassignments, topics
+from zkmigrate.kafka.clients import admin, library, reassignments, topics
 from zkmigrate.lab.wait import wait_until
 from zkmigrate.runbook.model.fact import Seen
 
@@ -133,7 +133,7 @@ def two(release: str, folder: Path) -> Iterator[Racks]:
 
 
 def _again(client: KafkaAdminClient) -> str:
-    client._manager.run(admin._metadata, client, None)
+    library.metadata(client, None)
     return "one broker"
 
 

@@ -28,7 +28,7 @@ from zkmigrate.cluster.reassign.throttle import (
 )
 from zkmigrate.cluster.removal.rules import OWN_POLICY, POLICY
 from zkmigrate.kafka.changes import KAFKA, AlterTopicConfig, CancelReassignment, ReassignPartition
-from zkmigrate.kafka.clients import admin, log_dirs, log_ends, reassignments, topics
+from zkmigrate.kafka.clients import admin, connections, log_dirs, log_ends, reassignments, topics
 from zkmigrate.kafka.questions import LogEnd, TopicSetting
 from zkmigrate.lab import provision
 from zkmigrate.lab.wait import wait_until
@@ -149,7 +149,7 @@ def by_hand(at: Mapping[int, str], file: Path, *act: str) -> str:
 
 def answering(at: Mapping[int, str]) -> Reading[int]:
     """How many brokers answer."""
-    return admin.ask(list(at.values()), lambda _client, releases: Seen(len(releases)))
+    return connections.ask(list(at.values()), lambda _client, releases: Seen(len(releases)))
 
 
 def odd(at: Mapping[int, str], sets: Mapping[int, Sequence[int]]) -> str | None:

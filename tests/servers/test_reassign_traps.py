@@ -33,7 +33,7 @@ from zkmigrate.kafka.changes import (
     ElectLeaders,
     ReassignPartition,
 )
-from zkmigrate.kafka.clients import admin, log_dirs, reassignments, topics
+from zkmigrate.kafka.clients import admin, cluster_view, log_dirs, reassignments, topics
 from zkmigrate.kafka.questions import InFlight, PartitionState
 from zkmigrate.lab import provision
 from zkmigrate.lab.wait import wait_until
@@ -393,19 +393,19 @@ def test_a_reassignment_by_znode_is_listed_and_named(cluster: Cluster) -> None:
     zookeeper.start(START_SECONDS)
     batch = plan_of("znode", {0: (3, 2)}).encode()
     with cluster.crawling():
-        zookeeper.create(admin.REASSIGNMENTS, batch)
+        zookeeper.create(cluster_view.REASSIGNMENTS, batch)
         cluster.until_flying("znode")
         told = json.loads(zookeeper.get("/brokers/topics/znode")[0])
         assert (told["adding_replicas"], told["removing_replicas"]) == ({"0": [3]}, {"0": [1]})
         with pytest.raises(NodeExistsError):
-            zookeeper.create(admin.REASSIGNMENTS, batch)
+            zookeeper.create(cluster_view.REASSIGNMENTS, batch)
         code, output = cluster.tool(cluster.inventory("znode", {0: (2, 3)}), "run")
         assert (code, "1 in flight: znode-0 to 3,2" in output) == (3, True), output
         cluster.done(CancelReassignment(KAFKA, "znode", 0, (3, 2)))
         cluster.until_in_sync("znode", {0: (2, 1)})
 
         def left() -> str | None:
-            return None if zookeeper.exists(admin.REASSIGNMENTS) is None else "it is there"
+            return None if zookeeper.exists(cluster_view.REASSIGNMENTS) is None else "it is there"
 
         wait_until("Kafka removes the znode", left, LATE_S)
     zookeeper.stop()

@@ -125,9 +125,7 @@ def test_divergences_are_named_with_all_records(spark: SparkSession, tmp_path: P
     }  # fmt: skip
     assert [one["path"] for one in named if one["zxid"] == "0x5"] == ["/b", "/b", "/c", "/b"]
     assert found.frames["divergences"].count() == 12
-    assert (
-        "not everywhere the same transaction; the first is 0x3, which differs in data_sha256" in found.answer
-    )
+    assert "have different transactions. The first is 0x3, which differs in data_sha256" in found.answer
     assert [len(server(found, name)["torn"]) for name in ("zk1", "zk2", "zk3")] == [0, 1, 0]
     assert all(one["damages"] == one["holes"] == 0 for one in found.figures["servers"])
 
@@ -174,7 +172,7 @@ def test_a_hole_that_a_snapshot_ends_is_told(spark: SparkSession, tmp_path: Path
     found = answer(spark, folder)
     assert server(found, "zk")["first_holes"] == gaps(folder) != []
     assert (found.held, server(found, "zk")["ended_by_snapshot"]) == (True, ["snapshot.7"])
-    assert "hole that a snapshot ends: 1" in found.answer
+    assert "gap before a snapshot: 1" in found.answer
     put(folder, snapshot_7=snapshot_of({})[:-20])
     found = answer(spark, folder)
     assert (found.held, len(server(found, "zk")["half_written_snapshots"])) == (False, 1)

@@ -114,7 +114,7 @@ def test_mirror_compare_has_the_text_and_codes_of_the_verb(
     assert (code, one["state"], one["begun"], one["end"]) == (0, "equal", 0, 8)
     assert done("bad")[0] == 11
     code, output = done("none")
-    assert (code, "source's directories hold no partition of topic none" in output) == (2, True)
+    assert (code, "source's directories have no partition of topic none" in output) == (2, True)
 
 
 def test_what_is_missing_is_named(spark: SparkSession) -> None:

@@ -298,7 +298,7 @@ def test_what_cannot_be_asked_is_said(spark: SparkSession, tmp_path: Path) -> No
         run(spark, request_for(source, {}))
     with pytest.raises(UsageError, match="no znode /nobody"):
         run(spark, request_for(source, {"dest": dest}, chroot="/nobody"))
-    with pytest.raises(UsageError, match="both go by the name zk"):
+    with pytest.raises(UsageError, match="both have the server name zk"):
         disks([Place("", str(source)), Place("", str(dest))], MAX_RECORD)
 
 

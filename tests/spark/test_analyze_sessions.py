@@ -129,7 +129,7 @@ def test_ends_owners_and_negative_ids(spark: SparkSession, tmp_path: Path) -> No
         0x66: (sessions.CLIENT, None),
     }
     assert found.figures["opened_before_the_log"] == 1
-    assert "why cannot be told" in found.answer
+    assert "for an unknown reason" in found.answer
 
 
 def test_a_log_that_does_not_reach_the_snapshot(spark: SparkSession, tmp_path: Path) -> None:

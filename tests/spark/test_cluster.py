@@ -185,7 +185,7 @@ def test_two_workers_answer_as_one_machine_does(
         assert answered.returncode == 0, answered.stdout + answered.stderr[-5000:]
         refused = run([*submit, str(script), "tenants", directory, "--master", "local"], tmp_path, bare)
         assert refused.returncode == 2, refused.stderr
-        assert "spark-submit chose the master" in refused.stdout
+        assert "spark-submit has already chosen the master" in refused.stdout
         shipped = {work: list(work.glob("app-*/*/code.zip")) for work in works}
     assert all(shipped.values())
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from zkmigrate.spark.sources.arrays import whole_text
-from zkmigrate.spark.sources.columns import SCHEMA
+from zkmigrate.spark.sources.operations import SCHEMA
 from zkmigrate.zookeeper.data import txn as txns
 from zkmigrate.zookeeper.data.effect import owner_of
 from zkmigrate.zookeeper.data.txn import Acl, Txn, TxnBody, TxnType

@@ -69,7 +69,7 @@ class WorldCanary:
         acks = [Ack(n, name, now, 0.004) for n, name in enumerate(up) if up[name]]
         since = {name: max(self._since, self._acked.get(name, 0.0)) for name in up}
         return acks, [
-            Late(name, n, since[name], "no broker leads it") for n, name in enumerate(up) if not up[name]
+            Late(name, n, since[name], "it has no leader") for n, name in enumerate(up) if not up[name]
         ]
 
 

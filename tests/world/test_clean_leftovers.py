@@ -49,7 +49,7 @@ def test_each_kind_is_found_with_name_size_age_reason_and_cost(tmp_path: Path) -
         "notice of a changed config: 3 of them, such as /config/changes/config_change_0000000000: 6 bytes"
     )
     gone = next(one.seen for one in listed if f"broker1:{DISK}/gone-0" in one.seen)
-    assert "1,000 bytes, 24 hours old; no topic gone exists" in gone
+    assert "1,000 bytes, 24 hours old; topic gone does not exist" in gone
     assert gone.endswith("Not removable yet: its broker runs, and may have it open; stop only broker1")
 
 

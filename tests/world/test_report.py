@@ -241,8 +241,8 @@ def test_a_window_that_turned_back_says_so_and_what_to_do(tmp_path: Path) -> Non
     assert window.seconds is not None
     assert {state_at(report, host, report.end - 0.01) for host in DEST} == {"observing"}
     assert report.way_back.startswith("taken: back to the start of cutover")
-    assert report.left[0] == f"fix what turned the run back, then: zkmigrate run {OF_THE_RUN}"
-    assert any(line.startswith("cutover: Cut over; asks first: ") for line in report.left)
+    assert report.left[0] == f"fix the cause of the turn, then run: zkmigrate run {OF_THE_RUN}"
+    assert any(line.startswith("cutover: Cut over; prompts first: ") for line in report.left)
     assert "Turned back" in page(report)
 
     following = again(operator)
@@ -265,7 +265,7 @@ def test_a_run_that_was_rolled_back_shows_brokers_on_the_old_ensemble_again(tmp_
         there, back = ["old ZooKeeper", "restarting", "new ZooKeeper"], ["restarting", "old ZooKeeper"]
         assert [s.state for s in row.spans] == there + back
     assert {state_at(report, host, report.end + 1) for host in DEST} == {""}, "dest has left source again"
-    assert report.left == (f"nothing to undo; start again: zkmigrate run {OF_THE_RUN}",)
+    assert report.left == (f"nothing to undo. Start again: zkmigrate run {OF_THE_RUN}",)
     assert "Rolled back" in page(report)
     assert [p.way for p in report.processes] == ["forward", "back"]
 
@@ -277,7 +277,7 @@ def test_a_killed_run_is_unfinished_and_goes_on_as_one_story(tmp_path: Path, cha
         operator.forward()
     killed = report_of(operator)
     assert killed.state in ("open", "turned")
-    assert "the tool was killed: the journal has no end" in killed.headline
+    assert "the tool was killed, so the journal has no end" in killed.headline
     assert killed.processes[-1].ended is None
     assert killed.visits[-1].outcome == "left"
     assert any(f"zkmigrate resume {OF_THE_RUN}" in line for line in killed.left)
@@ -311,7 +311,9 @@ def test_what_unsealed_hosts_did_while_the_tool_was_gone_is_not_known(tmp_path: 
     window = real(report)
     assert window.outcome == "turned back"
     assert window.gone_s == pytest.approx(30.0, abs=0.5)
-    [row] = [row for table in tables(report) for row in table.rows if row[0] == "of that, without the tool"]
+    [row] = [
+        row for table in tables(report) for row in table.rows if row[0] == "of that time without the tool"
+    ]
     assert row[-1] == length(window.gone_s)
     assert state_at(report, "source", died + 15) == "", "nobody looked"
 
@@ -335,7 +337,7 @@ def test_a_damaged_journal_is_told_up_to_the_damage_and_a_torn_one_to_its_last_l
     [left] = damaged.left
     assert "--journal-lost forward|back" in left
     assert {state_at(damaged, name, damaged.end) for name in (*DEST, *BROKERS)} == {"not known"}
-    assert damaged.way_back == "not known: the journal is damaged"
+    assert damaged.way_back == "unknown: the journal is damaged"
     assert ("window", "not known", "from FENCE to OPEN") in figures(damaged)
     assert "Journal damaged" in page(damaged)
     assert "line 61 does not match its sum" in markdown(damaged).replace("\n", " ").replace("  ", " ")
@@ -378,8 +380,8 @@ def test_torn_and_hostile_samples_and_events_are_left_out_and_counted(tmp_path: 
     assert report.windows == full.windows
     assert [x.longest for x in report.latencies] == [x.longest for x in full.latencies]
     assert report.processes == full.processes
-    assert "3 lines of samples.jsonl cannot be read: ignored" in report.remarks
-    assert "2 lines of events.jsonl cannot be read: ignored" in report.remarks
+    assert "3 lines of samples.jsonl cannot be read, ignored" in report.remarks
+    assert "2 lines of events.jsonl cannot be read, ignored" in report.remarks
     page(report)
 
 
@@ -410,9 +412,9 @@ def test_the_command_line_tells_a_run_that_was_recovered_from_its_hosts(tmp_path
     assert [(p["way"], p["code"]) for p in told["processes"]] == [("forward", 0), ("forward", 0)]
     assert [d["answer"] for d in told["decisions"] if d["kind"] == "lost"] == [
         "the journal was recovered",
-        "the hosts were asked",
+        "the hosts were queried",
     ]
-    assert "journal.damaged-1.jsonl is beside the journal, which was recovered once" in told["remarks"]
+    assert "journal.damaged-1.jsonl exists next to the journal, which was recovered once" in told["remarks"]
     assert {beat["broker"] for beat in told["beats"]} == set(BROKERS)
     assert {lane["name"] for lane in told["lanes"]} == {"source", "dest, for clients", *DEST, *BROKERS}
     assert call("report") == f"{journal.parent / 'report.html'}\n"

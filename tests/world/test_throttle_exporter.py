@@ -137,7 +137,7 @@ def test_a_broker_without_an_exporter_is_named_and_gets_the_floor(
             "node_disk_io_time_seconds_total is nan, which is no counter",
         ),
         (lambda text: (200, PLAIN, text + b"node_disk_x{ 1\n"), "not Prometheus text"),
-        (lambda text: (200, PLAIN, b"x" * ((8 << 20) + 1)), "more than 8388608 bytes"),
+        (lambda text: (200, PLAIN, b"x" * ((8 << 20) + 1)), "longer than 8388608 bytes"),
     ],
     ids=["missing", "HTML", "empty", "device", "boot", "NaN", "garbled", "endless"],
 )

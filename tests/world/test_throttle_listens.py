@@ -471,7 +471,7 @@ def test_each_tick_is_a_sample_and_they_make_the_curves_of_the_report(tmp_path: 
     made = listening(tmp_path)
     assert made.process(forward).code == 0
     told = curves([(at, {"kind": KIND, **body}) for at, body in made.noted])
-    left = next(one for one in told if one.plot == "left, GB")
+    left = next(one for one in told if one.plot == "remaining, GB")
     assert [b <= a for (_, a), (_, b) in pairwise(left.points)]
     assert left.points[0][1] > left.points[-1][1]
     assert {one.name for one in told if one.plot == "send rate, MB/s"} == {f"broker {id}" for id in BROKERS}

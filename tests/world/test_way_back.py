@@ -97,7 +97,7 @@ def test_where_another_run_acted_its_program_stays_and_the_way_back_ends(tmp_pat
     assert all(others.items() <= world.hosts[host].files.items() for host in shared)
     ended = [f for e in operator.events if isinstance(e, StepEnded) for f in e.findings]
     told = {f.target: f.seen for f in ended if f.id == "install.gone"}
-    assert told == dict.fromkeys(shared, "zkm-host stays for r2")
+    assert told == dict.fromkeys(shared, "zkm-host stays installed for r2")
 
 
 def test_a_host_that_dies_while_sealing_keeps_no_other_host_shut(

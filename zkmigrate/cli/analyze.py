@@ -32,10 +32,17 @@ def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
         "--server", default="", metavar="NAME", help="Read this server's log; all have the same transactions."
     )
     @flags.number(
-        "--window", "window_s", "SECONDS", "quiet: how long the cut-over holds clients.", 10, most=3600
+        "--window",
+        "window_s",
+        "SECONDS",
+        "quiet: how many seconds the cut-over holds clients.",
+        10,
+        most=3600,
     )
-    @flags.number("--depth", "depth", "N", "tenants: how many path elements name a subtree.", 1, most=20)
-    @flags.number("--top", "top", "N", "Rows shown per table; Parquet has all.", 20, most=10_000)
+    @flags.number(
+        "--depth", "depth", "N", "tenants: the number of path elements that name a subtree.", 1, most=20
+    )
+    @flags.number("--top", "top", "N", "Rows shown per table. The Parquet files have all.", 20, most=10_000)
     @click.option(
         "--wchp",
         "watches",
@@ -63,9 +70,11 @@ def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
         "--fleet-partitions",
         default="",
         metavar="FILE",
-        help="placement: partitions of many clusters, .parquet or a JSON object a line.",
+        help="placement: partitions of many clusters, as .parquet or with one JSON object per line.",
     )
-    @click.option("--fleet-brokers", default="", metavar="FILE", help="placement: their brokers.")
+    @click.option(
+        "--fleet-brokers", default="", metavar="FILE", help="placement: the brokers of these clusters."
+    )
     @click.option(
         "--what-if",
         "what_ifs",
@@ -90,9 +99,11 @@ def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
         default="2g",
         show_default=True,
         metavar="SIZE",
-        help="Memory for Spark here; it spills the rest to disk.",
+        help="Memory for Spark on this machine. It writes the rest to disk.",
     )
-    @click.option("--spill", type=flags.FILE, metavar="DIR", help="Where Spark spills to.")
+    @click.option(
+        "--spill", type=flags.FILE, metavar="DIR", help="Directory for data that exceeds Spark's memory."
+    )
     @flags.as_json
     @removed.options("analyze")
     def analyze(**options: Any) -> None:

@@ -35,7 +35,7 @@ def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
         "--log-dir",
         "log_dirs",
         "[NAME=]DIR|HOST:DIR",
-        "A server's dataLogDir, if it is not the dataDir. NAME: that server.",
+        "A server's dataLogDir, if it differs from the dataDir. NAME: the name of that server.",
     )
     @click.option(
         "--rate",
@@ -48,7 +48,7 @@ def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
         "--newest-snapshots",
         "newest_snapshots",
         "N",
-        "Copy the N newest whole snapshots of each server.",
+        "Copy the N newest complete snapshots of each server.",
         1,
         least=0,
     )
@@ -56,7 +56,7 @@ def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
         "--since",
         default="",
         metavar="HOURS|0xZXID",
-        help="Only logs with transactions of the last HOURS, or from ZXID on.",
+        help="Copy only logs with transactions of the last HOURS, or from ZXID on.",
     )
     @click.option(
         "--verify",
@@ -108,7 +108,7 @@ def _verify(options: dict[str, Any]) -> int:
     for problem in found.problems:
         click.echo(problem)
     for name in found.unfinished:
-        click.echo(f"{name}: unfinished; the next call continues it")
+        click.echo(f"{name}: not complete; the next run of collect continues it")
     said = "the folder differs" if found.problems else "the folder matches"
     click.echo(f"{counted(found.files, 'file')}, {counted(found.bytes, 'byte')} in the manifest: {said}")
     return found.code
@@ -138,7 +138,7 @@ def _out(options: dict[str, Any]) -> Path:
 
     out: Path | None = options["out"]
     if out is None or not options["places"]:
-        raise UsageError("needed: [NAME=]HOST:DIR... and --out DIR, or --verify DIR")
+        raise UsageError("nothing to copy. Needed: [NAME=]HOST:DIR... and --out DIR, or --verify DIR")
     return out
 
 
@@ -159,8 +159,9 @@ def servers(places: tuple[str, ...], log_dirs: tuple[str, ...]) -> tuple[Server,
             name = next(iter(found))
         if name not in found or found[name].log is not None:
             raise UsageError(
-                f"--log-dir {text}: {name} is {'given twice' if name in found else 'no named server'}. "
-                f"Needed: NAME=DIR with one of {', '.join(found)}, each once"
+                f"--log-dir {text}: {name} is "
+                f"{'given twice' if name in found else 'not the name of a server'}. Needed: NAME=DIR with "
+                f"one of {', '.join(found)}, each once"
             )
         found[name] = Server(name, found[name].data, place)
     return tuple(found.values())
@@ -201,7 +202,7 @@ def rate(text: str) -> float:
     found = float(match[1]) * _TIMES[match[2]] if match else -1.0
     if found and not 1 <= found <= _MOST_RATE:
         raise UsageError(
-            f"--rate {text[:40]}: needed: bytes per second up to 1000G, such as 500k or 10M; 0 for no limit"
+            f"--rate {text[:40]}. Needed: bytes per second up to 1000G, such as 500k or 10M; 0 for no limit"
         )
     return found
 
@@ -222,6 +223,6 @@ def _since(text: str) -> tuple[int | None, float | None]:
         hours = 0.0
     if not 0 < hours <= _MOST_HOURS:
         raise UsageError(
-            f"--since {text[:40]}: needed: hours up to 1000000, such as 24, or a zxid, such as 0x100000001"
+            f"--since {text[:40]}. Needed: hours up to 1000000, such as 24, or a zxid, such as 0x100000001"
         )
     return None, hours

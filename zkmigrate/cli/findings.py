@@ -44,7 +44,7 @@ _AREAS = {
     "kafka": "Kafka",
     "roll": "The roll",
     "arm": "The cut-over",
-    "open": "Behind the open door",
+    "open": "After the cut-over",
     "watch": "Watching",
     "clean-up": "Cleaning up",
     "retire": "Retiring a broker",
@@ -172,8 +172,8 @@ def entry(id: str) -> Entry:
         if not near and re.fullmatch(re.sub(r"[A-Z]+", r"[a-z0-9_-]+", re.escape(name)), id) and name != id:
             return replace(general, meaning=replace(general.meaning, id=id))
     near = near or difflib.get_close_matches(id, known, n=3) or [n for n in known if id and id in n][:3]
-    hint = f"; near: {', '.join(near)}" if near else "; `zkmigrate help findings` lists all of them"
-    raise UsageError(f"{id!r} is not the id of a finding, nor a verb{hint}")
+    hint = f"; similar ids: {', '.join(near)}" if near else "; `zkmigrate help findings` lists all of them"
+    raise UsageError(f"{id!r} is neither the id of a finding nor a verb{hint}")
 
 
 def page() -> str:

@@ -134,7 +134,10 @@ common: Callable[[F], F] = together(
         help="Name, or a .py file.",
     ),
     click.option(
-        "--json", "as_json", is_flag=True, help="Print JSON; run, resume, rollback: one event per line."
+        "--json",
+        "as_json",
+        is_flag=True,
+        help="Print JSON. run, resume and rollback print one event per line.",
     ),
     click.option(
         "-v", "--verbose", is_flag=True, expose_value=False, callback=command_log.verbose,
@@ -142,7 +145,7 @@ common: Callable[[F], F] = together(
     ),
     click.option(
         "--log-file", type=FILE, expose_value=False, callback=command_log.log_file,
-        help="Append the same, with times, to this file.",
+        help="Append the same to this file, with times.",
     ),
     click.option(
         "--no-color", is_flag=True, expose_value=False, callback=command_log.no_color,
@@ -151,9 +154,9 @@ common: Callable[[F], F] = together(
 )  # fmt: skip
 """The options of every verb that reads an inventory."""
 
-run_id = which_run("Default: the open run of the inventory, else its newest; run begins a new one.")
-yes = click.option("--yes", is_flag=True, help="Ask no questions; required without a terminal.")
-steal = click.option("--steal", is_flag=True, help="Take the lock from an operator who is gone.")
+run_id = which_run("Default: the open run of the inventory, or else its newest. run begins a new one.")
+yes = click.option("--yes", is_flag=True, help="Do not prompt. Required without a terminal.")
+steal = click.option("--steal", is_flag=True, help="Take over the lock of a process that no longer runs.")
 metrics = click.option(
     "--metrics", type=FILE, help="Keep this *.prom file up to date for Prometheus' node exporter."
 )
@@ -165,14 +168,15 @@ walking: Callable[[F], F] = together(
         "steps",
         "STEP|TIME",
         "Stop after this stage or stage.step, such as roll. Or at this time, 06:00 or "
-        "2026-11-26T06:00+01:00, before the next wave; moves in flight are waited for.",
+        "2026-11-26T06:00+01:00, before the next wave, once moves in flight are done.",
     ),
     click.option(
         "--skip",
         shell_complete=completed("skippable"),
         multiple=True,
         metavar="STAGE",
-        help="Skip an optional stage: rehearse. Then dest is untested and the window's length unknown.",
+        help="Skip an optional stage: rehearse. Without it dest is untested and the length of the window "
+        "is unknown.",
     ),
     steal,
     metrics,
@@ -189,24 +193,29 @@ jute_maxbuffer = number(
 )
 as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 chroot = click.option("--chroot", default="/", show_default=True, help="The subtree, such as /kafka.")
-log_dir = click.option("--log-dir", metavar="DIR|HOST:DIR", help="The dataLogDir, if it is not the dataDir.")
+log_dir = click.option(
+    "--log-dir", metavar="DIR|HOST:DIR", help="The dataLogDir, if it differs from the dataDir."
+)
 zxid = click.option(
-    "--zxid", metavar="0xHEX", help="Compare the trees at this zxid. Default: the newest that both hold."
+    "--zxid", metavar="0xHEX", help="Compare the trees at this zxid. Default: the newest that both have."
 )
 on_dest = many(
-    "--on-dest", "on_dest", "0xSESSION", "A session that is a client of dest, so source may let it expire."
+    "--on-dest",
+    "on_dest",
+    "0xSESSION",
+    "A session that is a client of dest and may therefore expire on source.",
 )
 both_sides: Callable[[F], F] = together(
     click.option("--source-dir", required=True, metavar="DIR|HOST:DIR", help="A dataDir of source's leader."),
     click.option(
-        "--source-log-dir", metavar="DIR|HOST:DIR", help="Its dataLogDir, if it is not the dataDir."
+        "--source-log-dir", metavar="DIR|HOST:DIR", help="Its dataLogDir, if it differs from the dataDir."
     ),
     many("--dest-dir", "dest_dirs", "DIR|HOST:DIR", "The dataDir of each dest host.", required=True),
     many(
         "--dest-log-dir",
         "dest_log_dirs",
         "DIR|HOST:DIR",
-        "Their dataLogDirs, if they are not the dataDirs, in the same order.",
+        "Their dataLogDirs, if they differ from the dataDirs, in the same order.",
     ),
 )
 """The options for the data directories of source and dest."""

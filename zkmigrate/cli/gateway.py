@@ -45,10 +45,15 @@ def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
     @gateway.command("order")
     @_config
     @click.option("--as", "fencing", type=_FENCING, required=True, help="Your fencing number.")
-    @click.option("--to", default="", metavar="CLUSTER", help="The next route; of route.")
-    @click.option("--hold", default="", metavar="OPID", help="The hold to make permanent; of seal.")
+    @click.option("--to", default="", metavar="CLUSTER", help="For route: the next route.")
+    @click.option("--hold", default="", metavar="OPID", help="For seal: the hold to make permanent.")
     @flags.number(
-        "--ttl-ms", "ttl_ms", "MS", "Lease of settle, hold, unseal. Of go: open after it.", 0, least=0
+        "--ttl-ms",
+        "ttl_ms",
+        "MS",
+        "For settle, hold and unseal: the lease. For go: the time after which the gateway opens.",
+        0,
+        least=0,
     )
     @flags.as_json
     @click.argument("verb", type=click.Choice(_VERBS))

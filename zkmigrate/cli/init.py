@@ -16,15 +16,20 @@ def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
     """Return the verb. do: runs a function and exits with the code it returns."""
 
     @click.command("init")
-    @flags.many("--source", "source", "HOST[:PORT],…", "Servers that Kafka leaves; one is enough.")
+    @flags.many(
+        "--source", "source", "HOST[:PORT],…", "Servers of the ensemble that Kafka uses now. One is enough."
+    )
     @flags.many("--dest", "dest", "HOST,…", "The new, empty hosts: 3 or 5, in the order of myids.")
     @flags.many(
         "--bootstrap", "bootstrap", "HOST:PORT,…", "Brokers, if source's dump and cons do not show them."
     )
-    @click.option("--chroot", default="", help="Kafka's subtree, if source holds several clusters.")
+    @click.option("--chroot", default="", help="Kafka's subtree, if source has several clusters.")
     @click.option("--name", default="", help="Name of the move. Default: from the chroot.")
     @flags.many(
-        "--operator", "operator", "ADDRESS,…", "This machine's addresses. Default: those it sends from."
+        "--operator",
+        "operator",
+        "ADDRESS,…",
+        "This machine's addresses. Default: those from which it reaches the hosts.",
     )
     @click.option(
         "--ansible",
@@ -39,14 +44,14 @@ def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
         metavar="source=G,dest=G,brokers=G",
         help="Ansible groups of each role.",
     )
-    @flags.ssh("Ansible's, else your own", "known_hosts beside --out")
+    @flags.ssh("Ansible's, or else your own", "known_hosts in the folder of --out")
     @click.option(
         "--out", type=flags.FILE, default=Path("migration.yml"), show_default=True, help="File to write."
     )
     @click.option("--force", is_flag=True, help="Replace an existing file.")
-    @click.option("--json", "as_json", is_flag=True, help="Print one JSON object; ask no questions.")
+    @click.option("--json", "as_json", is_flag=True, help="Print one JSON object and do not prompt.")
     def init(**options: Any) -> None:
-        """Write a first migration.yml from what the hosts show. Changes no host.
+        """Write a first migration.yml from facts of the hosts. Changes no host.
 
         Exit codes: 2 nothing written, 3 written, but you must fill in or correct something.
         """

@@ -10,8 +10,8 @@ import click
 F = TypeVar("F", bound=Callable[..., Any])
 
 _MEASURE = "Measure sizes and rates with zkmigrate placement measure, and plan with --cluster."
-_REPORT = "See what a run did, with times and gaps, in zkmigrate report; --load adds recordings of clients."
-_HOLD = "Type zkmigrate hold {} before this command. If the run has not begun, give both the same --run-id."
+_REPORT = "Use zkmigrate report, which shows a run with times and gaps. --load adds recordings of clients."
+_HOLD = "Run zkmigrate hold {} before this command. If the run has not started, pass both the same --run-id."
 
 REMOVED: Mapping[tuple[str, str], str] = {
     ("", "watch"): (

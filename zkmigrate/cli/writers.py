@@ -22,12 +22,12 @@ def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
         "--hours",
         type=flags.decimal(0.001, 1_000_000),
         metavar="N",
-        help="Only the N hours before the newest transaction. Default: the whole log.",
+        help="Read only the N hours before the newest transaction. Default: the whole log.",
     )
     @click.option(
         "--servers",
         metavar="HOST[:PORT][,HOST...]",
-        help="Ask these servers (cons) for the addresses of connected sessions.",
+        help="Read the addresses of connected sessions from these servers (cons).",
     )
     @flags.jute_maxbuffer
     @flags.ssh()

@@ -44,7 +44,7 @@ def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
     @click.argument("place", metavar="DIR|HOST:DIR")
     @flags.log_dir
     @flags.jute_maxbuffer
-    @click.option("--quick", is_flag=True, help="If a snapshot decides, do not read all of it.")
+    @click.option("--quick", is_flag=True, help="If the answer is in a snapshot, do not read all of it.")
     @flags.ssh()
     @flags.as_json
     def tail(**options: Any) -> None:
@@ -56,9 +56,7 @@ def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
 
     @zxid.command("subtree")
     @click.argument("servers", metavar="[HOST[:PORT][,HOST...]/CHROOT]", required=False)
-    @click.option(
-        "--dir", "place", metavar="DIR|HOST:DIR", help="Read this dataDir instead of asking a server."
-    )
+    @click.option("--dir", "place", metavar="DIR|HOST:DIR", help="Read this dataDir instead of a server.")
     @flags.log_dir
     @click.option("--chroot", metavar="PATH", help="With --dir: the subtree. Default: everything.")
     @click.option(
@@ -164,12 +162,12 @@ def _fitting(options: dict[str, Any]) -> None:
     from zkmigrate.errors import UsageError
 
     if bool(options["servers"]) == bool(options["place"]):
-        raise UsageError("needed: HOST[:PORT][,HOST...]/CHROOT or --dir DIR, not both")
+        raise UsageError("no or two sources are given. Needed: HOST[:PORT][,HOST...]/CHROOT or --dir DIR")
     other = (*_OF_A_DISK, *_OF_A_HOST) if options["servers"] else _OF_A_SERVER
     given = [f"--{name.replace('_', '-')}" for name in other if options[name]]
     if given:
-        asked = "asking a server" if options["servers"] else "reading files with --dir"
-        raise UsageError(f"{', '.join(given)} does not fit {asked}")
+        mode = "reading from a server" if options["servers"] else "reading files with --dir"
+        raise UsageError(f"{', '.join(given)} has no effect when {mode}")
 
 
 def places_of(options: dict[str, Any]) -> tuple[Place, Place | None, Ssh | None]:

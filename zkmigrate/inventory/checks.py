@@ -144,8 +144,9 @@ def _clash(what: str, first: _Host, host: _Host) -> str:
     if first.role == host.role:
         return f"{what} occurs twice among the {host.role} hosts (needed: each once)"
     return (
-        f"{what} is already a {first.role} host, {first.name or 'without a name'} (needed: each host in one "
-        f"role, Kafka and ZooKeeper on separate machines; are {first.role} and {host.role} swapped?)"
+        f"{what} is already a {first.role} host, {first.name or 'without a name'} (needed: each host in "
+        f"one role, Kafka and ZooKeeper on separate machines. Check whether {first.role} and {host.role} "
+        "are swapped)"
     )
 
 
@@ -163,8 +164,8 @@ def _addresses(hosts: list[_Host]) -> _Wrong:
                 continue
             yield (
                 (*host.path, "address"),
-                f"only a name (seen {host.addresses[0][1]!r}, needed also: [ADDRESS, …] beside it: rules "
-                "and client lists hold addresses)",
+                f"only a name (seen {host.addresses[0][1]!r}, needed also: [ADDRESS, …] beside it, because "
+                "rules and client lists contain addresses)",
             )
 
 
@@ -179,7 +180,7 @@ def _operator(top: Any, hosts: list[_Host]) -> _Wrong:
             yield (
                 ("operator", at),
                 f"{text} is the {host.role} host {host.name} (needed: the machine that runs zkmigrate, not "
-                "one of the hosts: the fence lets the operator through)",
+                "one of the hosts, because the fence lets the operator through)",
             )
 
 
@@ -202,7 +203,7 @@ def _myids(hosts: list[_Host], lists: Collection[HostList]) -> _Wrong:
             if first is not host:
                 yield (
                     (*host.path, listed.number),
-                    f"{listed.number} {host.number} already belongs to {first.name} (needed: each once)",
+                    f"{listed.number} {host.number} is already used by {first.name} (needed: each once)",
                 )
     source = {h.number: h for h in hosts if h.role == "source" and h.number is not None}
     highest = max(source, default=None)
@@ -215,14 +216,18 @@ def _myids(hosts: list[_Host], lists: Collection[HostList]) -> _Wrong:
             yield (
                 (*host.path, "myid"),
                 f"myid {host.number} belongs to source host {taken.name} (needed: one that source does not "
-                "use: reusing it breaks that server's election connections)",
+                "use, because a second use breaks that server's election connections)",
             )
         elif highest is not None and host.number < highest:
             yield (
                 (*host.path, "myid"),
-                f"myid {host.number} is too low (needed: {highest + 1} to 254, above every myid of source: "
-                "the higher id opens the election connection"
-                + ("; all of dest's are below source's: are source and dest swapped?)" if swapped else ")"),
+                f"myid {host.number} is too low (needed: {highest + 1} to 254, above every myid of source, "
+                "because the higher id opens the election connection"
+                + (
+                    ". All of dest's are below source's. Check whether source and dest are swapped)"
+                    if swapped
+                    else ")"
+                ),
             )
 
 
@@ -242,7 +247,7 @@ def _settings(top: Any) -> _Wrong:
         if key in OWN_SETTINGS or key.startswith(("server.", "group.", "weight.")):
             yield (
                 ("dest", "settings", key),
-                "zkmigrate writes this line itself, or does not support it (needed: give hosts, ports and "
+                "zkmigrate writes this line itself, or does not support it (needed: hosts, ports and "
                 "directories in the other keys of dest)",
             )
 
@@ -333,12 +338,12 @@ def _lease(top: Any) -> _Wrong:
         if fence < (least := cut + FENCE_OUTLIVES_CUT_MS):
             yield (
                 (*here, "fence_ttl_ms"),
-                f"too short (seen {fence}, needed at least cut_ttl_ms + {FENCE_OUTLIVES_CUT_MS} = {least}: "
-                "the fence must last until the host observes again)",
+                f"too short (seen {fence}, needed at least cut_ttl_ms + {FENCE_OUTLIVES_CUT_MS} = {least}, "
+                "because the fence must last until the host observes again)",
             )
         if renew * 2 > cut:
             yield (
                 (*here, "renew_every_ms"),
-                f"too long (seen {renew}, needed at most half of cut_ttl_ms = {cut // 2}: one late renewal "
-                "must not end the lease)",
+                f"too long (seen {renew}, needed at most half of cut_ttl_ms = {cut // 2}, because one late "
+                "renewal must not end the lease)",
             )

@@ -88,13 +88,13 @@ def wrong(top: Any) -> Iterator[tuple[Path, str]]:
             if hook.get("failure") == "stop" and moment not in MAY_STOP:
                 yield (
                     (*here, "failure"),
-                    f"a hook cannot stop the run at {moment}: stopping is worse there (needed: go, or leave "
-                    f"this key out; stop is possible at {', '.join(sorted(MAY_STOP))})",
+                    f"a hook cannot stop the run at {moment}, because stopping there does more harm "
+                    f"(needed: go, or no such key; stop is possible at {', '.join(sorted(MAY_STOP))})",
                 )
             most, seen = MOST_S.get(moment), hook.get("timeout_s")
             if most is not None and isinstance(seen, int | float) and seen > most:
                 yield (
                     (*here, "timeout_s"),
-                    f"too long (seen {seen}, needed at most {most:.0f} at {moment}: the survey for the "
-                    "window grows old)",
+                    f"too long (seen {seen}, needed at most {most:.0f} at {moment}, because the survey for "
+                    "the window becomes outdated)",
                 )

@@ -1,7 +1,4 @@
-"""Define the inventory ``migration.yml``: hosts, services and policy of a migration, as typed values.
-
-``load`` reads the file into an :class:`Inventory`, before any host is touched.
-"""
+"""Define the inventory ``migration.yml``: hosts, services and policy of a migration, as typed values."""
 
 from __future__ import annotations
 
@@ -10,9 +7,9 @@ import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, TypeVar, get_args, overload
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar, get_args, overload
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
+from pydantic import Field, StringConstraints, ValidationError
 
 from zkmigrate import input_file
 from zkmigrate.errors import InventoryError
@@ -22,76 +19,26 @@ from zkmigrate.inventory import marked_yaml
 from zkmigrate.inventory.accept import Accept, Instant
 from zkmigrate.inventory.checks import LEASE_MS
 from zkmigrate.inventory.hooks import Hook, Hooks, Moment
-
-# No pattern below allows a blank, a quote or another character that a shell interprets. A command is words
-# of such characters with single blanks between.
-Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$", max_length=63)]
-Address = Annotated[
-    str, StringConstraints(pattern=r"^[0-9A-Za-z]([0-9A-Za-z.:-]*[0-9A-Za-z])?$", max_length=253)
-]
-RemotePath = Annotated[str, StringConstraints(pattern=r"^/[A-Za-z0-9._/@%+-]*$", max_length=4096)]
-Unit = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._@-]*$", max_length=128)]
-Account = Annotated[str, StringConstraints(pattern=r"^[a-z_][a-z0-9_-]*$", max_length=32)]
-LocalPath = Annotated[str, StringConstraints(pattern=r"^(~/)?[A-Za-z0-9._/@%+-]+$", max_length=4096)]
-Command = Annotated[
-    str, StringConstraints(pattern=r"^/[A-Za-z0-9._/@%+:=,-]+( [A-Za-z0-9._/@%+:=,-]+)*$", max_length=1024)
-]
-Topic = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._-]+$", max_length=249)]
-SettingKey = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=128)]
-SettingValue = Annotated[str, StringConstraints(pattern=r"^([A-Za-z0-9._:/,=@+% -]*|\*)$", max_length=1024)]
-Port = Annotated[int, Field(ge=1, le=65535)]
-Jumps = Annotated[str, StringConstraints(pattern=r"^[0-9A-Za-z_\[][0-9A-Za-z._@:,\[\]-]*$", max_length=1024)]
+from zkmigrate.inventory.types import (
+    LEFT_OUT,
+    Account,
+    Address,
+    Command,
+    Frozen,
+    Jumps,
+    LocalPath,
+    Name,
+    Partial,
+    Port,
+    RemotePath,
+    SettingKey,
+    SettingValue,
+    Topic,
+    Unit,
+)
 
 
-class _Frozen(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
-
-
-def _in_the_moves_file(schema: dict[str, Any], model: type[_Partial]) -> None:
-    """Require every key in the JSON schema.
-
-    The schema describes the file of a move, which needs all sections.
-    """
-    for key in model.may_lack:
-        del schema["properties"][key]["default"]
-    needed = {*schema["required"], *model.may_lack}
-    schema["required"] = [key for key in schema["properties"] if key in needed]
-
-
-class _Partial(_Frozen):
-    """A mapping with optional keys.
-
-    Reading a key that the file lacks raises InventoryError, so that its type is never None.
-    """
-
-    model_config = ConfigDict(json_schema_extra=_in_the_moves_file)
-
-    may_lack: ClassVar[tuple[str, ...]] = ()
-    where: ClassVar[str] = ""
-
-    @model_validator(mode="after")
-    def _left_out(self) -> Self:
-        for key in self.may_lack:
-            if key in self.__dict__ and self.__dict__[key] is None:  # pydantic validates some parts twice
-                del self.__dict__[key]
-        return self
-
-    if not TYPE_CHECKING:  # type checkers must see only the fields
-
-        def __getattr__(self, key: str) -> Any:
-            if key in type(self).may_lack:
-                raise InventoryError(
-                    f"the inventory lacks {self.where}{key} (needed: this key; "
-                    "docs/reference/migration-yml.md)"
-                )
-            return super().__getattr__(key)
-
-
-_LEFT_OUT: Any = None
-"""The default of an optional key of a :class:`_Partial`."""
-
-
-class Ssh(_Frozen):
+class Ssh(Frozen):
     """How to reach hosts: one account, one key, host keys pinned in ``known_hosts``.
 
     bastion: jump hosts, ``[user@]host[:port]`` with commas between, the nearest first. config: an ssh_config
@@ -107,7 +54,7 @@ class Ssh(_Frozen):
     config: LocalPath | None = None
 
 
-class Service(_Frozen):
+class Service(Frozen):
     """A service: a systemd unit, or commands of the inventory, run as root.
 
     Give ``start``, ``stop`` and ``status`` together or none; ``kill`` is optional, ``stop`` replaces it.
@@ -138,7 +85,7 @@ class Service(_Frozen):
         return (*words, f"ports={','.join(str(port) for port in ports)}")
 
 
-class ZooKeeperHost(_Frozen):
+class ZooKeeperHost(Frozen):
     """One ZooKeeper host. address: for server lines and clients. also: its other addresses."""
 
     name: Name
@@ -147,7 +94,7 @@ class ZooKeeperHost(_Frozen):
     also: tuple[Address, ...] = ()
 
 
-class Ports(_Frozen):
+class Ports(Frozen):
     """Client, quorum and election ports of an ensemble."""
 
     client: Port = 2181
@@ -155,7 +102,7 @@ class Ports(_Frozen):
     election: Port = 3888
 
 
-class _Ensemble(_Frozen):
+class _Ensemble(Frozen):
     ports: Ports = Ports()
     config: RemotePath = "/etc/zookeeper/conf/zoo.cfg"
     data_dir: RemotePath = "/var/lib/zookeeper"
@@ -202,7 +149,7 @@ class Dest(_Ensemble):
         return len(self.hosts) // 2 + 1
 
 
-class Broker(_Frozen):
+class Broker(Frozen):
     """One Kafka broker. id: its broker.id. also: its other addresses."""
 
     name: Name
@@ -217,7 +164,7 @@ class Broker(_Frozen):
         return f"[{self.address}]:{self.port}" if ":" in self.address else f"{self.address}:{self.port}"
 
 
-class Kafka(_Partial):
+class Kafka(Partial):
     """The Kafka cluster that moves.
 
     chroot: its subtree of source, such as ``/kafka``. canary_topic: a topic that the operator created;
@@ -228,7 +175,7 @@ class Kafka(_Partial):
     where = "kafka."
 
     cluster_id: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{22}$")]
-    chroot: Annotated[str, StringConstraints(pattern=r"^(/[A-Za-z0-9._-]+)+$")] = _LEFT_OUT
+    chroot: Annotated[str, StringConstraints(pattern=r"^(/[A-Za-z0-9._-]+)+$")] = LEFT_OUT
     brokers: Annotated[tuple[Broker, ...], Field(min_length=1)]
     canary_topic: Topic | None = None
     config: RemotePath = "/etc/kafka/server.properties"
@@ -245,7 +192,7 @@ class Kafka(_Partial):
         return self.service.commands(port)
 
 
-class Lease(_Frozen):
+class Lease(Frozen):
     """How long the kernel keeps the block without a renewal. Times in milliseconds.
 
     longest_ms: upper limit to which zkmigrate may lengthen the fence when hosts answer slowly.
@@ -257,14 +204,14 @@ class Lease(_Frozen):
     longest_ms: Annotated[int, Field(ge=2000, le=60000)] = 10000
 
 
-class Window(_Frozen):
+class Window(Frozen):
     """The maintenance window; outside it neither brokers nor clients may notice anything."""
 
     begin: Instant
     end: Instant
 
 
-class Policy(_Frozen):
+class Policy(Frozen):
     """What the operator allows. Times in seconds.
 
     cut: what CUT blocks between dest and source until finalize: ZooKeeper's ports, or all TCP except ssh.
@@ -308,10 +255,7 @@ class Door:
 
 @dataclass(frozen=True)
 class GatewayProgram:
-    """The zkmigrate program on the gateways' hosts.
-
-    words: the command that starts it. config: the path of the gateway's file on those hosts.
-    """
+    """The zkmigrate program on gateways' hosts. words: its start command. config: the path of its file."""
 
     words: tuple[str, ...]
     config: str
@@ -321,7 +265,7 @@ class GatewayProgram:
         return (*self.words, "gateway", name, "--config", self.config)
 
 
-class Inventory(_Partial):
+class Inventory(Partial):
     """What a run knows about the world without asking a host."""
 
     # It has the sections of its file; Playbook.sections says which ones a playbook needs. A playbook with its
@@ -340,11 +284,11 @@ class Inventory(_Partial):
 
     version: Literal[1]
     name: Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]*$", max_length=20)]
-    operator: Annotated[tuple[Address, ...], Field(min_length=1)] = _LEFT_OUT
-    ssh: Ssh = _LEFT_OUT
-    source: Source = _LEFT_OUT
-    dest: Dest = _LEFT_OUT
-    kafka: Kafka = _LEFT_OUT
+    operator: Annotated[tuple[Address, ...], Field(min_length=1)] = LEFT_OUT
+    ssh: Ssh = LEFT_OUT
+    source: Source = LEFT_OUT
+    dest: Dest = LEFT_OUT
+    kafka: Kafka = LEFT_OUT
     policy: Policy = Policy()
     hooks: Hooks = Hooks()
     accept: tuple[Accept, ...] = ()
@@ -443,7 +387,6 @@ class Inventory(_Partial):
         return _named(hosts, name).address
 
 
-Shape = TypeVar("Shape", bound=Inventory)
 Host = TypeVar("Host", bound=ZooKeeperHost | Broker)
 
 
@@ -458,6 +401,9 @@ def _named(hosts: tuple[Host, ...], name: str) -> Host:
         if host.name == name:
             return host
     raise KeyError(name)
+
+
+Shape = TypeVar("Shape", bound=Inventory)
 
 
 @overload
@@ -507,15 +453,6 @@ def load(path: Path, shape: type[Inventory] = Inventory, sections: Collection[st
     return inventory.model_copy(update=local).with_files(path)
 
 
-def schema() -> dict[str, Any]:
-    """Return the JSON Schema (2020-12) of the file. Checks across keys are only in ``load``."""
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        **Inventory.model_json_schema(),
-        "title": "migration.yml",
-    }
-
-
 def digest(inventory: Inventory) -> str:
     """Return the SHA-256 of the inventory's values, regardless of spelling, key order and omitted defaults.
 
@@ -534,8 +471,8 @@ def digest(inventory: Inventory) -> str:
         "source": {"admin_port"},
         **inventory.not_binding,
     }
-    said = inventory.model_dump(mode="json", exclude=local)
-    return hashlib.sha256(json.dumps(said, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+    values = inventory.model_dump(mode="json", exclude=local)
+    return hashlib.sha256(json.dumps(values, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
 def _text(path: Path) -> str:
@@ -544,14 +481,14 @@ def _text(path: Path) -> str:
             content = file.read(marked_yaml.MAX_BYTES + 1)
     except OSError as error:
         raise InventoryError(
-            f"{path}: cannot read: {error.strerror} (needed: a readable file; -i FILE names another)"
+            f"{path}: cannot read: {error.strerror} (needed: a readable file; pass another with -i FILE)"
         ) from error
     except ValueError as error:
         raise InventoryError(f"{str(path)!r}: not a file name: {error}") from error
     if len(content) > marked_yaml.MAX_BYTES:
         raise InventoryError(
-            f"{path}: too big (seen more than {marked_yaml.MAX_BYTES} bytes, needed at most that; is it the "
-            "right file?)"
+            f"{path}: too big (seen more than {marked_yaml.MAX_BYTES} bytes, needed at most that; check "
+            "whether this is the right file)"
         )
     try:
         return content.decode("utf-8-sig")

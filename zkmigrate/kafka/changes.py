@@ -157,8 +157,11 @@ class PlaceReplica(ClusterChange):
     expect = ""
 
     def describe(self) -> str:
-        found = f"found: {self.before}" if self.before else "the broker has none yet"
-        return f"put {self.topic}-{self.partition} of broker {self.broker} into {self.path} ({found})"
+        found = f"found: {self.before}" if self.before else "the broker has no replica yet"
+        return (
+            f"move {self.topic}-{self.partition} on broker {self.broker} to the directory {self.path} "
+            f"({found})"
+        )
 
     def inverse(self, _operation: str = "") -> PlaceReplica | None:
         return replace(self, path=self.before, before=self.path) if self.before else None
@@ -294,7 +297,7 @@ class UnregisterBroker(ClusterChange):
         return f"kafka-cluster.sh unregister --bootstrap-server {BOOTSTRAP} --id {self.broker}"
 
     def describe(self) -> str:
-        return f"let Kafka forget broker {self.broker}"
+        return f"unregister broker {self.broker} from Kafka"
 
 
 @dataclass(frozen=True)
@@ -315,8 +318,8 @@ class AlterAtController(ClusterChange):
 
     @property
     def command(self) -> str:
-        told = _configs_command(f"brokers --entity-name {self.broker}", self.key, self.value)
-        return told.replace(f"--bootstrap-server {BOOTSTRAP}", "--bootstrap-controller CONTROLLER:PORT")
+        line = _configs_command(f"brokers --entity-name {self.broker}", self.key, self.value)
+        return line.replace(f"--bootstrap-server {BOOTSTRAP}", "--bootstrap-controller CONTROLLER:PORT")
 
     def describe(self) -> str:
         return (

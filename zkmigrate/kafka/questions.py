@@ -211,7 +211,7 @@ class DescribePartitions(Request[Reading[TopicPartitions]]):
     topics: Sequence[str]
     witnesses: int
     answered_by = f"{_ANSWERS}.topic_partitions"
-    costs = "one Metadata request for these topics alone, to each witness"
+    costs = "one Metadata request for only these topics, to each witness"
 
 
 @dataclass(frozen=True)
@@ -226,7 +226,7 @@ class DescribeLogDirs(Request[Reading[Mapping[int, LogDirs]]]):
     brokers: Sequence[int]
     partitions: Mapping[str, Sequence[int]] | None = None
     answered_by = f"{_ANSWERS}.log_dirs"
-    costs = "one DescribeLogDirs request for these partitions alone, to each of these brokers"
+    costs = "one DescribeLogDirs request for only these partitions, to each of these brokers"
 
 
 @dataclass(frozen=True)
@@ -240,7 +240,7 @@ class ReadLogEnds(Request[Reading[Mapping[int, Reading[Mapping[tuple[str, int], 
     cluster: str
     replicas: Mapping[int, Mapping[str, Sequence[int]]]
     answered_by = f"{_ANSWERS}.log_ends"
-    costs = "two ListOffsets requests for these partitions alone, to each of these brokers"
+    costs = "two ListOffsets requests for only these partitions, to each of these brokers"
 
 
 @dataclass(frozen=True)
@@ -266,7 +266,7 @@ class ValidateTopic(Request[Reading[str]]):
 
     change: CreateTopic | GrowTopic
     answered_by = f"{_ANSWERS}.refused_topic"
-    costs = "one CreateTopics or CreatePartitions request, which the controller validates only"
+    costs = "one CreateTopics or CreatePartitions request, which the controller only validates"
 
 
 @dataclass(frozen=True)

@@ -118,7 +118,7 @@ class Settings:
     def __post_init__(self) -> None:
         numbers = [getattr(self, one.name) for one in fields(self)]
         if not all(math.isfinite(one) for one in numbers if isinstance(one, int | float)):
-            raise UsageError("throttle: a setting is not a finite number. Next: correct it")
+            raise UsageError("throttle: a setting is not a finite number. Next: fix it")
         wrong = [
             (self.floor < LEAST, f"floor {self.floor}", f"{LEAST} bytes per second or more"),
             (
@@ -130,14 +130,18 @@ class Settings:
             (
                 self.raise_factor <= 1 + self.threshold,
                 f"raise_factor {self.raise_factor}",
-                f"more than 1 + threshold, {1 + self.threshold:g}: else no rise is ever sent",
+                f"more than 1 + threshold, {1 + self.threshold:g}, or no increase is ever sent",
             ),
             (self.keep_ticks < 0, f"keep_ticks {self.keep_ticks}", "0 or more"),
-            (self.pause_ticks < 2, f"pause_ticks {self.pause_ticks}", "2 or more: slow down comes first"),
+            (
+                self.pause_ticks < 2,
+                f"pause_ticks {self.pause_ticks}",
+                "2 or more, because slowing down comes before pausing",
+            ),
             (
                 bool(self.steps) and self.steps[0] != self.floor,
                 f"steps {self.steps}",
-                "the floor as the first",
+                "steps that begin with the floor",
             ),
             (self.end_within_s <= 0, f"end_within_s {self.end_within_s}", "more than 0"),
             *(
@@ -151,13 +155,13 @@ class Settings:
         ]
         for bad, seen, needed in wrong:
             if bad:
-                raise UsageError(f"throttle: {seen}; needed: {needed}. Next: correct it")
+                raise UsageError(f"throttle: {seen}. Needed: {needed}. Next: fix it")
         for broker in (None, *self.caps):
             for role in Role:
                 if (most := self.ceiling(broker, role)) < self.floor:
                     who = "every broker" if broker is None else f"broker {broker}"
                     raise UsageError(
-                        f"throttle: {who} may get {amount(most)} as {role}; needed: the floor of "
+                        f"throttle: {who} may get at most {amount(most)} as {role}. Needed: the floor of "
                         f"{amount(self.floor)} or more. Next: lower the floor, or raise cap or percent"
                     )
 
@@ -278,8 +282,8 @@ def parse_rate(text: str) -> int:
     rate = round(float(match[1]) * _UNITS[match[2]]) if match else 0
     if not LEAST <= rate <= MOST:
         raise UsageError(
-            f"rate {text!r}; needed: bytes per second from 1k to 100G, such as 10M (k, M, G: thousands, "
-            "millions and billions). Next: correct it"
+            f"rate {text!r}. Needed: bytes per second from 1k to 100G, such as 10M (k, M, G: thousands, "
+            "millions and billions)"
         )
     return rate
 

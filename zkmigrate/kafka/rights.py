@@ -85,26 +85,26 @@ def rights(
     names = {TOPIC: topics, GROUP: groups}
     needed, later, left = set[Acl](), set[Acl](), dict[Acl, str]()
     for rule in source:
-        if matched := _matched(rule, names):
+        if matched := _covered(rule, names):
             for copy in _copies(rule, left):
-                needed.update(_exact(copy, matched))
-            if _later(rule):
-                later.update(_exact(rule, matched))
+                needed.update(_for_names(copy, matched))
+            if _allows_change(rule):
+                later.update(_for_names(rule, matched))
     for rule in target:
-        if rule not in needed | before and _matched(rule, names) and _writes(rule):
-            left[rule] = "on target already: who has it may write there"
+        if rule not in needed | before and _covered(rule, names) and _allows_writing(rule):
+            left[rule] = "already on target; its principal may write there"
     there = set(target)
     revoke = (before - needed) & there
     keep = frozenset(needed | revoke)
     return Rights(frozenset(needed - there), frozenset(revoke), left, keep, tuple(sorted(later - there)))
 
 
-def _later(acl: Acl) -> bool:
+def _allows_change(acl: Acl) -> bool:
     """Return whether an ACL lets somebody change what is mirrored."""
     return acl.permission == ALLOW and acl.operation not in _READING[acl.resource]
 
 
-def _matched(rule: Acl, names: Mapping[str, Collection[str]]) -> list[str]:
+def _covered(rule: Acl, names: Mapping[str, Collection[str]]) -> list[str]:
     """Return the mirrored topics or groups that an ACL covers."""
     if rule.pattern == PREFIXED:
         return [name for name in names.get(rule.resource, ()) if name.startswith(rule.name)]
@@ -117,8 +117,8 @@ def _copies(rule: Acl, left: dict[Acl, str]) -> Iterator[Acl]:
     left: receives the ACLs that target does not get, with the reason.
     """
     if rule.permission == DENY and rule.principal == _EVERYBODY:
-        left[rule] = "it would shut out the mirror as well"
-    elif not _later(rule):
+        left[rule] = "it would also deny the mirror"
+    elif not _allows_change(rule):
         yield rule
     else:
         left[rule] = LATER
@@ -126,7 +126,7 @@ def _copies(rule: Acl, left: dict[Acl, str]) -> Iterator[Acl]:
             yield from (rule._replace(operation=one) for one in _READING[rule.resource])
 
 
-def _exact(rule: Acl, matched: Iterable[str]) -> Iterator[Acl]:
+def _for_names(rule: Acl, matched: Iterable[str]) -> Iterator[Acl]:
     """Yield an ACL for each mirrored name in place of an ACL for every name.
 
     The target cluster may have other topics, which the ACL must not cover. Any other ACL is yielded
@@ -138,5 +138,5 @@ def _exact(rule: Acl, matched: Iterable[str]) -> Iterator[Acl]:
         yield rule
 
 
-def _writes(rule: Acl) -> bool:
-    return rule.resource == TOPIC and _later(rule)
+def _allows_writing(rule: Acl) -> bool:
+    return rule.resource == TOPIC and _allows_change(rule)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
-from zkmigrate.kafka.clients import admin as kafka
+from zkmigrate.kafka.clients import cluster_view as kafka
 from zkmigrate.lab.spec import CLIENT_PORT, KAFKA_PORT, HostPlan
 from zkmigrate.runbook.model.fact import Seen
 from zkmigrate.zookeeper.clients import four_letter_client

@@ -125,16 +125,16 @@ def _standing(sources: Sources, history: History, playbook: Playbook | None) -> 
     if sources.chain.state == "damaged":
         return "damaged", f"the journal is damaged after line {sources.chain.lines}; the report ends there"
     last = f"{history.ended[1]} (exit code {history.ended[0]})" if history.ended else ""
-    nobody = "the tool was killed: the journal has no end"
+    nobody = "the tool was killed, so the journal has no end"
     last = last or (f"still running: {sources.at_work}" if sources.at_work else nobody)
     if playbook is None:
-        unknown = f"playbook {history.playbook} is not installed here, so the end of the run is not known"
+        unknown = f"playbook {history.playbook} is not installed here, so the end of the run is unknown"
         return "open", f"{unknown}: {last}"
     run_state = runs.state_of(history, playbook)
     if run_state.state == "complete":
         return "complete", last
     if run_state.state == "back":
-        return "back", f"rolled back to the beginning: {last}"
+        return "back", f"undone to the beginning: {last}"
     if history.way is Way.BACK and history.turn is not None and history.turn.to:
         where = f"turned back to the start of {history.turn.to}: {history.turn.why}"
         if isinstance(history.next(playbook), Arrived) and history.ended:
@@ -184,7 +184,7 @@ def _processes(sources: Sources, times: Timebase, story: Story) -> tuple[Process
 def _way_back(found: Sequence[Window], history: History, story: Story, damaged: bool, shown: Shown) -> str:
     """Say in one sentence whether the way back was taken."""
     if damaged:
-        return "not known: the journal is damaged"
+        return "unknown: the journal is damaged"
     turned = [w for w in found if w.outcome == "turned back"]
     said = [
         f"{w.stage}: clients were back {w.seconds:.1f} s after {shown.begins}" for w in turned if w.seconds
@@ -196,7 +196,9 @@ def _way_back(found: Sequence[Window], history: History, story: Story, damaged: 
     taken = "; ".join(f"{d.answer}, because: {d.what}" for d in back)
     moved = move_of(found)
     if moved is not None and moved.outcome == "opened":
-        return f"not taken in the cut-over; elsewhere: {taken}" + (f". {'; '.join(said)}" if said else "")
+        return f"not taken in the cut-over; taken in other stages: {taken}" + (
+            f". {'; '.join(said)}" if said else ""
+        )
     still = " (under way)" if history.way is Way.BACK and history.ended is None else ""
     return f"taken{still}: {taken}" + (f". {'; '.join(said)}" if said else "")
 
@@ -207,11 +209,11 @@ def _remarks(sources: Sources, times: Timebase, story: Story, reporting: Reporti
         out.append(f"the journal: {sources.chain.why}")
     for line, seconds in times.jumps:
         out.append(
-            f"at line {line} the operator's wall clock had moved {seconds:+.1f} s against the monotonic "
-            "clock: it was set, or the machine slept. Lengths use the monotonic clock"
+            f"at line {line} the operator's wall clock moved {seconds:+.1f} s against the monotonic "
+            "clock, because it was set or the machine slept. Durations use the monotonic clock"
         )
     if any(d.kind == "lost" for d in story.decisions):
-        out.append("lines of the journal are lost: this report lacks their content")
+        out.append("lines of the journal are lost, so this report lacks their content")
     if not sources.samples and reporting.unsampled:
         out.append(reporting.unsampled)
     return tuple(out)

@@ -58,7 +58,7 @@ def _story(lane: Lane) -> str:
         if span.state != last and (span.end is None or span.end - span.start >= _BRIEF_S):
             parts.append(f"{clock(span.start, 0.1)} {plain(span.state)}")
             last = span.state
-    return " · ".join(parts) or "nothing is known"
+    return " · ".join(parts) or "no data"
 
 
 def _wrapped(line: str, indent: str = "") -> list[str]:

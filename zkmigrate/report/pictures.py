@@ -60,12 +60,12 @@ def close_up(window: Window, report: Report) -> str:
     answers(sheet, report, start, end)
     for at, words, colour in (
         (window.start, report.shown.begins, "currentColor"),
-        (window.deadline, "last moment to turn back", BAD),
+        (window.deadline, "last time to turn back", BAD),
         (window.end, report.shown.opens if window.outcome == "opened" else "reopened", "currentColor"),
     ):
         if at is not None and start <= at <= end:
             sheet.moment(at, words, colour)
-    took = length(window.seconds, "not over")
+    took = length(window.seconds, "not finished")
     name = f"{'Rehearsed window' if window.rehearsal else 'Window'} of {window.stage}"
     parts = ", ".join(f"{p.name} {length(p.seconds or 0)}" for p in window.parts)
     return sheet.drawn(f"{name}: {window.outcome}, {took}", parts)

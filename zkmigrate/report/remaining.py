@@ -19,25 +19,29 @@ def left_to_do(history: History, playbook: Playbook | None, chain: Chain) -> tup
     if chain.state == "damaged":
         keep = playbook.many_witnesses if playbook is not None else "hosts"
         return (
-            f"restore an intact copy of the journal (the {keep} keep one), or give the direction: "
+            f"restore an intact copy of the journal (the {keep} have one), or give the direction: "
             f"zkmigrate resume {same} --journal-lost forward|back",
         )
     open_ = history.unconfirmed()
     if open_:
         names = ", ".join(applied.operation for applied in open_)
-        out.append(f"resume first asks the hosts about {counted(len(open_), 'unconfirmed change')}: {names}")
+        out.append(f"resume first checks on the hosts {counted(len(open_), 'unconfirmed change')}: {names}")
     if playbook is None:
         return (
             *out,
-            f"not known: playbook {history.playbook} is not installed here; name it with --playbook",
+            f"unknown, because playbook {history.playbook} is not installed here; name it with --playbook",
         )
     at = history.next(playbook)
     if isinstance(at, Arrived) and at.turn is None:
         return (*out, playbook.report.afterwards)
     if isinstance(at, Arrived):
         if history.way is Way.BACK and not history.begun:
-            return (*out, f"nothing to undo; start again: zkmigrate run {same}")
-        return (*out, f"fix what turned the run back, then: zkmigrate run {same}", *_ahead(history, playbook))
+            return (*out, f"nothing to undo. Start again: zkmigrate run {same}")
+        return (
+            *out,
+            f"fix the cause of the turn, then run: zkmigrate run {same}",
+            *_ahead(history, playbook),
+        )
     if isinstance(at, Next) and at.way is Way.BACK:
         steps = [n.id for n in history.to_undo(playbook, history.turn.to if history.turn else "")]
         still = "steps still to undo: " + ", ".join(steps)
@@ -56,6 +60,6 @@ def _ahead(history: History, playbook: Playbook) -> tuple[str, ...]:
         if stage.id in history.stages_done or not steps:
             continue
         some = f" (from {steps[0]})" if len(steps) < len(stage.steps) else ""
-        asks = f"; asks first: {stage.consent}" if stage.consent and stage.id not in agreed else ""
+        asks = f"; prompts first: {stage.consent}" if stage.consent and stage.id not in agreed else ""
         out.append(f"{stage.id}{some}: {stage.title}{asks}")
     return tuple(out)

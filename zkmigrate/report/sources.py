@@ -50,14 +50,14 @@ def read(run_dir: Path, load: Path | None = None) -> Sources:
     LostJournalError if the journal does not begin a run.
     """
     if not run_dir.is_dir():
-        raise UsageError(f"no directory {run_dir}. Next: give --run-id of a run, or set ZKMIGRATE_RUNS")
+        raise UsageError(f"no directory {run_dir}. Next: pass the --run-id of a run, or set ZKMIGRATE_RUNS")
     content = _content(run_dir / journal.NAME)
     others = sorted(path.name for path in run_dir.glob("journal.damaged-*.jsonl"))
     if content is None:
         raise UsageError(
             f"{run_dir} has no {journal.NAME}: it is not a run's directory, or its journal is lost. "
-            f"{f'Damaged journals there: {chr(44).join(others)}. ' if others else ''}"
-            "Next: give --run-id of a run, or restore a copy from a host that keeps the lock"
+            f"{f'Damaged journals there: {chr(44).join(others)}. ' if others else ''}Next: pass the "
+            "--run-id of a run, or restore a copy from a host that has the lock"
         )
     parsed = chain.parse(content)
     parsed.refuse_earlier(run_dir.name)
@@ -70,7 +70,7 @@ def read(run_dir: Path, load: Path | None = None) -> Sources:
         why = f"line 1 {parsed.damage}" if parsed.damage else empty
         file = run_dir / journal.NAME
         raise LostJournalError(f"{file} is not a run's journal: {why}", run_dir.name, str(file))
-    remarks = [f"{name} is beside the journal, which was recovered once" for name in others]
+    remarks = [f"{name} exists next to the journal, which was recovered once" for name in others]
     rows: dict[str, tuple[Row, ...]] = {}
     for name in (EVENTS, samples.NAME):
         rows[name], remark = _rows(run_dir / name)
@@ -130,7 +130,7 @@ def _rows(path: Path) -> tuple[tuple[Row, ...], str]:
     except UsageError as error:
         return (), str(error)
     if content is None:
-        return (), f"{path.name} is missing: this report lacks its content"
+        return (), f"{path.name} is missing, so this report lacks its content"
     rows, bad = [], 0
     for line in content.split(b"\n"):
         if not line.strip():
@@ -143,7 +143,7 @@ def _rows(path: Path) -> tuple[tuple[Row, ...], str]:
             rows.append(row)
         else:
             bad += 1
-    return tuple(rows), f"{counted(bad, 'line')} of {path.name} cannot be read: ignored" if bad else ""
+    return tuple(rows), f"{counted(bad, 'line')} of {path.name} cannot be read, ignored" if bad else ""
 
 
 def _plan(path: Path) -> tuple[Row | None, str]:
@@ -162,7 +162,7 @@ def _load(directory: Path | None) -> tuple[tuple[tuple[str, tuple[Row, ...]], ..
         return (), ()
     if not directory.is_dir():
         raise UsageError(
-            f"no directory {directory}. Next: give --load a directory of recordings, or leave it out"
+            f"no directory {directory}. Next: pass a directory of recordings with --load, or leave it out"
         )
     return _clients(directory)
 

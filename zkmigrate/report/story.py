@@ -83,7 +83,7 @@ class _Teller:
             case "finding":
                 self._alarm(at, body)
             case "found":
-                self._decide(at, "lost", "", body["text"], "the hosts were asked")
+                self._decide(at, "lost", "", body["text"], "the hosts were queried")
             case "note" if body.get("lost"):
                 self._decide(at, "lost", "", body["text"], "the journal was recovered")
             case "end":

@@ -37,10 +37,10 @@ def figures(report: Report) -> tuple[tuple[str, str, str], ...]:
     window = move_of(report.windows)
     whole = f"from {report.shown.begins} to {report.shown.opens}"
     if window is None and report.shown.begins:
-        begun = "not known" if report.state == "damaged" else "not begun"
+        begun = "not known" if report.state == "damaged" else "not started"
         out.append(("window", begun, whole))
     elif window is not None:
-        took = length(window.seconds, "not over")
+        took = length(window.seconds, "not finished")
         notes = {"opened": whole, "turned back": "turned back; until clients could connect again"}
         out.append(("window", took, notes.get(window.outcome, f"without {report.shown.opens}")))
     out += report.shown.samples.figures(report)
@@ -87,21 +87,21 @@ def windows(report: Report) -> Table:
     whole("between the steps", lambda w: length(_between(w)))
     if any(w.held_s for w in report.windows):
         whole("held on request", lambda w: length(w.held_s or None))
-    whole("total", lambda w: length(w.seconds, "not over"))
+    whole("total", lambda w: length(w.seconds, "not finished"))
     if any(w.gone_s for w in report.windows):
-        whole("of that, without the tool", lambda w: length(w.gone_s or None))
+        whole("of that time without the tool", lambda w: length(w.gone_s or None))
     whole("outcome", lambda w: w.outcome)
     whole("start", lambda w: clock(w.start, 0.1))
     whole(
-        "last moment to turn back",
+        "last time to turn back",
         lambda w: "-" if w.deadline is None else f"{w.deadline - w.start:.1f} s after {report.shown.begins}",
     )
     whole("opened by", _openers)
     heads = [f"{w.stage} {'back' if back else clock(w.start)}" for w, back in columns]
     intro = (
-        f"{report.shown.begins} shuts clients out, {report.shown.opens} lets them in. A window lasts from "
-        f"the first {report.shown.begins} that is sent until the last host is open. If the run turns back, "
-        "it lasts until clients can connect again."
+        f"{report.shown.begins} blocks clients, {report.shown.opens} lets them in again. A window lasts "
+        f"from the first {report.shown.begins} that is sent until the last host is open. If the run turns "
+        "back, it lasts until clients can connect again."
     )
     return Table("windows", "Windows and their steps", ("step", *heads), tuple(rows) if heads else (), intro)
 
@@ -123,7 +123,7 @@ def _share(window: Window, step: str, back: bool) -> str:
     seconds = [p.seconds for p in window.parts if (p.step, p.back) == (step, back)]
     if not seconds:
         return "-"
-    return "not over" if None in seconds else length(sum(s for s in seconds if s is not None))
+    return "not finished" if None in seconds else length(sum(s for s in seconds if s is not None))
 
 
 def _between(window: Window) -> float | None:
@@ -152,10 +152,10 @@ def _decisions(report: Report) -> Table:
         (day(d.at), kinds.get(d.kind, d.kind), d.where, _question(d), d.answer, d.by)
         for d in report.decisions
     ]
-    head = ("when", "kind", "where", "asked or seen", "answer", "by")
+    head = ("when", "kind", "where", "question or event", "answer", "by")
     intro = (
         "Questions with their answers and the findings in doubt; holds; turns; hooks that failed or could "
-        f"stop the run; {'alarms in a window; ' * bool(report.shown.begins)}the end of each call."
+        f"stop the run; {'alarms in a window; ' * bool(report.shown.begins)}and the end of each call."
     )
     return Table("decisions", "Decisions", head, tuple(rows), intro, (3,))
 
@@ -175,7 +175,7 @@ def _processes(report: Report) -> Table:
         took = length(p.ended - p.start) if p.ended is not None else "-"
         how = f"exit code {p.code}: {p.message}"
         if p.ended is None:
-            how = "no end recorded: killed, or still running"
+            how = "no end recorded; it was killed, or is still running"
         rows.append((day(p.start), p.way or "-", took, how))
     return Table("calls", "Calls of the tool", ("start", "direction", "took", "end"), tuple(rows), "", (3,))
 
@@ -220,7 +220,7 @@ def _grouped(findings: Sequence[Finding]) -> list[tuple[str, str, str, str]]:
     groups: dict[tuple[str, str, str], list[Finding]] = {}
     for f in sorted(findings, key=lambda f: _ORDER.index(mark(f))):
         groups.setdefault((mark(f), f.id, f.claim), []).append(f)
-    folded = [("later", "to come")]
+    folded = [("later", "remaining")]
     if sum(key[0] == "ok" for key in groups) >= _FOLDED_FROM:
         folded.insert(0, ("ok", "passed"))
     rows = []

@@ -96,9 +96,9 @@ def _write(target: Path, text: str, run_dir: Path) -> None:
     """
     own = target.parent.resolve() == run_dir.resolve() and target.stem != "report"
     if own and target.exists():
-        raise UsageError(f"{target} belongs to the run. Nothing was written. Next: give another --out")
+        raise UsageError(f"{target} belongs to the run. Nothing was written. Next: pass another --out")
     if not target.parent.is_dir() or target.is_dir():
-        raise UsageError(f"{target} cannot be written. Next: give --out a file in an existing directory")
+        raise UsageError(f"{target} cannot be written. Next: pass --out with a file in an existing directory")
     part = target.with_name(f".{target.name}.part")
     fd = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
     with open(fd, "w", encoding="utf-8") as file:

@@ -1,4 +1,4 @@
-"""Find the windows of a run: from the first change that shuts clients out until clients can connect.
+"""Find the windows of a run: from the first change that blocks clients until clients can connect.
 
 No function here has side effects.
 """
@@ -71,7 +71,7 @@ def _holds(story: Story) -> list[tuple[float, float]]:
 
 
 def _begun(story: Story, stages: Mapping[str, Stage]) -> list[tuple[str, float]]:
-    """Return (stage, time of the first change that shuts clients out) of each window.
+    """Return (stage, time of the first change that blocks clients) of each window.
 
     A stage has a further window if a way back reopened the one before.
     """
@@ -108,7 +108,7 @@ def _end(
         return max(op.ended for op in opens if op.ended is not None), "opened"
     if done and done[-1] is not None:
         return done[-1], "opened"
-    return None, "not over"
+    return None, "not finished"
 
 
 def _opens(story: Story, stage: str, steps: WindowSteps) -> list[Op]:

@@ -63,7 +63,7 @@ def main() -> None:
     try:
         _made(new)
         if not new.is_file():
-            raise click.ClickException(f"{new}: Java wrote no archive. Needed: Java 17 or newer")
+            raise click.ClickException(f"Java did not write {new}. Needed: Java 17 or newer")
         new.replace(ARCHIVE)
     finally:
         new.unlink(missing_ok=True)

@@ -100,5 +100,6 @@ def disks(places: Sequence[Place], max_record: int) -> list[Disk]:
 
 def _two(server: str, one: str, other: str) -> UsageError:
     return UsageError(
-        f"{one} and {other} both go by the name {server}. Needed: NAME=DIR, a name for each server"
+        f"{one} and {other} both have the server name {server}. Needed: NAME=DIR with a different name "
+        "for each server"
     )

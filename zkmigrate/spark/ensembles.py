@@ -41,7 +41,9 @@ class Sides:
         """
         request = input.request
         if not request.dest:
-            raise UsageError("nothing of dest was named. Needed: --dest-dir [NAME=]DIR, once for each server")
+            raise UsageError(
+                "no directory of dest is named. Needed: --dest-dir [NAME=]DIR, once for each server"
+            )
         self.spark = input.spark
         self.request = request
         most = max(2 * (request.jute_maxbuffer + 1), MAX_RECORD)
@@ -60,7 +62,7 @@ class Sides:
             found = [disk for disk in self._sources if disk.server == self.request.server]
             if not found:
                 named = ", ".join(disk.server for disk in self._sources)
-                raise UsageError(f"no server {self.request.server} of source. There are: {named}")
+                raise UsageError(f"source has no server {self.request.server}. Its servers: {named}")
             return found[0]
 
         def reaches(disk: Disk) -> tuple[int, int]:

@@ -87,7 +87,9 @@ class Input:
         if self.request.server:
             if self.request.server not in servers:
                 named = ", ".join(sorted(servers)) or "none"
-                raise UsageError(f"no log of a server {self.request.server}. There are: {named}")
+                raise UsageError(
+                    f"there is no log of a server {self.request.server}. Servers with logs: {named}"
+                )
             return self.request.server
         if not servers:
             raise UsageError(f"no transaction log at {_paths(self.places)}")
@@ -124,7 +126,7 @@ class Input:
         for file in self.snapshots:
             if not check_snapshot(file.reader(), file.name, whole=False):
                 return file
-        raise UsageError(f"no whole snapshot at {_paths(self.places)}")
+        raise UsageError(f"no complete snapshot at {_paths(self.places)}")
 
     def nodes(self, *columns: str, **options: str) -> DataFrame:
         """Return the znodes of the newest snapshot.

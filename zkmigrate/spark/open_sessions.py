@@ -79,7 +79,7 @@ def _missing(rows: Sequence[Row], start: int) -> str:
             elif not follows(last, row.first):
                 return f"{first} comes directly after {format_zxid(last)}"
             if row.last - row.first + 1 != row.records:
-                return f"of {first} to {format_zxid(row.last)} not all are there once"
+                return f"transactions of {first} to {format_zxid(row.last)} are missing or occur twice"
         last = row.last
     return "" if start or last is not None else "no snapshot and no transaction"
 

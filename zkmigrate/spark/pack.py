@@ -34,7 +34,9 @@ def pack(out: Path) -> int:
     UsageError if another file has the name.
     """
     if out.exists() and not zipfile.is_zipfile(out):
-        raise UsageError(f"{out} is there and no archive. Needed: a new name, or an earlier archive's")
+        raise UsageError(
+            f"{out} exists and is not an archive. Needed: a new name, or that of an earlier archive"
+        )
     modules = dict(_modules(files(_PACKAGE), f"{_PACKAGE}/"))
     handle, name = tempfile.mkstemp(prefix=f".{out.name}.", dir=out.absolute().parent)
     made = Path(name)

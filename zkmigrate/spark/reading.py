@@ -19,8 +19,8 @@ from zkmigrate.errors import UsageError
 from zkmigrate.spark.request import data_bytes
 from zkmigrate.spark.session import READ_HERE
 from zkmigrate.spark.sources import register
-from zkmigrate.spark.sources.columns import Stretch
 from zkmigrate.spark.sources.files import File
+from zkmigrate.spark.sources.operations import Stretch
 from zkmigrate.spark.sources.snapshots import SnapshotSource
 from zkmigrate.spark.sources.source import TxnLogSource
 from zkmigrate.spark.sources.stretches import Part, Stretches

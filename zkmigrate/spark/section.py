@@ -29,7 +29,7 @@ class Section:
 
     answer: a few sentences, also for the terminal. figures: plain values for --json. tables: for people, with
     their first rows. frames: whole tables by name, written as Parquet. proves: whether the job proves
-    something. held: the result of the proof; None if it is not known.
+    something. held: the result of the proof; None if it is unknown.
     """
 
     title: str

@@ -85,7 +85,9 @@ def session(bounds: Bounds, hint: Callable[[str], None]) -> Iterator[SparkSessio
         needed = "the packages of setup/requirements-spark.txt (see ask-before-a-move.md), and Java 17"
         raise UsageError(f"{error}. Needed: {needed}") from error
     if under_spark_submit() and bounds.master:
-        raise UsageError("spark-submit chose the master. Needed: its own --master, and none of analyze")
+        raise UsageError(
+            "spark-submit has already chosen the master. Needed: --master of spark-submit, not of analyze"
+        )
     with ExitStack() as stack:
         stack.enter_context(_ended_in_order())
         builder = SparkSession.builder.config("spark.sql.session.timeZone", "UTC")
@@ -100,12 +102,12 @@ def session(bounds: Bounds, hint: Callable[[str], None]) -> Iterator[SparkSessio
             spark = builder.getOrCreate()
         except (PySparkRuntimeError, PySparkException, OSError) as error:
             needed = "Java 17, JAVA_HOME or java in PATH"
-            raise UsageError(f"Spark does not start: {error}. Needed: {needed}") from error
+            raise UsageError(f"Spark did not start: {error}. Needed: {needed}") from error
         try:
             if not bounds.small:
                 register(spark)
             if address := spark.sparkContext.uiWebUrl:
-                hint(f"Spark shows its work at {address}")
+                hint(f"Spark's web page: {address}")
             yield spark
         finally:
             spark.stop()

@@ -37,6 +37,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from zkmigrate.spark.disk import Disk
 from zkmigrate.spark.input import only, under
+from zkmigrate.spark.log_continuity import continuity, first_behind
 from zkmigrate.spark.open_sessions import is_session
 from zkmigrate.spark.operation_kinds import CHANGES, CLOSES, CREATES, ENDS, WRITES
 from zkmigrate.spark.sources.arrays import ACL
@@ -118,7 +119,9 @@ def load_subtree(spark: SparkSession, disk: Disk, chroot: str, upto: int) -> Sub
         blank = [path for path in ("/", SYSTEM_ROOT, f"{SYSTEM_ROOT}/quota") if Tree(chroot).holds(path)]
         found = _replayed(spark, disk, chroot, (0, upto), _blank(spark, blank))
         if not found.records:
-            raise NoDataError("; ".join(skipped.values()) or "no snapshot and no transaction to begin from")
+            raise NoDataError(
+                "; ".join(skipped.values()) or "there is no snapshot or transaction to start from"
+            )
     return replace(found, skipped=skipped)
 
 
@@ -132,78 +135,6 @@ def znode(row: Row | Plain) -> Znode:
     """Return a row with FIELDS as a Znode."""
     known = {"acl": _acls(row), "data_sha256": bytes(row.data_sha256)}
     return Znode(**{name: getattr(row, name) for name in FIELDS} | known)
-
-
-@dataclass(frozen=True)
-class Continuity:
-    """Whether a log is complete after a zxid.
-
-    last: the newest zxid up to the bound; None if there is none. records: the number of transactions after
-    the zxid. broken: the first place where the log is not complete.
-    """
-
-    last: int | None
-    records: int
-    broken: CorruptError | None
-
-
-def continuity(spark: SparkSession, disk: Disk, after: int, upto: int | None) -> Continuity:
-    """Check whether the log holds every transaction from `after` to `upto`.
-
-    upto: None for the log's end. The rules are those of `zookeeper.data.logdir.hole`. Raises CorruptError if
-    the log cannot be read.
-    """
-    log = disk.log(spark, after) if upto is None else disk.log(spark, after, zxids=(0, upto))
-    if log is None:
-        return Continuity(None, 0, None)
-    records = log.filter("sequence = 0")
-    zxid = F.col("zxid")
-    try:
-        groups = (
-            records.groupBy((zxid > after).alias("behind"), "epoch")
-            .agg(F.min(zxid).alias("first"), F.max(zxid).alias("last"), F.count("*").alias("records"),
-                 F.count_distinct(zxid).alias("different"))
-            .orderBy("first")
-            .collect()
-        )  # fmt: skip
-        last: int | None = None
-        for group in groups:
-            if group.behind:
-                missing, at = describe_gap(last, after, group.first), group.first
-                if not missing and group.different <= group.last - group.first:
-                    at, missing = _gap(records, group, after)
-                if not missing and group.records > group.different:
-                    missing = f"a transaction of epoch {group.epoch} stands in more than one place"
-                if missing:
-                    here = only(records.filter(zxid == at).select("file", "offset"))
-                    count = sum(one.records for one in groups if one.behind)
-                    return Continuity(groups[-1].last, count, CorruptError(missing, here.file, here.offset))
-            last = group.last
-    except PySparkException as error:
-        raise CorruptError(reason(error)) from error
-    return Continuity(last, sum(group.records for group in groups if group.behind), None)
-
-
-def first_behind(spark: SparkSession, disk: Disk, zxid: int) -> int | None:
-    """Return the first zxid after this one in the log, or None. Raises CorruptError if it cannot be read."""
-    log = disk.log(spark, zxid, zxids=(zxid + 1, (1 << 63) - 1))
-    if log is None:
-        return None
-    try:
-        first: int | None = only(log.agg(F.min("zxid")))[0]
-    except PySparkException as error:
-        raise CorruptError(reason(error)) from error
-    return first
-
-
-def _gap(records: DataFrame, group: Row, after: int) -> tuple[int, str]:
-    """Return the first zxid of an epoch that does not follow the one before it, and the reason."""
-    here = records.filter((F.col("zxid") >= group.first) & (F.col("zxid") <= group.last)).select("zxid")
-    before = here.select((F.col("zxid") + 1).alias("zxid"))
-    later = here.filter(F.col("zxid") > group.first).join(before, "zxid", "left_anti")
-    first = only(later.agg(F.min("zxid")))[0]
-    last = only(here.filter(F.col("zxid") < first).agg(F.max("zxid")))[0]
-    return first, describe_gap(last, after, first)
 
 
 def _replayed(
@@ -222,7 +153,7 @@ def _replayed(
         behind = first_behind(spark, disk, upto)
         if behind is None:
             ends = f"the directories end at {format_zxid(zxid)}"
-            raise NoDataError(f"{ends}, the state at {format_zxid(upto)} was asked for")
+            raise NoDataError(f"{ends}, before the requested {format_zxid(upto)}")
         # A snapshot may have been received: what follows a hole does not prove that nothing was between.
         if missing := describe_gap(found.last, after, behind):
             raise CorruptError(missing)

@@ -148,9 +148,11 @@ def reason(error: Exception) -> str:
 
 def _writable(out: Path) -> None:
     if out.exists() and not out.is_dir():
-        raise UsageError(f"{out} is a file. Needed: a folder, new or of an earlier analysis")
+        raise UsageError(f"{out} is a file. Needed: a new folder, or that of an earlier analysis")
     if out.is_dir() and any(out.iterdir()) and not (out / JSON).is_file():
-        raise UsageError(f"{out} is not empty and has no earlier analysis. Needed: a new or empty folder")
+        raise UsageError(
+            f"{out} is not empty and is not the folder of an earlier analysis. Needed: a new or empty folder"
+        )
     out.mkdir(parents=True, exist_ok=True)
     (out / JSON).write_text("{}\n", encoding="utf-8")  # now it is ours, also after Ctrl-C
 
@@ -184,4 +186,7 @@ def _intro(request: Request) -> str:
     fleet = filter(None, (request.fleet_partitions, request.fleet_brokers))
     more = (*fleet, *request.source_logs, *request.target_logs)
     places = ", ".join((*(place.path for place in (*request.source, *request.dest)), *more))
-    return f"Made {now} from {places}. All times are UTC; those of ZooKeeper's log by the leader's clock."
+    return (
+        f"Created {now} from {places}. All times are UTC. Times in ZooKeeper's log are those of the "
+        "leader's clock."
+    )

@@ -132,14 +132,14 @@ def test_the_screen_speaks_before_a_host_answers_and_ctrl_c_is_answered(
     called: list[Called], place: Place, wait: str
 ) -> None:
     run = begun(called, place, SILENT, "run", "--yes", wait=wait)
-    run.until("zkmigrate run begins; Ctrl-C stops it")
+    run.until("zkmigrate run started; press Ctrl-C to stop it")
     run.until("the hosts are asked where they stand; nothing is changed")
     assert run.read(run.hangs, "a connection") == b"connecting"
     run.process.send_signal(signal.SIGINT)
     if wait == LANES:
         run.until("stopped while the hosts were asked; nothing was changed (exit code 130)")
     else:
-        run.until("stopping; press Ctrl-C again to end at once")
+        run.until("stopping; press Ctrl-C again to exit at once")
         assert run.process.poll() is None, "it hangs where no handler runs"
         run.process.send_signal(signal.SIGINT)
     assert run.process.wait(60) == 130
@@ -158,10 +158,10 @@ def test_ctrl_c_is_answered_during_slow_imports(
 ) -> None:
     """Each verb that asks hosts says so before anything slow is done: the hosts may be silent."""
     run = begun(called, place, SLOW_IMPORT, *words)
-    run.until(f"zkmigrate {words[0]} begins; Ctrl-C stops it")
+    run.until(f"zkmigrate {words[0]} started; press Ctrl-C to stop it")
     assert run.read(run.hangs, "an import") == b"connecting"
     run.process.send_signal(signal.SIGINT)
-    run.until("stopping; press Ctrl-C again to end at once")
+    run.until("stopping; press Ctrl-C again to exit at once")
     run.process.send_signal(signal.SIGINT)
     assert run.process.wait(60) == 130
 

@@ -172,7 +172,7 @@ def test_help_prints_the_entry_of_an_id(id: str, said: str) -> None:
 def test_an_unknown_id_names_near_ones(id: str, near: str) -> None:
     done = CliRunner().invoke(cli, ["help", id])
     assert done.exit_code == 2
-    assert f"near: {near}" in done.stderr
+    assert f"similar ids: {near}" in done.stderr
     with pytest.raises(UsageError, match="lists all of them"):
         findings.entry("")
 

@@ -124,4 +124,4 @@ def test_a_share_of_too_many_copiers_is_refused(share: str) -> None:
 def test_collect_refuses_a_number_without_a_meaning(words: tuple[str, str], tmp_path: Path) -> None:
     done = CliRunner().invoke(cli, ["collect", "--out", str(tmp_path / "x"), "zk1:/data", *words])
     assert done.exit_code == 2, done.output
-    assert re.search(rf"{words[0]} .*: needed: ", done.output), done.output
+    assert re.search(rf"{words[0]} .*\. Needed: ", done.output), done.output

@@ -138,7 +138,7 @@ def test_p1_p10_what_kafka_or_sense_forbids_is_refused_by_name(
         (("--start", "even"), "a number from 0 on, or random"),
         (("--out", "-"), "needed: the name of a file"),
         (("--out", "cluster.json"), "exists already"),
-        (("-i", "x.yml", "--cluster", "cluster.json"), "either --cluster FILE or --inventory FILE"),
+        (("-i", "x.yml", "--cluster", "cluster.json"), "--cluster FILE or --inventory FILE"),
     ],
 )
 def test_bad_options_of_a_new_topic(here: Path, words: tuple[str, ...], told: str) -> None:

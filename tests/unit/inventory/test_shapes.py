@@ -19,7 +19,7 @@ from zkmigrate.cli.main import cli
 from zkmigrate.errors import HostError, InventoryError, JournalError, UsageError
 from zkmigrate.hosts.transport.failure import TransportError
 from zkmigrate.hosts.transport.ssh import Transport
-from zkmigrate.inventory.inventory import SECTIONS, Inventory, digest, load, schema
+from zkmigrate.inventory.inventory import SECTIONS, Inventory, digest, load
 from zkmigrate.kafka.changes import AlterTopicConfig, ElectLeaders
 from zkmigrate.kafka.clients.answers import KafkaAnswers
 from zkmigrate.kafka.questions import DescribeCluster
@@ -66,14 +66,6 @@ def test_the_digest_of_a_file_of_before_shapes_is_what_it_was(tmp_path: Path) ->
         digest(load(written(tmp_path, example)))
         == "818814e234e214352393dee9c3b85438160275d46a8b16ef922c1dada843d688"
     )
-
-
-def test_the_schema_is_that_of_the_moves_file() -> None:
-    told = schema()
-    assert told["required"] == ["version", "name", *SECTIONS]
-    assert told["$defs"]["Kafka"]["required"] == ["cluster_id", "chroot", "brokers"]
-    fields = {**told["properties"], "chroot": told["$defs"]["Kafka"]["properties"]["chroot"]}
-    assert [key for key in (*SECTIONS, "chroot") if "default" in fields[key]] == []
 
 
 def test_each_section_that_a_playbook_needs_is_missed_by_its_name(tmp_path: Path) -> None:

@@ -150,13 +150,13 @@ def test_a_kraft_cluster_is_ready_when_all_are_registered_and_in_sync(
         asked.append(brokers)
         return seen
 
-    monkeypatch.setattr("zkmigrate.kafka.clients.admin.view", answer)
+    monkeypatch.setattr("zkmigrate.kafka.clients.cluster_view.view", answer)
     assert readiness.kraft_ready([host("new1"), host("new2")])() == missing
     assert asked == [["10.71.0.31:9092", "10.71.0.32:9092"]]
 
 
 def test_a_killed_kraft_broker_is_not_ready_while_it_still_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("zkmigrate.kafka.clients.admin.view", lambda *_: view((1, 2)))
+    monkeypatch.setattr("zkmigrate.kafka.clients.cluster_view.view", lambda *_: view((1, 2)))
     monkeypatch.setattr(readiness, "_accepts", lambda address, _: address == host("new1").address)
     assert readiness.kraft_ready([host("new1"), host("new2")])() == "port 9092 of new2"
 

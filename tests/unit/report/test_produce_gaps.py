@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 import pytest
 
 from tests.unit.report.test_report import Run
-from zkmigrate.kafka.rules.produce_gaps import produced
+from zkmigrate.kafka.rules.produce_gaps import summarize_produce
 from zkmigrate.report import pictures
 from zkmigrate.report.data import data
 from zkmigrate.report.markdown import markdown
@@ -39,7 +39,7 @@ def test_a_gap_is_from_one_acknowledgement_to_the_next_while_records_are_sent() 
         row(3.0, {"0": []}, [["b1", 0, 2.2, "b1: refused"]]),
         row(4.0, {"0": [["b2", 500.0, 2750.0]]}),
     ]
-    [one] = produced(rows, [visit("roll.roll", 0.0, 10.0)], WINDOW, "roll")
+    [one] = summarize_produce(rows, [visit("roll.roll", 0.0, 10.0)], WINDOW, "roll")
     assert (one.partition, one.by) == ("canary-0", {"b1": 2, "b2": 1})
     assert [at for at, _ in one.took] == pytest.approx([0.2, 0.5, 3.5])
     assert [ms for _, ms in one.took] == [3.0, 4.0, 2750.0]
@@ -52,7 +52,7 @@ def test_a_gap_is_from_one_acknowledgement_to_the_next_while_records_are_sent() 
 
 def test_a_time_in_which_nothing_was_sent_is_no_gap() -> None:
     rows = [row(1.0, {"0": [["b1", 0.0, 3.0]]}), row(3600.0, {"0": [["b1", 0.0, 700.0]]})]
-    [one] = produced(rows, [], None, "roll")
+    [one] = summarize_produce(rows, [], None, "roll")
     assert [round(gap.seconds, 3) for gap in one.gaps] == [0.7, 0.003]
     assert (one.roll, one.window) == (None, None)
 
@@ -62,7 +62,7 @@ def test_a_record_that_still_waits_when_the_samples_end_is_an_open_gap() -> None
         row(40.5, {"0": [["b1", 500.0, 3.0]], "1": [["b2", 250.0, 3.0]]}),
         row(49.0, {"1": [["b2", 0.0, 4.0]]}, [["b1", 0, 8.75, "b1: timed out"]]),
     ]
-    first, second = produced(rows, [], WINDOW, "roll")
+    first, second = summarize_produce(rows, [], WINDOW, "roll")
     assert first.window is not None
     assert (first.window.start, first.window.end, first.window.why) == (40.0, None, "b1: timed out")
     assert first.window.seconds == pytest.approx(9.0)
@@ -71,7 +71,7 @@ def test_a_record_that_still_waits_when_the_samples_end_is_an_open_gap() -> None
 
 
 def test_a_partition_that_never_had_an_acknowledgement_is_told() -> None:
-    [one] = produced(
+    [one] = summarize_produce(
         [row(5.0, {}, [["b1", 0, 2.0, "no leader"], ["b2", None, 1.0, "no topic"]])], [], None, "roll"
     )
     assert (one.partition, one.by, one.took) == ("canary-0", {}, ())
@@ -90,7 +90,7 @@ def test_a_partition_that_never_had_an_acknowledgement_is_told() -> None:
     ],
 )
 def test_entries_of_another_form_are_left_out(body: dict[str, Any]) -> None:
-    told = produced([(1.0, {"kind": "produce", **body})], [], None, "roll")
+    told = summarize_produce([(1.0, {"kind": "produce", **body})], [], None, "roll")
     assert all(one.took == () and one.gaps == () for one in told)
 
 

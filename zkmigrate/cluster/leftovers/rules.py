@@ -12,7 +12,7 @@ from zkmigrate.cluster.leftovers.section import Leftovers
 from zkmigrate.cluster.reassign.throttle import RATES
 from zkmigrate.kafka.changes import KAFKA, AlterBrokerConfig, AlterTopicConfig
 from zkmigrate.kafka.rules import znodes
-from zkmigrate.kafka.rules.stray import last_copy, why_stray
+from zkmigrate.kafka.rules.stray import may_be_last_copy, why_stray
 from zkmigrate.runbook.model.change import Changes, MoveAside
 from zkmigrate.runbook.model.fact import Seen
 from zkmigrate.runbook.model.finding import Finding, Severity, claim, few, meanings
@@ -176,7 +176,7 @@ def _directories(c: Context, wanted: Leftovers, found: Scan) -> Iterator[Leftove
                 continue
             folder = one.path.rpartition("/")[0]
             holds = _obstacle(disks, folder)
-            if not one.mark and last_copy(one.number, told):
+            if not one.mark and may_be_last_copy(one.number, told):
                 holds = (
                     f"a replica of {one.topic}-{one.number} lags, so this may be the last copy; "
                     "wait until it is in sync"

@@ -11,7 +11,8 @@ from pydantic import BaseModel, ConfigDict, PrivateAttr, computed_field
 from zkmigrate import input_file
 from zkmigrate.cluster.placement import maps
 from zkmigrate.errors import InventoryError, UsageError
-from zkmigrate.inventory.inventory import Inventory, LocalPath, local_path
+from zkmigrate.inventory.inventory import Inventory, local_path
+from zkmigrate.inventory.types import LocalPath
 
 Sets = tuple[tuple[int, ...], ...]
 """Replica sets of partitions with consecutive numbers."""

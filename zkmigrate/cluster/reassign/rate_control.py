@@ -27,7 +27,7 @@ from zkmigrate.kafka.changes import KAFKA
 from zkmigrate.kafka.questions import DescribeLogDirs, LogDirs
 from zkmigrate.kafka.rates import Decision, Moving, Overrides, Rate, Role, Sample, Settings, State, amount
 from zkmigrate.kafka.rules import throttle_series
-from zkmigrate.kafka.rules.copying import Copied, copied, sample
+from zkmigrate.kafka.rules.copying import Copied, measure_copying, sample
 from zkmigrate.runbook.model.fact import Reading, Seen, Unknown
 from zkmigrate.runbook.model.finding import Finding, Severity, claim, few, meanings
 from zkmigrate.runbook.model.look import Look, Pulse
@@ -174,7 +174,7 @@ def listen(
     if before is None or stale:
         told = (0, 0, ()) if before is None else (before.ticks, before.pauses, before.endless)
         return Control(settings, now, state, state.rates, figures, None, *told)
-    seen = copied((*moving, *ended), past.dirs, figures.dirs, now - before.at)
+    seen = measure_copying((*moving, *ended), past.dirs, figures.dirs, now - before.at)
     samples, missing = _samples(c, past, figures, seen, pulses)
     told_moving = seen.moving[: len(moving)]
     decision = decide(told_moving, samples, settings, state, c.overrides)

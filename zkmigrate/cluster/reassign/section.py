@@ -16,7 +16,8 @@ from zkmigrate.cluster.placement.cluster import Name
 from zkmigrate.cluster.reassign.adapt import Adapt
 from zkmigrate.cluster.reassign.hours import Hours
 from zkmigrate.errors import InventoryError, UsageError
-from zkmigrate.inventory.inventory import Door, Inventory, LocalPath, local_path
+from zkmigrate.inventory.inventory import Door, Inventory, local_path
+from zkmigrate.inventory.types import LocalPath
 from zkmigrate.kafka.rates import Role, amount
 
 Sets = Mapping[Name, tuple[int, ...]]

@@ -9,7 +9,8 @@ from typing import Annotated, Any, ClassVar, Self
 from pydantic import Field, field_validator, model_validator
 
 from zkmigrate.cluster.reassign.section import Pace, PacedInventory
-from zkmigrate.inventory.inventory import Inventory, RemotePath
+from zkmigrate.inventory.inventory import Inventory
+from zkmigrate.inventory.types import RemotePath
 
 
 class Exclusion(StrEnum):

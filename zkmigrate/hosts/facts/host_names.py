@@ -55,7 +55,7 @@ def _addresses(text: str, resolve: Resolve) -> set[str] | None:
 def unresolved(name: str, reading: Reading[tuple[str, ...]], where: str) -> str:
     """Describe that a name does not resolve on a host, or why that is unknown. where: the host."""
     if isinstance(reading, Unknown):
-        return f"{name} was not resolved on {where}: {reading}"
+        return f"cannot resolve {name} on {where}: {reading}"
     return f"{name} does not resolve on {where}"
 
 

@@ -94,20 +94,18 @@ def parse(
         devices = [_device(files["self/mountinfo"], path) for path in log_dirs]
         disks = _disks(files["diskstats"])
         if lost := [path for path, one in zip(log_dirs, devices, strict=True) if one not in disks]:
-            return Unknown(
-                "failed", f"the volume of {lost[0]} is not on a disk in /proc/diskstats. {_NO_DISK}"
-            )
+            return Unknown("failed", f"the volume of {lost[0]} is on no disk of /proc/diskstats. {_NO_DISK}")
         traffic = _traffic(files["net/dev"])
         chosen = interfaces or _towards(files, address, traffic)
-        if gone := [name for name in chosen if name not in traffic]:
-            return Unknown("failed", f"no interface {gone[0]} in /proc/net/dev: it has {', '.join(traffic)}")
-        if not chosen:
+        if missing := [name for name in chosen if name not in traffic]:
             return Unknown(
-                "failed", f"no route tells which interface has {address}. Next: name the interface"
+                "failed", f"/proc/net/dev has no interface {missing[0]}, only {', '.join(traffic)}"
             )
+        if not chosen:
+            return Unknown("failed", f"no route shows the interface of {address}. Next: name the interface")
         at = float(files["uptime"][0].split()[0])
     except (ValueError, IndexError) as error:
-        return Unknown("garbled", f"/proc holds something not understood: {error}")
+        return Unknown("garbled", f"cannot parse the counters in /proc: {error}")
     received, sent = (sum(traffic[name][side] for name in dict.fromkeys(chosen)) for side in (0, 1))
     return Seen(Counters(at, {device: disks[device] for device in devices}, sent, received))
 
@@ -133,7 +131,7 @@ def parse_metrics(text: str, disks: Sequence[str], interfaces: Sequence[str]) ->
         for (name, device), value in found.items()
         if device in wanted and not 0 <= value < math.inf
     ]:
-        return Unknown("garbled", f"{odd[0]}, which is no counter")
+        return Unknown("garbled", f"{odd[0]}, which is not a counter")
     try:
         return Seen(
             Counters(
@@ -152,7 +150,9 @@ def load(before: Counters, after: Counters) -> Reading[Load]:
     """Return the load between two readings. Unknown if the host or a counter has restarted."""
     elapsed = after.at - before.at
     if elapsed == 0:
-        return Unknown("failed", "the same counters came twice; a cache may stand before the host")
+        return Unknown(
+            "failed", "received the same counters twice. Check whether a cache is in front of the host"
+        )
     if elapsed < 0:
         return Unknown("failed", "the host has restarted since the last reading")
     if before.disks.keys() != after.disks.keys():
@@ -163,12 +163,12 @@ def load(before: Counters, after: Counters) -> Reading[Load]:
         requests = _grown(was.requests, now.requests)
         took, worked = _grown(was.request_ms, now.request_ms), _grown(was.busy_ms, now.busy_ms)
         if requests is None or took is None or worked is None:
-            return Unknown("failed", f"the counters of disk {name} have begun anew")
+            return Unknown("failed", f"the counters of disk {name} were reset")
         busy = max(busy, min(worked / (elapsed * 1000), 1.0))
         slowest = max(slowest, took / requests if requests else 0.0)
     sent, received = _grown(before.sent, after.sent), _grown(before.received, after.received)
     if sent is None or received is None:
-        return Unknown("failed", "the counters of a network interface have begun anew")
+        return Unknown("failed", "the counters of a network interface were reset")
     disks = (busy, slowest) if after.disks else (None, None)
     return Seen(Load(sent / elapsed, received / elapsed, *disks))
 

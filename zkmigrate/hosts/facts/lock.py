@@ -35,4 +35,4 @@ def host_lock(look: Look, host: str) -> Reading[Lock]:
     try:
         return Seen(Lock(values["run"], values["owner"], int(values["beat"]) / 1000, values["boot"]))
     except (KeyError, ValueError) as error:
-        return Unknown("garbled", f"{FILE} is not what zkm-host writes there: {error!r}")
+        return Unknown("garbled", f"cannot parse {FILE}: {error!r}")

@@ -54,7 +54,7 @@ def operations(look: Look, host: str, steps: Iterable[str]) -> Reading[tuple[Ope
         id, _, rest = line.partition(" ")
         verb, _, rc = rest.partition(" ")
         if not rc:
-            return Unknown("garbled", f"{host}: ops answered {line[:120]!r}")
+            return Unknown("garbled", f"{host}: cannot parse the answer to ops: {line[:120]!r}")
         step = next((s for s in steps if id.startswith(f"{s}.")), "")
         ends = _ID_END.search(id)
         if not step or ends is None:
@@ -64,7 +64,7 @@ def operations(look: Look, host: str, steps: Iterable[str]) -> Reading[tuple[Ope
             return detail
         words = detail.value.split("\n", 1)[0].split(" ")
         if len(words) < 3 or words[:2] != ["verb", verb]:
-            return Unknown("garbled", f"{host}: op {id} answered {detail.value[:120]!r}")
+            return Unknown("garbled", f"{host}: cannot parse the answer to op {id}: {detail.value[:120]!r}")
         way = Way.BACK if ends[1] else Way.FORWARD
         path = words[2] if verb in _FILES else ""
         undoes = words[2] if verb in _UNDOES else ""

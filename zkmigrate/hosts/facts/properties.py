@@ -63,4 +63,4 @@ def running_flags(look: Look, host: str) -> Reading[Mapping[str, str]]:
     found = [line for line in reading.value.splitlines() if _SERVER.fullmatch(line.strip())]
     if len(found) > 1:
         return Unknown("failed", f"{len(found)} ZooKeeper servers run on {host}")
-    return Seen(flags_of(found[0])) if found else Absent("a ZooKeeper among the processes that are shown")
+    return Seen(flags_of(found[0])) if found else Absent("no ZooKeeper server among the visible processes")

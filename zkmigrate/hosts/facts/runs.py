@@ -53,7 +53,7 @@ def own_program(look: Look, host: str, run: str) -> Reading[bytes]:
             return operations
         if isinstance(operations, Seen):
             others.append(other)
-    return StaysForOthers(f"zkm-host stays for {few(others)}") if others else program
+    return StaysForOthers(f"zkm-host stays installed for {few(others)}") if others else program
 
 
 def _states(look: Look, host: str) -> Seen[tuple[str, ...]] | Unknown:

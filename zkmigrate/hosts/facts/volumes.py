@@ -27,7 +27,7 @@ def parse(text: str, paths: Sequence[str]) -> Reading[Mapping[str, Volume]]:
     lines = text.splitlines()[1:]
     found = [_LINE.fullmatch(line) for line in lines]
     if len(found) != len(paths) or not all(found):
-        return Unknown("garbled", f"df answered {text[-120:]!r} about {', '.join(paths)}")
+        return Unknown("garbled", f"cannot parse the answer {text[-120:]!r} of df about {', '.join(paths)}")
     return Seen(
         {
             path: Volume(one[3], int(one[1]) * _BLOCK, int(one[2]) * _BLOCK)

@@ -137,7 +137,9 @@ class _HostChannel:
         if not deadline.bounded():
             return self._request(words, fencing, end)
         if self._silent:
-            raise TransportError(self._host, "timeout", "it does not answer; probing it in the background")
+            raise TransportError(
+                self._host, "timeout", "the host does not answer; it is probed in the background"
+            )
         try:
             return self._request(words, fencing, end, _QUEUE_S)
         except TransportError as error:
@@ -160,7 +162,7 @@ class _HostChannel:
         self, words: tuple[str, ...], fencing: int | None, end: float, queue_s: float = math.inf
     ) -> Outcome:
         if not self._lock.acquire(timeout=max(0.0, min(queue_s, end - time.monotonic()))):
-            raise TransportError(self._host, "timeout", "the request before this one is not answered yet")
+            raise TransportError(self._host, "timeout", "the previous request is not answered yet")
         try:
             channel = self._open(fencing, end)
             try:
@@ -198,7 +200,9 @@ class _HostChannel:
 
     def _exchange(self, channel: paramiko.Channel, words: tuple[str, ...], end: float) -> Outcome:
         if time.monotonic() >= end:
-            raise TransportError(self._host, "timeout", f"no time was left to send {words[0]}")
+            raise TransportError(
+                self._host, "timeout", f"the deadline was over before {words[0]} could be sent"
+            )
         self._next += 1
         number = str(self._next)
         self._send(channel, " ".join((number, *words)).encode("ascii") + b"\n", words[0], end)
@@ -269,7 +273,7 @@ class _HostChannel:
                 self._host, "missing-tool", f"{name} did not start: {text or 'no such program'}"
             )
         return self._broken(
-            "failed", f"{name} ended during {verb} (exit {channel.exit_status}): {text or 'silent'}"
+            "failed", f"{name} exited during {verb} (exit code {channel.exit_status}): {text or 'no output'}"
         )
 
     def _drain_stderr(self, channel: paramiko.Channel) -> None:

@@ -75,7 +75,7 @@ class Connection:
 
     @property
     def alive(self) -> bool:
-        """Whether the connection is not known to be broken."""
+        """Whether the connection works, as far as is known."""
         return self._transport.is_active()
 
     def close(self) -> None:
@@ -111,7 +111,7 @@ class Connection:
             raise TransportError(
                 self.host,
                 _cause(error, end),
-                f"the command was not confirmed to have started: {_text(error)}",
+                f"the server did not confirm that the command started: {_text(error)}",
                 outcome_unknown=True,
             ) from error
         return channel
@@ -127,12 +127,15 @@ class Connection:
             )
         except paramiko.ChannelException as error:
             if error.code == _PROHIBITED:
-                why = f"it forwards nothing to {address}:{port} (its sshd: AllowTcpForwarding, PermitOpen)"
+                why = (
+                    f"its sshd refuses to forward to {address}:{port}. Check AllowTcpForwarding and "
+                    "PermitOpen"
+                )
                 raise TransportError(self.host, "denied", why) from error
             why = f"{self.host} cannot connect to {address}:{port}: {error.text}"
             raise TransportError(host, "unreachable", why) from error
         except (paramiko.SSHException, OSError, EOFError) as error:
-            why = f"{self.host} opened no connection to {address}:{port}: {_text(error)}"
+            why = f"{self.host} could not connect to {address}:{port}: {_text(error)}"
             raise TransportError(host, "unreachable", why) from error
 
     # -- files ---------------------------------------------------------------------------------------------
@@ -191,7 +194,9 @@ class Connection:
         paramiko drops the answer for one thread when another thread reads it, so two must not wait at once.
         """
         if not self._sftp_lock.acquire(timeout=deadline_s):
-            raise TransportError(self.host, "timeout", "too many file operations at once, none ended in time")
+            raise TransportError(
+                self.host, "timeout", "too many file operations at once; none ended within the time limit"
+            )
         end = time.monotonic() + deadline_s
         try:
             yield self._sftp_session(deadline_s, end)
@@ -223,7 +228,9 @@ class Connection:
     @contextmanager
     def _slot(self, end: float) -> Iterator[None]:
         if not self._slots.acquire(timeout=max(0.0, end - time.monotonic())):
-            raise TransportError(self.host, "timeout", "too many commands at once, none ended in time")
+            raise TransportError(
+                self.host, "timeout", "too many commands at once; none ended within the time limit"
+            )
         try:
             yield
         finally:
@@ -232,7 +239,7 @@ class Connection:
     def _open_session(self, end: float) -> paramiko.Channel:
         left = end - time.monotonic()
         if left <= 0:
-            raise TransportError(self.host, "timeout", "no time left to start")
+            raise TransportError(self.host, "timeout", "the deadline was over before it could start")
         try:
             return self._transport.open_session(timeout=left)
         except (paramiko.SSHException, OSError, EOFError) as error:
@@ -278,7 +285,7 @@ class _Collector:
                 break
             left = self._end - time.monotonic()
             if left <= 0:
-                raise self._failure("timeout", "did not end in time; it may still be running")
+                raise self._failure("timeout", "did not end within the time limit; it may still be running")
             ready.poll(1000 * min(left, _WRITE_POLL_S if open_input else left))
         channel.status_event.wait(max(0.0, self._end - time.monotonic()))
         if channel.exit_status < 0:
@@ -307,7 +314,7 @@ class _Collector:
     def _keep(self, kept: list[bytes], data: bytes) -> None:
         self._space_left -= len(data)
         if self._space_left < 0:
-            raise self._failure("failed", f"gave more than {self._limit} bytes")
+            raise self._failure("failed", f"printed more than {self._limit} bytes")
         kept.append(data)
 
     def _failure(self, cause: Cause, why: str) -> TransportError:

@@ -18,7 +18,7 @@ class TransportError(HostError):
 
     def __init__(self, host: str, cause: Cause, why: str, *, outcome_unknown: bool = False) -> None:
         note = (
-            "; whether it was done is unknown: look at the host before repeating it"
+            "; it is unknown whether it was done. Check the host before you repeat it"
             if outcome_unknown
             else ""
         )

@@ -107,7 +107,9 @@ class Program:
             self._installed.discard(host)
         if not self.installed(host):
             raise TransportError(
-                host, "failed", f"{self.paths.program} is not what was written; something else changes it"
+                host,
+                "failed",
+                f"{self.paths.program} differs from what was written; another program changes it",
             )
         return f"installed {self.paths.program} and {self.paths.sudoers}"
 
@@ -121,8 +123,8 @@ class Program:
                 return Output(0, b"zkm-host is not installed\n", b"")
             raise TransportError(
                 host, "failed",
-                f"{self.paths.program} is not of this version. Remove it with the version that installed it, "
-                f"or by hand: rm {self.paths.program} {self.paths.sudoers}",
+                f"{self.paths.program} belongs to another version. Remove it with the version that installed "
+                f"it, or by hand: rm {self.paths.program} {self.paths.sudoers}",
             )  # fmt: skip
         words = (self.paths.program, "--run", self._run_id, "--as", str(fencing), "uninstall", operation)
         done = self._transport.exec(host, ("sudo", "-n", *words), deadline_s=deadline_s)
@@ -135,7 +137,9 @@ class Program:
         path = self._run(host, "mktemp", "-d", f"/tmp/zkm-{secrets.token_hex(4)}-XXXXXXXX").text.strip()
         if not re.fullmatch(r"/tmp/zkm-[0-9a-f]{8}-[A-Za-z0-9]{8}", path):
             raise TransportError(
-                host, "garbled", f"mktemp answered {path[:80]!r}; the login shell must print nothing"
+                host,
+                "garbled",
+                f"mktemp printed {path[:80]!r}. Needed: a login shell that prints nothing of its own",
             )
         return path
 

@@ -108,8 +108,8 @@ class Routes:
             way = (*passed, *map(str, listed))
             if len(way) > _MOST_HOPS or len(set(way)) < len(way):
                 raise UsageError(
-                    f"the way through {', '.join(way)} is a circle or too long (needed: at most {_MOST_HOPS} "
-                    "hops, none twice)"
+                    f"the way through {', '.join(way)} is a loop or too long (needed: at most {_MOST_HOPS} "
+                    "hops, each once)"
                 )
             jump = replace(jump, user=jump.user or self._hosts.ssh.user)
             config = self._configured(jump.host, jump.host, jump.user, jump.port or port)

@@ -143,18 +143,17 @@ class Transport:
 
     def _host_key(self, login: Login) -> paramiko.PKey:
         """Return the key that a host shows, without a login."""
-        limits = self._limits
         gateway = self._connection(login.via, "looks") if login.via else None
         with self._connecting:
             session = paramiko.Transport(self._socket(login, gateway))
             try:
-                session.banner_timeout = limits.connect_s
-                session.start_client(timeout=limits.connect_s)
+                session.banner_timeout = self._connect_s
+                session.start_client(timeout=self._connect_s)
                 return session.get_remote_server_key()
             except (paramiko.SSHException, OSError, EOFError) as error:
                 if _dropped(error):
                     raise _Dropped(str(error) or "connection closed") from error
-                raise TransportError(login.name, "failed", f"shows no host key: {error}") from error
+                raise TransportError(login.name, "failed", f"it shows no host key: {error}") from error
             finally:
                 session.close()
 
@@ -163,7 +162,7 @@ class Transport:
         with self._lock:
             lock = self._locks.setdefault(key, threading.Lock())
         if not lock.acquire(timeout=deadline.remaining(math.inf) if deadline.bounded() else -1):
-            raise TransportError(login.name, "timeout", "connecting to it has not ended yet")
+            raise TransportError(login.name, "timeout", "another connect to it has not ended yet")
         try:
             found = self._open.get(key)
             if found is not None and found.alive:
@@ -209,9 +208,10 @@ class Transport:
             raise TransportError(
                 login.name,
                 "refused",
-                f"the connection was dropped {attempts} times before login ({error}). sshd may refuse bursts "
-                "(MaxStartups). From OpenSSH 9.8 on it refuses this address for a while after failed logins "
-                "(PerSourcePenalties): wait a minute. Or what answers there is not an sshd",
+                f"the connection was dropped {attempts} times before login ({error}). sshd may limit "
+                "bursts (MaxStartups). From OpenSSH 9.8 on it blocks an address for a while after failed "
+                "logins (PerSourcePenalties). Or the server is not an sshd. Next: wait a minute and try "
+                "again",
             ) from error
 
     def _connect_once(self, login: Login, purpose: Purpose) -> Connection:
@@ -296,13 +296,13 @@ class Transport:
         if isinstance(error, paramiko.BadHostKeyException):
             why = (
                 f"host key changed: it shows {fingerprint(error.key)}, {pins} has "
-                f"{fingerprint(error.expected_key)}; another machine may answer at {login.address}: find out "
-                "first"
+                f"{fingerprint(error.expected_key)}; another machine may have the address {login.address}. "
+                "Next: find out which key is right"
             )
             return TransportError(host, "denied", why)
         if isinstance(error, paramiko.AuthenticationException):
             why = f"login as {login.user} with key {login.key} refused ({error})"
-            return TransportError(host, "denied", f"{why}; that account's authorized_keys must hold the key")
+            return TransportError(host, "denied", f"{why}. Needed: the key in that account's authorized_keys")
         # paramiko reports a late login in several ways, always after the whole limit.
         if waited_s >= connect_s or isinstance(error, TimeoutError):
             return TransportError(host, "timeout", f"no ssh login within {connect_s:.3g} s")

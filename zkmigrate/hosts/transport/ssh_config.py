@@ -41,7 +41,7 @@ def resolve(file: str, alias: str, user: str, port: int) -> HostConfig:
     if the host needs ProxyCommand.
     """
     if not Path(file).is_file():
-        raise UsageError(f"ssh.config {file} is not a file. Next: correct ssh.config in the inventory")
+        raise UsageError(f"ssh.config {file} is not a file. Next: fix ssh.config in the inventory")
     text = (
         f'Include "{file}"\nHost *\n  User {user}\n  Port {port}\n'
         f"  IdentityFile {_UNSET}\n  UserKnownHostsFile {_UNSET}\n"
@@ -57,12 +57,13 @@ def resolve(file: str, alias: str, user: str, port: int) -> HostConfig:
         )
     except FileNotFoundError:
         raise UsageError(
-            "ssh.config is read by OpenSSH's own ssh, which is not on this machine. Next: install "
-            "it, or leave ssh.config out and say bastion, user and port in the inventory"
+            "reading ssh.config needs OpenSSH's ssh, which is not on this machine. Next: install it, or "
+            "give bastion, user and port in the inventory instead of ssh.config"
         ) from None
     except subprocess.TimeoutExpired:
         raise UsageError(
-            f"`ssh -G {alias}` did not end within {_ANSWER_S:g} s: what does a Match exec in {file} wait for?"
+            f"`ssh -G {alias}` did not end within {_ANSWER_S:g} s. Next: check whether a Match exec in "
+            f"{file} waits for something"
         ) from None
     if done.returncode:
         error = (done.stderr.strip() or "no error text").splitlines()[-1]
@@ -81,8 +82,8 @@ def _values(text: str) -> Mapping[str, list[str]]:
 def _host_config(file: str, alias: str, values: Mapping[str, list[str]]) -> HostConfig:
     if command := _first(values, "proxycommand"):
         raise UsageError(
-            f"ssh.config {file}: {alias} is reached by ProxyCommand {command[:80]}, which zkmigrate does not "
-            "run. Next: say the same with ProxyJump"
+            f"ssh.config {file}: {alias} is reached by ProxyCommand {command[:80]}, which zkmigrate does "
+            "not run. Next: use ProxyJump instead"
         )
     keys = [name for name in values.get("identityfile", []) if name != _UNSET]
     pins = _first(values, "userknownhostsfile").split()

@@ -20,8 +20,8 @@ from zkmigrate.errors import UsageError
 _KEY, _KNOWN_HOSTS = "ssh.key", "ssh.known_hosts"
 """The inventory's keys that name the two files."""
 
-_MAKE_KEY = "ssh-keygen -t ed25519 -N '' -f FILE, and let the account's authorized_keys hold FILE.pub"
-_MAKE_KNOWN_HOSTS = "ssh-keyscan HOST prints such lines: compare their fingerprints at the host's console"
+_MAKE_KEY = "ssh-keygen -t ed25519 -N '' -f FILE, and add FILE.pub to the account's authorized_keys"
+_MAKE_KNOWN_HOSTS = "ssh-keyscan HOST prints such lines; compare their fingerprints at the host's console"
 _OTHERS_ANY = 0o077
 _OTHERS_WRITE = 0o022
 
@@ -34,7 +34,9 @@ class Reject(paramiko.MissingHostKeyPolicy):
     """A policy that rejects every host key without a pin and names the key."""
 
     def missing_host_key(self, client: paramiko.SSHClient, hostname: str, key: paramiko.PKey) -> NoReturn:  # noqa: ARG002
-        raise UnknownHostKey(f"shows the key {fingerprint(key)}, and known_hosts has no key for {hostname}")
+        raise UnknownHostKey(
+            f"it shows the key {fingerprint(key)}, but known_hosts has no key for {hostname}"
+        )
 
 
 @dataclass(frozen=True)
@@ -85,13 +87,13 @@ def load(key: str, *known_hosts: str) -> Trust:
         return Trust(paramiko.PKey.from_path(key_path), hosts_paths)
     except paramiko.PasswordRequiredException:
         raise UsageError(
-            f"{_KEY} {key_path} has a passphrase, and zkmigrate runs unattended. Next: make it a key "
-            f"of its own, {_MAKE_KEY}"
+            f"{_KEY} {key_path} has a passphrase, but zkmigrate runs unattended. Next: create a separate "
+            f"key: {_MAKE_KEY}"
         ) from None
     except (paramiko.SSHException, ValueError, TypeError, OSError) as error:
         raise UsageError(
-            f"{_KEY} {key_path} is not a private ssh key that can be read ({error}). Next: name the "
-            f"private key, not its .pub; or make one, {_MAKE_KEY}"
+            f"{_KEY} {key_path} is not a readable private ssh key ({error}). Next: name the private key, "
+            f"not its .pub; or create one: {_MAKE_KEY}"
         ) from error
 
 
@@ -102,17 +104,17 @@ def _open_checked(path: Path, what: str, forbidden: int) -> IO[str]:
     except OSError as error:
         make = _MAKE_KEY if what == _KEY else _MAKE_KNOWN_HOSTS
         raise UsageError(
-            f"{what} {path} cannot be read ({error.strerror}). Next: correct {what} in the "
-            f"inventory; or make the file, {make}"
+            f"{what} {path} cannot be read ({error.strerror}). Next: fix {what} in the inventory, or "
+            f"create the file: {make}"
         ) from error
     info = os.fstat(file.fileno())
     mode = stat.S_IMODE(info.st_mode)
     if mode & forbidden or not stat.S_ISREG(info.st_mode) or info.st_uid not in (0, os.getuid()):
         file.close()
         raise UsageError(
-            f"{what} {path} has mode {mode:04o} and owner {info.st_uid}; needed: a plain file of yours that "
-            f"others cannot {'read' if forbidden & 0o044 else 'write'}. Next: "
-            f"chmod go-{'rwx' if forbidden & 0o044 else 'w'} {path}"
+            f"{what} {path} has mode {mode:04o} and owner {info.st_uid}. Needed: a plain file that you own "
+            f"and others cannot {'read' if forbidden & 0o044 else 'write'}. Next: chmod "
+            f"go-{'rwx' if forbidden & 0o044 else 'w'} {path}"
         )
     return file
 
@@ -143,5 +145,5 @@ def _check_known_hosts(path: Path, text: str) -> None:
 
 def _bad_line(path: Path, number: int, why: str) -> UsageError:
     return UsageError(
-        f"{_KNOWN_HOSTS} {path}:{number}: {why}. Next: correct or remove that line; {_MAKE_KNOWN_HOSTS}"
+        f"{_KNOWN_HOSTS} {path}:{number}: {why}. Next: fix or remove that line; {_MAKE_KNOWN_HOSTS}"
     )

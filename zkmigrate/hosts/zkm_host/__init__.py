@@ -39,6 +39,6 @@ def sudoers(user: str) -> str:
     """
     if not re.fullmatch(r"[a-z_][a-z0-9_-]{0,31}", user):
         raise ValueError(
-            f"not a plain account name: {user!r}; needed: [a-z_][a-z0-9_-]*, at most 32 characters"
+            f"not a plain account name: {user!r}. Needed: [a-z_][a-z0-9_-]*, at most 32 characters"
         )
     return f"{user} ALL=(root) NOPASSWD: {INSTALLED_PATH}\n"

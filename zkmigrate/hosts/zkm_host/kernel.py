@@ -35,7 +35,7 @@ def lines(spec: str, verb: str, *ttl_ms: int) -> tuple[str, ...]:
                 check=False,
             )
     except (OSError, subprocess.SubprocessError) as error:
-        raise HostError(f"zkm-host {' '.join(words)} cannot be run here: {error}") from None
+        raise HostError(f"cannot run zkm-host {' '.join(words)}: {error}") from None
     if done.returncode:
         raise HostError(done.stderr.strip())
     rules = (line for line in done.stdout.splitlines() if line)

@@ -42,8 +42,8 @@ def parse_map(text: str) -> dict[str, str]:
         role, equals, group = part.strip().partition("=")
         if role not in ROLES or not equals or not group or role in found:
             raise UsageError(
-                f"--map: {part!r} is not one of {', '.join(f'{r}=GROUP' for r in ROLES)}, each once. "
-                "Next: --map source=zk_old,dest=zk_new,brokers=kafka"
+                f"--map: {part!r} is not one of {', '.join(f'{r}=GROUP' for r in ROLES)}, each once. Next: "
+                "pass --map source=zk_old,dest=zk_new,brokers=kafka"
             )
         found[role] = group
     return found
@@ -65,7 +65,9 @@ def run_inventory(inventory: str) -> Any:
     try:
         done = subprocess.run(argv, capture_output=True, text=True, timeout=_ANSWER_S, check=False)
     except subprocess.TimeoutExpired:
-        raise UsageError(f"{PROGRAM} --list did not end within {_ANSWER_S:g} s. Next: name a file") from None
+        raise UsageError(
+            f"{PROGRAM} --list did not end within {_ANSWER_S:g} s. Next: name an inventory file instead"
+        ) from None
     if done.returncode:
         error = (done.stderr.strip() or "no error text").splitlines()[-1][:300]
         raise UsageError(f"{PROGRAM} --list failed (exit {done.returncode}): {error}")
@@ -89,8 +91,8 @@ def hosts(body: Any, mapping: Mapping[str, str]) -> dict[str, tuple[AnsibleHost,
         if not names:
             groups = sorted(name for name in body if name not in ("_meta", "all"))
             raise UsageError(
-                f"--map {role}={group}: the Ansible inventory has no host in a group of that name (it has "
-                f"{', '.join(groups[:20]) or 'no groups'}). Next: --map with one of these"
+                f"--map {role}={group}: the Ansible inventory has no host in this group (its groups: "
+                f"{', '.join(groups[:20]) or 'none'}). Next: use one of these groups"
             )
         found[role] = tuple(_host(name, _mapping(variables.get(name))) for name in names)
     return found

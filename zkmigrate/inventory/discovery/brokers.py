@@ -120,7 +120,7 @@ def candidates(
         before = found.get(id)
         source = before.address if before else ""
         addresses = resolve(host)
-        where = "/brokers/ids and metadata" if before else "metadata of the brokers alone"
+        where = "/brokers/ids and metadata" if before else "only metadata of the brokers"
         if not addresses and source:  # this machine does not know the name by which it registers
             where += f"; {unresolved(host, resolved(host), 'this machine')}"
             host = source
@@ -148,8 +148,8 @@ def without_address(registered: Iterable[Registered], found: Iterable[Candidate]
     if not nowhere:
         return []
     return [
-        f"brokers {', '.join(nowhere)} are registered on source, but neither cons nor metadata tells their "
-        "addresses: --bootstrap HOST:PORT names one that does"
+        f"brokers {', '.join(nowhere)} are registered on source, but neither cons nor metadata has their "
+        "addresses. Next: name one with --bootstrap HOST:PORT"
     ]
 
 
@@ -210,14 +210,14 @@ def draft(
         id = one.id if one.id is not None else host.id
         wrong = ""
         if not isinstance(host.survey, Seen):
-            wrong = f"; not seen by ssh: {host.survey}"
+            wrong = f"; not reached by ssh: {host.survey}"
         elif host.id is not None and id != host.id:
-            wrong = f"; BUT its file says broker.id={host.id}"
+            wrong = f"; BUT its file has broker.id={host.id}"
         elif chroot.value is not None and host.chroot not in (None, chroot.value):
-            wrong = f"; BUT its file names the chroot {host.chroot or '/'}"
+            wrong = f"; BUT its file has the chroot {host.chroot or '/'}"
         listener = host.listener
         if host.properties and listener is None:
-            wrong += "; BUT none of its listeners is without SASL and TLS"
+            wrong += "; BUT all of its listeners need SASL or TLS"
         elif listener is not None and (doubt := _elsewhere(listener.host, (one.address, *one.also))):
             wrong += f"; BUT its listener {listener.name} is bound to {listener.host}{doubt}"
         port = one.port or (listener.port if listener is not None else None)
@@ -234,7 +234,7 @@ def draft(
         cluster,
         chroot,
         tuple(lines),
-        "" if lines else f"no broker found: {view}; --bootstrap HOST:PORT names one",
+        "" if lines else f"no broker found: {view}. Next: name one with --bootstrap HOST:PORT",
         agreed({a: h.path for a, h in asked.items()}),
         agreed({a: _unit(h) for a, h in asked.items()}),
         agreed({a: _owner(h, "user") for a, h in asked.items()}),
@@ -259,11 +259,13 @@ def _unit(host: BrokerHost) -> Found[str]:
         return Found(None, str(host.survey))
     unit, process = host.survey.value.unit(KAFKA), host.survey.value.process(KAFKA)
     if unit is None:
-        return Found(None, "the broker runs outside a unit" if process else "no one unit named *kafka*")
+        return Found(
+            None, "the broker does not run in a unit" if process else "not exactly one unit named *kafka*"
+        )
     return Found(unit.name, "cgroup of the running broker" if process else "systemctl list-unit-files")
 
 
 def _owner(host: BrokerHost, key: str) -> Found[str]:
     process = host.survey.value.process(KAFKA) if isinstance(host.survey, Seen) else None
     value = getattr(process, key) if process is not None else ""
-    return Found(value or None, f"{key} of the running broker" if value else "no broker runs")
+    return Found(value or None, f"{key} of the running broker" if value else "no broker is running")

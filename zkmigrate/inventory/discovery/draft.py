@@ -115,7 +115,7 @@ def agreed(found: Mapping[str, Found[T]]) -> Found[T]:
     values = {host: one for host, one in found.items() if one.value is not None}
     if not values:
         reasons = dict.fromkeys(one.where for one in found.values() if one.where)
-        return Found(None, "; ".join([*reasons][:LISTED]) or "no host was asked")
+        return Found(None, "; ".join([*reasons][:LISTED]) or "no host was queried")
     most = Counter(one.value for one in values.values()).most_common(1)[0][0]
     first = next(one for one in values.values() if one.value == most)
     others = [f"{host} has {one.value}" for host, one in values.items() if one.value != most]

@@ -39,7 +39,7 @@ NOT_ASKED = Unknown("failed", "not asked")
 _LEFT_OUT = {
     "syncEnabled": "an observer without a log cannot be proven",
     "standaloneEnabled": "dest is never standalone",
-    "skipACL": "not for a new ensemble without a second thought",
+    "skipACL": "not copied to a new ensemble without review",
 }
 
 
@@ -101,7 +101,7 @@ def survey(reader: HostReader, address: str, configs: tuple[str, ...] = CONFIGS)
             servers = parse(more.value, config.values[DYNAMIC]).servers if isinstance(more, Seen) else {}
             config = ZooConfig(config.values, {**config.servers, **servers}, config.odd)
     except ZooCfgError as error:
-        return Server(address, runs, Found(path.value, f"{path.where}, but not understood: {error}"))
+        return Server(address, runs, Found(path.value, f"{path.where}, but it cannot be parsed: {error}"))
     config = replace(config, servers={n: _reached(reader, address, s) for n, s in config.servers.items()})
     data_dir = places.get("dataDir")
     myid: Reading[str] | None = None
@@ -137,7 +137,7 @@ def _config_of(
         tried.append(f"{path} ({text})" if isinstance(text, Unknown) else path)
     if named.value is not None:  # no file yet: a dest host that was never configured
         return named, ""
-    return Found(None, f"{named.where}; and none of {', '.join(tried)}"), ""
+    return Found(None, f"{named.where}, and none of {', '.join(tried)}"), ""
 
 
 def source_side(
@@ -155,9 +155,9 @@ def source_side(
         name = names.name_for(survey, "source", number, given.get(server.address, "") if server else "")
         where = f"server.{sid} in zoo.cfg"
         if server is None or not isinstance(survey, Seen):
-            where += f", but not seen: {survey}"
+            where += f", but not reached: {survey}"
         elif server.myid != str(sid):
-            where += f", BUT its myid file holds {server.myid or 'nothing that was found'}"
+            where += f", BUT its myid file has {server.myid or 'no readable value'}"
         hosts.append(HostLine(name, line.host, sid, _also(line.host), None, where))
     unread = [server.path for server in servers.values() if server.config is None]
     missing = f"no server lines found: {unread[0].where if unread else 'zoo.cfg has none (standalone?)'}"
@@ -191,12 +191,12 @@ def dest_side(
     hosts = []
     for number, server in enumerate(servers.values(), 1):
         name = names.name_for(server.survey, "dest", number, given.get(server.address, ""))
-        where = "" if isinstance(server.survey, Seen) else f"not seen: {server.survey}"
+        where = "" if isinstance(server.survey, Seen) else f"not reached: {server.survey}"
         myid, origin = start + number, f"free, above source's {above}"
         if server.myid.isdecimal() and above < int(server.myid) < 255:
             myid, origin = int(server.myid), "its myid file"
         if not above:
-            origin = "a guess: source's myids are unknown, and it must be above all of them"
+            origin = "a guess, because source's myids are unknown; it must be above all of them"
         where = "; ".join(filter(None, (where, f"myid: {origin}")))
         hosts.append(HostLine(name, server.address, myid, _also(server.address), None, where))
     client, quorum, election = _ports(servers)
@@ -253,12 +253,14 @@ def _ports(servers: Mapping[str, Server]) -> tuple[Found[int], Found[int], Found
     client: dict[str, Found[int]] = {}
     for address, server in servers.items():
         if server.config is None:
-            client[address] = Found(None, f"no zoo.cfg seen: {server.path.where}")
+            client[address] = Found(None, f"no zoo.cfg read: {server.path.where}")
             continue
         values = {str(s.client_port) for s in server.config.servers.values() if s.client_port}
         values |= {server.config.values["clientPort"]} if "clientPort" in server.config.values else set()
         one = values.pop() if len(values) == 1 else ""
-        client[address] = Found(int(one), "zoo.cfg") if one.isdecimal() else Found(None, "no one clientPort")
+        client[address] = (
+            Found(int(one), "zoo.cfg") if one.isdecimal() else Found(None, "no single clientPort")
+        )
     lines = {f"server.{sid}": line for sid, line in server_lines(servers).items()}
     none: Mapping[str, Found[int]] = {"": Found(None, "no server lines")}
     return (
@@ -276,7 +278,7 @@ def _paths(
     def setting(key: str) -> Found[str]:
         found: dict[str, Found[str]] = {}
         for address, server in servers.items():
-            place = server.places.get(key, Absent(f"no {key} seen"))
+            place = server.places.get(key, Absent(f"no {key} found"))
             if isinstance(place, Seen):
                 found[address] = Found(place.value.rstrip("/"), f"{key} in zoo.cfg")
             else:
@@ -298,11 +300,11 @@ def _java_env(reader: HostReader, server: Server) -> Found[str]:
     if unit is not None and files:
         return Found(files[0], f"EnvironmentFile of {unit.name}")
     if server.path.value is None:
-        return Found(None, "no unit and no zoo.cfg names it")
+        return Found(None, "neither a unit nor zoo.cfg has it")
     beside = str(PurePosixPath(server.path.value).parent / "java.env")
     if isinstance(reader.file(server.address, beside), Seen):
         return Found(beside, "beside zoo.cfg")
-    return Found(None, f"no EnvironmentFile in a unit, no {beside}")
+    return Found(None, f"no unit has an EnvironmentFile, and there is no {beside}")
 
 
 def _settings(values: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
@@ -319,11 +321,11 @@ def _settings(values: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]
         if key in _LEFT_OUT:
             left[key] = f"{_LEFT_OUT[key]} (seen {value})"
         elif not _KEY.fullmatch(key):
-            left[key] = "its name holds characters that migration.yml does not take"
+            left[key] = "its name has characters that migration.yml does not allow"
         elif key in ADDRESS_SETTINGS and is_one_host(value):
             left[key] = f"{value} is an address of one host, and dest's hosts share these lines"
         elif not _VALUE.fullmatch(value):
-            left[key] = "its value holds characters that migration.yml does not take"
+            left[key] = "its value has characters that migration.yml does not allow"
         else:
             kept[key] = value
     words = [word.strip() for word in kept.get(_WHITELIST, "").split(",") if word.strip()]
@@ -338,7 +340,7 @@ def _unit_name(server: Server) -> Found[str]:
     unit = server.survey.value.unit(ZOOKEEPER)
     if unit is None:
         known = ", ".join(server.survey.value.units) or "none"
-        return Found(None, f"no one unit named *zookeeper* or zk* (seen: {known})")
+        return Found(None, f"not exactly one unit named *zookeeper* or zk* (found: {known})")
     return Found(unit.name, "systemctl list-unit-files")
 
 
@@ -349,12 +351,10 @@ def _unit(server: Server) -> Unit | None:
 def _unit_value(server: Server, key: str) -> Found[str]:
     unit = _unit(server)
     value = getattr(unit, key) if unit is not None else ""
-    return Found(
-        value or None, f"{key.capitalize()}= of {unit.name}" if value and unit else "no unit names it"
-    )
+    return Found(value or None, f"{key.capitalize()}= of {unit.name}" if value and unit else "no unit has it")
 
 
 def _or_source(own: Found[T], source: Found[T]) -> Found[T]:
     if own.value is not None or source.value is None:
         return own
-    return Found(source.value, "as on source, dest has none")
+    return Found(source.value, "as on source, because dest has none")

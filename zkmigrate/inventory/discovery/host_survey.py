@@ -155,7 +155,9 @@ def parse(text: str) -> HostSurvey:
             shown.append(rest)
     finish_block()
     if not name:
-        raise ValueError(f"no host name in {text[:80]!r}; does the login shell print something of its own?")
+        raise ValueError(
+            f"no host name in {text[:80]!r}. Check whether the login shell prints text of its own"
+        )
     return HostSurvey(name, tuple(processes), units)
 
 

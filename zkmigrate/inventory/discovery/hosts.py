@@ -108,9 +108,11 @@ class HostReader:
         if done.rc == 0 and (found := done.text.strip("\n")).startswith("/"):
             return Seen(found)
         if done.rc == _CLOSED:
-            right = "root or the account of that process may" if host in self._plain else done.last_line
-            return Unknown("denied", f"{host}: /proc/{pid}/cwd was not read; {right or 'sudo may not'}")
-        return Unknown("failed", f"{host}: {path} leads nowhere")
+            right = "only root or the account of that process may" if host in self._plain else done.last_line
+            return Unknown(
+                "denied", f"{host}: /proc/{pid}/cwd was not read, because {right or 'sudo may not'}"
+            )
+        return Unknown("failed", f"{host}: {path} does not exist")
 
     def addresses(self, host: str, name: str) -> Reading[tuple[str, ...]]:
         """Return the addresses of a name as a host resolves it; Absent if it has none."""
@@ -140,16 +142,16 @@ class HostReader:
 def config_of(reader: HostReader, address: str, survey: HostSurvey, server: Server) -> Found[str]:
     """Find the config that a server runs with, or else the one that its unit starts it with."""
     many, process, unit = survey.running(server), survey.process(server), survey.unit(server)
-    why = f"{len(many)} run" if len(many) > 1 else "none runs"
+    why = f"{len(many)} are running" if len(many) > 1 else "none is running"
     if process is not None and process.config:
         place = reader.place(address, process.config, process.pid)
         if isinstance(place, Seen):
             return Found(place.value, "argument of the running process")
         why = f"it runs with {process.config}: {place}"
     elif process is not None:
-        why = "it runs without one"
+        why = "it runs without a config file"
     if unit is None:
-        return Found(None, f"{why}, and no one unit starts it")
+        return Found(None, f"{why}, and no single unit starts it")
     variables: dict[str, str] = {}
     unread: list[str] = []
     for path in unit.start.files:
@@ -159,7 +161,7 @@ def config_of(reader: HostReader, address: str, survey: HostSurvey, server: Serv
     named = config_named(server, unit.programs(variables))
     if not named:
         lacks = f"; not read: {', '.join(unread)}" if unread else ""
-        return Found(None, f"{why}, and the ExecStart of {unit.name} names none that can be read{lacks}")
+        return Found(None, f"{why}, and the ExecStart of {unit.name} has no readable one{lacks}")
     place = reader.place(address, named, 0)
     return Found(
         place.value if isinstance(place, Seen) else posixpath.normpath(named), f"ExecStart of {unit.name}"
@@ -178,13 +180,13 @@ def absolute(
         odd = {".", "..", ""} & set(path.strip("/").split("/"))
         return reader.place(address, path, 0) if odd else Seen(path)
     if not isinstance(survey, Seen):
-        return Unknown("failed", f"{address}: {path} is a relative path, and no process was seen: {survey}")
+        return Unknown("failed", f"{address}: {path} is a relative path, and no process was found: {survey}")
     process, unit = survey.value.process(server), survey.value.unit(server)
     if process is not None and isinstance(place := reader.place(address, path, process.pid), Seen):
         return place
     directory = works_in(server, unit.programs()) if unit is not None else ""
     if not directory:
-        why = "is a relative path, and where the server works is unknown"
+        why = "is a relative path, and the server's working directory is unknown"
         return Unknown("failed", f"{address}: {path} {why}")
     whole = posixpath.normpath(posixpath.join(directory, path))
     return place if isinstance(place := reader.place(address, whole, 0), Seen) else Seen(whole)

@@ -64,7 +64,7 @@ def named_hosts(options: InitOptions) -> tuple[InitOptions, Mapping[str, list[Na
     if options.ansible:
         if not mapping:
             raise UsageError(
-                "--ansible needs --map, which names the groups. Next: --map "
+                "--ansible needs --map, which names the groups. Next: pass --map "
                 "source=zk_old,dest=zk_new,brokers=kafka"
             )
         by_role = ansible.hosts(ansible.run_inventory(options.ansible), mapping)
@@ -73,8 +73,8 @@ def named_hosts(options: InitOptions) -> tuple[InitOptions, Mapping[str, list[Na
         options = replace(options, ssh=_with_ansible(options.ssh, [h for hs in by_role.values() for h in hs]))
     if not named["source"]:
         raise UsageError(
-            "no source host is named. Next: --source HOST[:PORT] (one is enough, its zoo.cfg names "
-            "the others); or --ansible with --map source=GROUP"
+            "no source host is named. Next: pass --source HOST[:PORT] (one is enough, its zoo.cfg names "
+            "the others), or --ansible with --map source=GROUP"
         )
     return options, named
 
@@ -100,7 +100,7 @@ def _endpoint(text: str, option: str) -> NamedHost:
     except ValueError as error:
         raise UsageError(f"{option} {text[:80]!r}: {error}") from error
     if jump.user:
-        raise UsageError(f"{option} {text[:80]!r}: an account has no place here. Next: --ssh-user")
+        raise UsageError(f"{option} {text[:80]!r}: this option takes no account. Next: pass --ssh-user")
     return NamedHost(jump.host, jump.port)
 
 
@@ -130,7 +130,7 @@ def transport_ssh(ssh: SshDraft) -> Ssh:
             config=ssh.config or None,
         )
     except ValueError as error:
-        raise UsageError(f"the ssh options do not fit: {error}") from error
+        raise UsageError(f"the ssh options are not valid together: {error}") from error
 
 
 def _own_key() -> str:
@@ -139,4 +139,4 @@ def _own_key() -> str:
         path = Path.home() / ".ssh" / name
         if path.is_file():
             return str(path)
-    raise UsageError("no private key is given, and ~/.ssh holds none. Next: --ssh-key FILE")
+    raise UsageError("no private key is given, and ~/.ssh has none. Next: pass --ssh-key FILE")

@@ -28,7 +28,7 @@ from zkmigrate.inventory.discovery.hosts import DirectHosts, HostReader
 from zkmigrate.inventory.discovery.init_request import InitOptions, NamedHost, named_hosts, transport_ssh
 from zkmigrate.inventory.inventory import Ssh
 from zkmigrate.json_stamp import stamped
-from zkmigrate.kafka.clients import admin as kafka_client
+from zkmigrate.kafka.clients import cluster_view as kafka_client
 from zkmigrate.kafka.questions import KafkaView
 from zkmigrate.runbook.model.fact import Absent, Reading, Seen, Unknown
 from zkmigrate.zookeeper.clients.admin import ADMIN_PORT, allowed_word
@@ -45,7 +45,7 @@ _WORD_S = 5.0
 def init(options: InitOptions, say: Callable[[str], None], ask: Callable[[str], str] | None) -> int:
     """Survey the hosts, write the file, list what is missing in it, and return the exit code."""
     if options.out.exists() and not options.force:
-        raise UsageError(f"{options.out} is there already. Next: --out another, or --force")
+        raise UsageError(f"{options.out} already exists. Next: pass another file with --out, or pass --force")
     options, named = named_hosts(options)
     draft = _survey(options, named, (lambda _text: None) if options.as_json else say, ask)
     text = render.text(draft, time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()))
@@ -59,10 +59,10 @@ def init(options: InitOptions, say: Callable[[str], None], ask: Callable[[str], 
         return code
     say(f"{options.out} written: {_counted(draft)}")
     for line in doubtful:
-        say(f"look at: {line}")
+        say(f"check: {line}")
     for problem in problems:
         say(f"to fix: {problem}")
-    follow = "fill in what is missing, then" if problems else "read it, then"
+    follow = "fill in the missing values, then" if problems else "read the file, then"
     say(f"{follow}: zkmigrate preflight -i {options.out}")
     return code
 
@@ -82,9 +82,13 @@ def _write(options: InitOptions, text: str) -> None:
         beside.write_text(text, encoding="utf-8")
         beside.replace(options.out)
     except FileExistsError:
-        raise UsageError(f"{options.out} is there already. Next: --out another, or --force") from None
+        raise UsageError(
+            f"{options.out} already exists. Next: pass another file with --out, or pass --force"
+        ) from None
     except OSError as error:
-        raise UsageError(f"{options.out} cannot be written: {error.strerror}. Next: --out") from error
+        raise UsageError(
+            f"cannot write {options.out}: {error.strerror}. Next: pass another file with --out"
+        ) from error
 
 
 def _problems(path: Path) -> list[str]:
@@ -111,12 +115,12 @@ def _survey(
     first = [host.address for role in ("source", "dest", "brokers") for host in named[role]]
     approve(first)
     asked_at = [host.address for host in named["source"]]
-    say(f"asking {', '.join(asked_at)} for source's servers")
+    say(f"reading source's servers from {', '.join(asked_at)}")
     servers = _survey_source(ssh, asked_at, approve)
     _refuse_silence(servers)
     ports = {host.address: host.port for host in named["source"] if host.port}
     client = next((_port(server) for server in servers.values() if _port(server)), None) or CLIENT_PORT
-    say("asking source's four-letter words for brokers: no session, nothing is written there")
+    say("reading the brokers from source's four-letter words, without a session or a write")
     found_clusters, word_notes = _clusters(
         {address: ports.get(address, client) for address in servers}, ensembles.admin_ports(servers)
     )
@@ -127,7 +131,7 @@ def _survey(
     given = [Candidate(h.address, name=h.name, where="Ansible inventory") for h in named["brokers"]]
     candidates = brokers.candidates(registered, view, given)
     approve(one.address for one in candidates)
-    say(f"asking {len(named['dest'])} dest hosts and {len(candidates)} brokers what they run")
+    say(f"reading the services of {len(named['dest'])} dest hosts and {len(candidates)} brokers")
     with Transport(DirectHosts(ssh)) as transport:
         reader = HostReader(transport, servers)
         dest = reader.each([h.address for h in named["dest"]], partial(ensembles.survey, reader))
@@ -186,11 +190,11 @@ def _refuse_silence(servers: Mapping[str, Server]) -> None:
     why = "; ".join(
         f"{address}: {str(survey).replace(f'{address}: ', '')}" for address, survey in silent.items()
     )
-    own = ", ".join(own_addresses.sent_from(silent)) or "no address at all"
+    own = ", ".join(own_addresses.sent_from(silent)) or "no address"
     raise UsageError(
-        f"none of source's hosts can be read from this machine: {why}. Nothing was written. Next: "
-        f"the same on the machine that reaches them (this one sends from {own}); another --source, "
-        "--ssh-user or --ssh-key"
+        f"cannot read any of source's hosts from this machine: {why}. Nothing was written. Next: run this "
+        f"on a machine that reaches them (this one sends from {own}), or pass another --source, --ssh-user "
+        "or --ssh-key"
     )
 
 
@@ -234,14 +238,14 @@ def _choose_cluster(
             raise UsageError(f"--chroot {chroot}: no broker is registered there; source has {known}")
         return Found(chroot, "as given, seen in dump" if found else "as given"), found.get(chroot, ())
     if len(found) > 1:
-        raise UsageError(f"source holds several Kafka clusters: {known}. Next: --chroot names one")
+        raise UsageError(f"source has several Kafka clusters: {known}. Next: name one with --chroot")
     for only, registered in found.items():
         if not only:
             raise UsageError(
-                "the one Kafka cluster on source has no chroot of its own, which zkmigrate does not move"
+                "the only Kafka cluster on source has no chroot, and zkmigrate does not move such a cluster"
             )
-        return Found(only, "the only /brokers/ids on source, by dump"), registered
-    return Found(None, "dump of source lists no /brokers/ids"), ()
+        return Found(only, "the only /brokers/ids in source's dump"), registered
+    return Found(None, "source's dump has no /brokers/ids"), ()
 
 
 def _chroot_of(asked: Mapping[str, brokers.BrokerHost], before: Found[str]) -> Found[str]:
@@ -255,7 +259,7 @@ def _kafka_view(endpoints: Iterable[str], say: Callable[[str], None]) -> Reading
     unique = list(dict.fromkeys(endpoints))
     if not unique:
         return Unknown("failed", "no broker's address is known")
-    say(f"asking Kafka itself at {', '.join(unique[:3])}")
+    say(f"reading metadata from Kafka at {', '.join(unique[:3])}")
     return kafka_client.view(unique, lambda: Absent("not asked"))
 
 

@@ -24,7 +24,9 @@ def prepare(known_hosts: Path) -> None:
     except FileExistsError:
         return
     except OSError as error:
-        raise UsageError(f"{known_hosts} cannot be made: {error.strerror}. Next: --known-hosts") from error
+        raise UsageError(
+            f"cannot create {known_hosts}: {error.strerror}. Next: pass another file with --known-hosts"
+        ) from error
 
 
 def approve(
@@ -48,14 +50,17 @@ def approve(
         say("these hosts show keys that are not pinned yet:")
         for key in found:
             say(f"  {key.host}  {fingerprint(key.key)}")
-        say("compare each with `ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub` at that host's own console")
+        say(
+            "compare each with the output of `ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub` at that "
+            "host's console"
+        )
         if ask is None:
             raise UsageError(
-                "Cannot ask whether these keys are right. Next: pin them in "
-                f"{known_hosts} (ssh-keyscan prints such lines); or run init on a terminal, without --json"
+                f"Cannot prompt for approval of these keys. Next: pin them in {known_hosts} (ssh-keyscan "
+                "prints such lines); or run init on a terminal, without --json"
             )
         if ask(f"pin them in {known_hosts}? (yes) ").strip().lower() not in ("y", "yes"):
-            raise UsageError("the keys were not approved: nothing was written")
+            raise UsageError("the keys were not approved, so nothing was written")
         with known_hosts.open("a", encoding="ascii") as file:
             file.write("".join(key.line for key in found))
 

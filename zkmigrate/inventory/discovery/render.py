@@ -28,7 +28,7 @@ def text(draft: Draft, written: str) -> str:
         _dest(draft.dest),
         _kafka(draft.kafka),
         [
-            "# policy: leases, limits and what happens when a broker is lost in the window. Left out: the",
+            "# policy: leases, limits and what happens when a broker is lost in the window. Not given: the",
             "# defaults of docs/reference/migration-yml.md.",
         ],
     ]
@@ -42,10 +42,11 @@ def _printable(line: str) -> str:
 
 def _head(draft: Draft, written: str) -> list[str]:
     return [
-        f"# Inventory of the move {draft.name}, made by `zkmigrate init` {written} from what hosts showed.",
-        "# Behind each value stands where it was seen. Read every line before you use it.",
-        f"# A line with {MISSING} was not found and has to be filled in; a value behind a plain # is the",
-        "# default, which holds because nothing else was seen. Keys: docs/reference/migration-yml.md",
+        f"# Inventory of the move {draft.name}, created by `zkmigrate init` {written} from the facts "
+        "of the hosts.",
+        "# The comment after each value names its source. Read every line before you use it.",
+        f"# A line with {MISSING} has no value yet: fill it in. A value after a plain # is the",
+        "# default, which applies because no other value was found. Keys: docs/reference/migration-yml.md",
         *(f"# NOTE: {note}" for note in draft.notes),
     ]
 
@@ -56,9 +57,9 @@ def _operator(addresses: tuple[str, ...]) -> list[str]:
         "# none may be a host's.",
     ]
     if not addresses:
-        return [*head, f"{MISSING} operator: []  # no way from this machine to any host was found"]
+        return [*head, f"{MISSING} operator: []  # this machine reaches no host"]
     shown = ", ".join(_scalar(a) for a in addresses)
-    return [*head, f"operator: [{shown}]  # this machine's, on its way to the hosts"]
+    return [*head, f"operator: [{shown}]  # the addresses from which this machine reaches the hosts"]
 
 
 def _ssh(ssh: SshDraft) -> list[str]:

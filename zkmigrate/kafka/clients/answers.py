@@ -7,8 +7,9 @@ from typing import TypeVar
 
 from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.kafka.changes import KAFKA
-from zkmigrate.kafka.clients import admin, log_dirs, log_ends, reassignments, topics
+from zkmigrate.kafka.clients import cluster_view, log_dirs, log_ends, reassignments, topics
 from zkmigrate.kafka.clients.canary import BrokerCanary
+from zkmigrate.kafka.clients.connections import Brokers
 from zkmigrate.kafka.questions import (
     ClusterTopics,
     DescribeCluster,
@@ -43,53 +44,55 @@ class KafkaAnswers:
     def __init__(self, inventory: Inventory, look: Look) -> None:
         self._inventory, self._look = inventory, look
         self._canary = BrokerCanary({b.name: (b.address, b.port) for b in inventory.brokers})
-        self._brokers = admin.Brokers(broker.endpoint for broker in inventory.brokers)
+        self._brokers = Brokers(broker.endpoint for broker in inventory.brokers)
 
     def close(self) -> None:
         """Close the connections."""
         self._canary.close()
         self._brokers.close()
 
-    def kafka(self, asked: DescribeCluster) -> Reading[KafkaView]:
+    def kafka(self, request: DescribeCluster) -> Reading[KafkaView]:
         if not self._brokers:
             return Unknown("failed", "the inventory names no broker")
-        return admin.view(self._brokers, self._reassignments, witnesses=asked.witnesses)
+        return cluster_view.view(self._brokers, self._reassignments, witnesses=request.witnesses)
 
-    def pulses(self, asked: PingBrokers) -> Mapping[str, Pulse]:
-        return self._canary.ask_all(asked.within_s)
+    def pulses(self, request: PingBrokers) -> Mapping[str, Pulse]:
+        return self._canary.ask_all(request.within_s)
 
-    def topics(self, asked: ListTopics) -> Reading[ClusterTopics]:
-        return self._ask(asked.cluster, topics.names)
+    def topics(self, request: ListTopics) -> Reading[ClusterTopics]:
+        return self._ask(request.cluster, topics.names)
 
-    def topic_partitions(self, asked: DescribePartitions) -> Reading[TopicPartitions]:
-        return self._ask(asked.cluster, lambda at: topics.partitions(at, asked.topics, asked.witnesses))
+    def topic_partitions(self, request: DescribePartitions) -> Reading[TopicPartitions]:
+        return self._ask(request.cluster, lambda at: topics.partitions(at, request.topics, request.witnesses))
 
-    def log_dirs(self, asked: DescribeLogDirs) -> Reading[Mapping[int, LogDirs]]:
-        return self._ask(asked.cluster, lambda at: log_dirs.log_dirs(at, asked.brokers, asked.partitions))
+    def log_dirs(self, request: DescribeLogDirs) -> Reading[Mapping[int, LogDirs]]:
+        return self._ask(
+            request.cluster, lambda at: log_dirs.log_dirs(at, request.brokers, request.partitions)
+        )
 
     def log_ends(
-        self, asked: ReadLogEnds
+        self, request: ReadLogEnds
     ) -> Reading[Mapping[int, Reading[Mapping[tuple[str, int], Reading[LogEnd]]]]]:
-        return self._ask(asked.cluster, lambda at: log_ends.log_ends(at, asked.replicas))
+        return self._ask(request.cluster, lambda at: log_ends.log_ends(at, request.replicas))
 
-    def topic_settings(self, asked: ReadTopicSettings) -> Settings:
-        return self._ask(asked.cluster, lambda at: topics.settings(at, asked.key, asked.topics))
+    def topic_settings(self, request: ReadTopicSettings) -> Settings:
+        return self._ask(request.cluster, lambda at: topics.settings(at, request.key, request.topics))
 
-    def refused_topic(self, asked: ValidateTopic) -> Reading[str]:
-        return self._ask(asked.change.cluster, lambda at: topics.refused_topic(at, asked.change))
+    def refused_topic(self, request: ValidateTopic) -> Reading[str]:
+        return self._ask(request.change.cluster, lambda at: topics.refused_topic(at, request.change))
 
-    def refused_at_controller(self, asked: ValidateAtController) -> Reading[str]:
+    def refused_at_controller(self, request: ValidateAtController) -> Reading[str]:
         return self._ask(
-            asked.change.cluster, lambda at: reassignments.refused_at_controller(at, asked.change)
+            request.change.cluster, lambda at: reassignments.refused_at_controller(at, request.change)
         )
 
-    def broker_settings(self, asked: ReadBrokerSettings) -> Reading[Mapping[int, Reading[TopicSetting]]]:
+    def broker_settings(self, request: ReadBrokerSettings) -> Reading[Mapping[int, Reading[TopicSetting]]]:
         return self._ask(
-            asked.cluster, lambda at: reassignments.broker_settings(at, asked.key, asked.brokers)
+            request.cluster, lambda at: reassignments.broker_settings(at, request.key, request.brokers)
         )
 
-    def reassignments(self, asked: ListReassignments) -> Reading[Mapping[tuple[str, int], InFlight]]:
-        return self._ask(asked.cluster, reassignments.in_flight)
+    def reassignments(self, request: ListReassignments) -> Reading[Mapping[tuple[str, int], InFlight]]:
+        return self._ask(request.cluster, reassignments.in_flight)
 
     def _ask(self, cluster: str, ask: Callable[[Sequence[str]], Reading[T]]) -> Reading[T]:
         if cluster != KAFKA:
@@ -104,7 +107,7 @@ class KafkaAnswers:
         """
         for host in (host for host in self._inventory.doors if host not in self._inventory.read_only):
             chroot = self._inventory.kafka.chroot
-            reading = self._look.ask(ReadZnode(host, chroot + admin.REASSIGNMENTS))
+            reading = self._look.ask(ReadZnode(host, chroot + cluster_view.REASSIGNMENTS))
             if isinstance(reading, Seen):
                 return Seen(reading.value.data)
             if isinstance(reading, Absent):

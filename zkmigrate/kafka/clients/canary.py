@@ -65,7 +65,7 @@ def _apis(body: bytes) -> dict[int, tuple[int, int]]:
     """
     error, count = struct.unpack(">hi", body[:6]) if len(body) >= 6 else (0, -1)
     if error:
-        raise ValueError(f"answered with error {error}")
+        raise ValueError(f"the broker returned error {error}")
     if count < 0 or len(body) != 6 + 6 * count:
-        raise ValueError("answered an ApiVersions response of a wrong length")
+        raise ValueError("the ApiVersions response has a wrong length")
     return {key: (low, high) for key, low, high in struct.iter_unpack(">hhh", body[6:])}

@@ -15,7 +15,7 @@ from kafka.protocol.admin import IncrementalAlterConfigsRequest, IncrementalAlte
 
 from zkmigrate.kafka.changes import AlterAtController
 from zkmigrate.kafka.clients.wire import BrokerConnection
-from zkmigrate.kafka.said import said
+from zkmigrate.kafka.error_text import describe_error
 
 _ANSWER_S = 5.0
 
@@ -26,19 +26,19 @@ def alter(admin: Any, change: AlterAtController) -> str:
     The result is also empty if the broker is no longer registered. Raises OSError, ValueError or KafkaError
     if there is no answer.
     """
-    code, why = _sent(admin, change, only_validate=False)
+    code, why = _send(admin, change, only_validate=False)
     return "" if for_code(code) is BrokerIdNotRegisteredError else why
 
 
-def refused(admin: Any, change: AlterAtController) -> str:
+def validate(admin: Any, change: AlterAtController) -> str:
     """Return why the controller would refuse a change, including for a broker that is no longer registered.
 
     The controller only validates the request. Raises the same errors as :func:`alter`.
     """
-    return _sent(admin, change, only_validate=True)[1]
+    return _send(admin, change, only_validate=True)[1]
 
 
-def _sent(admin: Any, change: AlterAtController, *, only_validate: bool) -> tuple[int, str]:
+def _send(admin: Any, change: AlterAtController, *, only_validate: bool) -> tuple[int, str]:
     kind = IncrementalAlterConfigsRequest.AlterConfigsResource
     act = AlterConfigOp.DELETE if change.value is None else AlterConfigOp.SET
     config = kind.AlterableConfig(name=change.key, config_operation=act.value, value=change.value)
@@ -55,8 +55,10 @@ def _sent(admin: Any, change: AlterAtController, *, only_validate: bool) -> tupl
         raise OSError(f"{where} did not answer: {error or type(error).__name__}") from None
     finally:
         connection.drop()
-    [told] = IncrementalAlterConfigsResponse.decode(answer, version=0).responses
-    return told.error_code, said(told.error_code, told.error_message) if told.error_code else ""
+    [result] = IncrementalAlterConfigsResponse.decode(answer, version=0).responses
+    return result.error_code, describe_error(
+        result.error_code, result.error_message
+    ) if result.error_code else ""
 
 
 def _active(admin: Any) -> tuple[str, int]:
@@ -64,10 +66,10 @@ def _active(admin: Any) -> tuple[str, int]:
 
     Raises ValueError if the brokers do not report it.
     """
-    told = admin.describe_metadata_quorum()
-    leader = told["topics"][0]["partitions"][0]["leader_id"]
-    for node in told.get("nodes", ()):
+    quorum = admin.describe_metadata_quorum()
+    leader = quorum["topics"][0]["partitions"][0]["leader_id"]
+    for node in quorum.get("nodes", ()):
         if node["node_id"] == leader:
             listener = node["listeners"][0]
             return listener["host"], listener["port"]
-    raise ValueError("the brokers do not tell where the controller listens")
+    raise ValueError("the brokers do not report the address of the controller")

@@ -10,8 +10,10 @@ from typing import Any, TypeVar
 from kafka.errors import KafkaError, KafkaTimeoutError, RequestTimedOutError, UnknownBrokerIdError
 
 from zkmigrate.hosts.parallel import GiveUp, together
-from zkmigrate.kafka.clients import admin as kafka
-from zkmigrate.kafka.said import reason
+from zkmigrate.kafka.clients.cluster_view import reachable
+from zkmigrate.kafka.clients.connections import GARBLED, ask
+from zkmigrate.kafka.clients.library import known_brokers, metadata
+from zkmigrate.kafka.error_text import describe_exception
 from zkmigrate.runbook.model.fact import Reading, Seen, Unknown
 
 T = TypeVar("T")
@@ -29,35 +31,35 @@ def of_each(
     cluster, ``host:port``.
     """
 
-    def ask(admin: Any, releases: Mapping[str, str]) -> Reading[Mapping[int, Reading[T]]]:
-        cluster = admin._manager.run(kafka._metadata, admin, None, ())
-        here = kafka.reachable(cluster, releases, everybody=len(releases) == len(set(brokers)))
+    def ask_each(admin: Any, releases: Mapping[str, str]) -> Reading[Mapping[int, Reading[T]]]:
+        cluster = metadata(admin, None, ())
+        here = reachable(cluster, releases, everybody=len(releases) == len(set(brokers)))
         # An older client does not know a broker that has just started; only a new client can reach it.
-        if unnamed := {*ids}.intersection(here) - {one.node_id for one in admin._manager.cluster.brokers()}:
+        if unnamed := {*ids}.intersection(here) - {one.node_id for one in known_brokers(admin)}:
             raise UnknownBrokerIdError(unnamed)
-        late: GiveUp[Reading[T]] = GiveUp(LATE_S, _late, time.monotonic)
-        asked = {str(id): partial(_told, admin, id, question) for id in ids if id in here}
-        told = together(asked, late)
-        return Seen({id: told[str(id)] if id in here else _no_answer(id) for id in ids})
+        late: GiveUp[Reading[T]] = GiveUp(LATE_S, _answer_too_late, time.monotonic)
+        questions = {str(id): partial(_answer, admin, id, question) for id in ids if id in here}
+        answers = together(questions, late)
+        return Seen({id: answers[str(id)] if id in here else _no_answer(id) for id in ids})
 
-    return kafka.ask(brokers, ask)
+    return ask(brokers, ask_each)
 
 
-def _told(admin: Any, id: int, question: Callable[[Any, int], Reading[T]]) -> Reading[T]:
+def _answer(admin: Any, id: int, question: Callable[[Any, int], Reading[T]]) -> Reading[T]:
     """Return one broker's answer, or Unknown for an error, so that it does not hide the others' answers."""
     try:
         return question(admin, id)
     except (KafkaTimeoutError, RequestTimedOutError) as error:
-        return Unknown("timeout", f"broker {id}: {reason(error)}")
+        return Unknown("timeout", f"broker {id}: {describe_exception(error)}")
     except (KafkaError, OSError) as error:
-        return Unknown("failed", f"broker {id}: {reason(error)}")
-    except kafka.GARBLED as error:
-        return Unknown("garbled", f"broker {id} answered something unexpected: {reason(error)}")
+        return Unknown("failed", f"broker {id}: {describe_exception(error)}")
+    except GARBLED as error:
+        return Unknown("garbled", f"cannot parse the answer of broker {id}: {describe_exception(error)}")
 
 
 def _no_answer(id: int) -> Unknown:
-    return Unknown("timeout", f"broker {id} does not answer, or the cluster does not name it")
+    return Unknown("timeout", f"broker {id} does not answer, or the cluster does not list it")
 
 
-def _late(id: str) -> Unknown:
-    return Unknown("timeout", f"broker {id} has not answered yet; most others have")
+def _answer_too_late(id: str) -> Unknown:
+    return Unknown("timeout", f"broker {id} did not answer within the time that most others needed")

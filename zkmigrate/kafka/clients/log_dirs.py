@@ -12,8 +12,9 @@ from typing import Any
 from kafka.protocol.admin import DescribeLogDirsRequest
 
 from zkmigrate.kafka.clients.each_broker import of_each
+from zkmigrate.kafka.clients.library import send
+from zkmigrate.kafka.error_text import describe_error
 from zkmigrate.kafka.questions import LogDir, LogDirs, ReplicaLog
-from zkmigrate.kafka.said import said
 from zkmigrate.runbook.model.fact import Reading, Seen, Unknown
 
 _DENIED = 31
@@ -29,22 +30,19 @@ def log_dirs(
     """
 
     def question(admin: Any, id: int) -> LogDirs:
-        return _directories(id, admin._manager.run(_described, admin, id, partitions))
+        return _directories(id, send(admin, _request(partitions), id))
 
     return of_each(brokers, ids, question)
 
 
-async def _described(admin: Any, id: int, partitions: Mapping[str, Sequence[int]] | None) -> dict[str, Any]:
+def _request(partitions: Mapping[str, Sequence[int]] | None) -> DescribeLogDirsRequest:
     named = None
     if partitions is not None:
         named = [
             DescribeLogDirsRequest.DescribableLogDirTopic(topic=topic, partitions=list(numbers))
             for topic, numbers in partitions.items()
         ]
-    answer: dict[str, Any] = (
-        await admin._manager.send(DescribeLogDirsRequest(topics=named), node_id=id)
-    ).to_dict()
-    return answer
+    return DescribeLogDirsRequest(topics=named)
 
 
 def _directories(id: int, answer: Mapping[str, Any]) -> LogDirs:
@@ -56,7 +54,7 @@ def _directories(id: int, answer: Mapping[str, Any]) -> LogDirs:
     if code:
         return Unknown(
             "denied" if code == _DENIED else "failed",
-            f"log directories of broker {id}: {said(code)}",
+            f"log directories of broker {id}: {describe_error(code)}",
         )
     return Seen({result["log_dir"]: _directory(id, result) for result in answer["results"]})
 
@@ -64,7 +62,7 @@ def _directories(id: int, answer: Mapping[str, Any]) -> LogDirs:
 def _directory(id: int, result: Mapping[str, Any]) -> Reading[LogDir]:
     """Return one log directory; raises ValueError for an impossible size."""
     if code := result["error_code"]:
-        return Unknown("failed", f"broker {id}, {result['log_dir']}: {said(code)}")
+        return Unknown("failed", f"broker {id}, {result['log_dir']}: {describe_error(code)}")
     replicas = tuple(
         ReplicaLog(
             topic["name"], p["partition_index"], p["partition_size"], p["offset_lag"], p["is_future_key"]

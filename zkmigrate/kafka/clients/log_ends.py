@@ -12,8 +12,9 @@ from typing import Any
 from kafka.protocol.consumer import ListOffsetsRequest
 
 from zkmigrate.kafka.clients.each_broker import of_each
+from zkmigrate.kafka.clients.library import send
+from zkmigrate.kafka.error_text import describe_error
 from zkmigrate.kafka.questions import LogEnd
-from zkmigrate.kafka.said import said
 from zkmigrate.runbook.model.fact import Reading, Seen, Unknown
 
 _CONSUMER, _DEBUGGING_CONSUMER = -1, -2
@@ -34,19 +35,19 @@ def log_ends(
 
     def question(admin: Any, id: int) -> Reading[Ends]:
         ends, marks = (
-            _offsets(admin._manager.run(_listed, admin, id, asker, replicas[id]))
-            for asker in (_DEBUGGING_CONSUMER, _CONSUMER)
+            _offsets(send(admin, _request(consumer, replicas[id]), id))
+            for consumer in (_DEBUGGING_CONSUMER, _CONSUMER)
         )
-        asked = [(topic, number) for topic, numbers in replicas[id].items() for number in numbers]
-        return Seen({name: _end(id, name, ends[name], marks[name]) for name in asked})
+        names = [(topic, number) for topic, numbers in replicas[id].items() for number in numbers]
+        return Seen({name: _end(id, name, ends[name], marks[name]) for name in names})
 
     return of_each(brokers, tuple(replicas), question)
 
 
-async def _listed(admin: Any, id: int, asker: int, partitions: Mapping[str, Sequence[int]]) -> dict[str, Any]:
+def _request(consumer: int, partitions: Mapping[str, Sequence[int]]) -> ListOffsetsRequest:
     topic = ListOffsetsRequest.ListOffsetsTopic
-    request = ListOffsetsRequest(
-        replica_id=asker,
+    return ListOffsetsRequest(
+        replica_id=consumer,
         isolation_level=0,
         topics=[
             topic(
@@ -60,8 +61,6 @@ async def _listed(admin: Any, id: int, asker: int, partitions: Mapping[str, Sequ
         ],
         min_version=4,  # the first version with the leader epoch
     )
-    answer: dict[str, Any] = (await admin._manager.send(request, node_id=id)).to_dict()
-    return answer
 
 
 def _offsets(answer: Mapping[str, Any]) -> dict[tuple[str, int], tuple[int, int, int]]:
@@ -79,7 +78,7 @@ def _end(
     """Combine the two answers about one replica; raises ValueError for an impossible offset."""
     code, offset, epoch = end
     if code:
-        why = f"the log end of {name[0]}-{name[1]} on broker {id}: {said(code)}"
+        why = f"the log end of {name[0]}-{name[1]} on broker {id}: {describe_error(code)}"
         return Unknown("denied" if code == _DENIED else "failed", why)
     refused, watermark, _ = mark
     if offset < 0 or (not refused and watermark < 0):

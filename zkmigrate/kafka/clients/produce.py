@@ -23,9 +23,9 @@ from kafka import KafkaProducer, TopicPartition
 from kafka.errors import KafkaError, KafkaTimeoutError
 
 from zkmigrate.inventory.inventory import Inventory
-from zkmigrate.kafka.clients import admin as kafka
+from zkmigrate.kafka.clients import cluster_view, library
+from zkmigrate.kafka.error_text import describe_exception
 from zkmigrate.kafka.questions import PartitionState
-from zkmigrate.kafka.said import reason
 from zkmigrate.runbook.model.fact import Seen
 from zkmigrate.runbook.model.look import Pulse
 from zkmigrate.runbook.model.sampling import Body
@@ -250,13 +250,13 @@ class _Sender:
     def _partition(self, home: str) -> int:
         """Return the partition of a broker. Raises LookupError if it is the preferred leader of none."""
         if self._ids[home] not in self._partitions and time.monotonic() - self._found_at >= _LOOK_S:
-            found = kafka.partitions_of(self._addresses, self._topic)
+            found = cluster_view.partitions_of(self._addresses, self._topic)
             if not isinstance(found, Seen):
                 raise LookupError(str(found))
             self._found_at = time.monotonic()
             self._partitions = preferred_partitions(found.value)
         if self._ids[home] not in self._partitions:
-            raise LookupError(f"{self._topic} has no partition of which {home} is the preferred leader")
+            raise LookupError(f"topic {self._topic} has no partition whose preferred leader is {home}")
         return self._partitions[self._ids[home]]
 
     def _take_answers(self) -> None:
@@ -282,9 +282,8 @@ class _Sender:
     def _leader(self, partition: int) -> str | None:
         """Return the name of the partition's current leader, or None if it is none of the brokers."""
         assert self._producer is not None
-        # kafka-python has no public method for this.
-        leader = self._producer._metadata.leader_for_partition(TopicPartition(self._topic, partition))
-        return self._names.get(leader)
+        leader = library.leader_of(self._producer, TopicPartition(self._topic, partition))
+        return None if leader is None else self._names.get(leader)
 
     def _late(self, home: str, partition: int | None, why: str) -> None:
         now, sent = time.monotonic(), self._sent[home]
@@ -295,7 +294,7 @@ class _Sender:
 def _why(error: Exception) -> str:
     if isinstance(error, KafkaTimeoutError):
         return f"no answer within {_ANSWER_S:g} s"
-    return str(error) if isinstance(error, LookupError) else reason(error)
+    return str(error) if isinstance(error, LookupError) else describe_exception(error)
 
 
 def preferred_partitions(partitions: Iterable[PartitionState]) -> dict[int, int]:

@@ -10,11 +10,12 @@ from kafka.errors import IncompatibleBrokerVersion
 from kafka.protocol.admin import DescribeConfigsRequest
 
 from zkmigrate.kafka.changes import AlterAtController
-from zkmigrate.kafka.clients import admin as kafka
 from zkmigrate.kafka.clients import controller
+from zkmigrate.kafka.clients.connections import ask
 from zkmigrate.kafka.clients.each_broker import of_each
+from zkmigrate.kafka.clients.library import send
+from zkmigrate.kafka.error_text import describe_error
 from zkmigrate.kafka.questions import InFlight, TopicSetting
-from zkmigrate.kafka.said import said
 from zkmigrate.runbook.model.fact import Absent, Reading, Seen, Unknown
 
 _OWN = 2
@@ -42,7 +43,7 @@ def in_flight(brokers: Sequence[str]) -> Reading[Mapping[tuple[str, int], InFlig
             }
         )
 
-    return kafka.ask(brokers, question)
+    return ask(brokers, question)
 
 
 def broker_settings(
@@ -51,7 +52,7 @@ def broker_settings(
     """Return one dynamic config of the brokers with these ids; each broker reports its own value."""
 
     def question(admin: Any, id: int) -> Reading[TopicSetting]:
-        return _setting(id, key, admin._manager.run(_described, admin, id, key))
+        return _setting(id, key, send(admin, _request(id, key), id))
 
     return of_each(brokers, ids, question)
 
@@ -64,17 +65,15 @@ def refused_at_controller(brokers: Sequence[str], change: AlterAtController) -> 
 
     def question(admin: Any, _: object) -> Reading[str]:
         try:
-            return Seen(controller.refused(admin, change))
+            return Seen(controller.validate(admin, change))
         except IncompatibleBrokerVersion:
             return Absent("DescribeQuorum")
 
-    return kafka.ask(brokers, question)
+    return ask(brokers, question)
 
 
-async def _described(admin: Any, id: int, key: str) -> dict[str, Any]:
-    request = DescribeConfigsRequest(resources=[(ConfigResourceType.BROKER, str(id), [key])], min_version=1)
-    answer: dict[str, Any] = (await admin._manager.send(request, node_id=id)).to_dict()
-    return answer
+def _request(id: int, key: str) -> DescribeConfigsRequest:
+    return DescribeConfigsRequest(resources=[(ConfigResourceType.BROKER, str(id), [key])], min_version=1)
 
 
 def _setting(id: int, key: str, answer: Mapping[str, Any]) -> Reading[TopicSetting]:
@@ -84,10 +83,10 @@ def _setting(id: int, key: str, answer: Mapping[str, Any]) -> Reading[TopicSetti
     """
     [result] = answer["results"]
     if code := result["error_code"]:
-        why = said(code, result["error_message"])
+        why = describe_error(code, result["error_message"])
         return Unknown("denied" if code == _DENIED else "failed", f"config {key} of broker {id}: {why}")
-    for told in result["configs"]:
-        if told["name"] == key:
-            own = told["value"] if told["config_source"] == _OWN else None
-            return Seen(TopicSetting(own, told["read_only"], told["value"]))
+    for config in result["configs"]:
+        if config["name"] == key:
+            own = config["value"] if config["config_source"] == _OWN else None
+            return Seen(TopicSetting(own, config["read_only"], config["value"]))
     return Seen(TopicSetting(None))

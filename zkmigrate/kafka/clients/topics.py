@@ -17,8 +17,11 @@ from kafka.protocol.admin import DescribeConfigsRequest
 
 from zkmigrate.kafka.changes import CreateTopic, GrowTopic
 from zkmigrate.kafka.clients import admin as kafka
+from zkmigrate.kafka.clients.cluster_view import merge_partitions, reachable
+from zkmigrate.kafka.clients.connections import ask
+from zkmigrate.kafka.clients.library import metadata, send
+from zkmigrate.kafka.error_text import describe_error, describe_exception
 from zkmigrate.kafka.questions import ClusterTopics, PartitionState, Settings, TopicPartitions, TopicSetting
-from zkmigrate.kafka.said import reason, said
 from zkmigrate.runbook.model.fact import Absent, Reading, Seen, Unknown
 
 BATCH = 500
@@ -37,22 +40,22 @@ def names(brokers: Sequence[str]) -> Reading[ClusterTopics]:
     """Return the names of all topics of the cluster at ``brokers`` (``host:port``)."""
 
     def question(admin: Any, _: object) -> Reading[ClusterTopics]:
-        answer = admin._manager.run(kafka._metadata, admin, None)
+        answer = metadata(admin, None)
         return Seen(ClusterTopics(answer["cluster_id"], tuple(sorted(t["name"] for t in answer["topics"]))))
 
-    return kafka.ask(brokers, question)
+    return ask(brokers, question)
 
 
 def partitions(brokers: Sequence[str], topics: Sequence[str], witnesses: int) -> Reading[TopicPartitions]:
     """Return the partitions of these topics, as reported by at most ``witnesses`` brokers."""
 
     def question(admin: Any, releases: Mapping[str, str]) -> Reading[TopicPartitions]:
-        cluster = admin._manager.run(kafka._metadata, admin, None, ())
-        ids = kafka.reachable(cluster, releases, everybody=len(releases) == len(set(brokers)))
+        cluster = metadata(admin, None, ())
+        ids = reachable(cluster, releases, everybody=len(releases) == len(set(brokers)))
         answers: dict[int, dict[str, Any]] = {}
         for id in ids[:witnesses]:
             with suppress(KafkaError):  # it went down meanwhile
-                answers[id] = admin._manager.run(kafka._metadata, admin, id, topics)
+                answers[id] = metadata(admin, id, topics)
         if not answers:
             return Unknown("timeout", f"none of the brokers {ids[:witnesses]} described its topics")
         by_topic: dict[str, list[dict[str, Any]]] = {topic: [] for topic in topics}
@@ -64,16 +67,16 @@ def partitions(brokers: Sequence[str], topics: Sequence[str], witnesses: int) ->
             topic: _partitions(topic, topic_answers, len(answers))
             for topic, topic_answers in by_topic.items()
         }
-        topic_ids = {name: own for name, told in by_topic.items() if (own := _topic_id(told))}
+        topic_ids = {name: own for name, answered in by_topic.items() if (own := _topic_id(answered))}
         common = frozenset.intersection(*named)
         return Seen(TopicPartitions(cluster["cluster_id"], common, tuple(answers), found, topic_ids))
 
-    return kafka.ask(brokers, question)
+    return ask(brokers, question)
 
 
 def _topic_id(answers: Sequence[Mapping[str, Any]]) -> str:
     """Return the id that all witnesses report for a topic; empty if they report none, or different ones."""
-    ids = {told for answer in answers if (told := str(answer.get("topic_id") or _NO_ID)) != _NO_ID}
+    ids = {id for answer in answers if (id := str(answer.get("topic_id") or _NO_ID)) != _NO_ID}
     return ids.pop() if len(ids) == 1 else ""
 
 
@@ -86,12 +89,12 @@ def _partitions(
     """
     codes = {answer["error_code"] for answer in answers}
     if len(answers) != witnesses:
-        return Unknown("garbled", f"{len(answers)} answers of {witnesses} brokers about topic {topic}")
+        return Unknown("garbled", f"{len(answers)} of {witnesses} brokers answered about topic {topic}")
     if codes == {_NO_TOPIC}:
         return Absent(topic)
     if denied := codes & set(_DENIED):
-        return Unknown("denied", f"metadata of topic {topic}: {said(min(denied))}")
-    found = kafka.agreed([answer] for answer in answers if answer["error_code"] != _NO_TOPIC)
+        return Unknown("denied", f"metadata of topic {topic}: {describe_error(min(denied))}")
+    found = merge_partitions([answer] for answer in answers if answer["error_code"] != _NO_TOPIC)
     return found if isinstance(found, Unknown) else Seen(found)
 
 
@@ -100,15 +103,15 @@ def settings(brokers: Sequence[str], key: str, topics: Sequence[str]) -> Setting
 
     def question(admin: Any, _: object) -> Settings:
         found: dict[str, Reading[TopicSetting] | None] = {}
-        for some in _batches(topics):
-            results = admin._manager.run(_described, admin, key, some)
+        for batch in _batches(topics):
+            results = send(admin, _request(key, batch))["results"]
             found |= {result["resource_name"]: _setting(result, key) for result in results}
         there = {topic: found[topic] for topic in topics}
         if any(setting is None for setting in there.values()):
             return Absent(key)
         return Seen({topic: setting for topic, setting in there.items() if setting is not None})
 
-    return kafka.ask(brokers, question)
+    return ask(brokers, question)
 
 
 def refused_topic(brokers: Sequence[str], change: CreateTopic | GrowTopic) -> Reading[str]:
@@ -124,23 +127,20 @@ def refused_topic(brokers: Sequence[str], change: CreateTopic | GrowTopic) -> Re
             else:
                 why = kafka.grow_topic(admin, change, only_validate=True)
         except IncompatibleBrokerVersion as error:  # the client knows that before it sends
-            return Unknown("failed", reason(error))
+            return Unknown("failed", describe_exception(error))
         return Unknown("timeout", why) if kafka.TIMED_OUT in why else Seen(why)
 
-    return kafka.ask(brokers, question)
+    return ask(brokers, question)
 
 
 def _batches(topics: Sequence[str]) -> Iterator[Sequence[str]]:
     return (topics[at : at + BATCH] for at in range(0, len(topics), BATCH))
 
 
-async def _described(admin: Any, key: str, topics: Sequence[str]) -> list[dict[str, Any]]:
-    request = DescribeConfigsRequest(
+def _request(key: str, topics: Sequence[str]) -> DescribeConfigsRequest:
+    return DescribeConfigsRequest(
         resources=[(ConfigResourceType.TOPIC, topic, [key]) for topic in topics], min_version=1
     )
-    answer: dict[str, Any] = (await admin._manager.send(request)).to_dict()
-    results: list[dict[str, Any]] = answer["results"]
-    return results
 
 
 def _setting(result: Mapping[str, Any], key: str) -> Reading[TopicSetting] | None:
@@ -149,8 +149,8 @@ def _setting(result: Mapping[str, Any], key: str) -> Reading[TopicSetting] | Non
     if code == _NO_TOPIC:
         return Absent(topic)
     if code:
-        reason = said(code, result["error_message"])
-        return Unknown("denied" if code in _DENIED else "failed", f"config {key} of topic {topic}: {reason}")
+        why = describe_error(code, result["error_message"])
+        return Unknown("denied" if code in _DENIED else "failed", f"config {key} of topic {topic}: {why}")
     for config in result["configs"]:
         if config["name"] == key:
             own = config["config_source"] == _OWN

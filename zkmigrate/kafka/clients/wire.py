@@ -63,11 +63,14 @@ class BrokerConnection:
         sock.sendall(struct.pack(">i", len(header) + len(body)) + header + body)
         (size,) = struct.unpack(">i", _receive(sock, 4, end))
         if not 4 <= size <= _ANSWER_LIMIT:
-            raise ValueError(f"answered {size} bytes, not an answer to this request: is this a broker?")
+            raise ValueError(
+                f"the answer claims {size} bytes, which no answer to this request has. Check that this is "
+                "a broker"
+            )
         answer = _receive(sock, size, end)
         (correlation,) = struct.unpack(">i", answer[:4])
         if correlation != self._correlation:
-            raise ValueError(f"answered request {correlation}, asked was {self._correlation}")
+            raise ValueError(f"received the answer to request {correlation}, expected {self._correlation}")
         return answer[4:]
 
 
@@ -77,7 +80,7 @@ def _receive(sock: socket.socket, length: int, end: float) -> bytes:
         sock.settimeout(_left(end))
         part = sock.recv(length - len(data))
         if not part:
-            raise ConnectionResetError("connection closed without an answer")
+            raise ConnectionResetError("the connection was closed without an answer")
         data += part
     return bytes(data)
 

@@ -36,7 +36,7 @@ class Alter:
         if not isinstance(change, DeleteZnode | CreateZnode):
             return 1, f"nothing was sent: {change.describe()} is not a change of a znode"
         if not removable(change.path):
-            return 1, f"nothing was sent: {change.path} is no znode that operations leave behind"
+            return 1, f"nothing was sent: {change.path} is not a znode that operations leave behind"
         path = change.chroot + change.path
         with connect(_NAME, self._servers) as client:
             if isinstance(change, DeleteZnode):

@@ -37,7 +37,7 @@ is used if no header has a time.
 
 META = "meta.properties"
 HIGH_WATERMARK, LOG_START = "replication-offset-checkpoint", "log-start-offset-checkpoint"
-NEEDED = "Needed: one of a broker's log.dirs, or a copy of it"
+NEEDED = "Needed: one of a broker's log.dirs, or a copy of one"
 _IDS = ("node.id", "broker.id")
 _OWN = re.compile(
     r"\d{20}\.(index|timeindex|txnindex|snapshot)(\.\w+)?|\d{20}\.log\.(cleaned|swap)"
@@ -164,7 +164,7 @@ class LogDir:
         """
         known = folder(name)
         if known is None:
-            return [self._row(name, corrupt=f"folder {name}: no partition's")]
+            return [self._row(name, corrupt=f"folder {name} does not belong to a partition")]
         entries = list(entries)
         segments = {one.name: one for one in segment_files(entries)}
         rows = []
@@ -172,7 +172,7 @@ class LogDir:
             if one.name in found:
                 rows.append(self._row(name, **_columns(segments[one.name], known, found[one.name])))
             elif one.name not in segments and not _OWN.fullmatch(one.name):
-                why = f"{one.name}: no file of a partition"
+                why = f"{one.name}: not a file of a partition"
                 rows.append(self._row(name, file=one.name, state=None, bytes=one.size, corrupt=why))
         if not any(row.get("base_offset") is not None for row in rows):
             rows.append(self._row(name, corrupt=f"folder {name} holds no segment"))

@@ -130,11 +130,11 @@ def read_segment(
     """
     files: dict[File, RandomReader | None] = {"log": log, "index": index, "timeindex": timeindex}
     sizes = {name: file.size() for name, file in files.items() if file is not None}
-    asked = reading(sizes, base_offset, followed)
+    steps = reading(sizes, base_offset, followed)
     data: bytes | None = None
     while True:
         try:
-            one = asked.send(cast(bytes, data))  # the first send starts it, and must be None
+            one = steps.send(cast(bytes, data))  # the first send starts it, and must be None
         except StopIteration as end:
             return cast(Segment, end.value)
         file = files[one.file]

@@ -89,7 +89,7 @@ class LogDirectory:
 def broker_process(look: Look, host: str, pid: int) -> Reading[BrokerProcess]:
     """Return the broker process at or below this PID; Absent if the PID is 0."""
     if pid == 0:
-        return Absent("no broker runs")
+        return Absent("no broker is running")
     found = _jvm(look, host, pid)
     if not isinstance(found, Seen):
         return found
@@ -120,10 +120,10 @@ def _jvm(look: Look, host: str, pid: int) -> Reading[tuple[int, list[str]]]:
 
     A shell that starts a broker may remain the unit's main process.
     """
-    asked, jvms = [pid], list[tuple[int, list[str]]]()
+    candidates, jvms = [pid], list[tuple[int, list[str]]]()
     for _ in range(_DEEPEST):
         below: list[int] = []
-        for one in asked:
+        for one in candidates:
             cmdline = look.file(host, f"/proc/{one}/cmdline")
             if not isinstance(cmdline, Seen):
                 return cmdline
@@ -135,8 +135,10 @@ def _jvm(look: Look, host: str, pid: int) -> Reading[tuple[int, list[str]]]:
             below += [int(child) for child in children.value.split()] if isinstance(children, Seen) else []
         if len(jvms) == 1:
             return Seen(jvms[0])
-        asked = below
-    many = f"{len(jvms)} brokers run below it" if jvms else f"no command line below it has {KAFKA.mains[0]}"
+        candidates = below
+    many = (
+        f"{len(jvms)} brokers run as its children" if jvms else f"none of its children runs {KAFKA.mains[0]}"
+    )
     return Unknown("garbled", f"process {pid} is not a broker: {many}")
 
 
@@ -174,7 +176,7 @@ def file_entry(look: Look, host: str, path: str) -> Reading[DirEntry]:
         return Seen(entry)
     content = look.file(host, path)
     if isinstance(content, Seen):
-        return Unknown("failed", f"{path} is reached by a symbolic link: name the file itself")
+        return Unknown("failed", f"{path} is reached through a symbolic link. Next: name the file itself")
     return content
 
 
@@ -203,8 +205,8 @@ class WorkingDirectory:
 _UNKNOWN_DIRECTORY = WorkingDirectory(0, "")
 
 
-def _nowhere(path: str) -> Unknown:
-    return Unknown("failed", f"{path} is a relative path, and where the broker works is unknown")
+def _unknown_place(path: str) -> Unknown:
+    return Unknown("failed", f"{path} is a relative path, and the broker's working directory is unknown")
 
 
 def same_file(
@@ -220,8 +222,8 @@ def same_file(
     if own == posixpath.normpath(path):
         return Seen(True)
     if not own:
-        return _nowhere(process.config)
-    entries = [file_entry(look, host, asked) for asked in (own, path)]
+        return _unknown_place(process.config)
+    entries = [file_entry(look, host, candidates) for candidates in (own, path)]
     for entry in entries:
         if isinstance(entry, Unknown):
             return entry
@@ -245,11 +247,13 @@ def start_files(
     if start is None and not unit_files:
         return Unknown("failed", f"systemd shows no file of the unit {unit}")
     if not commands.commands:
-        return Unknown("failed", f"systemd shows no ExecStart of the unit {unit}: how it starts was not read")
+        return Unknown(
+            "failed", f"systemd shows no ExecStart of the unit {unit}, so its start command is unknown"
+        )
     texts: dict[str, str] = {}
     named = [*unit_files] if start is None else []
     for pattern in commands.files:
-        paths = _matching(look, host, pattern)
+        paths = _environment_files(look, host, pattern)
         if isinstance(paths, Unknown):
             return paths
         named += paths
@@ -267,7 +271,7 @@ def start_files(
         if found.unread:
             words = ", ".join(found.unread)
             whole = " ".join(command)
-            return Unknown("failed", f"{words} in {whole} was not read: only its shell can tell")
+            return Unknown("failed", f"cannot determine which file {words} in the command {whole} means")
         for program in found.programs:
             script = _script(look, host, program, variables, texts)
             if isinstance(script, Unknown):
@@ -276,18 +280,20 @@ def start_files(
                 path, text = script.value
                 texts[path] = text
     return Seen(
-        StartFiles(tuple(texts), tuple(p for path, text in texts.items() for p in _named_at(path, text)))
+        StartFiles(tuple(texts), tuple(p for path, text in texts.items() for p in _find_connect(path, text)))
     )
 
 
-def _matching(look: Look, host: str, pattern: str) -> list[str] | Unknown:
+def _environment_files(look: Look, host: str, pattern: str) -> list[str] | Unknown:
     """Return the paths that an ``EnvironmentFile=`` names; systemd accepts patterns there."""
     folder, _, name = pattern.rpartition("/")
     if not any(mark in pattern for mark in "*?["):
         return [pattern]
     if any(mark in folder for mark in "*?["):
         return Unknown(
-            "failed", f"{pattern}, an environment file of the unit, was not read: name its directory"
+            "failed",
+            f"{pattern}, an environment file of the unit, was not read. Needed: a path whose directory "
+            "has no wildcard",
         )
     listed = look.listing(host, folder or "/")
     if isinstance(listed, Unknown):
@@ -322,7 +328,7 @@ def _script(
     return Absent(word)
 
 
-def _named_at(path: str, text: str) -> Iterable[str]:
+def _find_connect(path: str, text: str) -> Iterable[str]:
     for number, line in enumerate(text.splitlines(), 1):
         if CONNECT.search(line) and line.lstrip()[:1] not in ("#", ";"):
             yield f"{path}:{number}"
@@ -354,7 +360,7 @@ def log_places(
     directory = WorkingDirectory(process.value.pid if isinstance(process, Seen) else 0, unit)
     places = {path: directory.path(path) for path in given}
     lost = next((path for path, place in places.items() if not place), None)
-    return Seen(places) if lost is None else _nowhere(lost)
+    return Seen(places) if lost is None else _unknown_place(lost)
 
 
 def unit_programs(facts: Reading[HostFacts], service: Service) -> list[Program]:
@@ -378,7 +384,7 @@ def log_directory(
     """
     place = works_in.path(path)
     if not place:
-        return _nowhere(path)
+        return _unknown_place(path)
     file = f"{place}/meta.properties"
     return owner_of(properties_of(look.file(host, file), file))
 

@@ -59,9 +59,9 @@ def chroot_seen(look: Look, via: str, chroot: str, kafka: Reading[KafkaView] | N
         ordered if isinstance(ordered, Unknown) else Seen(isinstance(ordered, Seen)),
         _strangers(look, via, chroot),
         _children(look, via, f"{chroot}/consumers"),
-        Unknown("failed", "not looked at for this gate")
+        Unknown("failed", "not checked at this gate")
         if kafka is None
-        else _changed(look, via, chroot, kafka),
+        else _changed_znodes(look, via, chroot, kafka),
     )
 
 
@@ -80,15 +80,17 @@ def _strangers(look: Look, via: str, chroot: str) -> Reading[tuple[str, ...]]:
         return unread if isinstance(unread, Unknown) else Unknown("failed", f"{chroot} is not there")
     found = [f"{chroot}/{name}" for name in own.value.children if name not in _OWN_NODES]
     found += [f"/{name}" for name in root.value.children if name in _TOOLS]
-    return Seen(tuple(_named(path) for path in found))
+    return Seen(tuple(_describe(path) for path in found))
 
 
-def _named(path: str) -> str:
+def _describe(path: str) -> str:
     tool = _TOOLS.get(path.rpartition("/")[2])
     return f"{path} ({tool})" if tool else path
 
 
-def _changed(look: Look, via: str, chroot: str, kafka: Reading[KafkaView]) -> Reading[Mapping[str, int]]:
+def _changed_znodes(
+    look: Look, via: str, chroot: str, kafka: Reading[KafkaView]
+) -> Reading[Mapping[str, int]]:
     if not isinstance(kafka, Seen):
         return kafka
     paths = {

@@ -74,4 +74,4 @@ def _json(node: Znode) -> dict[str, Any]:
 
 
 def _garbled(path: str, node: Znode) -> Unknown:
-    return Unknown("garbled", f"{path} does not hold what Kafka writes there: {node.data[:80]!r}")
+    return Unknown("garbled", f"cannot parse the content of {path}: {node.data[:80]!r}")

@@ -129,17 +129,16 @@ def _the_line(text: str) -> tuple[re.Match[str], Entry]:
     try:
         read = _entries(text)
     except PropertiesError as error:
-        raise UsageError(f"Java refuses server.properties: {error}. Correct that line.") from error
+        raise UsageError(f"Java cannot read server.properties: {error}. Next: fix that line") from error
     if len(read) != 1:
-        raise UsageError(
-            f"server.properties has {len(read)} zookeeper.connect lines; needed: exactly one to edit"
-        )
+        raise UsageError(f"server.properties has {len(read)} zookeeper.connect lines. Needed: exactly one")
     found = list(_CONNECT.finditer(text))
     if "\\\n" in (lines := text[read[0].start : read[0].end]) or "\\\r" in lines:
-        raise UsageError("zookeeper.connect continues on the next line; needed: one line, to edit it safely")
+        raise UsageError("zookeeper.connect continues on the next line. Needed: a single line")
     if [(match.start(), match.end()) for match in found] != [(read[0].start, read[0].end)]:
         raise UsageError(
-            f"zookeeper.connect at line {read[0].line} of server.properties cannot be edited safely; needed: "
-            "one line zookeeper.connect=… that ends with a line feed, and no other line that begins like it"
+            f"zookeeper.connect at line {read[0].line} of server.properties cannot be edited safely. "
+            "Needed: one line zookeeper.connect=… that ends with a line feed, and no other line that "
+            "begins like it"
         )
     return found[0], read[0]

@@ -27,7 +27,7 @@ class Copied:
     rates: Mapping[int, Rate]
 
 
-def copied(
+def measure_copying(
     moving: Iterable[Moving], before: Mapping[int, LogDirs], after: Mapping[int, LogDirs], elapsed_s: float
 ) -> Copied:
     """Measure the copying between two looks.
@@ -37,12 +37,12 @@ def copied(
     the log shrank, the previous rate is kept. A partition is returned unchanged if its leader is not seen.
     """
     was, now = _logs(before), _logs(after)
-    told, sent, received = [], dict[int, float](), dict[int, float]()
+    answers, sent, received = [], dict[int, float](), dict[int, float]()
     seen = {id_ for id_, dirs in before.items() if isinstance(dirs, Seen)}
     seen &= {id_ for id_, dirs in after.items() if isinstance(dirs, Seen)}
     unclear: set[int] = set()
     for one in moving:
-        told.append(_measured(one, was, now, elapsed_s))
+        answers.append(_measure(one, was, now, elapsed_s))
         for broker in one.adding:
             if broker not in seen:
                 unclear |= {one.leader, broker}
@@ -56,7 +56,7 @@ def copied(
         id_: Rate(round(sent.get(id_, 0) / elapsed_s), round(received.get(id_, 0) / elapsed_s))
         for id_ in sorted(seen - unclear)
     }
-    return Copied(tuple(told), rates)
+    return Copied(tuple(answers), rates)
 
 
 def sample(load: Load, own: Rate | None, pulses: Sequence[Pulse]) -> Sample:
@@ -69,7 +69,7 @@ def sample(load: Load, own: Rate | None, pulses: Sequence[Pulse]) -> Sample:
     return Sample(load.sent, load.received, own, load.busy, load.await_ms, quantile(took, 0.99))
 
 
-def _measured(
+def _measure(
     one: Moving,
     was: Mapping[tuple[str, int, int], ReplicaLog],
     now: Mapping[tuple[str, int, int], ReplicaLog],
@@ -90,14 +90,14 @@ def _measured(
     )
 
 
-def _logs(told: Mapping[int, LogDirs]) -> dict[tuple[str, int, int], ReplicaLog]:
+def _logs(answers: Mapping[int, LogDirs]) -> dict[tuple[str, int, int], ReplicaLog]:
     """Return the replicas by topic, partition and broker.
 
     Copies between two directories of the same broker are left out.
     """
     return {
         (log.topic, log.partition, broker): log
-        for broker, dirs in told.items()
+        for broker, dirs in answers.items()
         if isinstance(dirs, Seen)
         for directory in dirs.value.values()
         if isinstance(directory, Seen)

@@ -73,7 +73,7 @@ def identity(
         file = f"{folder}/meta.properties"
         if isinstance(reading, Absent):
             wrong.append(f"no {file}")
-            moves["correct log.dirs, or bring the missing disk back"] = None
+            moves["fix log.dirs, or mount the missing disk again"] = None
         if not isinstance(reading, Seen):
             continue
         held = reading.value.broker_id or "(none)"
@@ -81,22 +81,23 @@ def identity(
             wrong.append(f"{file}: cluster.id={reading.value.cluster_id}")
             if len(cluster_ids(dirs.values())) == 1:
                 moves[
-                    f"if {reading.value.cluster_id} is the cluster: correct kafka.cluster_id in migration.yml"
+                    f"if {reading.value.cluster_id} is the right cluster: fix kafka.cluster_id in "
+                    "migration.yml"
                 ] = None
-            moves["see whose directory it is, and correct log.dirs"] = None
+            moves["find out which broker owns the directory, and fix log.dirs"] = None
         if given not in (*_GENERATED, held) or held != str(id):
             wrong.append(f"{file}: broker.id={held}, {path}: {given or '(none)'}")
-            moves |= dict.fromkeys(_ways_out(path, held, given or str(id)))
+            moves |= dict.fromkeys(_fixes(path, held, given or str(id)))
     unread = next((one for one in dirs.values() if isinstance(one, Unknown)), None)
     unnamed = [p for p, one in dirs.items() if isinstance(one, Seen) and one.value.cluster_id is None]
     return Identity(tuple(wrong), unread, tuple(unnamed), tuple(moves))
 
 
-def _ways_out(path: str, held: str, given: str) -> tuple[str, ...]:
+def _fixes(path: str, held: str, given: str) -> tuple[str, ...]:
     if held == given:
-        return (f"correct the broker's id in migration.yml: here it is {held} everywhere",)
+        return (f"fix the broker's id in migration.yml: its files all have {held}",)
     return (
-        f"set the id in {path} to {held} again: the broker starts with the replicas that it has",
-        f"let it start as broker {given} with new, empty log directories, move the replicas of {held} to "
-        "it, and keep the old directories until all are in sync",
+        f"set the id in {path} back to {held}, so that the broker starts with its existing replicas",
+        f"start it as broker {given} with new, empty log directories, move the replicas of {held} to it, "
+        "and keep the old directories until all are in sync",
     )

@@ -20,7 +20,9 @@ _Ack = tuple[float, float, str]
 _Wait = tuple[float, float, str]
 
 
-def produced(rows: Rows, visits: Iterable[Visit], window: Window | None, paced: str) -> tuple[Produced, ...]:
+def summarize_produce(
+    rows: Rows, visits: Iterable[Visit], window: Window | None, paced: str
+) -> tuple[Produced, ...]:
     """Return the results of each partition of the canary, in order.
 
     window: the window of the run, if it had one. paced: the name of the stage for the gaps in ``roll``.

@@ -63,7 +63,7 @@ class Replicas:
             topic = found.group(1)
             self._assigned.pop(topic, None)
             if content.there:
-                self._assigned[topic] = _assigned(content.data)
+                self._assigned[topic] = _parse_assignment(content.data)
             self._judge(topic)
         elif found := _BROKER.fullmatch(path):
             self._broker(int(found.group(1)), content.there, now)
@@ -112,7 +112,7 @@ def _ids(found: object) -> frozenset[int]:
     return frozenset()
 
 
-def _assigned(data: bytes | None) -> dict[str, frozenset[int]]:
+def _parse_assignment(data: bytes | None) -> dict[str, frozenset[int]]:
     """Return the replicas by partition number.
 
     Garbled data counts as one partition without replicas.

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from zkmigrate.kafka.rules.produce_gaps import produced
+from zkmigrate.kafka.rules.produce_gaps import summarize_produce
 from zkmigrate.runbook.model.report import (
     Beat,
     Gap,
@@ -38,18 +38,18 @@ from zkmigrate.runbook.model.series import (
 )
 
 
-def sampled(rows: Rows, visits: Sequence[Visit], window: Window | None, paced: str) -> Sampled:
+def summarize(rows: Rows, visits: Sequence[Visit], window: Window | None, paced: str) -> Sampled:
     """Return the answers of the brokers, the results of the produce canary and the states of the ISR."""
     every_s = spacing_s(of_kind(rows, "brokers"))
-    asked = beats(rows)
-    own = by_broker(asked)
+    requests = beats(rows)
+    own = by_broker(requests)
     silent = tuple(gap for asked_of in own.values() for gap in silences(asked_of, every_s))
     return Sampled(
-        beats=asked,
+        beats=requests,
         beat_every_s=every_s,
         latencies=latencies(own, silent, visits),
         silences=silent,
-        produced=produced(rows, visits, window, paced),
+        produced=summarize_produce(rows, visits, window, paced),
         syncs=syncs(rows),
     )
 
@@ -87,7 +87,7 @@ def figures(report: Report) -> tuple[tuple[str, str, str], ...]:
     out, window = [], move_of(report.windows)
     worst = max((x.longest for x in report.latencies if x.longest), key=lambda g: g.seconds, default=None)
     if report.latencies:
-        note = f"{worst.client}, in {steps_of(worst)}" if worst else "every question was answered"
+        note = f"{worst.client}, in {steps_of(worst)}" if worst else "every request was answered"
         out.append(("longest silence of a broker", length(worst.seconds) if worst else "none", note))
     if window is not None and report.latencies:
         inside = [b for b in report.beats if window.start <= b.at <= (window.end or report.end)]
@@ -121,14 +121,14 @@ def _latencies(report: Report) -> Table:
         )
         for x in sorted(report.latencies, key=lambda x: -x.longest.seconds if x.longest else 0)
     ]  # fmt: skip
-    every = f" One question each {length(report.beat_every_s)}." if report.beat_every_s else ""
+    every = f" One request every {length(report.beat_every_s)}." if report.beat_every_s else ""
     return Table(
         "latency",
         "Answers of the brokers",
         ("broker", "answers", "p50", "p99", "slowest", "longest silence", "when"),
         tuple(rows),
-        "Round trips of ApiVersions, a request that needs no rights and leaves no trace. They show that a "
-        f"broker serves, not how long a produce takes. The longest silence comes first.{every}",
+        "Round trips of ApiVersions, a request that needs no rights and changes nothing. They show that a "
+        f"broker serves, not how long producing takes. The longest silence comes first.{every}",
         (6,),
     )
 
@@ -136,13 +136,13 @@ def _latencies(report: Report) -> Table:
 def _produced(report: Report) -> Table:
     rows = []
     for x in report.produced:
-        by = ", ".join(f"{broker} {count}" for broker, count in x.by.items()) or "nobody"
-        told = [length(gap.seconds) if gap else "-" for gap in (x.roll, x.window)]
+        by = ", ".join(f"{broker} {count}" for broker, count in x.by.items()) or "no broker"
+        longest_gaps = [length(gap.seconds) if gap else "-" for gap in (x.roll, x.window)]
         longest = x.gaps[0] if x.gaps else None
         whole = f"{length(longest.seconds)}: {when(longest)}" if longest else "-"
-        rows.append((x.partition, by, quantiles(x.took), *told, whole))
+        rows.append((x.partition, by, quantiles(x.took), *longest_gaps, whole))
     intro = (
-        "The canary sends small records to each partition, one at a time, and each again until all in-sync "
+        "The canary sends one small record at a time to each partition, and repeats it until all in-sync "
         "replicas acknowledge it. A gap is the time between two acknowledgements; 250 ms is normal."
     )
     head = (
@@ -167,11 +167,18 @@ def _events(report: Report) -> Table:
             rows.append((clock(since, 0.1), words + f", {offline} offline" * bool(offline)))
             since = None
     if since is not None:
-        rows.append((clock(since, 0.1), "partitions not in sync, still so at the last look"))
-    intro = "What the steps saw. Without ZooKeeper, brokers repeat their last state."
+        rows.append((clock(since, 0.1), "partitions not in sync until the end of the samples"))
+    intro = (
+        "The state of the cluster during the steps. Without ZooKeeper, brokers report their last known state."
+    )
     return Table("sync", "ISR and controller", ("when", "what"), tuple(sorted(rows)), intro, (1,))
 
 
 SAMPLE_REPORT = SampleReport(
-    sampled, figures, felt=(_latencies, _produced), sections=(_events,), answering="brokers", canary="produce"
+    summarize,
+    figures,
+    felt=(_latencies, _produced),
+    sections=(_events,),
+    answering="brokers",
+    canary="produce",
 )

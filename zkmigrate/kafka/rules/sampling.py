@@ -40,7 +40,7 @@ def questions(inventory: Inventory, look: Look) -> tuple[Question, ...]:
     return (Question("brokers", BROKERS_S + _MORE_PER_BROKER_S * count, ask),) if count else ()
 
 
-def heard(view: KafkaView) -> Body:
+def cluster_state(view: KafkaView) -> Body:
     """Return the sample of a cluster's state."""
     return {
         "controller": view.controller,
@@ -105,6 +105,6 @@ BROKERS = Sampling(
     questions,
     BrokersView,
     ("produce", "zkmigrate.kafka.clients.produce:canary"),
-    ("kafka", DescribeCluster, heard),
+    ("kafka", DescribeCluster, cluster_state),
     SAMPLE_REPORT,
 )

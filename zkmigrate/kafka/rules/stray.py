@@ -12,24 +12,24 @@ METADATA = "__cluster_metadata"
 
 
 def why_stray(
-    topic: str, number: int, mark: str, broker: int, told: Reading[Sequence[PartitionState]]
+    topic: str, number: int, mark: str, broker: int, reading: Reading[Sequence[PartitionState]]
 ) -> str:
     """Return why this partition's directory on this broker is no replica; empty if it is one, or may be one.
 
-    mark: the suffix of the directory's name, ``delete``, ``future`` or ``stray``, else empty. told: the
+    mark: the suffix of the directory's name, ``delete``, ``future`` or ``stray``, else empty. reading: the
     topic's partitions as the brokers report them; Absent if no broker knows the topic.
     """
     if topic == METADATA:
         return ""
     if mark == "delete":
-        return "Kafka deleted the replica, and the directory stayed"
+        return "Kafka deleted the replica but not its directory"
     if mark == "stray":
-        return "Kafka found no replica for it when the broker started"
-    if isinstance(told, Absent):
-        return f"no topic {topic} exists"
-    if not isinstance(told, Seen):
+        return "Kafka marked it as stray when the broker started"
+    if isinstance(reading, Absent):
+        return f"topic {topic} does not exist"
+    if not isinstance(reading, Seen):
         return ""
-    states = [state for state in told.value if state.partition == number]
+    states = [state for state in reading.value if state.partition == number]
     if not states:
         return f"topic {topic} has no partition {number}"
     if broker not in states[0].replicas:
@@ -37,10 +37,10 @@ def why_stray(
     return ""
 
 
-def last_copy(number: int, told: Reading[Sequence[PartitionState]]) -> bool:
+def may_be_last_copy(number: int, reading: Reading[Sequence[PartitionState]]) -> bool:
     """Return whether a stray copy may be the last good one.
 
     It may be if not all replicas of its partition are in sync.
     """
-    states = [s for s in told.value if s.partition == number] if isinstance(told, Seen) else []
+    states = [s for s in reading.value if s.partition == number] if isinstance(reading, Seen) else []
     return any(state.leader < 0 or set(state.isr) != set(state.replicas) for state in states)

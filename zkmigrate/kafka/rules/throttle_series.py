@@ -35,14 +35,14 @@ def curves(rows: Rows) -> tuple[Curve, ...]:
     found: dict[tuple[str, str], list[tuple[float, float]]] = {}
     for at, row in of_kind(rows, KIND):
         for kind, words in (("rates", ("send rate", "receive rate")), ("traffic", ("sent", "received"))):
-            told = row.get(kind)
-            for broker, pair in told.items() if isinstance(told, dict) else ():
+            values = row.get(kind)
+            for broker, pair in values.items() if isinstance(values, dict) else ():
                 values = dict(zip(words, pair, strict=False)) if isinstance(pair, list) else {}
                 for word in words:
                     if (value := number(values, word)) is not None and value >= 0:
                         found.setdefault((f"{word}, MB/s", f"broker {broker}"), []).append((at, value / _M))
         if (left := number(row, "left")) is not None and left >= 0:
-            found.setdefault(("left, GB", "all"), []).append((at, left / _G))
+            found.setdefault(("remaining, GB", "all"), []).append((at, left / _G))
     order = {plot: n for n, plot in enumerate(dict.fromkeys(plot for plot, _ in found))}
     ordered = sorted(found, key=lambda key: (order[key[0]], len(key[1]), key[1]))
     return tuple(Curve(plot, name, tuple(found[plot, name])) for plot, name in ordered)
@@ -52,6 +52,7 @@ REPORTING = Reporting(
     curves=curves,
     curved=(
         "The throttle",
-        "What each broker may copy, the traffic of its host with that of clients, and the bytes left.",
+        "The rate at which each broker may copy, the traffic of its host including clients, and the "
+        "remaining bytes.",
     ),
 )

@@ -34,7 +34,7 @@ def job(name: str) -> Callable[[Input], Section]:
         run: Callable[[Input], Section] = importlib.import_module(f"{__name__}.{name}").run
     except ModuleNotFoundError as error:
         raise UsageError(
-            f"{name} needs the Python module {error.name}, which {sys.executable} does not find. Needed: the "
-            "package that has it, on this machine; the other jobs do without"
+            f"{name} needs the Python module {error.name}, which {sys.executable} does not find. Needed: "
+            "its package on this machine. The other jobs do not need it"
         ) from error
     return run

@@ -138,26 +138,26 @@ def _sentence(server: Server, found: Integrity) -> str:
     seen = (
         (found.missing, "hole"),
         (found.damages, "damaged place"),
-        (len(found.explained), "hole that a snapshot ends"),
+        (len(found.explained), "gap before a snapshot"),
         (len(found.torn), "torn end"),
         (len(found.half), "half-written snapshot"),
         (len(found.strays), "stray name"),
     )
     counts = ", ".join(f"{what}: {count}" for count, what in seen if count)
-    return f"{server.name} of {server.ensemble}: {transactions}; {counts or 'whole and without a hole'}."
+    return f"{server.name} of {server.ensemble}: {transactions}; {counts or 'complete and without a gap'}."
 
 
 def _sentence_across(servers: Sequence[Server], across: _Divergence) -> str:
     if len(servers) == 1:
-        return "One server: there is nothing to compare it with."
+        return "There is only one server, so no transactions are compared."
     if not across.compared:
-        return "No zxid is in the logs of two servers, so no transaction could be compared."
+        return "No zxid is in the logs of two servers, so no transactions are compared."
     if not across.divergent:
-        return f"{across.compared} zxids are in several logs, each everywhere the same transaction."
+        return f"{across.compared} zxids are in several logs. Each has the same transaction in all of them."
     first = across.named[0]
     return (
-        f"Of {across.compared} zxids that are in several logs, {across.divergent} are not everywhere the "
-        f"same transaction; the first is {format_zxid(first.zxid)}, which differs in "
+        f"Of {across.compared} zxids that are in several logs, {across.divergent} have different "
+        f"transactions. The first is {format_zxid(first.zxid)}, which differs in "
         f"{across.differs(first.zxid)}."
     )
 
@@ -179,14 +179,16 @@ def _files_table(servers: Sequence[Server], found: Mapping[Key, Integrity], top:
         for what, places in (
             ("damage", found[one.key].damage[:top]),
             ("hole", found[one.key].gaps),
-            ("hole ended by", found[one.key].explained),
+            ("gap ended by", found[one.key].explained),
             ("torn end", found[one.key].torn),
             ("half-written", found[one.key].half),
             ("stray name", found[one.key].strays[:top]),
         )
         for where in places
     ]
-    return Table("files", "Seen in files", ("ensemble", "server", "what", "where"), tuple(rows), wide=(3,))
+    return Table(
+        "files", "Findings in files", ("ensemble", "server", "what", "where"), tuple(rows), wide=(3,)
+    )
 
 
 def _divergences_table(across: _Divergence, by_zxid: Mapping[int, str]) -> Table:
@@ -205,5 +207,5 @@ def _divergences_table(across: _Divergence, by_zxid: Mapping[int, str]) -> Table
     )
     columns: list[tuple[str, Cell]] = [(name, name) for name in names]
     columns.append(("differs in", lambda row: by_zxid[row.zxid]))
-    title = "One zxid, several transactions"
+    title = "Zxids with several transactions"
     return table("divergences", title, across.named, columns, "The first zxids.", (9,))

@@ -119,7 +119,7 @@ def _section(input: Input, source: str, made: Mapping[str, _Diff]) -> Section:
     )
     answer = "; ".join(_answer(name, one) for name, one in made.items())
     frames = {f"differences-{name}": one.frame for name, one in made.items()}
-    equal = f"{input.request.chroot} of {source} beside each dest server. "
+    equal = f"{input.request.chroot} of {source} compared with each dest server. "
     return Section("Differences", equal + answer + ".", figures, tables if kinds else (), pictures, frames)
 
 

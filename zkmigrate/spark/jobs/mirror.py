@@ -86,14 +86,14 @@ def compared(spark: SparkSession, request: Request) -> list[ComparedLogs]:
     """
     if not (request.source_logs and request.target_logs and request.topics):
         raise UsageError(
-            "mirror compares log directories. Needed: --source-logs DIR and --target-logs DIR, each once or "
-            "more, and --topic TOPIC"
+            "mirror compares log directories. Needed: --source-logs DIR, --target-logs DIR and --topic "
+            "TOPIC, each at least once"
         )
     replicas = [
         _replicas(spark, paths, request.topics) for paths in (request.source_logs, request.target_logs)
     ]
     if missing := [topic for topic in request.topics if not any(part[0] == topic for part in replicas[0])]:
-        raise UsageError(f"source's directories hold no partition of topic {', '.join(missing)}")
+        raise UsageError(f"source's directories have no partition of topic {', '.join(missing)}")
     logs = [_logs(spark, side, found) for side, found in zip(SIDES, replicas, strict=True)]
     found = _joined(spark, *logs)
     return sorted(found, key=lambda one: (request.topics.index(one.topic), one.partition))

@@ -45,15 +45,16 @@ def run(input: Input) -> Section:
     request = input.request
     if not request.fleet_partitions or not request.fleet_brokers:
         raise UsageError(
-            "placement plans clusters of two tables. Needed: --fleet-partitions FILE and --fleet-brokers FILE"
+            "placement reads clusters from two tables. Needed: --fleet-partitions FILE and "
+            "--fleet-brokers FILE"
         )
     what_ifs = request.what_ifs or BY_DEFAULT
     clusters = _clusters(input.spark, request.fleet_partitions, request.fleet_brokers).persist()
     names = sorted(row.cluster for row in clusters.select("cluster").collect())
     units, outcomes = _units(names, what_ifs)
     if not units:
-        seen = f"clusters {', '.join(names[:10])}, and no what-if for one of them" if names else "no row"
-        raise UsageError(f"{request.fleet_partitions}: seen {seen}; needed: partitions with their cluster")
+        seen = f"clusters {', '.join(names[:10])}. No what-if names one of them" if names else "no row"
+        raise UsageError(f"{request.fleet_partitions}: seen {seen}. Needed: partitions with their cluster")
     shares = min(len(units), _TASKS_PER_CORE * input.spark.sparkContext.defaultParallelism)
     asked = input.spark.createDataFrame(units, "number int, cluster string, place int")
     # Spark keeps a given number of shares, where it would join small ones to a single task.
@@ -83,7 +84,7 @@ def _lines(spark: SparkSession, path: str, kind: str) -> DataFrame:
     if path.rstrip("/").endswith(".parquet"):
         read = spark.read.parquet(path)
         if "cluster" not in read.columns:
-            raise UsageError(f"{path}: seen columns {', '.join(read.columns)}; needed: cluster among them")
+            raise UsageError(f"{path}: seen columns {', '.join(read.columns)}. Needed: a column cluster")
         cluster, line = F.col("cluster").cast("string"), F.to_json(F.struct("*"))
     else:
         read = spark.read.text(path).filter(F.trim("value") != "")
@@ -104,7 +105,7 @@ def _units(
             if name in known:
                 units.append((len(units), name, place))
             else:
-                error = f"{name}: seen no row; needed: partitions and brokers of the cluster"
+                error = f"{name}: seen no row. Needed: partitions and brokers of the cluster"
                 absent.append(Outcome(name, one.name, one.verb, error=error))
     return units, absent
 
@@ -115,14 +116,14 @@ def _in_task(what_ifs: Sequence[WhatIf]) -> Callable[[Row], Outcome]:
         if row.cluster:
             return tried(row.cluster, _split(row.partitions), _split(row.brokers), what_if)
         first = min(_split(row.partitions) + _split(row.brokers))[:60]
-        error = f"rows without a cluster: seen {first}; needed: cluster as a text"
+        error = f"rows without a cluster: seen {first}. Needed: cluster as text"
         return Outcome("", what_if.name, what_if.verb, error=error)
 
     return one
 
 
 def _split(text: str) -> list[str]:
-    """Return the lines of a text; only a line feed ends one, because JSON may hold other separators."""
+    """Split a text into lines at line feeds only, because JSON may contain other separators."""
     return [line for line in text.split("\n") if line]
 
 

@@ -21,11 +21,11 @@ from zkmigrate.spark.disk import Disk
 from zkmigrate.spark.ensembles import Sides
 from zkmigrate.spark.input import Input, only
 from zkmigrate.spark.jobs.tenants import subtree
+from zkmigrate.spark.log_continuity import continuity
 from zkmigrate.spark.log_delta import delta_findings, owners_of
 from zkmigrate.spark.operation_kinds import CLOSES
 from zkmigrate.spark.plain_rows import plain, table
 from zkmigrate.spark.section import Section
-from zkmigrate.spark.subtree_at import continuity
 from zkmigrate.spark.subtree_differences import compare_subtrees, first
 from zkmigrate.spark.verb import reason
 from zkmigrate.zookeeper.data.delta import DeltaFinding, delta_held, missing_end, required_zxid
@@ -243,7 +243,7 @@ def _section(
         table("missing", "Missing on dest", missing,
               [(name, name) for name in ("dest", "zxid", "type", "path", "session", "")], wide=(3,)),
         table("differences", "Differences", differences,
-              [("dest", "at"), ("path", "path"), ("first that differs", "kind"), ("source", "source"),
+              [("dest", "at"), ("path", "path"), ("first difference", "kind"), ("source", "source"),
                ("dest's", "dest")], wide=(1,)),
         table("largest", "Largest zxids on source", subtrees,
               [(name, name) for name in ("subtree", "znodes", "czxid", "mzxid", "pzxid")], wide=(0,)),
@@ -257,7 +257,7 @@ def _answer(chroot: str, made: Mapping[str, Mapping[str, _Proof]]) -> str:
         f"{name}: {', '.join(f'{kind} {WORDS[proof.held]}' for kind, proof in proofs.items())}"
         for name, proofs in made.items()
     ]
-    return f"What source holds of {chroot}, on dest. {'; '.join(parts)}."
+    return f"Whether dest has all that source has of {chroot}. {'; '.join(parts)}."
 
 
 def _seen(kind: str, proof: _Proof) -> str:
@@ -266,7 +266,7 @@ def _seen(kind: str, proof: _Proof) -> str:
         return str(body[_UNPROVED])
     if kind == "tail":
         return (
-            f"at {body['newest']}, with source up to {body['with_source']}; source's newest mark is "
+            f"at {body['newest']}, shared with source up to {body['with_source']}. Source's newest mark is "
             f"{body['needed']} at {body['path']}"
         )
     if kind == "delta":

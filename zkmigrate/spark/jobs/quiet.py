@@ -25,7 +25,7 @@ def run(input: Input) -> Section:
     request = input.request
     covered = input.log("time").agg(F.min("time"), F.max("time")).first()
     if covered is None or covered[0] is None:
-        raise UsageError(f"the log of {input.reference} holds no transaction: quiet times are unknown")
+        raise UsageError(f"the log of {input.reference} has no transaction, so quiet times are unknown")
     begin_ms, end_ms = (round(at.replace(tzinfo=UTC).timestamp() * 1000) for at in covered)
     step_s = 60 if end_ms - begin_ms > _SHORT_MS else 1
     first, last = begin_ms // (1000 * step_s), end_ms // (1000 * step_s)
@@ -71,7 +71,8 @@ def run(input: Input) -> Section:
                 f"Transactions to expect in {request.window_s} s",
                 {(hour.hour // 24, hour.hour % 24): hour.expected for hour in found},
             ),
-            "By the hour (UTC) in which the window begins. Empty: the log does not cover it.",
+            "By the hour (UTC) in which the window begins. A cell is empty if the log does not cover "
+            "that hour.",
         ),
     )
     answer = _answer(counted, found, weeks, request.window_s)
@@ -80,7 +81,7 @@ def run(input: Input) -> Section:
 
 def _answer(counted: str, found: list[Hour], weeks: float, window_s: int) -> str:
     if not found:
-        return f"{counted}. The log is shorter than a window of {window_s} s: quiet times are unknown."
+        return f"{counted}. The log is shorter than a window of {window_s} s, so quiet times are unknown."
     best = found[0]
     words = (
         f"{counted}. Best hour to begin a window of {window_s} s: {best.name} UTC, {best.expected:.3g} "
@@ -88,7 +89,10 @@ def _answer(counted: str, found: list[Hour], weeks: float, window_s: int) -> str
         f"best at minute {best.minute} ({best.at_minute:.3g})."
     )
     if weeks < 1:
-        words += f" Only {len(found)} of 168 hours of a week were seen; the others may be quieter or busier."
+        words += (
+            f" Only {len(found)} of the 168 hours of a week are in the log. The others may be quieter or "
+            "busier."
+        )
     return words
 
 

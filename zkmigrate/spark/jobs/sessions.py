@@ -6,7 +6,7 @@ has to let these clients back within T.
 An expiry shows in the cxid of a closeSession, the number of the client's request. Clients count from 1; a
 server that closes a session by itself writes cxid 0. The logs that servers of 3.4 to 3.9 wrote for our tests
 show both. A server also closes a session by itself when an operator ends it through JMX. Only a session that
-was younger than its timeout cannot have expired; the job reports that its end cannot be told.
+was younger than its timeout cannot have expired; the job reports that its end unknown.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from zkmigrate.spark.sources.files import File
 from zkmigrate.zookeeper.data.snapname import snapshot_zxid
 from zkmigrate.zookeeper.data.zxid import format_zxid
 
-CLIENT, EXPIRED, UNTOLD = "closed by its client", "expired", "cannot be told"
+CLIENT, EXPIRED, UNTOLD = "closed by its client", "expired", "unknown"
 _QUANTILES = (0.0, 0.1, 0.5, 0.9, 0.99, 1.0)
 _COLUMNS = 500
 """The largest number of columns of a plot over time."""
-_RECONNECTS = "A client that reconnects keeps its session and leaves no trace in a log."
+_RECONNECTS = "A client that reconnects keeps its session and leaves no record in a log."
 
 
 @dataclass(frozen=True)
@@ -168,7 +168,7 @@ def _section(
         "smallest_timeout_ms": None if now is None or now.unknown else now.smallest_ms,
         "first_owners": None if now is None else [plain(row) for row in now.owners],
         "missing": covered.missing,
-        "reconnects": "cannot be told",
+        "reconnects": "unknown",
     }
     churn, now_open = _churn(input, covered, counts, lived), _now_open(request.chroot, covered, now, began)
     tables = _tables(now, histogram, lived, request.chroot, lives, request.top)
@@ -202,15 +202,18 @@ def _churn(input: Input, covered: Extent, counts: dict[str, int], lived: dict[st
         return f"The log of {input.reference} has no transaction."
     ends = f"{counts['closed_by_client']} by their clients, {counts['expired']} expired"
     if counts["end_untold"]:
-        ends += f", {counts['end_untold']} by a server before they could expire: why cannot be told"
+        ends += f", {counts['end_untold']} by a server before they could expire, for an unknown reason"
     found = (
-        f"In the {length(covered.seconds)} that the log of {input.reference} covers "
-        f"{counts['opened']} sessions opened and {counts['closed']} closed: {ends}."
+        f"In the {length(covered.seconds)} that the log of {input.reference} covers, {counts['opened']} "
+        f"sessions were opened and {counts['closed']} closed: {ends}."
     )
     if counts["opened_before_the_log"]:
-        found += f" {counts['opened_before_the_log']} of them had opened before the log begins."
+        found += f" {counts['opened_before_the_log']} of them were opened before the log begins."
     if lived:
-        found += f" Half of those seen whole lived {length(lived['0.5'] / 1000)} or less."
+        found += (
+            f" Half of the sessions that the log covers completely lived {length(lived['0.5'] / 1000)} or "
+            "less."
+        )
     return found
 
 
@@ -218,17 +221,17 @@ def _now_open(chroot: str, covered: Extent, now: _Now | None, began: File | None
     if now is None:
         base = "without a snapshot" if began is None else f"from {began.name} of {began.server}"
         return (
-            f"Open sessions and the rollback deadline are unknown {base}: {covered.missing}. "
-            "Needed: a snapshot, and the log after it without a hole."
+            f"Open sessions and the rollback deadline are unknown {base}: {covered.missing}. Needed: a "
+            "snapshot, and the log after it without a gap."
         )
     found = f"{now.open} are open at {format_zxid(covered.zxid)}."
     if not now.owning:
         return f"{found} None owns an ephemeral at or under {chroot}, so none sets a rollback deadline."
     found += f" {now.owning} own ephemerals at or under {chroot}"
     if now.unknown:
-        return f"{found}; of {now.unknown} the timeout is not known, so the rollback deadline is not either."
+        return f"{found}. The timeout of {now.unknown} is unknown, and so is the rollback deadline."
     assert now.smallest_ms is not None
-    return f"{found}; the smallest timeout of these, the rollback deadline, is {now.smallest_ms} ms."
+    return f"{found}. Their smallest timeout, the rollback deadline, is {now.smallest_ms} ms."
 
 
 def _tables(
@@ -253,14 +256,14 @@ def _tables(
 
 
 def _known(column: str) -> Cell:
-    return lambda row: "not known" if row[column] is None else row[column]
+    return lambda row: "unknown" if row[column] is None else row[column]
 
 
 def _pictures(rates: _Rates, histogram: list[Row]) -> tuple[Picture, ...]:
     if not rates.per_minute:
         return ()
     step = rates.step_s
-    caption = f"Mean of {step // 60} minutes each." if step > 60 else "Minute by minute."
+    caption = f"Each value is the mean of {step // 60} minutes." if step > 60 else "Minute by minute."
     opened = [(at, value) for at, value, _ in rates.per_minute]
     closed = [(at, value) for at, _, value in rates.per_minute]
     by_timeout = sorted(histogram, key=lambda row: row.timeout_ms)

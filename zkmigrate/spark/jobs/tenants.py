@@ -133,7 +133,7 @@ def _watches(input: Input) -> DataFrame | None:
         try:
             answer = parse_wchp(input_file.content(file).decode())
         except (WordError, UnicodeDecodeError) as error:
-            raise UsageError(f"{file}: {error}. Needed: the whole answer of a server to wchp") from error
+            raise UsageError(f"{file}: {error}. Needed: the complete answer of a server to wchp") from error
         counts.update({path: len(sessions) for path, sessions in answer.items()})
     frame = input.spark.createDataFrame(list(counts.items()), "path string, watches bigint")
     by_subtree = frame.groupBy(subtree(F.col("path"), input.request.depth).alias("subtree"))
@@ -197,13 +197,14 @@ def _section(input: Input, frame: DataFrame, largest: DataFrame, lists: DataFram
     dangers = [f"{row.path}: {row.data_length} bytes" for row in big if row.data_length >= near]
     dangers += [f"children of {row.path}: {row.reply_bytes} bytes" for row in long if row.reply_bytes >= near]
     snapshot = base_snapshot(input)
-    base = f"{snapshot.name} of {snapshot.server} and the log behind it" if snapshot else "the log alone"
+    base = f"{snapshot.name} of {snapshot.server} and the log after it" if snapshot else "only the log"
     largest_request = f"jute.maxbuffer ({request.jute_maxbuffer} bytes)"
     near_it = f"From {_NEAR:.0%} of {largest_request} on: {'; '.join(dangers[:top])}."
     answer = (
         f"{len(rows)} subtrees, {sum(row.znodes for row in rows)} znodes by {base}; "
         f"{sum(row.writes for row in rows)} writes in the {minutes:.1f} minutes that the log of "
-        f"{input.reference} covers. " + (near_it if dangers else f"Nothing comes near {largest_request}.")
+        f"{input.reference} covers. "
+        + (near_it if dangers else f"No request comes close to {largest_request}.")
     )
 
     def share(column: str) -> tuple[str, Cell]:

@@ -182,8 +182,8 @@ def _section(input: Input, figures: dict[str, Any], frame: DataFrame) -> Section
     writers = figures["writers"]
     others, brokers = ([one for one in writers if one["is_broker"] is broker] for broker in (False, True))
     answer = (
-        f"{figures['under_chroot']} of {figures['records']} transactions changed {figures['chroot']}, asked "
-        f"for by {len(brokers)} sessions of brokers and {len(others)} of others"
+        f"{figures['under_chroot']} of {figures['records']} transactions changed {figures['chroot']}, "
+        f"requested by {len(brokers)} sessions of brokers and {len(others)} of others"
         + (f", the last of these at {_when(max(one['last_ms'] for one in others))}." if others else ".")
     )
     columns: list[tuple[str, Cell]] = [
@@ -191,7 +191,7 @@ def _section(input: Input, figures: dict[str, Any], frame: DataFrame) -> Section
         ("first", lambda one: _when(one["first_ms"])), ("last", lambda one: _when(one["last_ms"])),
         ("ended", lambda one: _when(one["ended_ms"])), ("where", lambda one: _first_places(one["places"])),
     ]  # fmt: skip
-    title = "Sessions that wrote, those of no broker first"
+    title = "Sessions that wrote, brokers last"
     shown = table("writers", title, [*others, *brokers][: input.request.top], columns, wide=(7,))
     return Section("Writers", answer, figures, (shown,), (), {"sessions": frame})
 
@@ -199,7 +199,7 @@ def _section(input: Input, figures: dict[str, Any], frame: DataFrame) -> Section
 def _who(one: dict[str, Any]) -> str:
     if one["broker"] is not None:
         return f"broker {one['broker']}"
-    return "a broker, by what it wrote" if one["is_broker"] else "no broker"
+    return "a broker, judging by its writes" if one["is_broker"] else "not a broker"
 
 
 def _first_places(places: dict[str, int]) -> str:

@@ -98,7 +98,7 @@ def parts(path: str, broker: str) -> list[Part]:
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror or error}. {NEEDED}") from error
     if not is_logdir(found):
-        raise UsageError(f"{path} holds neither {META} nor a folder TOPIC-N. {NEEDED}")
+        raise UsageError(f"{path} has neither {META} nor a folder TOPIC-N. {NEEDED}")
     names = folders(found)
     name = broker or known or posixpath.basename(path.rstrip("/")) or path
     shares = range(0, max(1, len(names)), _FOLDERS)

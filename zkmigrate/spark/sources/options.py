@@ -44,7 +44,7 @@ class OwnSchemaSource(DataSource):
         """Raise UsageError for a schema that the caller made."""
         if schema.fieldNames() != self.arrow_schema().names:
             raise UsageError(
-                f"{self.format} has its own schema. Needed: no schema(...), {self.choice_of_columns}"
+                f"{self.format} has its own schema. Needed: no call of schema(...), {self.choice_of_columns}"
             )
 
 
@@ -64,7 +64,9 @@ class OptionReader:
         one = self._take("path")
         found = [*(json.loads(several) if several is not None else []), *([one] if one else [])]
         if not found:
-            raise UsageError("no path. Needed: load(PATH), a dataDir, its version-2, a file of it, or a glob")
+            raise UsageError(
+                "no path is given. Needed: load(PATH) with a dataDir, its version-2, a file of it, or a glob"
+            )
         return tuple(found)
 
     def text(self, name: str, otherwise: str = "") -> str:
@@ -90,8 +92,8 @@ class OptionReader:
             raise UsageError(f"columns {', '.join(unknown)}. Possible: {', '.join(schema.names)}")
         if permissive and CORRUPT not in names:
             raise UsageError(
-                f"columns {', '.join(names)} with mode permissive: a row for what could not be read would "
-                f"look like any other. Needed: {CORRUPT} among them"
+                f"columns {', '.join(names)} with mode permissive, but without {CORRUPT}: a row that could "
+                f"not be read would look like any other. Needed: {CORRUPT} among the columns"
             )
         return pa.schema([schema.field(name) for name in names])
 
@@ -121,7 +123,7 @@ class OptionReader:
         """
         found = self.text(name)
         if not found.isascii():
-            raise UsageError(f"{name} {found!r}. Needed: ASCII alone; Spark can filter what is not")
+            raise UsageError(f"{name} {found!r}. Needed: only ASCII; use a filter of Spark for other text")
         return found
 
     def zxid(self, name: str, otherwise: int) -> int:
@@ -150,7 +152,7 @@ class OptionReader:
         known = {name.lower() for name in self._known}
         if left := sorted(self._given.keys() - known):
             named = ", ".join(left)
-            raise UsageError(f"unknown option {named}. There are: {', '.join(self._known)}")
+            raise UsageError(f"unknown option {named}. Possible: {', '.join(self._known)}")
 
     def _take(self, name: str) -> str | None:
         if name not in self._known:

@@ -14,7 +14,7 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from zkmigrate.spark.sources.columns import Stretch
+from zkmigrate.spark.sources.operations import Stretch
 from zkmigrate.zookeeper.data import txnlog
 from zkmigrate.zookeeper.data.errors import CorruptError
 from zkmigrate.zookeeper.data.reader import RandomReader
@@ -125,8 +125,8 @@ class Stretches(Iterator[Stretch]):
         stop = self._part.stop
         if stop is not None and self.offset > stop:
             raise CorruptError(
-                f"a record ends at {self.offset}, behind the place where the next part was to begin: read "
-                "this log as one part (option splitMB=0)",
+                f"a record ends at {self.offset}, after the start of the next part. Next: read this log as "
+                "one part (option splitMB=0)",
                 self._part.file,
                 stop,
             )
@@ -150,7 +150,7 @@ class Stretches(Iterator[Stretch]):
             self.end = scan.end
             if self._part.stop is not None:
                 raise CorruptError(
-                    f"the log ends here, but its next part begins at {self._part.stop}",
+                    f"the log ends here, although its next part begins at {self._part.stop}",
                     self._part.file,
                     self.offset,
                 )
@@ -160,7 +160,7 @@ class Stretches(Iterator[Stretch]):
         for record in self._scan():
             if record.end >= self.offset + used:
                 break
-        raise CorruptError("zxids are not in order", self._part.file, self.offset)
+        raise CorruptError("zxids do not increase", self._part.file, self.offset)
 
 
 def find(reader: RandomReader, at: int, stop: int, block: int = 64 << 10) -> tuple[int, int] | None:

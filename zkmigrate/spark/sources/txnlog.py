@@ -23,8 +23,9 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from zkmigrate.errors import UsageError
 from zkmigrate.spark.sources.arrays import one_row
-from zkmigrate.spark.sources.columns import ALL, SCHEMA, Stretch, Wanted, table
+from zkmigrate.spark.sources.columns import table
 from zkmigrate.spark.sources.files import File, files
+from zkmigrate.spark.sources.operations import ALL, SCHEMA, Stretch, Wanted
 from zkmigrate.spark.sources.options import OptionReader
 from zkmigrate.spark.sources.stretches import Part, Stretches, find, parts, span
 from zkmigrate.zookeeper.data.errors import MalformedError, ZkDataError

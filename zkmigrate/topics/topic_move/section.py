@@ -13,18 +13,8 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from zkmigrate.errors import InventoryError
 from zkmigrate.inventory.checks import HostList
-from zkmigrate.inventory.inventory import (
-    Address,
-    Command,
-    GatewayProgram,
-    Inventory,
-    LocalPath,
-    Name,
-    RemotePath,
-    Topic,
-    Unit,
-    local_path,
-)
+from zkmigrate.inventory.inventory import GatewayProgram, Inventory, local_path
+from zkmigrate.inventory.types import Address, Command, LocalPath, Name, RemotePath, Topic, Unit
 from zkmigrate.topics.gateway.order import GATEWAY
 from zkmigrate.topics.mirror.questions import ClusterAt
 

@@ -12,8 +12,8 @@ from zkmigrate.zookeeper.clients.ensemble import ANSWER_S, NOT_ITS_OWN, named, t
 from zkmigrate.zookeeper.data.txn import Acl
 
 _STAYS = {
-    BadVersionError: "was changed since it was read; it stays",
-    NotEmptyError: "has a znode below it that was not read; it stays",
+    BadVersionError: "was changed after it was read, so it was not deleted",
+    NotEmptyError: "has a child that was not read, so it was not deleted",
     NoAuthError: "may not be deleted by this client, because of an ACL",
 }
 
@@ -33,7 +33,7 @@ def delete(ensemble: str, client: KazooClient, nodes: Sequence[Kept]) -> tuple[i
             if isinstance(found, str):
                 return 1, found
             if not found:
-                return 0, "they are gone"
+                return 0, "they no longer exist"
             multi = client.transaction()
             for path, version in found:
                 multi.delete(path, version=version)
@@ -44,7 +44,7 @@ def delete(ensemble: str, client: KazooClient, nodes: Sequence[Kept]) -> tuple[i
             if isinstance(result, Exception) and not isinstance(result, NOT_ITS_OWN)
         ]
         if not wrong:
-            return 0, f"{len(found)} of {len(nodes)} deleted, the others were gone"
+            return 0, f"{len(found)} of {len(nodes)} deleted, the others no longer existed"
         path, error = wrong[0]
         if not isinstance(error, NoNodeError):  # otherwise somebody deleted it a moment ago: look again
             return 1, f"{path} {_STAYS.get(type(error), f'answered {type(error).__name__}')}"
@@ -57,7 +57,7 @@ def _found(client: KazooClient, nodes: Sequence[Kept]) -> list[tuple[str, int]] 
     for path, wanted, answer in sent:
         stat = answer.get(timeout=ANSWER_S)
         if stat is not None and mark(stat) != wanted:
-            return f"{path} was changed, or made anew, since it was read; it stays"
+            return f"{path} was changed or created again after it was read, so it was not deleted"
         found += [] if stat is None else [(path, stat.version)]
     return found
 
@@ -81,7 +81,7 @@ def create(ensemble: str, client: KazooClient, nodes: Sequence[Kept]) -> tuple[i
             except NodeExistsError:
                 continue
             except NoNodeError:
-                return 1, f"{path} has no znode above it any more"
+                return 1, f"{path} has no parent any longer"
             except NoAuthError:
-                return 1, f"no ACL lets this client make {path}"
-    return 0, f"{made} made, {len(nodes) - made} exist and stay as they are"
+                return 1, f"no ACL lets this client create {path}"
+    return 0, f"{made} created; {len(nodes) - made} already exist and were not changed"

@@ -44,4 +44,4 @@ class NoDataError(ZkDataError):
 
 
 class CursorError(ZkDataError):
-    """A cursor that no longer fits: its file is gone, shorter, or changed before the cursor."""
+    """A cursor that no longer fits: its file no longer exists, is shorter, or changed before the cursor."""

@@ -27,7 +27,7 @@ def format_session(session: int) -> str:
 
 
 def signed(session: int) -> int:
-    """Return the id as in records, from either form."""
+    """Return a session id as the signed number of records. session: signed or unsigned."""
     value = unsigned(session)
     return value - (1 << _BITS) if value >> (_BITS - 1) else value
 

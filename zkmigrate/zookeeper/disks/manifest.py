@@ -206,7 +206,7 @@ def load(out: Path) -> Manifest:
     try:
         body = json.loads(text)
         if body["format"] != _FORMAT:
-            raise ValueError(f"format {body['format']}, known is {_FORMAT}")
+            raise ValueError(f"the format is {body['format']}, supported is {_FORMAT}")
         entries = [_entry(one) for one in body["files"]]
         return Manifest(
             out,

@@ -114,7 +114,7 @@ def test_rates_are_set_beside_a_process_at_work(desk: Desk) -> None:
 def test_an_absurd_rate_is_refused_and_nothing_is_written(desk: Desk, rate: str) -> None:
     done = desk.call("throttle", "set", "--", rate)
     assert done.exit_code == 2, done.output
-    assert f"rate {rate!r}; needed: bytes per second from 1k to 100G" in done.output
+    assert f"rate {rate!r}. Needed: bytes per second from 1k to 100G" in done.output
     assert not (desk.run / NAME).exists()
 
 

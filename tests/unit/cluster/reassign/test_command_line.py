@@ -204,7 +204,7 @@ def test_a_throttle_that_listens_begins_between_floor_and_ceiling_and_has_safe_d
         ),
         (
             SSH + FILE + "  adapt: {cap_bytes_s: 1100000}\n",
-            "throttle: every broker may get 880 kB/s as leader",
+            "throttle: every broker may get at most 880 kB/s as leader",
         ),
         (
             SSH + FILE + ADAPT + ", latency_limit_ms: 50}\n",

@@ -462,19 +462,19 @@ def test_a_rate_that_is_raised_to_end_takes_the_step_that_ends() -> None:
 @pytest.mark.parametrize(
     ("wrong", "told"),
     [
-        ({"steps": (6 * M,)}, "needed: the floor as the first"),
-        ({"floor": 999}, "floor 999; needed: 1000 bytes per second or more"),
-        ({"percent": Rate(90, 101)}, "percent (90, 101); needed: 1 to 100"),
+        ({"steps": (6 * M,)}, "Needed: steps that begin with the floor"),
+        ({"floor": 999}, "floor 999. Needed: 1000 bytes per second or more"),
+        ({"percent": Rate(90, 101)}, "percent (90, 101). Needed: 1 to 100"),
         ({"threshold": 1.0}, "threshold 1.0"),
-        ({"threshold": 0.25}, "no rise is ever sent"),
+        ({"threshold": 0.25}, "no increase is ever sent"),
         ({"threshold": float("nan")}, "not a finite number"),
         ({"keep_ticks": -1}, "keep_ticks -1"),
-        ({"pause_ticks": 1}, "slow down comes first"),
+        ({"pause_ticks": 1}, "slowing down comes before pausing"),
         ({"end_within_s": 0.0}, "end_within_s 0.0"),
         ({"busy_limit": 0.0}, "busy_limit 0.0"),
         ({"await_limit_ms": -1.0}, "await_limit_ms -1.0"),
-        ({"floor": 91 * M}, "every broker may get 90 MB/s as leader; needed: the floor of 91 MB/s"),
-        ({"caps": {7: Rate(100 * M, M)}}, "broker 7 may get 900 kB/s as follower; needed: the floor"),
+        ({"floor": 91 * M}, "every broker may get at most 90 MB/s as leader. Needed: the floor of 91 MB/s"),
+        ({"caps": {7: Rate(100 * M, M)}}, "broker 7 may get at most 900 kB/s as follower. Needed: the floor"),
     ],
 )  # fmt: skip
 def test_impossible_settings_are_refused(wrong: dict[str, Any], told: str) -> None:

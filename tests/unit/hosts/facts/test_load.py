@@ -92,7 +92,7 @@ def test_named_interfaces_are_taken_instead_once_each() -> None:
     told = parse(TEXT, "10.0.1.5", ["/data"], ["eth0", "eth1", "eth0"])
     assert isinstance(told, Seen)
     assert (told.value.received, told.value.sent) == (11000, 1500)
-    assert "no interface eth9 in /proc/net/dev" in why(parse(TEXT, "", ["/data"], ["eth9"]))
+    assert "/proc/net/dev has no interface eth9" in why(parse(TEXT, "", ["/data"], ["eth9"]))
 
 
 @pytest.mark.parametrize(
@@ -100,11 +100,11 @@ def test_named_interfaces_are_taken_instead_once_each() -> None:
     [
         ("", ["/data"], "no /proc/uptime"),
         (TEXT.replace("/proc/diskstats", "/proc/else"), ["/data"], "no /proc/diskstats"),
-        (TEXT.replace("5000 1", "many 1"), ["/data"], "something not understood"),
-        (TEXT, ["/net/kafka"], "the volume of /net/kafka is not on a disk in /proc/diskstats"),
-        (TEXT.replace("8:0 /", "8:16 /"), ["/data"], "the volume of /data is not on a disk"),
-        (UPTIME + DISKS + MOUNTS + NET, ["/data"], "no route tells which interface has 10.0.1.5"),
-        (TEXT.replace("1000.50 3000.00", "?"), ["/data"], "something not understood"),
+        (TEXT.replace("5000 1", "many 1"), ["/data"], "cannot parse the counters"),
+        (TEXT, ["/net/kafka"], "the volume of /net/kafka is on no disk of /proc/diskstats"),
+        (TEXT.replace("8:0 /", "8:16 /"), ["/data"], "the volume of /data is on no disk"),
+        (UPTIME + DISKS + MOUNTS + NET, ["/data"], "no route shows the interface of 10.0.1.5"),
+        (TEXT.replace("1000.50 3000.00", "?"), ["/data"], "cannot parse the counters"),
     ],
     ids=["empty", "no diskstats", "no number", "NFS", "old partition line", "no routes", "no clock"],
 )
@@ -147,10 +147,10 @@ def test_a_counter_that_wraps_at_32_bits_goes_on() -> None:
     ("after", "told"),
     [
         (replace(BEFORE, at=50.0), "the host has restarted"),
-        (replace(BEFORE, at=100.0), "the same counters came twice"),
-        (replace(BEFORE, at=110.0, sent=10), "interface have begun anew"),
-        (replace(BEFORE, at=110.0, received=10), "interface have begun anew"),
-        (replace(BEFORE, at=110.0, disks={**BEFORE.disks, "8:0": Disk(0, 0.0, 0.0)}), "disk 8:0 have begun"),
+        (replace(BEFORE, at=100.0), "received the same counters twice"),
+        (replace(BEFORE, at=110.0, sent=10), "interface were reset"),
+        (replace(BEFORE, at=110.0, received=10), "interface were reset"),
+        (replace(BEFORE, at=110.0, disks={**BEFORE.disks, "8:0": Disk(0, 0.0, 0.0)}), "disk 8:0 were reset"),
         (replace(BEFORE, at=110.0, disks={"8:0": BEFORE.disks["8:0"]}), "moved to another device"),
     ],
     ids=["restart", "no time", "sent", "received", "disk", "device"],
@@ -195,7 +195,7 @@ def test_node_exporter_tells_the_same() -> None:
         (METRICS.replace('{device="sda"} 9', '{device="sdb"} 9'), "io_time_seconds_total of device sda"),
         (METRICS.replace("node_time_seconds 1", "else 1"), "no metric node_time_seconds"),
         (METRICS.replace("} 9", "} x"), "not Prometheus text"),
-        (METRICS.replace("} 700", "} NaN"), "transmit_bytes_total is nan, which is no counter"),
+        (METRICS.replace("} 700", "} NaN"), "transmit_bytes_total is nan, which is not a counter"),
     ],
     ids=["device", "time", "garbled", "NaN"],
 )  # fmt: skip

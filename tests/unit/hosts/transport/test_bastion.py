@@ -177,7 +177,7 @@ def test_a_host_is_found_in_ssh_config_by_its_address_too(sshd: Sshd, tmp_path: 
     [
         ("Host *\n ProxyCommand nc %h %p\n", "ProxyCommand nc.*ProxyJump"),
         ("Host s1\n Nonsense yes\n", "ssh refuses it.*"),
-        ("Host a\n ProxyJump b\nHost b\n ProxyJump a\nHost s1\n HostName x\n ProxyJump a\n", "circle"),
+        ("Host a\n ProxyJump b\nHost b\n ProxyJump a\nHost s1\n HostName x\n ProxyJump a\n", "is a loop"),
         ("Host s1\n HostName x\n User 'Robert; id'\n", "not a plain account name|ssh refuses it"),
     ],
 )

@@ -111,7 +111,7 @@ def test_what_breaks_the_protocol_ends_the_channel(channels: Channels, verb: str
 
 
 def test_a_program_that_dies_after_it_acted_is_not_asked_again(channels: Channels, sshd: Sshd) -> None:
-    with pytest.raises(TransportError, match=r"ended during act.*exit 5") as caught:
+    with pytest.raises(TransportError, match=r"exited during act.*exit code 5") as caught:
         channels.ask("d1", "act", "once")
     assert caught.value.outcome_unknown
     assert acted(sshd) == ["once"]
@@ -168,7 +168,7 @@ def test_a_gateways_relay_is_started_by_its_own_words_without_root(sshd: Sshd) -
 @pytest.mark.parametrize(
     ("name", "verb", "said"),
     [
-        ("speaker", "act", "the gateway's relay ended during act (exit 5): silent"),
+        ("speaker", "act", "the gateway's relay exited during act (exit code 5): no output"),
         ("none", "status", "the gateway's relay did not start: "),
     ],
 )
@@ -208,10 +208,10 @@ def test_the_real_program_answers_over_the_channel(tmp_path: Path) -> None:
 
 def test_a_request_without_time_left_is_not_sent(sshd: Sshd, channels: Channels) -> None:
     channels.ask("d1", "echo", "a")
-    with pytest.raises(TransportError, match="no time was left") as raised:
+    with pytest.raises(TransportError, match="the deadline was over") as raised:
         channels.ask("d1", "act", "late", deadline_s=-1.0)
     assert not raised.value.outcome_unknown
-    with pytest.raises(TransportError, match="ended during act"):
+    with pytest.raises(TransportError, match="exited during act"):
         channels.ask("d1", "act", "now")
     assert acted(sshd) == ["now"]
 
@@ -225,7 +225,7 @@ def test_in_a_hurry_a_silent_host_is_asked_beside_and_told_until_it_answers(
         with pytest.raises(TransportError, match="not answered in time"):
             channels.ask("d1", "silent", "x", deadline_s=3600.0)
         for _ in range(3):
-            with pytest.raises(TransportError, match="probing it"):
+            with pytest.raises(TransportError, match="it is probed"):
                 channels.ask("d1", "echo", "b")
     sshd.allow_sudo()
 

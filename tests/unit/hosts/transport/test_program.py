@@ -101,7 +101,7 @@ def test_another_program_at_that_place_is_not_ours(sshd: Sshd, transport: Transp
     host_side = program(sshd, transport)
     Path(host_side.paths.program).write_text("#!/bin/sh\n")
     assert not host_side.installed("d1")
-    with pytest.raises(TransportError, match=r"is not of this version\. Remove it with the version that"):
+    with pytest.raises(TransportError, match=r"belongs to another version\. Remove it with the version that"):
         host_side.uninstall("d1", "u.1", 1)
 
 

@@ -28,6 +28,7 @@ from tests.ports import free_port
 from tests.unit import sshd as daemon
 from tests.unit.loopback import listening
 from tests.unit.sshd import Sshd
+from zkmigrate import deadline
 from zkmigrate.errors import UsageError
 from zkmigrate.hosts.transport import quote
 from zkmigrate.hosts.transport.failure import TransportError
@@ -231,7 +232,7 @@ def test_a_key_with_a_passphrase_or_no_key_is_refused_by_name(sshd: Sshd, tmp_pa
     junk = tmp_path / "junk"
     junk.write_text("no key")
     junk.chmod(0o600)
-    with pytest.raises(UsageError, match="not a private ssh key"):
+    with pytest.raises(UsageError, match="not a readable private ssh key"):
         Transport(daemon.inventory(sshd, key=junk))
     with pytest.raises(UsageError, match=r"ssh\.key \S*missing cannot be read \(No such file.*ssh-keygen"):
         Transport(daemon.inventory(sshd, key=tmp_path / "missing"))
@@ -243,6 +244,31 @@ def test_a_server_that_never_speaks_times_out(sshd: Sshd) -> None:
     with server(None) as (port, _):
         inventory = daemon.with_ssh(daemon.inventory(sshd), port=port)
         assert daemon.refused(inventory, limits=Limits(connect_s=0.5)).cause == "timeout"
+
+
+def test_reading_a_host_key_ends_at_the_deadline(
+    sshd: Sshd, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    limits: list[float] = []
+
+    def start_client(session: paramiko.Transport, timeout: float) -> None:
+        limits.extend((session.banner_timeout, timeout))
+        session.sock.close()
+        raise paramiko.SSHException("no answer")
+
+    monkeypatch.setattr(paramiko.Transport, "start_client", start_client)
+    inventory = daemon.inventory(sshd)
+    empty = tmp_path / "known_hosts"
+    empty.touch(mode=0o600)
+    ssh = inventory.ssh.model_copy(update={"known_hosts": str(empty)})
+    with (
+        Transport(inventory.model_copy(update={"ssh": ssh})) as opened,
+        deadline.within(0.5),
+        pytest.raises(TransportError, match="shows no host key"),
+    ):
+        opened.unpinned("s1")
+    assert limits
+    assert max(limits) <= 0.5
 
 
 def test_a_dropped_login_is_retried_and_then_named(sshd: Sshd) -> None:

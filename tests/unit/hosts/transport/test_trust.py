@@ -66,7 +66,7 @@ def test_files_of_another_account_are_refused(
         owner = 12345
     else:
         monkeypatch.setattr(os, "getuid", lambda: owner + 1)
-    assert f"owner {owner}; needed: a plain file of yours" in refusal(files)
+    assert f"owner {owner}. Needed: a plain file that you own" in refusal(files)
 
 
 @pytest.mark.parametrize("number", [0, 1])
@@ -77,7 +77,7 @@ def test_what_is_no_file_is_refused_and_not_waited_for(
     files[number].unlink()
     made(files[number], 0o600)
     said = refusal(files)
-    assert "needed: a plain file of yours" in said or "Is a directory" in said
+    assert "Needed: a plain file that you own" in said or "Is a directory" in said
 
 
 @pytest.mark.parametrize(

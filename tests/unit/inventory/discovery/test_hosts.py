@@ -102,7 +102,7 @@ def test_groups_of_groups_are_followed_once_and_old_forms_read() -> None:
     found = ansible.hosts(body, {"source": "a"})["source"]
     assert [h.name for h in found] == ["h1", "h2", "h3"]
     assert (found[0].address, found[2].address, found[2].port) == ("h1", "10.0.0.3", 2222)
-    with pytest.raises(UsageError, match=r"no host in a group of that name \(it has a, b, c\)"):
+    with pytest.raises(UsageError, match=r"no host in this group \(its groups: a, b, c\)"):
         ansible.hosts(body, {"dest": "d"})
 
 

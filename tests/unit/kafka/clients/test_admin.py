@@ -15,6 +15,7 @@ from tests.unit.kafka.clients.fake_cluster import CLUSTER_ID, FakeCluster
 from zkmigrate.errors import HostError
 from zkmigrate.kafka.changes import KAFKA, AlterTopicConfig, ElectLeaders
 from zkmigrate.kafka.clients import admin as kafka
+from zkmigrate.kafka.clients import cluster_view, connections
 from zkmigrate.kafka.questions import KafkaView, PartitionState
 from zkmigrate.runbook.model.fact import Absent, Reading, Seen, Unknown
 
@@ -74,7 +75,7 @@ def view(reassignments: Reading[bytes] | None = NOT_TO_BE_ASKED) -> Reading[Kafk
         assert reassignments is not NOT_TO_BE_ASKED, "asked the znode although the brokers can tell"
         return reassignments
 
-    return kafka.view(["10.0.0.1:9092"], read)
+    return cluster_view.view(["10.0.0.1:9092"], read)
 
 
 def seen(reading: Reading[KafkaView]) -> KafkaView:
@@ -102,7 +103,7 @@ def test_the_view_holds_brokers_partitions_and_controller() -> None:
 def test_a_slow_broker_gets_longer_for_a_question_than_a_broker_that_hangs(cluster: FakeCluster) -> None:
     assert isinstance(view(), Seen)
     limits = {cluster.settings[name] for name in ("request_timeout_ms", "bootstrap_timeout_ms")}
-    assert min(limits) >= 6 * kafka._PULSE_S * 1000
+    assert min(limits) >= 6 * connections.ANSWER_S * 1000
 
 
 @pytest.mark.usefixtures("cluster")
@@ -123,8 +124,9 @@ def test_min_isr_that_acls_hide_is_said_so_of_a_topic_and_left_out_of_a_broker(c
     cluster.configs["topic"]["a"] = {}
     hidden = view()
     assert cause(hidden) == "failed"
-    assert "min.insync.replicas of topic a was not told: it was deleted just now, or the account" in str(
-        hidden
+    assert (
+        "min.insync.replicas of topic a is missing in the answer: it was just deleted, or the account"
+        in str(hidden)
     )
 
 
@@ -139,7 +141,7 @@ def test_without_zookeeper_a_broker_that_answers_stands_for_the_controller(clust
         cluster.release = release
         cluster.hanging = {f"10.0.0.{id}:9092" for id in hanging}
         cluster._controller_id = None
-        assert isinstance(kafka.view(BROKERS, lambda: None), Seen)
+        assert isinstance(cluster_view.view(BROKERS, lambda: None), Seen)
         assert cluster._controller_id == wanted
 
 
@@ -179,18 +181,18 @@ def test_in_sync_and_registered_is_what_every_broker_calls_so(cluster: FakeClust
 
 def test_a_broker_that_hangs_is_not_asked(cluster: FakeCluster) -> None:
     cluster.hanging = {BROKERS[1]}
-    reading = kafka.view(BROKERS, lambda: NOT_TO_BE_ASKED)
+    reading = cluster_view.view(BROKERS, lambda: NOT_TO_BE_ASKED)
     assert list(seen(reading).brokers) == [1, 2]
     assert {broker for broker, _ in cluster.asked} == {None, 1}
     assert seen(reading).min_isr == {"a": 1, "b": 1}, "nor for its own setting"
     cluster.asked.clear()
     cluster.hanging = {BROKERS[0]}
-    kafka.view(BROKERS, lambda: NOT_TO_BE_ASKED)
+    cluster_view.view(BROKERS, lambda: NOT_TO_BE_ASKED)
     assert cluster.asked[:2] == [(2, []), (None, None)], "connected to one that answers before any is asked"
 
 
 def test_no_more_witnesses_are_asked_than_wanted(cluster: FakeCluster) -> None:
-    reading = kafka.view(["10.0.0.1:9092"], lambda: NOT_TO_BE_ASKED, witnesses=1)
+    reading = cluster_view.view(["10.0.0.1:9092"], lambda: NOT_TO_BE_ASKED, witnesses=1)
     assert list(seen(reading).brokers) == [1, 2]
     assert cluster.asked == [(None, None), (1, None)]
 
@@ -216,7 +218,7 @@ def test_a_topic_whose_metadata_failed_is_unknown(cluster: FakeCluster) -> None:
 )
 def test_what_a_broker_offers_tells_its_release(apis: dict[int, tuple[int, int]], release: str) -> None:
     """Versions of Produce, Fetch and Metadata as Kafka's protocol guide gives them for each release."""
-    assert kafka._release(apis) == release
+    assert connections._release(apis) == release
 
 
 @pytest.mark.usefixtures("cluster")
@@ -225,7 +227,7 @@ def test_the_view_holds_the_releases_of_those_that_answered() -> None:
 
 
 def test_no_broker_at_all_is_a_timeout() -> None:
-    reading = kafka.view([f"127.0.0.1:{free_port()}"], lambda: Absent(), deadline_s=1)
+    reading = cluster_view.view([f"127.0.0.1:{free_port()}"], lambda: Absent(), deadline_s=1)
     assert cause(reading) == "timeout"
 
 
@@ -258,7 +260,7 @@ def test_an_election_ends_when_every_broker_tells_of_the_new_leader(
         if len(waits) == 2:
             cluster.of_topics.clear()
 
-    monkeypatch.setattr("zkmigrate.kafka.clients.admin.time.sleep", told)
+    monkeypatch.setattr("zkmigrate.kafka.clients.elections.time.sleep", told)
     cluster.election = answer(a=NOT_AVAILABLE, b=0)
     assert kafka.Alter(BROKERS)(ELECT_ALL)[0] == 0
     assert len(waits) == 2
@@ -319,7 +321,7 @@ def test_what_kafka_refuses_did_not_happen(cluster: FakeCluster, refusal: str | 
 )
 def test_an_alteration_without_an_answer_is_not_known(cluster: FakeCluster, trouble: str | Exception) -> None:
     cluster.outcomes["a"] = trouble
-    with pytest.raises(HostError, match=r"did not confirm: set retention\.ms=1 .* is not known: "):
+    with pytest.raises(HostError, match=r"did not confirm: set retention\.ms=1 .* is unknown: "):
         kafka.Alter(BROKERS)(SET)
 
 
@@ -364,6 +366,6 @@ def test_one_client_that_goes_wrong_takes_the_idle_ones_along(cluster: FakeClust
 
 def test_a_client_that_cannot_be_made_leaves_the_outcome_open(cluster: FakeCluster) -> None:
     cluster.unreachable = OSError("refused")
-    with pytest.raises(HostError, match=r"is not known: OSError: refused"):
+    with pytest.raises(HostError, match=r"is unknown: OSError: refused"):
         kafka.Alter(BROKERS)(SET)
     assert cluster.altered == []

@@ -22,7 +22,7 @@ from tests.unit.kafka.clients.wire_brokers import Answer, one_dir
 from zkmigrate.errors import HostError
 from zkmigrate.kafka.changes import AlterAtController
 from zkmigrate.kafka.clients import admin as kafka
-from zkmigrate.kafka.clients import each_broker, log_dirs, reassignments
+from zkmigrate.kafka.clients import connections, each_broker, log_dirs, reassignments
 from zkmigrate.runbook.model.fact import Absent, Seen, Unknown
 
 
@@ -35,7 +35,7 @@ def told(at: Any, ids: tuple[int, ...]) -> Mapping[int, Any]:
 def test_connections_are_kept_from_one_question_to_the_next() -> None:
     ids = tuple(range(1, 31))
     with wire_brokers.brokers(ids) as made:
-        at = kafka.Brokers(made.at.values())
+        at = connections.Brokers(made.at.values())
         assert all(isinstance(one, Seen) for one in told(at, ids).values())
         opened = made.opened
         assert all(isinstance(one, Seen) for one in told(at, ids).values())
@@ -45,19 +45,19 @@ def test_connections_are_kept_from_one_question_to_the_next() -> None:
 
 def test_a_broker_that_hangs_is_waited_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Not with each question: a preflight puts a dozen."""
-    monkeypatch.setattr(kafka, "_PULSE_S", 0.5)
+    monkeypatch.setattr(connections, "ANSWER_S", 0.5)
     with wire_brokers.brokers((1, 2, 3)) as made:
-        at = kafka.Brokers(made.at.values())
+        at = connections.Brokers(made.at.values())
         made.hung = {2}
         for _ in range(3):
             seen = told(at, (1, 2, 3))
             assert isinstance(seen[2], Unknown)
             assert isinstance(seen[1], Seen)
             assert isinstance(seen[3], Seen)
-        connections = at._canary._connections[made.at[2]]
-        assert connections._correlation == 1, "one pulse"
+        connection = at._canary._connections[made.at[2]]
+        assert connection._correlation == 1, "one pulse"
         made.hung = set()
-        monkeypatch.setattr(kafka, "_SILENT_S", 0.0)
+        monkeypatch.setattr(connections, "_SILENT_S", 0.0)
         at._silent_until.clear()
         assert isinstance(told(at, (2,))[2], Seen), "it is back"
         at.close()
@@ -71,13 +71,15 @@ def test_a_broker_that_hangs_at_the_question_delays_no_other(monkeypatch: pytest
         seen = told(list(made.at.values()), (1, 2, 3))
         assert isinstance(seen[1], Seen)
         assert isinstance(seen[3], Seen)
-        assert seen[2] == Unknown("timeout", "broker 2 has not answered yet; most others have")
+        assert seen[2] == Unknown(
+            "timeout", "broker 2 did not answer within the time that most others needed"
+        )
 
 
 def test_a_broker_that_answers_before_the_cluster_names_it_is_asked_later() -> None:
     """So does one that has just started."""
     with wire_brokers.brokers((1, 2, 3)) as made:
-        at, made.fenced = kafka.Brokers(made.at.values()), {3}
+        at, made.fenced = connections.Brokers(made.at.values()), {3}
         assert isinstance(told(at, (1, 3))[3], Unknown)
         made.fenced = set()
         assert isinstance(told(at, (1, 3))[3], Seen)
@@ -101,7 +103,7 @@ class Stale:
 
 def test_a_kept_client_that_fails_is_replaced() -> None:
     with wire_brokers.brokers((1,)) as made:
-        at, stale = kafka.Brokers(made.at.values()), Stale()
+        at, stale = connections.Brokers(made.at.values()), Stale()
         at._idle.put((stale, frozenset(made.at.values())))
         assert isinstance(told(at, (1,))[1], Seen)
         assert stale.closed
@@ -111,7 +113,7 @@ def test_a_kept_client_that_fails_is_replaced() -> None:
 def test_a_client_that_knows_other_brokers_is_not_asked() -> None:
     """It may have a connection to one that hangs by now."""
     with wire_brokers.brokers((1,)) as made:
-        at, other = kafka.Brokers(made.at.values()), Stale()
+        at, other = connections.Brokers(made.at.values()), Stale()
         at._idle.put((other, frozenset({*made.at.values(), "127.0.0.1:1"})))
         assert isinstance(told(at, (1,))[1], Seen)
         assert (other.asked, other.closed) == (False, True)
@@ -182,6 +184,6 @@ def test_x9_the_controller_unsets_a_config_of_a_broker_that_is_down(monkeypatch:
         unreached = reassignments.refused_at_controller(at, DOWN)
         assert isinstance(unreached, Unknown)
         assert "the controller at 127.0.0.1:" in unreached.why
-        with pytest.raises(HostError, match="Whether that was done is not known"):
+        with pytest.raises(HostError, match="Whether it was done is unknown"):
             send(DOWN)
         send.close()

@@ -109,7 +109,7 @@ def test_one_topic_that_is_forbidden_or_odd_hides_no_other(cluster: FakeCluster)
 
 def test_a_topic_that_a_witness_leaves_out_is_not_known(cluster: FakeCluster) -> None:
     cluster.of_topics = {1: [told("a", 1, 2)], 2: []}
-    assert cause(asked("a").topics["a"]) == ("garbled", "1 answers of 2 brokers about topic a")
+    assert cause(asked("a").topics["a"]) == ("garbled", "1 of 2 brokers answered about topic a")
 
 
 def test_a_topic_that_nobody_asked_for_garbles_the_answer(cluster: FakeCluster) -> None:

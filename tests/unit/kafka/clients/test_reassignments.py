@@ -22,8 +22,10 @@ from kafka.errors import (
 from kafka.protocol.admin import DescribeConfigsResponse, ElectLeadersResponse
 from kafka.protocol.admin.topics import ElectionType
 from kafka.protocol.broker_version_data import BrokerVersionData
+from kafka.protocol.metadata import MetadataRequest
 
 from tests.ports import free_port
+from tests.unit.kafka.clients.fake_cluster import Told
 from zkmigrate.errors import HostError
 from zkmigrate.kafka.changes import (
     KAFKA,
@@ -35,7 +37,7 @@ from zkmigrate.kafka.changes import (
     UnregisterBroker,
 )
 from zkmigrate.kafka.clients import admin as kafka
-from zkmigrate.kafka.clients import reassignments
+from zkmigrate.kafka.clients import connections, reassignments
 from zkmigrate.kafka.questions import InFlight, ListReassignments, ReadBrokerSettings, TopicSetting
 from zkmigrate.runbook.model.fact import Absent, Reading, Seen, Unknown
 
@@ -101,22 +103,25 @@ class Cluster:
 
     def run(self, question: Any, admin: object, *rest: Any) -> Any:
         assert admin is self
-        if question is kafka._metadata:
-            self.asked.append(rest)
-            brokers = [{"node_id": id, "host": f"10.0.0.{id}", "port": 9092} for id in (1, 2)]
-            told = self.leaders.pop(0) if rest[1:] == (("a", "b"),) and self.leaders else 2
-            topics = [{"name": "a", "error_code": 0, "partitions": [_partition(0, told)]}]
-            return {"cluster_id": "I" * 22, "topics": topics, "brokers": brokers}
         coroutine = question(self, *rest)
         with pytest.raises(StopIteration) as ended:
             coroutine.send(None)
         return ended.value.value
 
     async def send(self, request: Any, node_id: int | None = None) -> Any:
-        if isinstance(request, kafka.UnregisterBrokerRequest):
+        if isinstance(request, MetadataRequest):
+            names = () if request.topics is None else (tuple(topic.name for topic in request.topics),)
+            self.asked.append((node_id, *names))
+            brokers = [{"node_id": id, "host": f"10.0.0.{id}", "port": 9092} for id in (1, 2)]
+            leader = self.leaders.pop(0) if names == (("a", "b"),) and self.leaders else 2
+            topics = [{"name": "a", "error_code": 0, "partitions": [_partition(0, leader)]}]
+            return Told(cluster_id="I" * 22, topics=topics, brokers=brokers)
+        if isinstance(request, connections.UnregisterBrokerRequest):
             self.forgotten.append(bytes(request.encode(version=0)))
             code = self.forgot
-            return kafka.UnregisterBrokerResponse(throttle_time_ms=0, error_code=code, error_message="why")
+            return connections.UnregisterBrokerResponse(
+                throttle_time_ms=0, error_code=code, error_message="why"
+            )
         assert node_id is not None
         assert request.resources == [(ConfigResourceType.BROKER, str(node_id), [RATE])]
         result = self.results[node_id]
@@ -179,8 +184,9 @@ class Cluster:
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
     cluster = Cluster()
-    monkeypatch.setattr(kafka, "KafkaAdminClient", lambda **_: cluster)
-    monkeypatch.setattr(kafka, "_answering", lambda brokers: dict.fromkeys(brokers, "2.8"))
+    monkeypatch.setattr(connections, "KafkaAdminClient", lambda **_: cluster)
+    for module in (kafka, connections):
+        monkeypatch.setattr(module, "releases_of", lambda brokers: dict.fromkeys(brokers, "2.8"))
     return cluster
 
 
@@ -283,7 +289,7 @@ def test_an_election_ends_when_every_broker_tells_the_new_leaders(
 ) -> None:
     """Broker 2 tells the old leader once more; only the topics of the election are asked about."""
     pauses: list[float] = []
-    monkeypatch.setattr("zkmigrate.kafka.clients.admin.time.sleep", pauses.append)
+    monkeypatch.setattr("zkmigrate.kafka.clients.elections.time.sleep", pauses.append)
     cluster.leaders = [2, 1]
     assert kafka.Alter(BROKERS)(ElectLeaders(KAFKA, (("a", 0), ("b", 1))))[0] == 0
     assert (cluster.leaders, len(pauses)) == ([], 1)
@@ -320,8 +326,8 @@ def test_a_broker_without_the_replica_remembers_its_directory(
 @pytest.mark.parametrize(
     ("code", "said"),
     [
-        (0, (0, "let Kafka forget broker 5")),
-        (102, (0, "let Kafka forget broker 5")),
+        (0, (0, "unregister broker 5 from Kafka")),
+        (102, (0, "unregister broker 5 from Kafka")),
         (31, (1, "broker 5: CLUSTER_AUTHORIZATION_FAILED: why")),
     ],
 )

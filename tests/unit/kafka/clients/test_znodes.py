@@ -25,7 +25,7 @@ def test_p11_the_controller_is_never_deleted(path: str) -> None:
     """It is refused before a connection is made: there is no server here."""
     assert not removable(path)
     code, why = znodes.Alter([])(delete(path))
-    assert (code, why) == (1, f"nothing was sent: {path} is no znode that operations leave behind")
+    assert (code, why) == (1, f"nothing was sent: {path} is not a znode that operations leave behind")
 
 
 def test_what_is_no_znode_is_not_sent() -> None:

@@ -39,7 +39,7 @@ def test_else_it_is_where_the_process_works() -> None:
 def test_where_neither_tells_it_is_unknown() -> None:
     told = places(OWN, 0)
     assert isinstance(told, Unknown)
-    assert told.why == "data/a is a relative path, and where the broker works is unknown"
+    assert told.why == "data/a is a relative path, and the broker's working directory is unknown"
     assert isinstance(places("", 311), Unknown)
 
 

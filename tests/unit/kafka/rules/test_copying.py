@@ -5,7 +5,7 @@ from __future__ import annotations
 from zkmigrate.hosts.facts.load import Load
 from zkmigrate.kafka.questions import LogDir, LogDirs, ReplicaLog
 from zkmigrate.kafka.rates import Moving, Rate, Sample
-from zkmigrate.kafka.rules.copying import Copied, copied, sample
+from zkmigrate.kafka.rules.copying import Copied, measure_copying, sample
 from zkmigrate.runbook.model.fact import Seen, Unknown
 from zkmigrate.runbook.model.look import Pulse
 
@@ -24,7 +24,7 @@ def test_progress_production_lag_and_rates_come_from_what_grew() -> None:
     moving = (Moving("t", 0, 1, (2, 3)), Moving("t", 1, 1, (3,)))
     before = {1: dirs((0, 1000, 0), (1, 500, 0)), 2: dirs((0, 100, 9)), 3: dirs((1, 50, 5))}
     after = {1: dirs((0, 1200, 0), (1, 500, 0)), 2: dirs((0, 400, 4)), 3: dirs((0, 200, 8), (1, 500, 0))}
-    assert copied(moving, before, after, 10.0) == Copied(
+    assert measure_copying(moving, before, after, 10.0) == Copied(
         (
             Moving("t", 0, 1, (2, 3), left=1000, produced=20.0, lags={2: 4, 3: 8}),
             Moving("t", 1, 1, (3,), left=0, produced=0.0, lags={3: 0}),
@@ -36,13 +36,15 @@ def test_progress_production_lag_and_rates_come_from_what_grew() -> None:
 def test_a_log_that_retention_cut_keeps_the_production_known_before() -> None:
     moving = (Moving("t", 0, 1, (2,), produced=33.0),)
     before = {1: dirs((0, 900, 0)), 2: dirs((0, 800, 1))}
-    told = copied(moving, before, {1: dirs((0, 500, 0)), 2: dirs((0, 700, 1))}, 10.0)
+    told = measure_copying(moving, before, {1: dirs((0, 500, 0)), 2: dirs((0, 700, 1))}, 10.0)
     assert told.moving == (Moving("t", 0, 1, (2,), left=0, produced=33.0, lags={2: 1}),)
     assert told.rates == {1: Rate(0, 0), 2: Rate(0, 0)}
 
 
 def test_a_partition_that_a_look_did_not_show_before_has_no_production_yet() -> None:
-    told = copied((Moving("t", 0, 1, (2,)),), {1: dirs(), 2: dirs()}, {1: dirs((0, 900, 0)), 2: dirs()}, 10.0)
+    told = measure_copying(
+        (Moving("t", 0, 1, (2,)),), {1: dirs(), 2: dirs()}, {1: dirs((0, 900, 0)), 2: dirs()}, 10.0
+    )
     assert told.moving == (Moving("t", 0, 1, (2,), left=900),)
 
 
@@ -50,24 +52,24 @@ def test_without_a_takers_directories_its_rate_and_its_leaders_are_unknown_and_n
     moving = (Moving("t", 0, 1, (2,)), Moving("t", 1, 3, (4,)))
     before = {1: dirs((0, 900, 0)), 2: SILENT, 3: dirs((1, 90, 0)), 4: dirs((1, 0, 1))}
     after = {**before, 2: dirs((0, 500, 1)), 4: dirs((1, 90, 0))}
-    assert copied(moving, before, after, 10.0).rates == {3: Rate(9, 0), 4: Rate(0, 9)}
+    assert measure_copying(moving, before, after, 10.0).rates == {3: Rate(9, 0), 4: Rate(0, 9)}
 
 
 def test_without_the_leaders_directories_a_partition_stays_as_it_came() -> None:
     one = Moving("t", 0, 1, (2,), left=5, produced=6.0, lags={2: 7})
-    told = copied((one,), {1: SILENT, 2: dirs()}, {1: SILENT, 2: dirs((0, 100, 1))}, 10.0)
+    told = measure_copying((one,), {1: SILENT, 2: dirs()}, {1: SILENT, 2: dirs((0, 100, 1))}, 10.0)
     assert told.moving == (one,)
     assert told.rates == {2: Rate(0, 10)}
 
 
 def test_a_copy_between_two_directories_of_a_broker_is_no_progress() -> None:
     look = {1: dirs((0, 900, 0)), 2: dirs(future=(0,))}
-    assert copied((Moving("t", 0, 1, (2,)),), look, look, 10.0).moving[0].lags == {}
+    assert measure_copying((Moving("t", 0, 1, (2,)),), look, look, 10.0).moving[0].lags == {}
 
 
 def test_an_unknown_lag_is_left_out() -> None:
     look = {1: dirs((0, 900, 0)), 2: dirs((0, 100, -1))}
-    assert copied((Moving("t", 0, 1, (2,)),), look, look, 10.0).moving[0].lags == {}
+    assert measure_copying((Moving("t", 0, 1, (2,)),), look, look, 10.0).moving[0].lags == {}
 
 
 LOAD = Load(10.0, 20.0, busy=0.5, await_ms=3.0)

@@ -25,8 +25,8 @@ def test_p12_a_changed_id_is_found_before_a_start_with_two_ways_out(key: str) ->
     found = judged({key: "5"}, ("1", CLUSTER))
     assert found.wrong == (f"/d0/meta.properties: broker.id=1, {PATH}: 5",)
     back, new = found.moves
-    assert back == f"set the id in {PATH} to 1 again: the broker starts with the replicas that it has"
-    assert new.startswith("let it start as broker 5 with new, empty log directories")
+    assert back == f"set the id in {PATH} back to 1, so that the broker starts with its existing replicas"
+    assert new.startswith("start it as broker 5 with new, empty log directories")
     assert not any("delete" in move for move in found.moves)
 
 

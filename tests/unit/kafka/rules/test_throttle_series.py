@@ -18,7 +18,7 @@ def test_a_tick_is_told_as_curves_of_each_broker_by_number_and_of_all() -> None:
     decision = decide(moving, seen, Settings(5 * M, Rate(100 * M, 100 * M)), State())
     row = {"kind": KIND, **json.loads(json.dumps(body(decision, seen, moving)))}
     found = curves([(7.0, row), (8.0, {"kind": "else"}), (9.0, row)])
-    plots = ("send rate, MB/s", "receive rate, MB/s", "sent, MB/s", "received, MB/s", "left, GB")
+    plots = ("send rate, MB/s", "receive rate, MB/s", "sent, MB/s", "received, MB/s", "remaining, GB")
     assert list(dict.fromkeys(one.plot for one in found)) == list(plots)
     assert [one.name for one in found if one.plot == "send rate, MB/s"] == [
         "broker 2",
@@ -26,7 +26,7 @@ def test_a_tick_is_told_as_curves_of_each_broker_by_number_and_of_all() -> None:
         "broker 10",
     ]
     assert found[2] == Curve("send rate, MB/s", "broker 10", ((7.0, 45.0), (9.0, 45.0)))
-    assert found[-1] == Curve("left, GB", "all", ((7.0, 1.0), (9.0, 1.0)))
+    assert found[-1] == Curve("remaining, GB", "all", ((7.0, 1.0), (9.0, 1.0)))
 
 
 def test_what_does_not_read_is_left_out() -> None:

@@ -122,10 +122,10 @@ def test_a_wrong_cluster_id_is_one_finding_and_none_about_log_directories() -> N
 def test_directories_that_all_name_another_cluster_may_be_right() -> None:
     other = Seen(LogDirectory("o" * 22, "1"))
     alike = identity(PROPERTIES, {"broker.id": "1"}, {"/a": other, "/b": other}, 1, CLUSTER_ID)
-    assert alike.moves[0].endswith("correct kafka.cluster_id in migration.yml")
+    assert alike.moves[0].endswith("fix kafka.cluster_id in migration.yml")
     own = Seen(LogDirectory(CLUSTER_ID, "1"))
     one = identity(PROPERTIES, {"broker.id": "1"}, {"/a": own, "/b": other}, 1, CLUSTER_ID)
-    assert one.moves == ("see whose directory it is, and correct log.dirs",)
+    assert one.moves == ("find out which broker owns the directory, and fix log.dirs",)
 
 
 def test_what_must_not_be_moved_cannot_be_accepted() -> None:

@@ -462,14 +462,14 @@ def test_a_program_below_the_home_of_an_account_is_not_looked_for_elsewhere() ->
     )
     found = _found(world, "kafka.only-place", "preflight", "broker2", asked)
     assert found.held is Held.UNKNOWN
-    assert "bin/start.sh in /bin/sh -c exec bin/start.sh was not read" in found.seen
+    assert "bin/start.sh in the command /bin/sh -c exec bin/start.sh means" in found.seen
 
 
 def test_a_command_that_only_a_shell_can_tell_is_said_not_to_be_read() -> None:
     asked, world = systemd()
     world.programs["broker2", "facts"] = Seen(FACTS + shown("/bin/sh -c exec $KAFKA_START"))
     found = _found(world, "kafka.only-place", "preflight", "broker2", asked)
-    assert "$KAFKA_START in /bin/sh -c exec $KAFKA_START was not read" in found.seen
+    assert "$KAFKA_START in the command /bin/sh -c exec $KAFKA_START means" in found.seen
 
 
 def test_a_broker_below_the_shell_of_its_unit_is_the_units() -> None:
@@ -485,7 +485,7 @@ def test_a_broker_below_the_shell_of_its_unit_is_the_units() -> None:
     world.files["broker1", "/proc/312/cmdline"] = words_of("sleep", "9")
     found = _found(world, "kafka.started-with", "preflight", "broker1")
     assert found.held is Held.UNKNOWN
-    assert "process 311 is not a broker: no command line below it has kafka.Kafka" in found.seen
+    assert "process 311 is not a broker: none of its children runs kafka.Kafka" in found.seen
 
 
 @pytest.mark.parametrize(
@@ -540,7 +540,7 @@ def test_a_symbolic_link_in_place_of_the_file_is_refused_beforehand() -> None:
     world.listings["broker1", "/etc/kafka"] = Seen((DirEntry("server.properties", "o", 9, 1),))
     found = _found(world, "kafka.config", "preflight", "broker1")
     assert found.held is Held.UNKNOWN
-    assert f"{PROPERTIES} is reached by a symbolic link: name the file itself" in found.seen
+    assert f"{PROPERTIES} is reached through a symbolic link. Next: name the file itself" in found.seen
 
 
 def test_the_line_of_the_connect_string_is_told() -> None:
@@ -602,7 +602,7 @@ def test_where_no_broker_runs_that_is_said() -> None:
     world = healthy()
     world.programs["broker1", "status"] = Seen(RUNS.replace("unit_pid=311", "unit_pid=0"))
     found = _found(world, "kafka.started-with", "preflight", "broker1")
-    assert (found.held, found.seen) == (Held.UNKNOWN, "absent: no broker runs")
+    assert (found.held, found.seen) == (Held.UNKNOWN, "absent: no broker is running")
     assert found.moves[0] == "start the broker"
 
 

@@ -411,11 +411,11 @@ def test_a_replica_set_goes_back_to_the_one_before_in_its_order() -> None:
 
 def test_a_replica_goes_back_into_the_directory_where_it_was() -> None:
     placed = PlaceReplica(KAFKA, 2, "a", 3, "/d2", "/d1")
-    assert placed.describe() == "put a-3 of broker 2 into /d2 (found: /d1)"
+    assert placed.describe() == "move a-3 on broker 2 to the directory /d2 (found: /d1)"
     [back] = inverses((Applied(placed, "o.1", confirmed=True),))
     assert back == PlaceReplica(KAFKA, 2, "a", 3, "/d1", "/d2")
     told = replace(placed, before="")
-    assert told.describe() == "put a-3 of broker 2 into /d2 (the broker has none yet)"
+    assert told.describe() == "move a-3 on broker 2 to the directory /d2 (the broker has no replica yet)"
     assert inverses((Applied(told, "o.1", confirmed=True),)) == (), "the reassignment goes back"
 
 

@@ -194,7 +194,10 @@ def test_mistakes_in_hooks_are_told_with_their_line(place: Place) -> None:
     said = [line.removeprefix(f"{place.file}:") for line in str(refused.value).splitlines()]
     for line, text in (
         (1, "hooks.before_walk: unknown key (needed one of: before_run, "),
-        (3, "hooks.on_failure[0].failure: a hook cannot stop the run at on_failure: stopping is worse there"),
+        (
+            3,
+            "hooks.on_failure[0].failure: a hook cannot stop the run at on_failure, because stopping there",
+        ),
         (4, "hooks.on_failure[1].run: not allowed (seen 'page; rm', needed a program's file name"),
         (4, "hooks.on_failure[1].timeout_s: out of range (seen 0, needed more than 0.0)"),
         (6, "hooks.before_window[0].timeout_s: too long (seen 61, needed at most 60 at before_window"),

@@ -30,7 +30,7 @@ from zkmigrate.hosts.transport.program import Program, ProgramPaths
 from zkmigrate.hosts.transport.ssh import Transport
 from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.kafka.changes import KAFKA, AlterTopicConfig, ElectLeaders
-from zkmigrate.kafka.clients import admin as kafka_client
+from zkmigrate.kafka.clients import cluster_view, connections
 from zkmigrate.kafka.clients import topics as topic_client
 from zkmigrate.kafka.facts.broker import BrokerProcess, WorkingDirectory, broker_process, same_file
 from zkmigrate.kafka.facts.release import release
@@ -346,11 +346,11 @@ def test_source_is_never_asked_for_a_znode_on_the_brokers_behalf(
         return answer.get(request.path, Unknown("refused", f"{request.host} does not serve"))
 
     monkeypatch.setattr(ZooKeeperAnswers, "znode", znode)
-    monkeypatch.setattr(kafka_client, "view", lambda _brokers, reassignments, witnesses: reassignments())
+    monkeypatch.setattr(cluster_view, "view", lambda _brokers, reassignments, witnesses: reassignments())
     dests, chroot = parts.look._inventory.dest_names, parts.look._inventory.kafka.chroot
     assert parts.look.ask(DescribeCluster()) is None
     assert asked == list(dests)
-    path = f"{chroot}{kafka_client.REASSIGNMENTS}"
+    path = f"{chroot}{cluster_view.REASSIGNMENTS}"
     answer[path] = Absent(path)
     assert cause(parts.look.ask(DescribeCluster())) == "failed", "no such chroot"
     answer[chroot] = Seen(Znode(b"", 1, 1, 1, 0, 0, ()))
@@ -373,7 +373,7 @@ def test_a_cluster_is_asked_for_its_topics_through_its_brokers(
             look.ask(ReadTopicSettings(cluster, "k", ("a",))),
         )
     [brokers] = {id(what[0]): what[0] for what in asked}.values()
-    assert isinstance(brokers, kafka_client.Brokers), "which keep their connections"
+    assert isinstance(brokers, connections.Brokers), "which keep their connections"
     assert list(brokers) == [broker.endpoint for broker in look._inventory.brokers]
     assert asked == [(brokers,), (brokers, "k", ("a",))]
     assert {cause(reading) for reading in readings} == {"failed"}

@@ -14,7 +14,7 @@ from tests.answers import Answering
 from tests.world.operator import inventory
 from zkmigrate.kafka.clients.produce import Ack, Late, sample
 from zkmigrate.kafka.questions import DescribeCluster, KafkaView, ListTopics, PartitionState
-from zkmigrate.kafka.rules.sampling import heard, questions
+from zkmigrate.kafka.rules.sampling import cluster_state, questions
 from zkmigrate.runbook.engine import events
 from zkmigrate.runbook.engine.samples import NAME, Samples
 from zkmigrate.runbook.model.fact import Seen, Unknown
@@ -139,7 +139,7 @@ def test_a_question_that_fails_is_asked_again_and_holds_no_other_up(tmp_path: Pa
 
 def test_the_cluster_is_noted_when_it_has_changed_and_now_and_then(tmp_path: Path) -> None:
     fixture = Fixture(tmp_path)
-    note = ClusterSampler("kafka", DescribeCluster, heard, fixture.samples)
+    note = ClusterSampler("kafka", DescribeCluster, cluster_state, fixture.samples)
 
     asked = DescribeCluster()
 

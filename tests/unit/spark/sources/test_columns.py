@@ -23,7 +23,8 @@ from tests.unit.zkdata_fixtures import (
     set_payload,
     text,
 )
-from zkmigrate.spark.sources.columns import ALL, SCHEMA, Stretch, Wanted, table
+from zkmigrate.spark.sources.columns import table
+from zkmigrate.spark.sources.operations import ALL, SCHEMA, Stretch, Wanted
 from zkmigrate.spark.sources.stretches import record_starts
 from zkmigrate.zookeeper.data.errors import MalformedError, ZkDataError
 from zkmigrate.zookeeper.data.txn import TxnType

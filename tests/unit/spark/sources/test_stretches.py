@@ -160,7 +160,7 @@ def test_a_part_that_does_not_end_where_the_next_begins_is_refused() -> None:
     starts, _ = record_starts(content, FILE_HEADER_SIZE)
     with pytest.raises(CorruptError, match="splitMB=0"):
         zxids(content, Part(NAME, FILE_HEADER_SIZE, starts[4] + 7))
-    with pytest.raises(CorruptError, match="the log ends here, but its next part begins at"):
+    with pytest.raises(CorruptError, match="the log ends here, although its next part begins at"):
         zxids(content, Part(NAME, starts[4], len(content) - 3))
 
 

@@ -59,7 +59,7 @@ def test_h7_a_denial_is_copied_unless_it_is_for_everybody() -> None:
     one, everybody = rule("WRITE", permission="DENY"), rule(permission="DENY", principal="User:*")
     told = rights([one, everybody], (), TOPICS, GROUPS)
     assert told.grant == {one}
-    assert told.left == {everybody: "it would shut out the mirror as well"}
+    assert told.left == {everybody: "it would also deny the mirror"}
 
 
 def test_h7_only_what_source_had_in_this_run_is_deleted() -> None:

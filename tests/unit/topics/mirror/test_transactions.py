@@ -12,7 +12,7 @@ from kafka.record.default_records import DefaultRecordBatchBuilder
 from tests.unit.topics.mirror.batches import MS
 from tests.unit.topics.mirror.model_cluster import Alone, Log, ModelCluster
 from zkmigrate.errors import HostError
-from zkmigrate.kafka.said import said
+from zkmigrate.kafka.error_text import describe_error
 from zkmigrate.topics.mirror.clients import transactions as client
 from zkmigrate.topics.mirror.clients.transactions import transactional
 from zkmigrate.topics.mirror.rules.batch import parse
@@ -172,12 +172,12 @@ def test_the_mirrors_own_end_markers_are_no_transactions() -> None:
 @pytest.mark.parametrize(
     ("kind", "error", "why"),
     [
-        ("DescribeProducersRequest", 29, f"producers of orders-0: {said(29)}"),
+        ("DescribeProducersRequest", 29, f"producers of orders-0: {describe_error(29)}"),
         ("DescribeProducersRequest", HostError("no answer"), "no answer"),
-        ("ListTransactionsRequest", 14, f"transactional ids of broker 1: {said(14)}"),
+        ("ListTransactionsRequest", 14, f"transactional ids of broker 1: {describe_error(14)}"),
         ("ListTransactionsRequest", HostError("no answer"), "transactional ids of broker 1: no answer"),
         ("DescribeTransactionsRequest", HostError("no answer"), "open transactions of broker 1: no answer"),
-        ("DescribeTransactionsRequest", 16, f"open transaction of soon: {said(16)}"),
+        ("DescribeTransactionsRequest", 16, f"open transaction of soon: {describe_error(16)}"),
     ],
 )
 def test_what_is_not_told_is_unknown(kind: str, error: Any, why: str) -> None:
@@ -318,6 +318,6 @@ def test_a_coordinators_log_that_is_too_long_or_silent_is_unknown(monkeypatch: p
     brokers = keeping(Brokers(listing=False), *[(key(f"id-{n}"), value(n, COMPLETE)) for n in range(3)])
     monkeypatch.setattr(client, "_MOST_RECORDS", 2)
     assert told(brokers).dark == f"transactional ids in {STATE}-0: it has more than 2 records"
-    for answer, why in (({}, "no response"), ({(STATE, 0): 29}, said(29))):
+    for answer, why in (({}, "no response"), ({(STATE, 0): 29}, describe_error(29))):
         monkeypatch.setattr(brokers, "ends", lambda _, answer=answer: answer)
         assert told(brokers).dark == f"transactional ids in {STATE}-0: {why}"

@@ -40,12 +40,12 @@ def sent(server: ZnodeServer, nodes: list[Kept]) -> tuple[int, str]:
 
 def test_they_go_in_one_transaction_and_come_back_with_data_and_acl(server: ZnodeServer) -> None:
     before, nodes = server.state("/solr"), kept(server)
-    assert sent(server, nodes) == (0, "5 of 5 deleted, the others were gone")
+    assert sent(server, nodes) == (0, "5 of 5 deleted, the others no longer existed")
     assert (server.state("/solr"), server.multis) == ({}, 1)
-    assert sent(server, nodes) == (0, "they are gone")
+    assert sent(server, nodes) == (0, "they no longer exist")
     server.put("/solr")
     assert znodes.create("dest", cast(Any, Client(server)), nodes) == (
-        0, "4 made, 1 exist and stay as they are",
+        0, "4 created; 1 already exist and were not changed",
     )  # fmt: skip
     assert server.state("/solr") == {**before, "/solr": (b"", OPEN)}
 
@@ -53,13 +53,13 @@ def test_they_go_in_one_transaction_and_come_back_with_data_and_acl(server: Znod
 CHANGES = {
     "changed": (
         lambda s: s.put("/solr/live/n1", b"x"),
-        "/solr/live/n1 was changed, or made anew, since it was",
+        "/solr/live/n1 was changed or created again after it was",
     ),
     "made anew": (
         lambda s: (s.remove("/solr/null"), s.put("/solr/null", None)),
-        "/solr/null was changed, or made anew",
+        "/solr/null was changed or created again",
     ),
-    "a new child": (lambda s: s.put("/solr/live/n3"), "/solr/live has a znode below it that was not read"),
+    "a new child": (lambda s: s.put("/solr/live/n3"), "/solr/live has a child that was not read"),
     "an ACL": (lambda s: vars(s.nodes["/solr/live"]).update(acl=READ_ONLY), "because of an ACL"),
 }
 
@@ -80,14 +80,14 @@ def test_what_changes_between_the_look_and_the_transaction_stays(server: ZnodeSe
     """Each delete names the version that was read."""
     nodes = kept(server)
     server.before = lambda number: server.put("/solr/live/n1", b"x") if number == 1 else None
-    assert sent(server, nodes) == (1, "/solr/live/n1 was changed since it was read; it stays")
+    assert sent(server, nodes) == (1, "/solr/live/n1 was changed after it was read, so it was not deleted")
     assert len(server.state("/solr")) == 5
 
 
 def test_what_somebody_else_deletes_meanwhile_is_no_error(server: ZnodeServer) -> None:
     nodes = kept(server)
     server.before = lambda number: server.remove("/solr/live/n1") if number == 1 else None
-    assert sent(server, nodes) == (0, "4 of 5 deleted, the others were gone")
+    assert sent(server, nodes) == (0, "4 of 5 deleted, the others no longer existed")
 
 
 def test_a_lost_answer_is_no_outcome(server: ZnodeServer) -> None:
@@ -98,8 +98,8 @@ def test_a_lost_answer_is_no_outcome(server: ZnodeServer) -> None:
 
 @pytest.mark.parametrize(
     ("path", "acl", "why"),
-    [("/none/a", OPEN, "/none/a has no znode above it any more"),
-     ("/shut/a", READ_ONLY, "no ACL lets this client make /shut/a")],
+    [("/none/a", OPEN, "/none/a has no parent any longer"),
+     ("/shut/a", READ_ONLY, "no ACL lets this client create /shut/a")],
 )  # fmt: skip
 def test_what_cannot_be_made_is_told(server: ZnodeServer, path: str, acl: Any, why: str) -> None:
     server.put("/shut", acl=acl)

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from tests.examples import examples
 from tests.memory_files import BytesDirectory
 from tests.unit.zkdata_fixtures import OPEN_ACL, create_payload, log_from, payload, set_payload, text
-from zkmigrate.spark.sources.columns import Stretch, table
+from zkmigrate.spark.sources.columns import table
+from zkmigrate.spark.sources.operations import Stretch
 from zkmigrate.spark.sources.stretches import record_starts
 from zkmigrate.zookeeper.data.contents import contents
 from zkmigrate.zookeeper.data.delta import delta

@@ -551,10 +551,10 @@ def test_only_logs_of_the_last_hours_or_behind_a_zxid(side: Side) -> None:
     ("words", "said"),
     [
         (("zk1={data}",), "--out DIR"),
-        (("--out", "{out}"), "needed: "),
+        (("--out", "{out}"), "Needed: "),
         (("zk1={data}", "zk1={data}", "--out", "{out}"), "two servers have the name zk1"),
         (("a b:{data}", "--out", "{out}"), "Needed: NAME="),
-        (("zk1={data}", "--log-dir", "zk2={data}", "--out", "{out}"), "no named server"),
+        (("zk1={data}", "--log-dir", "zk2={data}", "--out", "{out}"), "not the name of a server"),
         (("zk1={data}", "--out", "{out}", "--rate", "fast"), "--rate fast"),
         (("zk1={data}", "--out", "{out}", "--since", "yesterday"), "--since yesterday"),
         (("zk1={data}", "--out", "{out}", "--since", "-3"), "--since -3"),

@@ -256,13 +256,13 @@ def test_files_that_lack_the_chroot_or_cannot_be_read_get_one_line(tmp_path: Pat
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ((), "needed: HOST"),
-        (("h/kafka", "--dir", "/data"), "needed: HOST"),
+        ((), "Needed: HOST"),
+        (("h/kafka", "--dir", "/data"), "Needed: HOST"),
         (
             ("h/kafka", "--chroot", "/x", "--ssh-user", "me"),
-            "--chroot, --ssh-user does not fit asking a server",
+            "--chroot, --ssh-user has no effect when reading from a server",
         ),
-        (("--dir", "/data", "--window", "4"), "--window does not fit reading files"),
+        (("--dir", "/data", "--window", "4"), "--window has no effect when reading files"),
         (("h:0/kafka",), "'h:0' in 'h:0/kafka' is not a server"),
         (("h/kafka/",), "'/kafka/' is not the path of a znode"),
         (("--dir", "/data", "--chroot", "kafka"), "'kafka' is not the path of a znode"),

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from zkmigrate.errors import HostError
-from zkmigrate.kafka.said import said
+from zkmigrate.kafka.error_text import describe_error
 from zkmigrate.topics.mirror.clients.cluster import Cluster, Part
 from zkmigrate.topics.mirror.clients.codecs import KafkaCodecs
 from zkmigrate.topics.mirror.clients.survey import Mirrored, Place
@@ -89,7 +89,7 @@ def _read(
                 )
             continue
         if answer.error:
-            raise HostError(f"{source.what}: {part[0]}-{part[1]}: {said(answer.error)}")
+            raise HostError(f"{source.what}: {part[0]}-{part[1]}: {describe_error(answer.error)}")
         batches = parse(answer.records, at)
         if not batches:
             break

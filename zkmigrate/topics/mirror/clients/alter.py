@@ -9,8 +9,8 @@ from typing import Protocol
 
 from zkmigrate import deadline
 from zkmigrate.errors import HostError, UsageError
+from zkmigrate.kafka.error_text import describe_error
 from zkmigrate.kafka.rights import Acl
-from zkmigrate.kafka.said import said
 from zkmigrate.runbook.model.change import ClusterChange
 from zkmigrate.runbook.model.finding import few
 from zkmigrate.runbook.model.look import Look
@@ -129,7 +129,7 @@ def _not_taken(target: Cluster, topics: Sequence[str]) -> list[str]:
         if time.monotonic() > end or not all(isinstance(outcome(one), Again) for one in left.values()):
             break
         time.sleep(_AGAIN_S)
-    return [f"{name}: {said(error)}" for name, error in left.items()]
+    return [f"{name}: {describe_error(error)}" for name, error in left.items()]
 
 
 def copy_offsets(source: Cluster, target: Cluster, change: CopyOffsets) -> tuple[int, str]:

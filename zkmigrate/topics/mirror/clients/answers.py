@@ -10,8 +10,8 @@ from typing import TypeVar
 from zkmigrate.errors import HostError, UsageError
 from zkmigrate.hosts.parallel import together
 from zkmigrate.inventory.inventory import Inventory
+from zkmigrate.kafka.error_text import describe_exception
 from zkmigrate.kafka.rights import Acl
-from zkmigrate.kafka.said import reason
 from zkmigrate.runbook.model.fact import Reading, Seen, Unknown
 from zkmigrate.runbook.model.finding import few
 from zkmigrate.runbook.model.look import Look
@@ -99,7 +99,7 @@ class MirrorAnswers:
         except (HostError, UsageError) as error:
             return Unknown("failed", str(error))
         except _GARBLED as error:
-            return Unknown("garbled", f"a cluster's response cannot be read: {reason(error)}")
+            return Unknown("garbled", f"a cluster's response cannot be read: {describe_exception(error)}")
 
 
 def _survey(here: Cluster, there: Cluster, names: Sequence[str], named: Sequence[str]) -> MirrorSurvey:

@@ -25,8 +25,9 @@ from kafka.protocol.producer import ProduceRequest, WriteTxnMarkersRequest
 
 from zkmigrate import deadline
 from zkmigrate.errors import HostError
-from zkmigrate.kafka.clients.admin import UnregisterBrokerRequest
-from zkmigrate.kafka.said import reason, said
+from zkmigrate.kafka.clients.connections import UnregisterBrokerRequest
+from zkmigrate.kafka.clients.library import internals
+from zkmigrate.kafka.error_text import describe_error, describe_exception
 from zkmigrate.topics.mirror.clients.leads import Leads
 from zkmigrate.topics.mirror.clients.owners import Owner, Owners
 from zkmigrate.topics.mirror.rules.position import Ends
@@ -187,7 +188,7 @@ class Cluster:
             raise self._silent(error, seen) from None
         finally:
             _LOG.removeHandler(said)
-        self._net, self._manager = self._admin._net, self._admin._manager
+        self._net, self._manager = internals(self._admin)
         self._owners = Owners(self.begin, self.end)
         self.leads = Leads(what, self.begin, self.end)
 
@@ -210,7 +211,7 @@ class Cluster:
             raise self._silent(error) from None
 
     def _silent(self, error: Exception, why: str = "") -> HostError:
-        text = f"{self.what} {self.at} did not respond: {reason(error)}"
+        text = f"{self.what} {self.at} did not respond: {describe_exception(error)}"
         return HostError(f"{text}. Cause: {why}" if why else text)
 
     def offers(self, request: Any) -> bool:
@@ -318,7 +319,7 @@ class Cluster:
         for result in self.ask(request).results if led else []:
             name = result.resource_name
             if result.error_code:
-                why = said(result.error_code, result.error_message)
+                why = describe_error(result.error_code, result.error_message)
                 hidden[name] = f"{self.what} does not show the settings of topic {name}: {why}"
                 continue
             leaders = {p.partition_index: p.leader_id for p in led[name]}
@@ -336,7 +337,7 @@ class Cluster:
 
     def _unshown(self, answer: Any) -> dict[str, str]:
         return {
-            one.name: f"{self.what} does not report topic {one.name}: {said(one.error_code)}"
+            one.name: f"{self.what} does not report topic {one.name}: {describe_error(one.error_code)}"
             for one in answer.topics
             if not one.partitions and one.error_code != NO_TOPIC
         }
@@ -354,7 +355,7 @@ class Cluster:
         for result in self.ask(request).results:
             name = result.resource_name
             if result.error_code:
-                why = said(result.error_code, result.error_message)
+                why = describe_error(result.error_code, result.error_message)
                 raise HostError(f"{self.what}: {_LEAST} of topic {name}: {why}")
             found.update((name, int(one.value)) for one in result.configs if one.name == _LEAST)
         return found
@@ -368,7 +369,7 @@ class Cluster:
         request = DescribeConfigsRequest(resources=[(_BROKER, str(node), [_SUPER])], min_version=1)
         [result] = self.ask(request, node).results
         if result.error_code:
-            why = said(result.error_code, result.error_message)
+            why = describe_error(result.error_code, result.error_message)
             raise HostError(f"{self.what}: {_SUPER}: {why}")
         return any(one.name == _SUPER for one in result.configs)
 
@@ -512,7 +513,7 @@ class Cluster:
         """
         answer = self.end(sent)
         if getattr(answer, "error_code", 0):
-            raise HostError(f"{self.what}: {said(answer.error_code)}")
+            raise HostError(f"{self.what}: {describe_error(answer.error_code)}")
         return {
             (topic.topic, p.partition_index): Fetched(
                 p.error_code,
@@ -643,7 +644,7 @@ def _refused(answer: Any) -> str:
     if not answer.error_code:
         return ""
     first = next((one.batch_index_error_message for one in answer.record_errors or ()), None)
-    return said(answer.error_code, first or answer.error_message)
+    return describe_error(answer.error_code, first or answer.error_message)
 
 
 def _leaders(led: Mapping[str, Mapping[int, _Led]]) -> dict[str, dict[int, int]]:

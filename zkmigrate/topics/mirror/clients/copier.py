@@ -20,7 +20,7 @@ from math import inf
 from typing import Any
 
 from zkmigrate.errors import HostError, LockedError
-from zkmigrate.kafka.said import said
+from zkmigrate.kafka.error_text import describe_error
 from zkmigrate.token_bucket import TokenBucket
 from zkmigrate.topics.mirror.clients.cluster import (
     FETCH_BYTES,
@@ -485,7 +485,7 @@ def _heard(code: int, tries: int = 0) -> Appended | Again | Fenced | Failed:
 
     tries: as for ``outcome``.
     """
-    return outcome(code, tries, said(code))
+    return outcome(code, tries, describe_error(code))
 
 
 def _stopped(taken: Sequence[Partition]) -> str:

@@ -12,7 +12,7 @@ from kafka.protocol.consumer import ConsumerProtocolAssignment, OffsetCommitRequ
 from kafka.protocol.metadata import FindCoordinatorRequest
 
 from zkmigrate.errors import HostError
-from zkmigrate.kafka.said import said
+from zkmigrate.kafka.error_text import describe_error
 from zkmigrate.topics.mirror.clients.cluster import Cluster, Part
 from zkmigrate.topics.mirror.clients.listing import SHARE, Listed, described, each, listed, uses, with_states
 from zkmigrate.topics.mirror.questions import GroupReads
@@ -205,7 +205,7 @@ def _assigned(group: Any, topics: Collection[str]) -> set[Part] | str:
     If they are not known, the reason is returned instead.
     """
     if group.error_code:
-        return f"source does not describe it: {said(group.error_code)}"
+        return f"source does not describe it: {describe_error(group.error_code)}"
     if group.group_state in INACTIVE or group.protocol_type != _CONSUMERS:
         return set()
     if group.group_state != "Stable":
@@ -256,7 +256,7 @@ def commit(target: Cluster, wanted: Mapping[str, tuple[int, Commits]]) -> dict[s
         if errors & _ACTIVE:
             found[name] = "the group is active on target, so its commits are not copied"
         elif errors:
-            names = "; ".join(sorted(map(said, errors)))
+            names = "; ".join(sorted(map(describe_error, errors)))
             found[name] = f"target refused its offsets: {names}"
     return found
 
@@ -303,7 +303,7 @@ def _commits(
             continue
         errors = {answer.error_code, *(p.error_code for topic in answer.topics for p in topic.partitions)}
         if error := max(errors, key=abs):
-            troubles[name] = f"{cluster.what} does not return its offsets: {said(error)}"
+            troubles[name] = f"{cluster.what} does not return its offsets: {describe_error(error)}"
             continue
         found[name] = {
             (topic.name, p.partition_index): Commit(p.committed_offset, p.metadata or "")

@@ -15,7 +15,7 @@ from kafka.protocol.metadata import FindCoordinatorRequest
 
 from zkmigrate import deadline
 from zkmigrate.errors import HostError
-from zkmigrate.kafka.said import said
+from zkmigrate.kafka.error_text import describe_error
 from zkmigrate.topics.mirror.rules.direction import Lead, parse
 
 GROUP = "zkmigrate-mirror"
@@ -160,4 +160,4 @@ def _committed(answer: Any) -> int:
 
 def told_of(error: int) -> str:
     """Return Kafka's error as text that names the group."""
-    return f"{said(error)} for the group {GROUP}"
+    return f"{describe_error(error)} for the group {GROUP}"

@@ -16,7 +16,7 @@ from kafka.protocol.api_message import ApiMessage
 from kafka.protocol.metadata import MetadataRequest
 
 from zkmigrate.errors import HostError
-from zkmigrate.kafka.said import said
+from zkmigrate.kafka.error_text import describe_error
 from zkmigrate.runbook.model.finding import few
 from zkmigrate.topics.mirror.clients import schemas
 from zkmigrate.topics.mirror.clients.cluster import Cluster
@@ -129,7 +129,7 @@ def _every(cluster: Cluster) -> dict[str, Listed]:
         if isinstance(told, HostError):
             raise told
         if told.error_code:
-            why = said(told.error_code)
+            why = describe_error(told.error_code)
             raise HostError(f"{cluster.what}: groups of broker {broker}: {why}")
         found.update(
             {
@@ -234,7 +234,7 @@ def _stands(group: Any, topics: Collection[str]) -> str:
 
 
 def _why(group: Any) -> str:
-    return group if isinstance(group, str) else said(group.error_code, group.error_message)
+    return group if isinstance(group, str) else describe_error(group.error_code, group.error_message)
 
 
 _DESCRIBE: Mapping[str, Any] = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from zkmigrate.errors import HostError
-from zkmigrate.kafka.said import said
+from zkmigrate.kafka.error_text import describe_error
 from zkmigrate.topics.mirror.clients.cluster import COMMITTED, UNCOMMITTED, Cluster, Fetched, Part
 from zkmigrate.topics.mirror.rules import records
 from zkmigrate.topics.mirror.rules.batch import Batch, BatchError, parse
@@ -166,7 +166,7 @@ def _answers(
         sent = cluster.begin_fetch(leader, {part: begun}, isolation)
         answer = cluster.fetched(sent).get(part)  # a broker whose quota is used up sends no partition
         if answer is not None and answer.error:
-            raise PartError(cluster, part, answer.error, said(answer.error))
+            raise PartError(cluster, part, answer.error, describe_error(answer.error))
         found = [] if answer is None else parse(answer.records, begun)
         if answer is not None and found:
             yield begun, found, answer

@@ -10,7 +10,6 @@ from kafka.admin import (
     ACLOperation,
     ACLPermissionType,
     ACLResourcePatternType,
-    KafkaAdminClient,
     ResourcePattern,
     ResourcePatternFilter,
     ResourceType,
@@ -19,8 +18,9 @@ from kafka.errors import BrokerResponseError, KafkaError, NoError, SecurityDisab
 from kafka.protocol.admin import DescribeAclsRequest
 
 from zkmigrate.errors import HostError
+from zkmigrate.kafka.clients.library import acls_of
+from zkmigrate.kafka.error_text import describe_error, describe_exception
 from zkmigrate.kafka.rights import GROUP, TOPIC, Acl
-from zkmigrate.kafka.said import reason, said
 from zkmigrate.topics.mirror.clients.cluster import Cluster
 
 
@@ -43,11 +43,11 @@ def read(cluster: Cluster, node: int | None = None) -> frozenset[Acl] | None:
         # kafka-python's describe_acls would wait longer than the deadline.
         answer = cluster.ask(every, node)
         try:
-            told, _ = KafkaAdminClient._convert_describe_acls_response_to_acls(answer)
+            told = acls_of(answer)
         except SecurityDisabledError:
             return None
         except KafkaError as error:
-            raise HostError(f"{cluster.what} does not return its ACLs: {reason(error)}") from None
+            raise HostError(f"{cluster.what} does not return its ACLs: {describe_exception(error)}") from None
         found.update(map(_rule, told))
     return frozenset(found)
 
@@ -95,5 +95,5 @@ def revoke(cluster: Cluster, rules: Iterable[Acl]) -> None:
 
 def _refused(cluster: Cluster, errors: list[type[BrokerResponseError]]) -> None:
     if errors:
-        names = "; ".join(sorted({said(one.errno) for one in errors}))
+        names = "; ".join(sorted({describe_error(one.errno) for one in errors}))
         raise HostError(f"{cluster.what} did not change {len(errors)} ACLs: {names}")

@@ -14,7 +14,7 @@ from kafka.protocol.admin import CreatePartitionsRequest, CreateTopicsRequest, I
 from kafka.protocol.metadata import MetadataRequest
 
 from zkmigrate.errors import HostError
-from zkmigrate.kafka.said import said
+from zkmigrate.kafka.error_text import describe_error
 from zkmigrate.topics.mirror.clients.cluster import NO_TOPIC, REQUEST_S, Cluster
 from zkmigrate.topics.mirror.rules.follow import Configure, Grow, State
 from zkmigrate.topics.mirror.rules.topic import Settings, describe
@@ -88,7 +88,9 @@ def _ids(cluster: Cluster, names: Sequence[str]) -> tuple[dict[str, str | None],
         elif one.partitions:
             found[one.name] = str(one.topic_id) if one.topic_id and one.topic_id.int else ""
         else:
-            hidden[one.name] = f"{cluster.what} does not report topic {one.name}: {said(one.error_code)}"
+            hidden[one.name] = (
+                f"{cluster.what} does not report topic {one.name}: {describe_error(one.error_code)}"
+            )
     return found, hidden
 
 
@@ -99,7 +101,7 @@ def make(cluster: Cluster, new: New) -> None:
     """
     told = cluster.end(_begin_making(cluster, new, cluster.controller(), trial=False)).topics[0]
     if told.error_code not in (0, _EXISTS):
-        why = said(told.error_code, told.error_message)
+        why = describe_error(told.error_code, told.error_message)
         raise RefusedError(f"{cluster.what} did not create topic {new.name}: {why}")
 
 
@@ -116,9 +118,11 @@ def try_making(cluster: Cluster, new: Iterable[New]) -> dict[str, Tried]:
     for name, one in sent.items():
         told = cluster.end(one).topics[0]
         if for_code(told.error_code).retriable:  # the error is not about the topic
-            raise HostError(f"{cluster.what}: {said(told.error_code, told.error_message)}")
+            raise HostError(f"{cluster.what}: {describe_error(told.error_code, told.error_message)}")
         configs = [(c.name, c.value or "", c.config_source, ()) for c in told.configs or ()]
-        why = said(told.error_code, told.error_message) if told.error_code not in (0, _EXISTS) else ""
+        why = (
+            describe_error(told.error_code, told.error_message) if told.error_code not in (0, _EXISTS) else ""
+        )
         found[name] = Tried(why, describe(configs) if configs else None)
     return found
 
@@ -147,7 +151,7 @@ def grow(cluster: Cluster, change: Grow) -> None:
     request = CreatePartitionsRequest(topics=[new], timeout_ms=int(REQUEST_S * 1000), validate_only=False)
     [told] = cluster.end(cluster.begin(request, cluster.controller())).results
     if told.error_code:
-        why = said(told.error_code, told.error_message)
+        why = describe_error(told.error_code, told.error_message)
         raise RefusedError(f"{cluster.what} did not add partitions to topic {change.topic}: {why}")
 
 
@@ -210,5 +214,7 @@ def _refused(cluster: Cluster, changes: Iterable[Configure], *, trial: bool) -> 
     request = IncrementalAlterConfigsRequest(resources=asked, validate_only=trial)
     found = {}
     for told in (cluster.ask(request) if trial else cluster.end(cluster.begin(request))).responses:
-        found[told.resource_name] = said(told.error_code, told.error_message) if told.error_code else ""
+        found[told.resource_name] = (
+            describe_error(told.error_code, told.error_message) if told.error_code else ""
+        )
     return found

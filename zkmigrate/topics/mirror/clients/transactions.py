@@ -16,7 +16,7 @@ from kafka.protocol.admin import (
 )
 
 from zkmigrate.errors import HostError
-from zkmigrate.kafka.said import said
+from zkmigrate.kafka.error_text import describe_error
 from zkmigrate.topics.mirror.clients.cluster import Cluster, Part
 from zkmigrate.topics.mirror.clients.codecs import KafkaCodecs
 from zkmigrate.topics.mirror.clients.listing import each
@@ -74,7 +74,7 @@ def _producers(cluster: Cluster, topics: Collection[str], why: list[str]) -> dic
         for topic in answer.topics:
             for one in topic.partitions:
                 if one.error_code:
-                    reason = said(one.error_code, one.error_message)
+                    reason = describe_error(one.error_code, one.error_message)
                     why.append(f"producers of {topic.name}-{one.partition_index}: {reason}")
                 found[topic.name, one.partition_index] = [_producer(p) for p in one.active_producers]
     return found
@@ -103,7 +103,7 @@ def _listed(cluster: Cluster, why: list[str]) -> dict[str, Transactional]:
     found, opened = dict[str, Transactional](), dict[int, list[str]]()
     for node, answer in each(cluster, asked).items():
         if isinstance(answer, HostError) or answer.error_code:
-            reason = answer if isinstance(answer, HostError) else said(answer.error_code)
+            reason = answer if isinstance(answer, HostError) else describe_error(answer.error_code)
             why.append(f"transactional ids of broker {node}: {reason}")
             continue
         for one in answer.transaction_states:
@@ -119,7 +119,7 @@ def _listed(cluster: Cluster, why: list[str]) -> dict[str, Transactional]:
             continue
         for one in answer.transaction_states:
             if one.error_code not in (0, _GONE):
-                why.append(f"open transaction of {one.transactional_id}: {said(one.error_code)}")
+                why.append(f"open transaction of {one.transactional_id}: {describe_error(one.error_code)}")
             elif not one.error_code:
                 parts = frozenset((topic.topic, n) for topic in one.topics for n in topic.partitions)
                 found[one.transactional_id] = Transactional(
@@ -152,7 +152,7 @@ def _kept(cluster: Cluster, why: list[str]) -> dict[str, Transactional]:
         one = ends.get((TRANSACTIONS, number))
         try:
             if not isinstance(one, Ends):
-                raise HostError("no response" if one is None else said(one))
+                raise HostError("no response" if one is None else describe_error(one))
             left -= one.end - one.start
             if left < 0:
                 raise HostError(f"it has more than {_MOST_RECORDS:,} records")

@@ -5,14 +5,16 @@ from __future__ import annotations
 import pytest
 from kafka.errors import InvalidConfigurationError, KafkaTimeoutError, TopicAuthorizationFailedError
 
-from zkmigrate.kafka.said import reason, said
+from zkmigrate.kafka.error_text import describe_error, describe_exception
 
 
 def test_an_error_has_kafkas_name_and_its_sentence() -> None:
-    assert said(40, "Unknown topic config name: a") == "INVALID_CONFIG: Unknown topic config name: a"
-    assert said(29) == said(29, "") == "TOPIC_AUTHORIZATION_FAILED"
-    assert said(9999) == "Kafka's error 9999"
-    assert said(9999, "new in 5.0") == "Kafka's error 9999: new in 5.0"
+    assert (
+        describe_error(40, "Unknown topic config name: a") == "INVALID_CONFIG: Unknown topic config name: a"
+    )
+    assert describe_error(29) == describe_error(29, "") == "TOPIC_AUTHORIZATION_FAILED"
+    assert describe_error(9999) == "Kafka's error 9999"
+    assert describe_error(9999, "new in 5.0") == "Kafka's error 9999: new in 5.0"
 
 
 @pytest.mark.parametrize(
@@ -29,4 +31,4 @@ def test_an_error_has_kafkas_name_and_its_sentence() -> None:
     ],
 )
 def test_an_exception_tells_no_request_and_no_name_twice(error: Exception, text: str) -> None:
-    assert reason(error) == text
+    assert describe_exception(error) == text
