@@ -134,7 +134,7 @@ def test_a_broker_without_an_exporter_is_named_and_gets_the_floor(
                 PLAIN,
                 re.sub(rb'(io_time_seconds_total\{device="vda"\}) .*', rb"\1 NaN", text),
             ),
-            "node_disk_io_time_seconds_total is nan, which is no counter",
+            "node_disk_io_time_seconds_total is nan, which is not a counter",
         ),
         (lambda text: (200, PLAIN, text + b"node_disk_x{ 1\n"), "not Prometheus text"),
         (lambda text: (200, PLAIN, b"x" * ((8 << 20) + 1)), "longer than 8388608 bytes"),
@@ -183,5 +183,5 @@ def test_the_same_text_twice_is_no_reading(tmp_path: Path, exporters: Exporters)
     exporters.answer = lambda broker: kept.setdefault(broker, good(broker)) if broker == 2 else good(broker)
     assert made.process(forward).code == 0
     waits = [e.progress for e in made.seen if isinstance(e, events.Waits)]
-    assert any("no load figures of broker 2: " in one and "a cache may stand before" in one for one in waits)
+    assert any("no load figures of broker 2: " in one and "a cache is in front" in one for one in waits)
     assert rates(made, 2)[-1][1] == STEPS[0]
