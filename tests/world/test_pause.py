@@ -10,6 +10,7 @@ from tests.world.operator import Killed, quiet_world
 from tests.world.test_hold_file import Room
 from zkmigrate.kafka.rules import next_wave
 from zkmigrate.kafka.rules.next_wave import BrokerPosition
+from zkmigrate.runbook.engine.events import WaveBegun
 from zkmigrate.runbook.engine.pause import words
 
 
@@ -62,6 +63,14 @@ def test_a_process_that_ends_in_the_pause_leaves_it_to_the_next(room: Room) -> N
     assert sum(p.connected.startswith("dest") for p in room.world.brokers.values()) == 1
     assert room.operator().resume(until="roll").code == 0
     assert room.held()[-1] == ("roll.roll", "released")
+
+
+def test_a_number_shrinks_no_wave_of_another_step(room: Room) -> None:
+    room.hold("1")
+    operator = room.operator()
+    assert operator.forward(until="join").code == 0
+    assert max(len(e.targets) for e in operator.events if isinstance(e, WaveBegun)) > 1
+    assert room.held() == []
 
 
 def test_a_way_back_does_not_count_and_does_not_hold_there(room: Room) -> None:
