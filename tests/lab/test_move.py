@@ -297,7 +297,7 @@ def test_killed_between_two_seals_it_resumes_on_the_way_back(night: Night) -> No
     code, text = night.status()
     assert code == SHUT_OUT
     assert text.startswith(
-        "DANGER: the operator's process died; clients are still shut out of 1 of 3 dest hosts since "
+        "DANGER: the operator's process died; clients are still blocked from 1 of 3 dest hosts since "
     )
     assert f"{sealed[0]}: sealed: shut until it gets an order" in text
     # Not 9: once a SEAL was sent neither an ended lease nor the deadline decides. It is SEAL itself that

@@ -134,7 +134,7 @@ def test_a_write_under_the_chroot_on_source_blocks_until_somebody_accepts_it(mov
     known = writes(moved)["target"]
     accept(moved, known)
     assert moved.bad() == {"code": "0"}
-    assert "the writes before are accepted by Lea" in writes(moved)["seen"]
+    assert "the earlier writes are accepted by Lea" in writes(moved)["seen"]
     moved.world.source.commit("create", WRITER, "/kafka/later")
     found = writes(moved)
     assert found["held"] == "no", "only what was written before is accepted"
@@ -161,7 +161,7 @@ def test_without_a_run_source_s_log_is_not_read(moved: AfterDesk, tmp_path: Path
     moved.world.source.commit("create", WRITER, "/kafka/earlier")
     shutil.rmtree(tmp_path / "runs")
     found = writes(moved)
-    assert (found["held"], found["seen"][:13], found["severity"]) == ("unknown", "not looked at", "info")
+    assert (found["held"], found["seen"][:12], found["severity"]) == ("unknown", "source's log", "info")
     assert moved.bad() == {"watch.writes": "unknown", "code": "0"}
     assert not (tmp_path / "runs").exists(), "nothing is written where there is no run"
 

@@ -44,8 +44,8 @@ def test_the_next_host_joins_only_when_source_has_answered(
     waits = {(e.what, e.progress) for e in operator.events if isinstance(e, Waits) and "answered" in e.what}
     assert waits == {
         (
-            "source has answered what it was asked before dest2 joins",
-            "source2: 201 outstanding, at most 200",
+            "source has answered enough of its outstanding requests for dest2 to join",
+            "source2: 201 outstanding; needed: at most 200",
         )
     }
 
@@ -64,7 +64,7 @@ def test_a_source_that_stays_busy_stops_the_join_where_it_is(
     busy_after_the_first_host(monkeypatch, looks=10_000, outstanding=5000)
     ended = operator.forward(until="join")
     assert ended.code == 6
-    assert "before dest2 joins" in ended.findings[0].claim
+    assert "for dest2 to join" in ended.findings[0].claim
     assert [h for h in world.inventory.dest_names if world.hosts[h].running] == ["dest1"]
     assert operator.back().code == 0
     assert not any(world.hosts[h].running for h in world.inventory.dest_names)

@@ -89,7 +89,7 @@ def test_a_killed_cut_over_says_who_is_shut_out_what_opens_and_what_resume_does(
         first, *rest = text.splitlines()
         assert first.startswith("DANGER: the operator's process died; ") is (code == SHUT_OUT)
         assert "the dest hosts reopened by themselves: clients reach" in first or kind != "reopened"
-        some = "clients are still shut out of 1 of 3 dest hosts" in first
+        some = "clients are still blocked from 1 of 3 dest hosts" in first
         assert some is (kind == "partly sealed" and not words), "the others went back and let clients in"
         assert any("zkmigrate resume" in line for line in rest if line.startswith("do now: "))
         assert ("status without --offline" in text) is (bool(words) and kind != "sealed")
@@ -104,8 +104,8 @@ def test_a_killed_cut_over_says_who_is_shut_out_what_opens_and_what_resume_does(
 def test_sessions_that_run_out_are_dated_and_the_way_forward_keeps_them(tmp_path: Path) -> None:
     _, left, text = Night(tmp_path, "seal", 3).status()
     assert left["runs_out"] == left["since"] + 12.0, "T - T/3 of 18 s"
-    assert "a way back loses sessions (the shortest lives 18 s) from " in text
-    assert "dest counts their time anew once it has a leader" in text
+    assert "a way back loses sessions (the shortest timeout is 18 s) from " in text
+    assert "dest restarts their timeouts once it has a leader" in text
     assert "every dest host is sealed: none opens by itself" in text
     assert "dest1, dest2, dest3: sealed" in text
 

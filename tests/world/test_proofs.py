@@ -63,7 +63,7 @@ def test_a_session_that_no_dest_host_serves_stops_the_cut_over_before_the_fence(
     assert all(world.hosts[h].phase in ("idle", "armed") for h in world.inventory.dest_names)
     found = stopping(surveyed(world)[1])
     assert set(found) == {"survey.sessions-on-dest"}
-    assert found["survey.sessions-on-dest"].seen == f"session {FOREIGN:#x}: client of nobody"
+    assert found["survey.sessions-on-dest"].seen == f"session {FOREIGN:#x}: client of no ensemble"
 
 
 def test_a_session_on_a_source_host_is_named_with_its_host(tmp_path: Path) -> None:
@@ -231,7 +231,8 @@ def test_a_writer_left_on_source_is_named_and_does_not_stop_the_run(tmp_path: Pa
     (found,) = [f for f in said if f.id == "verify.strays"]
     assert (found.held, found.blocks) == (Held.NO, False)
     assert found.seen == (
-        f"1 lost to dest: create /kafka/config-left-behind by session {FOREIGN:#x} at 0x{stray.zxid:x}"
+        f"1 writes missing on dest: create /kafka/config-left-behind by session {FOREIGN:#x} "
+        f"at 0x{stray.zxid:x}"
     )
 
 
@@ -255,7 +256,7 @@ def test_the_end_of_a_strays_session_is_no_write_of_its_own(tmp_path: Path) -> N
     assert operator.resume(until="verify").code == 0
     said = [f for e in operator.events if isinstance(e, StepEnded) for f in e.findings]
     (found,) = [f for f in said if f.id == "verify.strays"]
-    assert found.seen.startswith("2 lost to dest: createSession ")
+    assert found.seen.startswith("2 writes missing on dest: createSession ")
     assert "closeSession" not in found.seen
 
 

@@ -247,7 +247,9 @@ def test_one_that_source_still_lists_or_cannot_tell_of_is_not_retired(
     monkeypatch.setattr(WorldLook, "word", word)
     monkeypatch.setattr(WorldLook, "sockets", lambda _look, host: Unknown("denied", f"{host}: no ss"))
     assert night.retire() == 6
-    said = "Failed: client of source3" if seen == "client" else "Unknown: not known of source3"
+    said = (
+        "Failed: client of source3" if seen == "client" else "Unknown: the clients of source3 are not known"
+    )
     assert said in night.out.getvalue()
     assert night.retired() == []
 

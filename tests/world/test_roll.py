@@ -345,7 +345,7 @@ def test_between_two_waves_the_roll_soaks(tmp_path: Path) -> None:
     assert operator.resume(until="roll").code == 0
     assert restarted[0] - before < 30.0, "none before the first wave"
     assert all(later - earlier >= 30.0 for earlier, later in pairwise(restarted))
-    soaks = [e.progress for e in operator.events if isinstance(e, Waits) and "stay well for 30 s" in e.what]
+    soaks = [e.progress for e in operator.events if isinstance(e, Waits) and "healthy for 30 s" in e.what]
     assert soaks[0].startswith("1 of 3 have moved")
     assert soaks[0].endswith(" in 30 s")
     left = [float(text.rsplit(" ", 2)[1]) for text in soaks if text.startswith("1 of 3")]
@@ -464,7 +464,7 @@ def test_a_broker_that_systemd_is_still_stopping_is_not_restarted_again(
     assert operator.resume(until="roll").code == 0
     assert len(begun) == 1
     told = [e for e in operator.events if isinstance(e, Waits) and e.what == "broker2 has stopped"]
-    assert told[0].progress == "systemd stops it; TimeoutStopSec is 1min"
+    assert told[0].progress == "systemd is stopping it; TimeoutStopSec is 1min"
 
 
 def electing(tmp_path: Path) -> World:

@@ -48,8 +48,9 @@ def test_a_skipped_rehearsal_leaves_the_window_to_the_policy(tmp_path: Path, ask
     assert ("rehearse", "skip") in decided, "the report says so"
     said = window_estimate.cutover_lines(Context("run", world.inventory, records=history.records()))
     assert said[:2] == (
-        "not rehearsed: the window's length is not known; the way back counts with 2.5 s (policy.way_back_s)",
-        "  and FENCE to SEAL with 3.8 s or more: SURVEY refuses where that does not fit",
+        "not rehearsed: the window's length is not known; the way back is assumed to take 2.5 s "
+        "(policy.way_back_s)",
+        "  and FENCE to SEAL 3.8 s or more; SURVEY fails if that does not fit",
     )
     assert operator.forward().code == 0
     assert {world.hosts[h].phase for h in world.inventory.dest_names} <= {"open", "idle"}

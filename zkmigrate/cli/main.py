@@ -180,7 +180,7 @@ def rollback(**options: Any) -> None:
 def retire(host: str, run_id: str, reason: str, **options: Any) -> None:
     """Exclude a permanently lost broker from a run. Changes no host.
 
-    First proves that the broker serves nothing and is not a client of source. You cannot undo this.
+    First proves that the broker serves no partition and is not a client of source. You cannot undo this.
     """
     announce("retire", options)
     from zkmigrate.move.verbs import retire as retiring

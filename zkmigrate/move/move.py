@@ -13,7 +13,7 @@ from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.move.dependent import AnyDependent
 from zkmigrate.move.facts.sessions import owning_sessions
 from zkmigrate.move.rules import probes, window_estimate
-from zkmigrate.move.rules.lease import in_force
+from zkmigrate.move.rules.lease import lease_in_force
 from zkmigrate.move.rules.sampling import ENSEMBLES
 from zkmigrate.move.rules.unattended import unattended
 from zkmigrate.move.rules.window_rules import WINDOW, keeps_s
@@ -81,7 +81,7 @@ def move(
     window = replace(
         WINDOW,
         remarks=window_estimate.cutover_lines,
-        lease=in_force,
+        lease=lease_in_force,
         probes=partial(probes.window_probes, dependent),
         unattended=unattended(dependent),
         keeps_s=keeps_s,

@@ -25,7 +25,7 @@ ROOT = Path(__file__).resolve().parents[3]
 ID = re.compile(r"[a-z][a-z-]*\.[a-z][a-z0-9-]*")
 MAKERS = {
     "claim", "Finding", "check", "Condition", "unknown", "unanswered", "claims",
-    "baseline_lost", "_at_rest", "not_in_state",
+    "lost_baseline", "_at_rest", "not_in_state",
 }  # fmt: skip
 """Functions that take the id of a finding, as ``id`` or among the first two arguments."""
 

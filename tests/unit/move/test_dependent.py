@@ -122,7 +122,7 @@ def at(*sessions: int) -> Any:
 def test_a_session_that_need_not_live_on_may_be_nobodys_client_but_not_sources() -> None:
     there = {"dest1": at(1)}
     assert homes((1, 2), there, {"source1": at()}, unkept={2}).astray == {}
-    assert homes((1, 2), there, {"source1": at()}).astray == {2: "client of nobody"}
+    assert homes((1, 2), there, {"source1": at()}).astray == {2: "client of no ensemble"}
     assert homes((1, 2), there, {"source1": at(2)}, unkept={2}).astray == {2: "client of source1"}
 
 

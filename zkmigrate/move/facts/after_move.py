@@ -28,7 +28,7 @@ from zkmigrate.zookeeper.facts.disk import directories, read_disk
 from zkmigrate.zookeeper.facts.ensemble import EnsembleView, dest_view, leader_mntr, source_view
 
 CONNECT = "zookeeper.connect"
-NOT_READ = Absent("no run that has opened dest's door says from where on")
+NOT_READ = Absent("no run that opened dest's door recorded where to start")
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ def look_after_move(
     return AfterMove(
         source=source,
         dest=dest,
-        leader=Absent("no one leader") if dest.leader is None else leader_mntr(look, dest.leader),
+        leader=Absent("no single leader") if dest.leader is None else leader_mntr(look, dest.leader),
         source_owners=owners[inventory.source_names],
         dest_owners=on_dest,
         at_source={unsigned(c.session): c.address for c in listed if c.session},
@@ -110,13 +110,13 @@ def look_after_move(
         written=_written(
             inventory, look, source, position, on_dest.value.owners if isinstance(on_dest, Seen) else {}
         )
-        if position is not None and reformed(dest)
+        if position is not None and is_reformed(dest)
         else NOT_READ,
         resolved=resolve_all(look, named),
     )
 
 
-def reformed(dest: EnsembleView) -> bool:
+def is_reformed(dest: EnsembleView) -> bool:
     """Return whether dest is an ensemble of its own instead of observers of source."""
     return "observer" not in dest.modes().values()
 
@@ -140,7 +140,7 @@ def _written(
     """Read source's log from the position on, from its host if that serves, otherwise from the leader."""
     serving = [host for host, reading in source.servers.items() if isinstance(reading, Seen)]
     if not serving:
-        return Unknown("failed", "no source server tells that it serves")
+        return Unknown("failed", "no source server reports that it serves")
     host = position.host if position.host in serving else source.leader or serving[0]
     _, logs = directories(look, host, inventory.source)
     shown = source.zxids()[host]

@@ -72,7 +72,7 @@ def recent_writes(
             span_ms=LATELY_MS,
             at_most=AT_MOST,
             owners=owners,
-            tell=lambda done: tell(f"{host}'s log, for who wrote under {chroot}", f"{done} transactions"),
+            tell=lambda done: tell(f"{host}'s log, to find writers under {chroot}", f"{done} transactions"),
         ),
         host,
     )

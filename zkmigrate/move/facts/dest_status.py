@@ -20,7 +20,7 @@ H_co = TypeVar("H_co", bound=HostPhase, covariant=True)
 SERVING = (*Phase.STARTED.until(Phase.OPEN), Phase.OPEN)
 """The phases of a host that has served in the reformed ensemble."""
 
-LOOK_MOVES = ("resume: zkmigrate looks again", "look on the host by hand: zkm-host status")
+LOOK_MOVES = ("run zkmigrate resume, which checks again", "run zkm-host status on the host by hand")
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Statuses(Generic[H_co]):
         return tuple(
             claim(
                 f"{step}.phase",
-                "the host is in a phase this step starts from or ends in",
+                "the host is in a phase that this step expects",
                 False,
                 target=host,
                 seen=status.phase,
@@ -158,10 +158,10 @@ def unknown(id: str, target: str, reading: Reading[object]) -> Finding:
 
 MEANINGS = meanings(
     """
-    STEP.phase: A dest host is in a phase that this step cannot start from. Cause: Somebody changed the
-    host by hand, or another run did. To do: Look at zkmigrate status. Roll back: zkmigrate rollback.
+    STEP.phase: A dest host is in a phase that this step cannot start from. Cause: Somebody or another run
+    changed the host. To do: Check zkmigrate status, then roll back: zkmigrate rollback.
 
     host.HOST: A dest host did not answer. Cause: ssh, the host or zkm-host on it does not answer. To do:
-    See why the host does not answer, then zkmigrate resume.
+    Find out why the host does not answer, then run zkmigrate resume.
     """
 )

@@ -50,9 +50,9 @@ class BrokerState:
         others: the hosts of the other ensemble. Returns None if the file cannot be read, or a name in it does
         not resolve.
         """
-        return self.asked(hosts, others, lambda name: self.resolved.get(name, Absent(name)))
+        return self.names_with(hosts, others, lambda name: self.resolved.get(name, Absent(name)))
 
-    def asked(
+    def names_with(
         self, hosts: Iterable[ZooKeeperHost], others: Iterable[ZooKeeperHost], resolve: Resolve
     ) -> bool | None:
         """Return the result of ``names``, with names resolved anew by ``resolve``."""
@@ -100,8 +100,8 @@ def brokers(inventory: Inventory, look: Look) -> dict[str, BrokerState]:
 def _both(inventory: Inventory, state: BrokerState, resolve: Resolve) -> None:
     """Resolve the names in a broker's file, as needed to compare it with dest and with source."""
     dest, source = inventory.dest.hosts, inventory.source.hosts
-    state.asked(dest, source, resolve)
-    state.asked(source, dest, resolve)
+    state.names_with(dest, source, resolve)
+    state.names_with(source, dest, resolve)
 
 
 def dest_service(inventory: Inventory, host: str, action: ServiceAction) -> SetService:
@@ -131,7 +131,7 @@ class Registered:
     changed: int
 
     @property
-    def anybody(self) -> bool:
+    def any_registered(self) -> bool:
         """Whether a broker or a controller is registered."""
         return bool(self.ids) or self.controller is not None
 
@@ -143,7 +143,7 @@ class Registered:
 
 def registered(look: Look, hosts: Iterable[str], chroot: str) -> Reading[Registered]:
     """Read the registrations from the first of these hosts that answers."""
-    reading: Reading[Registered] = Unknown("failed", "nobody was asked")
+    reading: Reading[Registered] = Unknown("failed", "no host was queried")
     for host in hosts:
         reading = _registered(look, host, chroot)
         if isinstance(reading, Seen):
@@ -165,7 +165,7 @@ def _registered(look: Look, host: str, chroot: str) -> Reading[Registered]:
         return leader
     names = ids.value.children
     if not epoch.value.data.isdigit() or not all(name.isdecimal() for name in names):
-        return Unknown("garbled", f"{chroot} does not hold what Kafka writes there")
+        return Unknown("garbled", f"{chroot} does not hold Kafka's znodes")
     return Seen(
         Registered(
             frozenset(int(name) for name in names),
@@ -176,7 +176,7 @@ def _registered(look: Look, host: str, chroot: str) -> Reading[Registered]:
     )
 
 
-def loaded(states: Mapping[str, BrokerState]) -> tuple[tuple[int, int], ...]:
+def load_progress(states: Mapping[str, BrokerState]) -> tuple[tuple[int, int], ...]:
     """Return how many logs and segments each broker has loaded, as a measure of the progress of a start."""
     readings = (state.recovery for state in states.values())
     return tuple((r.value.logs, r.value.segments) if isinstance(r, Seen) else (0, 0) for r in readings)

@@ -122,7 +122,7 @@ class ReplayDisks:
         that cannot be reached, ZkDataError for one that cannot be read.
         """
         if len({dest.name for dest in self.dests}) < len(self.dests):
-            raise UsageError("a directory of dest is given twice; each has to be given once")
+            raise UsageError("a directory of dest is given twice. Give each directory once")
         source_at = newest(self.source.data, self.source.logs, max_record=self.max_record).zxid
         ends = {d.name: newest(d.data, d.logs, max_record=self.max_record).zxid for d in self.dests}
         dest = max(self.dests, key=lambda side: ends[side.name])
@@ -176,15 +176,15 @@ class ReplayDisks:
         name: dest's disk, at `upto`. reached: the zxid that source's disk must have reached. Raises as
         `examine`.
         """
-        claim = "source holds what dest held"
+        claim = "source holds the same subtree as dest"
         if (at := self._source_at()) < reached:
             seen = f"{self.source.name} is at {format_zxid(at)}, source at {format_zxid(reached)}"
             return Condition("replay.same", claim, None, seen)
         dest = next(side for side in self.dests if side.name == name)
         moved = newest(dest.data, dest.logs, max_record=self.max_record).zxid
         if moved != upto:
-            return Condition("replay.same", claim, False, f"dest went on to {format_zxid(moved)}")
-        views = (staying(self.chroot, marked=True), staying(self.chroot, marked=False))
+            return Condition("replay.same", claim, False, f"dest has advanced to {format_zxid(moved)}")
+        views = (lasting_view(self.chroot, marked=True), lasting_view(self.chroot, marked=False))
         left, right = self._sums(self.source, None, views[0]), self._sums(dest, upto, views[1])
         if not (buckets := differing_buckets(left, right)):
             return Condition("replay.same", claim, True, f"{right.znodes} znodes, the same")
@@ -240,11 +240,11 @@ class ReplayDisks:
         seen = f"{at_cut.znodes} znodes at {format_zxid(cut)}, digest {at_cut.digest[:16]}"
         if buckets:
             counted = f"{theirs.znodes} znodes on source and {at_cut.znodes} on dest"
-            seen = f"{counted}, in {len(buckets)} parts unlike"
+            seen = f"{counted}; {len(buckets)} parts of the tree differ"
         return Condition("cut.same", "the subtree was the same on both at the cut", not buckets, seen)
 
     def _untouched(self, found: ReplayScope, at_cut: Sums) -> Condition:
-        claim = "nothing but expiries changed the subtree on source since"
+        claim = "only expiries have changed the subtree on source since the cut"
         since = delta(
             self.source.logs,
             chroot=self.chroot,
@@ -300,9 +300,9 @@ class ReplayDisks:
             found.under, found.passed = steps.under, steps.passed
         if count:
             found.batches.append(Batch(again.zxid, count, steps.fingerprint))
-        seen = f"{found.tally.transactions} of {found.under} leave a trace"
+        seen = f"{found.tally.transactions} of {found.under} transactions have a lasting effect"
         possible = Condition("replay.possible", claim, True, seen)
-        return [possible, *([] if mark is None else [_goes_on(mark, at_mark.get(mark.done))])]
+        return [possible, *([] if mark is None else [_continues(mark, at_mark.get(mark.done))])]
 
     def _source_at(self) -> int:
         """Return source's newest durable zxid, after listing all directories anew."""
@@ -310,13 +310,13 @@ class ReplayDisks:
         return newest(self.source.data, self.source.logs, max_record=self.max_record).zxid
 
 
-def _goes_on(mark: Mark, fingerprint: str | None) -> Condition:
-    claim = "what source has of a replay is what dest did"
+def _continues(mark: Mark, fingerprint: str | None) -> Condition:
+    claim = "the replayed part of source matches dest's transactions"
     seen = f"{mark.version} transactions, up to {format_zxid(mark.done)}, with the consent of {mark.consent}"
     return Condition("replay.mark", claim, fingerprint == mark.fingerprint, seen)
 
 
-def staying(chroot: str, *, marked: bool) -> View:
+def lasting_view(chroot: str, *, marked: bool) -> View:
     """Return the view of what a replay must reproduce: path, data, ACL and three versions, and no ephemerals.
 
     marked: the tree holds the marker, whose creation the chroot's cversion counts.
@@ -351,7 +351,7 @@ def _in_sync(replicas: Replicas) -> tuple[bool, str]:
     if replicas.short is None:
         return True, f"{counted}, all in sync to the end"
     if not replicas.whole:
-        return False, f"not once since the last broker started; of {counted} lacking: {some}{more}"
+        return False, f"never since the last broker started; of {counted} these lack a replica: {some}{more}"
     before_s = (replicas.left.time_ms - replicas.short.time_ms) / 1000
     seen = f"of {counted} the first lacked a replica {before_s:.1f} s before the first broker left"
     return before_s <= STOPPING_S, seen
@@ -363,9 +363,9 @@ def _cut(dest: Side, reach: Reach) -> int:
     cut = reach.zxid if common is None else common
     why = reach.unproved
     if not why and own is None:
-        why = f"at {format_zxid(reach.newest)}, and nothing of its own is in its log"
+        why = f"it is at {format_zxid(reach.newest)}, and its log holds no transaction of its own"
     elif not why and own is not None and epoch(own) <= epoch(cut):
-        why = f"its log goes on with {format_zxid(own)} in the epoch of {format_zxid(cut)}"
+        why = f"its log continues with {format_zxid(own)} in the epoch of {format_zxid(cut)}"
     if why:
         raise UsageError(f"{dest.name}: {why}. Needed: disks of a dest that was cut over")
     return cut
@@ -373,36 +373,35 @@ def _cut(dest: Side, reach: Reach) -> int:
 
 MEANINGS = meanings(
     """
-    dest.one-history: A disk of dest holds another history than the others. Cause: A dest server went on
-    alone. What happened is not certain. To do: Repair forward instead. Ask for the logs of that host to
-    be kept.
+    dest.one-history: A disk of dest holds another history than the others. Cause: A dest server continued
+    alone. It is not certain what happened. To do: Repair forward instead. Keep the logs of that host.
 
-    cut.same: The subtree differed between source and dest at the cut. Cause: The replay follows versions
-    from an equal tree. It cannot start from an unequal one. To do: Repair forward instead. Compare with
-    zkmigrate prove digest.
+    cut.same: The subtree differed between source and dest at the cut. Cause: A replay can start only from
+    equal trees. To do: Repair forward instead. Compare with zkmigrate prove digest.
 
-    source.untouched: Somebody has written under the chroot on source since the cut. Cause: The replay
-    would overwrite that, or stop half way. To do: Find the writer with zkmigrate writers and decide which
-    state counts.
+    source.untouched: A client has written under the chroot on source since the cut. Cause: A broker or a
+    tool still uses source. The replay would overwrite its writes, or stop half way. To do: Find the
+    writer with zkmigrate writers and decide which state counts.
 
     source.at-rest: A session owns a part of the subtree on source. Cause: A broker or a tool uses source.
-    The replay needs it to stand still. To do: Stop that client.
+    The subtree must not change during the replay. To do: Stop that client.
 
     dest.at-rest: A session owns a part of the subtree on dest. Cause: A broker still runs on dest, or its
     session has not ended yet. To do: Stop the brokers and wait until their sessions end.
 
     dest.replicated: A partition lacked a replica when the first broker stopped. Cause: A broker was down
-    or behind. Its data may be the newer one. To do: Bring the brokers on dest back into sync first, then
+    or behind. It may hold the newer data. To do: Bring the brokers on dest back into sync first, then
     begin again.
 
-    replay.possible: A transaction of dest cannot be done again on source. Cause: The subtree holds
+    replay.possible: A transaction of dest cannot be repeated on source. Cause: The subtree holds
     containers or TTL znodes, which servers delete by themselves. Kafka has none. To do: Repair forward
     instead.
 
-    replay.mark: The mark of the replay on source does not match what dest did. Cause: The mark belongs to
-    another replay, or dest went on. To do: Find out who wrote the mark. Do not delete it before you know.
+    replay.mark: The mark of the replay on source does not match dest's transactions. Cause: The mark
+    belongs to another replay, or dest has changed since. To do: Find out who wrote the mark. Do not
+    delete it before you know.
 
-    replay.same: After the replay source and dest differ. Cause: Somebody wrote under the chroot, or dest
-    went on. To do: Find out who else writes. A rollback lets the brokers go on with dest.
+    replay.same: After the replay source and dest differ. Cause: A client wrote under the chroot, or dest
+    has changed since. To do: Find the other writer. After a rollback the brokers continue with dest.
     """
 )

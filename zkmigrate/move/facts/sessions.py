@@ -74,7 +74,7 @@ def homes(
         if at_dest and not at_source:
             on_dest.add(session)
         elif at_source or session not in unkept:
-            astray[session] = f"client of {', '.join(at_source) or 'nobody'}"
+            astray[session] = f"client of {', '.join(at_source) or 'no ensemble'}"
     both = {**dest, **source}
     unknown = tuple(f"cons of {host}: {r}" for host, r in both.items() if not isinstance(r, Seen))
     return Homes(frozenset(on_dest), astray, unknown)

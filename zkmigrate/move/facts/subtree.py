@@ -41,7 +41,7 @@ def source_ownership(
     def read() -> tuple[Ownership, Cursor | None]:
         if known is not None and known[1].file in logs.names_with_sizes():
             return _replayed(known[0], walk(logs, cursor=known[1]))
-        tree = load_tree(data, logs, chroot=chroot, tell=_telling(look, teller, host))
+        tree = load_tree(data, logs, chroot=chroot, tell=_transactions_reporter(look, teller, host))
         # Read what was written while the tree was read, so that the window need not.
         state = ownership(tree, chroot)
         return _replayed(state, walk(logs, after=state.upto))
@@ -56,13 +56,13 @@ def _replayed(state: Ownership, rest: LogWalk) -> tuple[Ownership, Cursor | None
     """
     state = apply_records(state, rest)
     if rest.gaps:
-        raise HostError(f"the log has a hole: {rest.gaps[0]}")
+        raise HostError(f"the log has a gap: {rest.gaps[0]}")
     return state, rest.cursor
 
 
 COMPARE_S = 20.0
 """Seconds after which no further dest disk is compared; the first one always is."""
-_TOLD_AFTER_S = 2.0
+_REPORT_AFTER_S = 2.0
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class Comparison:
     hosts: Mapping[str, Reading[tuple[Difference, ...]]]
 
 
-def compared_ownership(
+def compare_with_source(
     look: Look, inventory: Inventory, chroot: str, leader: str, zxid: int, teller: Teller = tell_nobody
 ) -> tuple[Reading[tuple[Ownership, Cursor | None]], Reading[Comparison]]:
     """Return :func:`source_ownership` from the whole tree, and the comparison of dest's disks with that tree.
@@ -86,22 +86,25 @@ def compared_ownership(
     memory at a time.
     """
     data, logs = directories(look, leader, inventory.source)
-    tell = _telling(look, teller, leader)
+    tell = _transactions_reporter(look, teller, leader)
     read = read_disk(lambda: load_tree(data, logs, chroot=chroot, upto=zxid, tell=tell), leader)
     if not isinstance(read, Seen):
         return read, read
     tree = read.value
 
-    def compared(host: str) -> tuple[Difference, ...]:
+    def compare_disk(host: str) -> tuple[Difference, ...]:
         theirs = directories(look, host, inventory.dest)
-        return diff(tree, load_tree(*theirs, chroot=chroot, upto=zxid, tell=_telling(look, teller, host)))
+        return diff(
+            tree,
+            load_tree(*theirs, chroot=chroot, upto=zxid, tell=_transactions_reporter(look, teller, host)),
+        )
 
     hosts: dict[str, Reading[tuple[Difference, ...]]] = {}
     began = look.now()
     for host in inventory.dest_names:
         if hosts and look.now() - began > COMPARE_S:
             break
-        hosts[host] = read_disk(partial(compared, host), host)
+        hosts[host] = read_disk(partial(compare_disk, host), host)
     owners = read_disk(lambda: _replayed(ownership(tree, chroot), walk(logs, after=zxid)), leader)
     return owners, Seen(Comparison(zxid, len(tree.nodes), hosts))
 
@@ -123,25 +126,25 @@ def digests(
     leader: of source.
     """
 
-    def summed(host: str, of: Source | Dest) -> Reading[Sums]:
+    def sum_disk(host: str, of: Source | Dest) -> Reading[Sums]:
         data, logs = directories(look, host, of)
-        tell = _telling_of(look, teller, host)
+        tell = _progress_reporter(look, teller, host)
         return read_disk(lambda: read_sums(data, logs, chroot=chroot, upto=zxid, tell=tell), host)
 
-    hosts = {host: summed(host, inventory.dest) for host in inventory.dest_names}
-    return Digests(zxid, summed(leader, inventory.source), hosts)
+    hosts = {host: sum_disk(host, inventory.dest) for host in inventory.dest_names}
+    return Digests(zxid, sum_disk(leader, inventory.source), hosts)
 
 
-def _telling(look: Look, teller: Teller, host: str) -> Callable[[int, int | None], None]:
-    tell = _telling_of(look, teller, host)
+def _transactions_reporter(look: Look, teller: Teller, host: str) -> Callable[[int, int | None], None]:
+    tell = _progress_reporter(look, teller, host)
     return lambda done, total: tell("transactions", done, total)
 
 
-def _telling_of(look: Look, teller: Teller, host: str) -> Callable[[str, int, int | None], None]:
+def _progress_reporter(look: Look, teller: Teller, host: str) -> Callable[[str, int, int | None], None]:
     began = look.now()
 
     def tell(what: str, done: int, total: int | None) -> None:
-        if look.now() - began < _TOLD_AFTER_S:
+        if look.now() - began < _REPORT_AFTER_S:
             return
         of = "" if total is None else f" of {total}"
         since = " since its snapshot" if what == "transactions" else " of its snapshot"

@@ -117,14 +117,14 @@ def _beside(
     owned = _owned(dumps)
     more = [s for s in sorted(at) if not dependent.claims(inventory, member.name, owned.get(s, ()))]
     if more and not any(isinstance(d, Seen) for d in dumps.values()):
-        return Unknown("failed", f"dump: {next(iter(dumps.values()), 'not asked')}")
+        return Unknown("failed", f"dump: {next(iter(dumps.values()), 'not read')}")
     if silent := [s for s in more if not owned.get(s)]:
         idle = dependent.idle_sessions(inventory, look, member.name)
         if not isinstance(idle, Seen):
             return Unknown("failed", idle.why if isinstance(idle, Unknown) else str(idle))
         more = [s for s in more if s not in silent[: idle.value]]
     if not more:
-        return Absent("nobody")
+        return Absent("no other client")
     hosts = tuple(dict.fromkeys(host for s in more for host in at[s]))
     owns = tuple(path for s in more for path in owned.get(s, ()))
     return Seen(Tenant(from_[more[0]], hosts, len(more), owns, member.name))
@@ -188,7 +188,7 @@ def _others(
     )
 
 
-UNASKED = Tenants((), ("not looked at for this gate",))
+UNASKED = Tenants((), ("not read for this gate",))
 
 
 @dataclass(frozen=True)

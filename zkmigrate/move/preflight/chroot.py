@@ -114,7 +114,7 @@ def writers(_c: Context, e: Evidence) -> Iterator[Judged]:
     for stranger in found.strangers:
         yield Judged(False, f"{stranger.what} {span}", needed, stranger.session, moves)
     if found.hole:
-        yield Judged(None, f"the log has a hole, writers may be missing: {found.hole}", needed)
+        yield Judged(None, f"the log has a gap, writers may be missing: {found.hole}", needed)
     elif not found.strangers:
         yield Judged(True, f"{found.brokers} sessions of brokers {span}", needed)
 

@@ -41,7 +41,7 @@ from zkmigrate.zookeeper.facts.disk import Largest, largest_znode, list_director
 from zkmigrate.zookeeper.facts.ensemble import EnsembleView, answer, dest_view, source_view
 from zkmigrate.zookeeper.questions import SendWord
 
-NOT_ASKED = Unknown("failed", "not looked at for this gate")
+NOT_ASKED = Unknown("failed", "not read for this gate")
 NO_ENSEMBLE = EnsembleView({}, None)
 
 
@@ -152,7 +152,7 @@ def gather(c: Context, dependent: AnyDependent, look: Look, gate: str) -> Eviden
         at=look.wall(),
         dependent=dependent,
         source=view,
-        leader=Absent("no one leader") if view.leader is None else mntrs[view.leader],
+        leader=Absent("no single leader") if view.leader is None else mntrs[view.leader],
         mntrs=mntrs,
         cons=cons,
         dumps=dumps,

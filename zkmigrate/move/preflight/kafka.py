@@ -212,7 +212,7 @@ def reassignment(_c: Context, e: Evidence) -> Iterator[Judged]:
     """P28. A reassignment goes through the controller, which the roll moves and the window cuts off.
     Brokers before 2.4 cannot tell: after the join the check asks ZooKeeper.
 
-    To do: Let it end, or cancel it.
+    To do: Wait until it ends, or cancel it.
     """
     k = of_kafka(e)
     if isinstance(k.view, Seen):

@@ -29,7 +29,7 @@ def left_source(c: Context, e: Evidence) -> Iterator[Judged]:
 
 
 def _left(member: Member, e: Evidence) -> Judged:
-    words, needed = e.dependent.words, "seen nowhere on source"
+    words, needed = e.dependent.words, "no connection to source"
     moves = (f"{words.again} this {words.one} with {words.key} naming dest",)
     if e.clients is None:
         return Judged(None, "not looked at", needed, member.name, moves)

@@ -13,7 +13,7 @@ from zkmigrate.hosts.facts.host_names import resolver
 from zkmigrate.inventory.accept import WRITES, Accept
 from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.kafka.rules.connect import others_than, registration
-from zkmigrate.move.facts.after_move import NOT_READ, AfterMove, NewWrites, reformed
+from zkmigrate.move.facts.after_move import NOT_READ, AfterMove, NewWrites, is_reformed
 from zkmigrate.move.facts.connections import addresses
 from zkmigrate.runbook.model.fact import Absent, Seen, Unknown
 from zkmigrate.runbook.model.finding import Finding, Severity, claim, meanings
@@ -54,20 +54,20 @@ def _dest(seen: AfterMove) -> Finding:
     modes = seen.dest.modes()
     text = ", ".join(f"{host} {mode}" for host, mode in modes.items())
     servers = seen.dest.servers.items()
-    heard = [host for host, r in servers if not isinstance(r, Unknown) or r.cause == "refused"]
-    kinds = sorted(modes[host] for host in heard)
+    answering = [host for host, r in servers if not isinstance(r, Unknown) or r.cause == "refused"]
+    kinds = sorted(modes[host] for host in answering)
     needed = f"1 leader, {len(modes) - 1} followers, all in sync"
     held: bool | None
     if kinds and set(kinds) == {"observer"}:
         needed = "every dest host observes source, or all are an ensemble of their own"
-        held = True if len(heard) == len(modes) else None
+        held = True if len(answering) == len(modes) else None
     elif set(kinds) - {"leader", "follower"} or kinds.count("leader") > 1:
         held = False
-    elif len(heard) < len(modes):
+    elif len(answering) < len(modes):
         held = None
     else:
         synced = seen.leader.value.synced_followers if isinstance(seen.leader, Seen) else None
-        text += f"; {synced if synced is not None else 'unknown how many'} in sync"
+        text += f"; {synced if synced is not None else 'an unknown number'} in sync"
         held = False if "leader" not in kinds else None if synced is None else synced == len(modes) - 1
     return claim(
         "watch.dest",
@@ -75,7 +75,7 @@ def _dest(seen: AfterMove) -> Finding:
         held,
         seen=text,
         needed=needed,
-        moves=("start the dest host that does not serve; see why it stopped",),
+        moves=("start the dest host that does not serve, and find out why it stopped",),
     )
 
 
@@ -92,7 +92,7 @@ def _registered(inventory: Inventory, seen: AfterMove) -> Iterator[Finding]:
             seen=str(seen.dest_owners) if unknown else path if path in owned else f"no {path}",
             needed=path,
             target=broker.name,
-            moves=("start this broker, or see where it is connected",),
+            moves=("start this broker, or find out where it is connected",),
         )
 
 
@@ -103,12 +103,12 @@ def _configured(inventory: Inventory, seen: AfterMove) -> Iterator[Finding]:
         strange, unknown = others_than(inventory.dest.hosts, connect, resolve, host)
         yield claim(
             "watch.config",
-            "the broker's file names dest only",
+            "the broker's file names only dest hosts",
             None if not isinstance(reading, Seen) else False if strange else None if unknown else True,
             seen="; ".join((connect, *unknown)) if isinstance(reading, Seen) else str(reading),
-            needed="hosts of dest: the next restart goes where this file says",
+            needed="only dest hosts, because the next restart connects to the hosts in this file",
             target=host,
-            moves=("put dest into zookeeper.connect again, before this broker restarts",),
+            moves=("put the dest hosts back into zookeeper.connect before this broker restarts",),
             cause=reading.cause if isinstance(reading, Unknown) else "",
         )
 
@@ -119,14 +119,14 @@ def _left_source(inventory: Inventory, seen: AfterMove) -> Iterator[Finding]:
         where = seen.clients.members[broker.name]
         yield claim(
             "watch.left-source",
-            "the broker is no client of source",
+            "the broker is not a client of source",
             False if where else None if unknown else True,
-            seen=", ".join(where) or "; ".join(unknown) or "nowhere",
-            needed="seen nowhere on source",
+            seen=", ".join(where) or "; ".join(unknown) or "not connected to source",
+            needed="no connection to source",
             target=broker.name,
             moves=(_POINT_TO_DEST,)
             if where
-            else ("allow cons on source, or ss on source or on the brokers",),
+            else ("allow cons on source, or let the ssh account run ss on source or on the brokers",),
         )
 
 
@@ -146,48 +146,48 @@ def _owners(inventory: Inventory, seen: AfterMove) -> Finding:
         if strays and not isinstance(seen.dest_owners, Seen):
             held = None  # They may be the sessions that moved.
         text = _listed(
-            f"session {format_session(s)} of {seen.at_source.get(s, 'a client not in cons')}: "
+            f"session {format_session(s)} of {seen.at_source.get(s, 'a client that cons does not list')}: "
             f"{', '.join(paths[:LISTED])}"
             for s, paths in sorted(strays.items())
         )
     else:
-        held = True if _nobody_serves(seen.source) else None
+        held = True if _none_serves(seen.source) else None
         text = "no source server serves" if held else str(seen.source_owners)
     return claim(
         "watch.strays",
-        "nobody on source owns a part of the chroot",
+        "no session on source owns an ephemeral under the chroot",
         held,
-        seen=text or "nobody",
-        needed=f"nobody below {inventory.kafka.chroot}",
+        seen=text or "none",
+        needed=f"no such session under {inventory.kafka.chroot}",
         moves=("point this client to dest, or stop it",),
     )
 
 
 def _writes(seen: AfterMove, known: Accept | None) -> Finding:
     reading = seen.written
-    writes = partial(claim, WRITES, "nobody writes under the chroot on source")
-    if not reformed(seen.dest):
-        text = "later: dest observes source, what is written there is written here"
+    writes = partial(claim, WRITES, "no client writes under the chroot on source")
+    if not is_reformed(seen.dest):
+        text = "not checked yet: dest still observes source and receives every write from it"
         return writes(None, seen=text, severity=Severity.INFO)
     if reading == NOT_READ:
-        return writes(None, seen=f"not looked at: {NOT_READ.what}", severity=Severity.INFO)
+        return writes(None, seen=f"source's log was not read: {NOT_READ.what}", severity=Severity.INFO)
     if isinstance(reading, Seen):
         written, last = reading.value, format_zxid(reading.value.upto.zxid)
-        seen_to = f"accept {WRITES} with target {last} in migration.yml"
+        acceptance = f"accept {WRITES} with target {last} in migration.yml"
         if found := written_lines(written, seen.at_source):
-            moves = (f"find the client, point it to dest, repeat there what it wrote; then {seen_to}",)
+            moves = (f"find the client, point it to dest and repeat its writes there; then {acceptance}",)
             return writes(False, seen=_listed(found), needed="none", target=last, moves=moves)
         if written.unproved:
-            moves = (f"compare source with dest under the chroot; then {seen_to}",)
+            moves = (f"compare source with dest under the chroot; then {acceptance}",)
             return writes(None, seen=written.unproved, needed="none", target=last, moves=moves)
         text = f"none from {format_zxid(written.since)} to {last}, by {written.upto.host}"
-        return writes(True, seen=f"{text}; the writes before are {known.words}" if known else text)
-    gone = _nobody_serves(seen.source)
-    text = "no source server serves" if gone else str(reading)
-    return writes(True if gone else None, seen=text, needed="none")
+        return writes(True, seen=f"{text}; the earlier writes are {known.words}" if known else text)
+    stopped = _none_serves(seen.source)
+    text = "no source server serves" if stopped else str(reading)
+    return writes(True if stopped else None, seen=text, needed="none")
 
 
-def _nobody_serves(view: EnsembleView) -> bool:
+def _none_serves(view: EnsembleView) -> bool:
     """Return whether every server has answered that it refuses the connection or has no quorum."""
     return all(
         isinstance(r, Absent) or (isinstance(r, Unknown) and r.cause == "refused")
@@ -204,25 +204,26 @@ def _listed(found: Iterable[str]) -> str:
 MEANINGS = meanings(
     """
     watch.dest: A dest host does not serve, or dest has no leader with all followers in sync. Cause: A
-    server stopped, or cannot reach the others. To do: Start the dest host that does not serve. See in its
-    log why it stopped.
+    server stopped, or cannot reach the others. To do: Start the dest host that does not serve. Its log
+    shows why it stopped.
 
     watch.registered: A broker is not registered on dest. Cause: It is down, or connected elsewhere. To
-    do: Start this broker, or see where it is connected.
+    do: Start this broker, or find out where it is connected.
 
-    watch.config: A broker's file names a host that is not dest's. Cause: Configuration management or a
-    person put an old file back. The next restart would follow it. To do: Put dest into zookeeper.connect
-    again before this broker restarts.
+    watch.config: A broker's file names a host that is not a dest host. Cause: Configuration management or
+    a person put an old file back. At its next restart the broker would connect there. To do: Put the dest
+    hosts back into zookeeper.connect before this broker restarts.
 
-    watch.left-source: A broker is a client of source. Cause: It restarted with an old file. It splits the
-    cluster. To do: Restart this broker with zookeeper.connect naming dest. Where unknown: allow cons on
-    source, or ss.
+    watch.left-source: A broker is a client of source. Cause: It restarted with an old file, which splits
+    the cluster. To do: Restart this broker with zookeeper.connect naming dest. If this is unknown, allow
+    cons or ss on source.
 
     watch.strays: A client of source owns ephemerals under the chroot. Cause: A broker or a tool still
     uses source. To do: Point this client to dest, or stop it.
 
-    watch.writes: A client wrote under the chroot on source after the move, or source's log does not tell.
-    Cause: A tool still has source's addresses. What it wrote is missing on dest. To do: Find the client
-    and point it to dest. Repeat there what it wrote, then accept this finding in migration.yml.
+    watch.writes: A client wrote under the chroot on source after the move, or source's log cannot show
+    whether one did. Cause: A tool still has source's addresses. Its writes are missing on dest. To do:
+    Find the client and point it to dest. Repeat its writes there, then accept this finding in
+    migration.yml.
     """
 )

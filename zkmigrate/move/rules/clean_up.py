@@ -28,8 +28,8 @@ ZooKeeper refuses requests above jute.maxbuffer, 1 MiB by default.
 
 _DELETE = 1 << 3
 _ANYBODY = ("world", "ip")
-_LEAVE = "leave it out: take it out of leftovers.subtrees"
-_NO_DELETE = "{}: its ACL lets this client delete no child"
+_LEAVE = "keep the subtree: remove it from leftovers.subtrees"
+_NO_DELETE = "{}: its ACL does not let this client delete a child"
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ def dest_findings(cut: Reading[int], using: Users) -> tuple[Finding, ...]:
             True if isinstance(cut, Seen) else None,
             seen=format_zxid(cut.value) if isinstance(cut, Seen) else str(cut),
             needed="the journal of the move that filled dest, in the directory of runs",
-            moves=("correct leftovers.after_move", "put a copy of that run's directory there"),
+            moves=("correct leftovers.after_move", "copy that run's directory to this machine"),
         ),
         *(_watches(host, reading) for host, reading in using.watches.items()),
         *_clients(using.clients),
@@ -141,7 +141,7 @@ def _watches(host: str, reading: Reading[Mapping[str, tuple[int, ...]]]) -> Find
         needed="an answer to wchp",
         moves=(
             "add wchp to 4lw.commands.whitelist in its zoo.cfg and restart that server",
-            "accept it in migration.yml, where every session of dest is known",
+            "accept it in migration.yml, if every session on dest is known",
         ),
     )
 
@@ -159,7 +159,7 @@ def _clients(clients: Tenants) -> Iterable[Finding]:
             needed=needed,
             moves=(
                 "move this client away, or stop it",
-                "accept it in migration.yml, where its owner says that it uses none of this",
+                "accept it in migration.yml, if its owner confirms that it does not use the subtrees",
             ),
         )
     for text in clients.unknown:
@@ -186,7 +186,7 @@ def _chroot(broker: str, reading: Reading[str]) -> Finding:
         needed="zookeeper.connect of its server.properties",
         moves=(
             "let the ssh account read that file",
-            "accept it in migration.yml, where it uses the inventory's chroot",
+            "accept it in migration.yml, if the broker uses the inventory's chroot",
         ),
     )
 
@@ -204,33 +204,33 @@ def subtree_findings(tree: Subtree, cut: int, using: Users) -> tuple[Finding, ..
     )
     since = format_zxid(cut)
     return (
-        _none(tree, "owned", "no session owns a znode of it", [_owned(*one) for one in tree.owned]),
-        _none(tree, "watched", "no session watches a znode of it", watched),
+        _none(tree, "owned", "no session owns a znode of the subtree", [_owned(*one) for one in tree.owned]),
+        _none(tree, "watched", "no session watches a znode of the subtree", watched),
         _none(
             tree,
             "written",
-            "nobody has written it on dest",
+            "no client has written to the subtree on dest",
             tree.written,
-            f"no znode made or changed after {since}",
-            ("find who writes there: zkmigrate writers", _LEAVE),
+            f"no znode created or changed after {since}",
+            ("find the writer: zkmigrate writers", _LEAVE),
         ),
         _none(
             tree,
             "children",
-            "nobody has deleted a child on dest",
+            "no client has deleted a child on dest",
             tree.children,
-            f"no child gone after {since}. An ephemeral whose session ended since leaves the same mark",
+            f"no child deleted after {since}. An ephemeral whose session has ended since looks the same",
             (
-                "see which it was: zkmigrate writers",
-                "accept it in migration.yml, where those were ephemerals that ended",
+                "find out which it was: zkmigrate writers",
+                "accept it in migration.yml, if only ephemerals ended",
             ),
         ),
         _none(
             tree,
             "locked",
-            "its ACLs let this client read and delete it",
+            "the ACLs of the subtree let this client read and delete it",
             tree.locked,
-            moves=("let who holds those rights delete it",),
+            moves=("let an owner with these rights delete it",),
         ),
     )
 
@@ -271,34 +271,35 @@ def _owned(path: str, owner: int) -> str:
 
 MEANINGS = meanings(
     """
-    clean-up.watches: A dest server does not tell which znodes are watched. Cause: Its whitelist lacks
+    clean-up.watches: A dest server does not show which znodes are watched. Cause: Its whitelist lacks
     wchp. To do: Add wchp to 4lw.commands.whitelist in its zoo.cfg and restart that server. Or accept it
-    where every session of dest is known.
+    if every session on dest is known.
 
     clean-up.clients: A session on dest is neither a broker's nor the operator's. Cause: Another client
-    uses dest. It may watch lists of children, which no server tells. To do: Move this client away or stop
-    it. Or accept it where its owner says that it uses none of the subtree.
+    uses dest. It may watch lists of children, which no server shows. To do: Move this client away or stop
+    it. Or accept it if its owner confirms that it does not use the subtree.
 
     clean-up.chroots: The chroot of a broker on dest is not known. Cause: zkmigrate cannot read the
-    broker's server.properties. To do: Let the ssh account read that file. Or accept it where the broker
-    uses the inventory's chroot.
+    broker's server.properties. To do: Let the ssh account read that file. Or accept it if the broker uses
+    the inventory's chroot.
 
     clean-up.owned: A session owns a znode of the subtree, or a znode is a container or has a TTL. Cause:
-    Somebody uses the subtree on dest. To do: Leave the subtree out of leftovers.subtrees.
+    A client uses the subtree on dest. To do: Remove the subtree from leftovers.subtrees.
 
-    clean-up.watched: A session watches a znode of the subtree. Cause: Somebody uses the subtree on dest.
-    To do: Leave the subtree out of leftovers.subtrees.
+    clean-up.watched: A session watches a znode of the subtree. Cause: A client uses the subtree on dest.
+    To do: Remove the subtree from leftovers.subtrees.
 
-    clean-up.cut: The last zxid that dest had from source is not known. Cause: leftovers.after_move names no
-    finished move of this inventory. Or its journal is not on this machine. To do: Correct
+    clean-up.cut: The last zxid that dest had from source is not known. Cause: leftovers.after_move names
+    no finished move of this inventory. Or its journal is not on this machine. To do: Correct
     leftovers.after_move, or copy the directory of that run here.
 
-    clean-up.written: A client made or changed a znode of the subtree on dest. Cause: Somebody uses the
-    subtree on dest. To do: Find the writer with zkmigrate writers. Or leave the subtree out.
+    clean-up.written: A client created or changed a znode of the subtree on dest. Cause: A client uses the
+    subtree on dest. To do: Find the writer with zkmigrate writers. Or remove the subtree from
+    leftovers.subtrees.
 
     clean-up.children: A child of the subtree was deleted on dest after the cut. Cause: A client deleted
-    it. An ephemeral whose session ended after the cut leaves the same mark. To do: See which it was:
-    zkmigrate writers. Accept it where only ephemerals ended.
+    it. An ephemeral whose session ended after the cut looks the same. To do: Run zkmigrate writers to
+    find out which it was. Accept it if only ephemerals ended.
 
     clean-up.locked: An ACL of the subtree does not let this client read or delete. Cause: Its owner
     protects it. To do: Let its owner delete it.

@@ -18,13 +18,13 @@ from zkmigrate.runbook.model.step import Context
 from zkmigrate.zookeeper.data.four_letter_words import Connection
 
 FOREIGN = "dest.foreign-client"
-NO_FOREIGNER = "dest has no client beside the {many}, the operator and the canary"
+NO_FOREIGNER = "dest has no clients other than the {many}, the operator and the canary"
 """The claim of the check; many: the plural noun for the dependent's members."""
 
-_NEEDED = "no session of anybody else on dest"
+_NEEDED = "no session of any other client on dest"
 _MOVES = (
     "stop this client, or give it source's addresses",
-    "if somebody answers for it: name it under accept in migration.yml, then resume",
+    "if its owner takes responsibility for it, add it under accept in migration.yml, then resume",
 )
 _BLIND = ("allow cons and dump in dest's 4lw.commands.whitelist, and let the ssh account run ss",)
 

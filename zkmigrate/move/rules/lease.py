@@ -1,7 +1,7 @@
 """The lease of the block: how long the kernel keeps the block without a renewal.
 
-``policy.lease`` says how long it should be. If the hosts answer too slowly for that, :func:`chosen` makes it
-longer before FENCE, as far as the window's deadline allows. :func:`in_force` returns the chosen lease.
+``policy.lease`` gives its default. If the hosts answer too slowly for that, :func:`choose_lease` makes it
+longer before FENCE, as far as the window's deadline allows. :func:`lease_in_force` returns the chosen lease.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def longest(c: Context, smallest_timeout_s: float | None) -> Longest:
     )
 
 
-def chosen(lease: Lease, worst_s: float, allowed: Longest) -> Lease | None:
+def choose_lease(lease: Lease, worst_s: float, allowed: Longest) -> Lease | None:
     """Return the policy's lease, adjusted to what renewals need and the deadline allows.
 
     It is longer if renewals need that, and shorter if the deadline requires it. None if no lease satisfies
@@ -76,7 +76,7 @@ def chosen(lease: Lease, worst_s: float, allowed: Longest) -> Lease | None:
     return lease.model_copy(update={"fence_ttl_ms": fence, "cut_ttl_ms": cut})
 
 
-def in_force(c: Context) -> Lease:
+def lease_in_force(c: Context) -> Lease:
     """Return the lease that SURVEY chose and recorded; before that, the policy's."""
     lease = c.inventory.policy.lease
     terms = known(TimeoutAndLease, c)

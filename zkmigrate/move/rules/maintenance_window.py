@@ -28,10 +28,16 @@ def maintenance_window(window: Window | None, at: float, length_s: float = 0.0) 
     at: the time, in seconds since the epoch. length_s: more than so many seconds must remain of the window.
     """
     if window is None:
-        return MaintenanceWindow(True, "no policy.window given", "no window, or now inside it")
+        return MaintenanceWindow(
+            True, "policy.window is not set", "no maintenance window, or the current time inside it"
+        )
     begin, end = (datetime.fromisoformat(text) for text in (window.begin, window.end))
     now = datetime.fromtimestamp(at, UTC)
     left = (end - now).total_seconds()
-    needed = f"from {window.begin} to {window.end}" + (f", {length_s:.0f} s of it left" if length_s else "")
-    seen = f"now is {now:%Y-%m-%dT%H:%M:%SZ}" + (f", {left:.0f} s left" if left > 0 and begin <= now else "")
+    needed = f"from {window.begin} to {window.end}" + (
+        f", with {length_s:.0f} s remaining" if length_s else ""
+    )
+    seen = f"now is {now:%Y-%m-%dT%H:%M:%SZ}" + (
+        f", {left:.0f} s remaining" if left > 0 and begin <= now else ""
+    )
     return MaintenanceWindow(begin <= now and left > length_s, seen, needed)

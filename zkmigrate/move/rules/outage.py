@@ -25,7 +25,7 @@ def next_to_stop(view: KafkaView, up: Sequence[Broker], width: int) -> tuple[tup
     if late:
         first = late[0]
         return (), (
-            f"{len(late)} partitions have a replica that is up and not in sync, first "
+            f"{len(late)} partitions have a replica on a running broker that is not in sync; the first is "
             f"{first.topic}-{first.partition} (ISR {list(first.isr)} of {list(first.replicas)})"
         )
     wave: list[Broker] = []
@@ -57,15 +57,18 @@ def owner_consent(inventory: Inventory, at: float, cost: str) -> Finding:
 
     cost: what the owner agrees to. at: the time, in seconds since the epoch.
     """
-    asked = claim(
+    consent = claim(
         OWNER,
-        "whoever owns source agrees that it is written to and that every broker is down meanwhile",
+        "the owner of source agrees to the writes there and to an outage of every broker",
         False,
         seen=cost,
-        needed="their name in accept of migration.yml",
-        moves=(f"accept {OWNER} in migration.yml: who, why, until when", "repair forward instead"),
+        needed="the owner's name under accept in migration.yml",
+        moves=(
+            f"add an accept entry for {OWNER} to migration.yml, with who, why and until",
+            "repair forward instead",
+        ),
     )
-    return accepted(inventory.accept, (asked,), at)[0]
+    return accepted(inventory.accept, (consent,), at)[0]
 
 
 def consenting_owner(inventory: Inventory, at: float) -> str:
@@ -76,8 +79,8 @@ def consenting_owner(inventory: Inventory, at: float) -> str:
 
 MEANINGS = meanings(
     """
-    return.source-owner: Nobody has agreed that the replay writes to source while every broker is down.
-    Cause: Only a person can agree to that, by name. To do: Let the owner of source agree, and add an
-    accept entry with who, why and until. Or repair forward instead.
+    return.source-owner: The owner of source has not agreed to the replay, which writes to source while
+    every broker is down. Cause: Only a person can agree to that, by name. To do: Ask the owner of source,
+    then add an accept entry with who, why and until. Or repair forward instead.
     """
 )

@@ -35,10 +35,10 @@ def window_probes(dependent: AnyDependent, inventory: Inventory, look: Look, not
     hosts = inventory.dest_names
 
     def statuses() -> Mapping[str, Reading[HostStatus]]:
-        asked = look.each(hosts, lambda host: host_status(look, host))
-        seen = {h: [r.value.phase, r.value.served_s] for h, r in asked.items() if isinstance(r, Seen)}
+        statuses = look.each(hosts, lambda host: host_status(look, host))
+        seen = {h: [r.value.phase, r.value.served_s] for h, r in statuses.items() if isinstance(r, Seen)}
         note("phases", {"hosts": seen})
-        return asked
+        return statuses
 
     return (
         block(hosts, statuses),
@@ -61,7 +61,7 @@ def block(hosts: tuple[str, ...], ask: Callable[[], Mapping[str, Reading[HostSta
             if missed[host] in (0, _IN_A_ROW):
                 held = True if missed[host] == 0 else None
                 seen = reading.value.phase if isinstance(reading, Seen) else str(reading)
-                sentence, target = "the host answers with its state", f"{host} status"
+                sentence, target = "the host reports its state", f"{host} status"
                 yield claim(LOOK_UNKNOWN, sentence, held, seen=seen, target=target)
             if isinstance(reading, Seen):
                 yield from _block(host, reading.value)
@@ -75,16 +75,20 @@ def _block(host: str, status: HostStatus) -> Iterator[Finding]:
     whole = fenced and cut and (status.phase not in _FENCED or status.rules_on_top)
     yield claim(
         BLOCK_LEAKS,
-        "the block is whole",
+        "the block is complete",
         whole,
         seen=f"phase {status.phase}, rules {status.in4}/{status.out4}/{status.in6}/{status.out6}, "
         f"{status.fence_entries} fence and {status.cut_entries} cut entries",
-        needed="own rules first in every chain and the sets filled",
+        needed="our rules first in every chain, and filled sets",
         target=host,
     )
     if status.lapsed:
         yield claim(
-            LEASE_LAPSED, "the lease never lapsed", False, seen="marked lapsed on the host", target=host
+            LEASE_LAPSED,
+            "the lease has not ended",
+            False,
+            seen="the host recorded that its lease ended",
+            target=host,
         )
 
 
@@ -123,7 +127,7 @@ def source(ask: Callable[[], EnsembleView]) -> Probe:
         seen = ", ".join(f"{host} {mode}" for host, mode in view.modes().items())
         answered = None if held is None else True
         yield claim(
-            LOOK_UNKNOWN, "source answers whether it serves", answered, seen=seen, target="source status"
+            LOOK_UNKNOWN, "source reports whether it serves", answered, seen=seen, target="source status"
         )
         if held is not None:
             yield claim(

@@ -10,7 +10,7 @@ from zkmigrate.runbook.model.fact import Reading, Seen
 from zkmigrate.runbook.model.finding import Finding, claim, meanings
 from zkmigrate.runbook.model.step import Retired
 
-NOT_ON_SOURCE = "none of its addresses among source's clients"
+NOT_ON_SOURCE = "none of its addresses in source's client lists"
 
 
 def may_retire(
@@ -22,7 +22,7 @@ def may_retire(
         _serves_nothing(broker, view),
         claim(
             "retire.left-source",
-            "the broker is no client of source",
+            "the broker is not a client of source",
             held,
             target=broker.host,
             seen=seen,
@@ -30,7 +30,7 @@ def may_retire(
             moves=(
                 "allow cons in source's 4lw.commands.whitelist, or let the ssh account run ss there"
                 if held is None
-                else "end the broker there, or cut the host off, then retire it again",
+                else "stop the broker, or disconnect its host from the network, then retire it again",
             ),
         ),
     )
@@ -45,13 +45,17 @@ def on_source(broker: Retired, clients: SourceClients, source: Collection[str]) 
     if where:
         return False, f"client of {', '.join(where)}"
     blind = [host for host in source if host not in clients.at]
-    return (None, f"not known of {', '.join(blind)}") if blind else (True, "nowhere on source")
+    return (
+        (None, f"the clients of {', '.join(blind)} are not known")
+        if blind
+        else (True, "not connected to source")
+    )
 
 
 def _serves_nothing(broker: Retired, view: Reading[KafkaView]) -> Finding:
-    sentence, needed = "the broker serves nothing", "not registered, or in the ISR of no partition"
+    sentence, needed = "the broker serves no partition", "not registered, or in the ISR of no partition"
     moves = (
-        "stop the broker, or wait until the controller has taken it out of every ISR",
+        "stop the broker, or wait until the controller has removed it from every ISR",
         "move its replicas elsewhere, then retire it again",
     )
     if not isinstance(view, Seen):
@@ -66,11 +70,11 @@ def _serves_nothing(broker: Retired, view: Reading[KafkaView]) -> Finding:
 MEANINGS = meanings(
     """
     retire.serves: The broker still serves: it is registered and in the ISR of a partition. Cause: It
-    runs, or the controller has not taken it out of its ISRs yet. To do: Stop the broker, wait until it
+    runs, or the controller has not removed it from its ISRs yet. To do: Stop the broker, wait until it
     has left every ISR, then retire it again.
 
-    retire.left-source: The broker is still a client of source, or source's hosts do not tell. Cause: Its
-    process runs. To do: End the broker or cut its host off, then retire it again. Where unknown: allow
-    cons on source, or ss.
+    retire.left-source: The broker is still a client of source, or source's hosts do not show whether it
+    is. Cause: Its process runs. To do: End the broker or cut its host off, then retire it again. If this
+    is unknown, allow cons or ss on source.
     """
 )

@@ -69,7 +69,8 @@ class EnsemblesView:
         serving = sum(len(server) > 1 for server in source.values())
         newest = self._newest(hosts)
         zxid = f", zxid 0x{newest:x}" if newest is not None else ""
-        text = f"source: {', '.join(leads) or 'nobody'} leads, {serving} of {len(source)} serve{zxid}"
+        leader = f"{', '.join(leads)} leads" if leads else "no leader"
+        text = f"source: {leader}, {serving} of {len(source)} serve{zxid}"
         return text + age(now - self._servers[0]), not leads
 
     def host(self, host: str, hosts: Collection[str], now: float) -> str:
@@ -104,7 +105,7 @@ def _behind(newest: int, zxid: int) -> str:
     """Return how many transactions one zxid is behind another, within one epoch."""
     if newest >> 32 != zxid >> 32:
         return "another epoch"
-    return f"{newest - zxid} behind" if newest > zxid else "level"
+    return f"{newest - zxid} behind" if newest > zxid else "up to date"
 
 
 ENSEMBLES = Sampling(questions, EnsemblesView)

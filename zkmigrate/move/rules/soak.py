@@ -9,10 +9,10 @@ from typing import Any
 from zkmigrate.hosts.facts.status import HostStatus
 
 
-def soaked(moved: Mapping[str, HostStatus], kept: Mapping[str, Any]) -> tuple[float, dict[str, Any]]:
+def soak_progress(moved: Mapping[str, HostStatus], kept: Mapping[str, Any]) -> tuple[float, dict[str, Any]]:
     """Return how many seconds all of these processes have been well, and the marks for the next look.
 
-    A process counts from the look that first found it well, on its host's boot clock, which nobody sets; a
+    A process counts from the look that first found it well, on its host's boot clock, which no one sets; a
     restarted one counts anew. Infinity if no member has moved. kept: the marks of the previous look, empty if
     something was not well then.
     """

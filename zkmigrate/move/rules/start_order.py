@@ -43,11 +43,11 @@ def places(hosts: tuple[str, ...], first: tuple[str, ...]) -> dict[str, Place]:
     return result
 
 
-def forms_quorum(hosts: tuple[str, ...], first: tuple[str, ...], gone: Collection[str]) -> bool:
-    """Return whether the hosts that have GO can form a quorum without the others. Raises as :func:`places`.
+def forms_quorum(hosts: tuple[str, ...], first: tuple[str, ...], have_go: Collection[str]) -> bool:
+    """Return whether the hosts in ``have_go`` can form a quorum without the others. Raises as :func:`places`.
 
     Hosts with the place ``rest`` do not count: each waits until a host of F leads. If F is no majority, its
     helpers wait for every host of F, so none that starts early may be missing.
     """
     early = [host for host, place in places(hosts, first).items() if place != "rest"]
-    return sum(host in gone for host in early) > len(hosts) // 2
+    return sum(host in have_go for host in early) > len(hosts) // 2

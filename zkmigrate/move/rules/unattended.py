@@ -12,7 +12,7 @@ from zkmigrate.move.dependent import AnyDependent
 from zkmigrate.move.facts.connections import connections_of
 from zkmigrate.move.facts.records import Surveyed, TimeoutAndLease
 from zkmigrate.move.facts.sessions import dumps_of, homes, sessions_of
-from zkmigrate.move.rules.lease import in_force
+from zkmigrate.move.rules.lease import lease_in_force
 from zkmigrate.move.rules.window_rules import deadlines, expected_way_back_s
 from zkmigrate.runbook.model.fact import Seen
 from zkmigrate.runbook.model.finding import few
@@ -32,10 +32,10 @@ def unattended(dependent: AnyDependent) -> Unattended:
     return Unattended(
         one="dest host",
         many="dest hosts",
-        shut=f"{words.many} and other clients are shut out of ZooKeeper",
-        still="clients are still shut out of",
+        shut=f"{words.many} and other clients are blocked from ZooKeeper",
+        still="clients are still blocked from",
         opened="clients reach ZooKeeper again",
-        stands=_stands,
+        stands=_states,
         alone_s=_alone_s,
         loss=_loss,
         kept=partial(_kept, dependent),
@@ -53,16 +53,16 @@ def stand(status: HostStatus) -> Stand:
     return Stand.SEALED if status.phase == Phase.SEALED or status.fence_permanent else Stand.LEASED
 
 
-def _stands(inventory: Inventory, look: Look) -> dict[str, Stand]:
-    told = look.each(inventory.dest_names, partial(host_status, look))
+def _states(inventory: Inventory, look: Look) -> dict[str, Stand]:
+    statuses = look.each(inventory.dest_names, partial(host_status, look))
     return {
         host: stand(reading.value) if isinstance(reading, Seen) else Stand.UNHEARD
-        for host, reading in told.items()
+        for host, reading in statuses.items()
     }
 
 
 def _alone_s(c: Context) -> float:
-    return in_force(c).fence_ttl_ms / 1000 + OBSERVES_S
+    return lease_in_force(c).fence_ttl_ms / 1000 + OBSERVES_S
 
 
 def _loss(c: Context) -> Loss | None:
@@ -71,9 +71,9 @@ def _loss(c: Context) -> Loss | None:
         return None
     timeout_s = terms.smallest_timeout_ms / 1000
     return Loss(
-        f"sessions (the shortest lives {timeout_s:g} s)",
+        f"sessions (the shortest timeout is {timeout_s:g} s)",
         deadlines(timeout_s, expected_way_back_s(c)).clients_back,
-        "The way forward keeps them: dest counts their time anew once it has a leader, and must open within "
+        "Going forward keeps them: dest restarts their timeouts once it has a leader, and must open within "
         f"{timeout_s:g} s of that",
     )
 
@@ -103,11 +103,11 @@ def kept(sessions: Collection[int], alive: Iterable[int], back: Collection[int])
     alive: those that own ephemerals now. back: those that are clients of dest again.
     """
     living = {unsigned(session) for session in alive}
-    gone = [session for session in sessions if unsigned(session) not in living]
-    away = [session for session in sessions if session not in back and session not in gone]
-    if not gone and not away:
+    ended = [session for session in sessions if unsigned(session) not in living]
+    away = [session for session in sessions if session not in back and session not in ended]
+    if not ended and not away:
         return Kept(f"all {len(sessions)} sessions survived")
-    lost = few([f"{unsigned(session):#x}" for session in gone])
-    told = [f"{len(gone)} of {len(sessions)} sessions ended ({lost})"] if gone else []
-    told += [f"{len(away)} of {len(sessions)} sessions live but have no client on dest yet"] if away else []
-    return Kept("; ".join(told), settled=not away)
+    lost = few([f"{unsigned(session):#x}" for session in ended])
+    parts = [f"{len(ended)} of {len(sessions)} sessions ended ({lost})"] if ended else []
+    parts += [f"{len(away)} of {len(sessions)} sessions live but have no client on dest yet"] if away else []
+    return Kept("; ".join(parts), settled=not away)

@@ -34,8 +34,8 @@ def plan_lines(dependent: AnyDependent, c: Context, sessions: Reading[Sessions])
         (f"  length: {measured}",)
         if measured
         else (
-            "  length: not known before the rehearsal, which measures every phase on these hosts; shown",
-            "    before the cut-over is asked for, and by plan --run-id",
+            "  length: not known before the rehearsal, which measures every phase on these hosts; then shown",
+            "    at the prompt before the cut-over, and by plan --run-id",
         )
     )
     return (
@@ -43,14 +43,14 @@ def plan_lines(dependent: AnyDependent, c: Context, sessions: Reading[Sessions])
         *length,
         f"  lease: fence {lease.fence_ttl_ms} ms, cut {lease.cut_ttl_ms} ms, renewed every "
         f"{lease.renew_every_ms} ms; until SEAL dest goes",
-        "    back by itself when it is not renewed; SURVEY makes it longer where the hosts answer slowly",
+        "    back by itself if the lease is not renewed; SURVEY makes it longer if the hosts answer slowly",
         f"  cut: {_REFUSED[policy.cut]} refused between dest's and source's addresses, from CUT until",
         f"    finalize (policy.cut: {policy.cut})",
         *_deadline(dependent, c, sessions),
         *(f"  accepted: {x.line}" for x in c.inventory.accept),
         f"  open: the hosts wait {policy.open_limit_s:g} s for OPEN, then check and open by themselves",
-        "  clients may notice: clients of dest reconnect, metadata changes wait; what was sent but not",
-        "    acknowledged at FENCE is unknown to its sender, as in any disconnect",
+        "  clients may notice: clients of dest reconnect and metadata changes wait; the outcome of",
+        "    requests not acknowledged at FENCE is unknown to them, as in any disconnect",
     )
 
 
@@ -73,8 +73,8 @@ def cutover_lines(c: Context) -> tuple[str, ...]:
     if not measured:
         way_back = f"{expected_way_back_s(c):g} s (policy.way_back_s)"
         return (
-            f"not rehearsed: the window's length is not known; the way back counts with {way_back}",
-            f"  and FENCE to SEAL with {to_seal_s(c):.1f} s or more: SURVEY refuses where that does not fit",
+            f"not rehearsed: the window's length is not known; the way back is assumed to take {way_back}",
+            f"  and FENCE to SEAL {to_seal_s(c):.1f} s or more; SURVEY fails if that does not fit",
             *alone,
         )
     out = [measured]
@@ -83,7 +83,7 @@ def cutover_lines(c: Context) -> tuple[str, ...]:
         out += _arithmetic(terms.smallest_timeout_ms / 1000, expected_way_back_s(c), _REHEARSED)
         if rehearsed(c).keys() >= set(TO_SEAL):
             margin = f"{c.inventory.policy.window_margin:g} (policy.window_margin)"
-            out.append(f"FENCE to SEAL counts as {to_seal_s(c):.1f} s: as rehearsed, times {margin}")
+            out.append(f"FENCE to SEAL is assumed to take {to_seal_s(c):.1f} s: as rehearsed, times {margin}")
         out += _from_check(c, terms.smallest_timeout_ms / 1000)
     return (*out, *alone)
 

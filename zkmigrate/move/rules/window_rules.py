@@ -1,7 +1,7 @@
 """The decision about trouble inside the window, as one total function, and the window's deadlines.
 
-The watch reports trouble; :func:`decide` says whether the run continues, goes back or asks the operator.
-docs/reference/window.md shows the decisions as a table; tests cover all of it.
+The watch reports trouble; :func:`decide` returns whether the run continues, goes back or waits for the
+operator's answer. docs/reference/window.md shows the decisions as a table; tests cover all of it.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ NONE_SEALED = Phase.ARMED.until(Phase.SEALED)
 Whether all hosts are sealed is another question: :func:`without_operator`.
 """
 
-# Between SEAL and OPEN no lease ends. A host that cannot be reached stays shut or finishes alone, and turning
-# back while it may be starting would make two ensembles. Only what the operator still sees from all hosts (a
-# failed check, a leak) is worth a question or a turn.
+# Between SEAL and OPEN no lease ends. A host that cannot be reached stays closed or finishes alone, and
+# turning back while it may be starting would make two ensembles. Only what the operator still sees from all
+# hosts (a failed check, a leak) is worth a question or a turn.
 _SEALED: dict[Trouble, Decision] = {
     Trouble.LEASE_LAPSED: Decision.GO,
     Trouble.HOST_UNREACHABLE: Decision.GO,
@@ -85,7 +85,7 @@ def without_operator(all_sealed: bool) -> Word:
     """Return what ``ASK`` means without an answer: with ``--yes``, after silence, at the end of input.
 
     all_sealed: the SEAL step is done. Until then: back. GO cannot follow, unsealed hosts go back alone when
-    their lease ends, and sealed ones would stay shut. Afterwards: go, because all hosts need only GO to
+    their lease ends, and sealed ones would stay closed. Afterwards: go, because all hosts need only GO to
     finish, or finish alone.
     """
     return "go" if all_sealed else "back"

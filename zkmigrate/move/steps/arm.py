@@ -56,7 +56,7 @@ class ArmStep(Step[ArmFacts]):
     def observe(self, c: Context, look: Look) -> ArmFacts:
         hosts = statuses(c, look)
         if c.way is Way.BACK:
-            return ArmFacts(DestStates(hosts, hosts), Absent("asked only going forward"), {})
+            return ArmFacts(DestStates(hosts, hosts), Absent("read only going forward"), {})
         spec, dest = f"{zkm_host.run_dir(c.run)}/spec", c.inventory.dest
         return ArmFacts(
             DestStates(hosts, hosts),
@@ -176,7 +176,7 @@ def _changed(members: Members, configs: Mapping[str, Reading[ZooConfig]]) -> tup
     return tuple(
         claim(
             "arm.members",
-            "the dest host observes the members that source has now",
+            "the dest host observes source's current members",
             config.value.version == members.version,
             target=host,
             seen=f"version {config.value.version:#x}",
@@ -228,16 +228,16 @@ MEANINGS = meanings(
     zkmigrate run.
 
     arm.ready: A dest host is armed incompletely: its rules are not on top, a set has entries, or the
-    image has not begun. Cause: Another program changes firewall rules, or the host ran out of room. To
-    do: See zkmigrate status, stop the other program, then resume.
+    image has not begun. Cause: Another program changes firewall rules, or the host ran out of disk space.
+    To do: Check zkmigrate status and stop the other program, then resume.
 
-    arm.spec: A dest host did not show what ARM wrote there. Cause: The host or zkm-host does not answer.
-    To do: See why the host does not answer, then resume.
+    arm.spec: The spec that ARM wrote on a dest host cannot be read. Cause: The host or zkm-host does not
+    answer. To do: Find out why the host does not answer, then resume.
 
-    arm.config: A dest host did not show its ZooKeeper config. Cause: The host does not answer, or the
-    file cannot be read. To do: See why, then resume.
+    arm.config: The ZooKeeper config of a dest host cannot be read. Cause: The host does not answer, or
+    the file cannot be read. To do: Find out why, then resume.
 
-    arm.source-config: Source did not tell its members. Cause: No source host answers, or its config
-    cannot be read. To do: See why, then resume.
+    arm.source-config: Source's members cannot be read. Cause: No source host answers, or its config
+    cannot be read. To do: Find out why, then resume.
     """
 )

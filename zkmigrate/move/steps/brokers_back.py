@@ -1,6 +1,7 @@
-"""What: write source into every broker's file and start the brokers: the one that stopped last first, alone.
+"""What: write source's addresses into every broker's file and start the brokers: the one that stopped last
+first, alone.
 
-Why now: source holds what dest held, and dest is down.
+Why now: source holds the same subtree as dest, and dest is down.
 
 Clients may notice: the end of the outage. They connect again as brokers register.
 
@@ -26,7 +27,7 @@ from zkmigrate.move.facts.outage import BrokerState, Registered, brokers, regist
 from zkmigrate.move.facts.records import Outage
 from zkmigrate.move.facts.replay_disks import mark_on
 from zkmigrate.move.rules.outage import next_to_start
-from zkmigrate.move.steps.brokers_down import STILL_S, coming_back, registered_of, unknown_services
+from zkmigrate.move.steps.brokers_down import STILL_S, registered_among, unknown_services, wait_for_brokers
 from zkmigrate.runbook.model.change import Applied, Changes, PutFile, inverses
 from zkmigrate.runbook.model.fact import Absent, Reading, Seen
 from zkmigrate.runbook.model.finding import Finding, claim, meanings
@@ -94,10 +95,10 @@ class BrokersBackStep(Step[BackFacts]):
         why = {name: f.brokers[name].why_unknown(name) for name, source in odd.items() if source is None}
         if strangers := tuple(_stranger(name, why.get(name, "")) for name in odd):
             return Blocked(strangers)
-        registered = registered_of(c, started, f.source)
+        registered = registered_among(c, started, f.source)
         if wave := next_to_start(_order(c), started, registered):
             return Ready(wave)
-        if waits := coming_back(c, f.brokers, f.view, registered, "source"):
+        if waits := wait_for_brokers(c, f.brokers, f.view, registered, "source"):
             return waits
         assert isinstance(f.source, Seen)
         if f.source.value.controller is None:
@@ -107,7 +108,7 @@ class BrokersBackStep(Step[BackFacts]):
     def plan(self, c: Context, f: BackFacts, target: str) -> Changes:
         kafka, broker = c.inventory.kafka, f.brokers[target]
         if not isinstance(broker.properties, Seen) or broker.entry is None:
-            raise UsageError(f"{target}: {kafka.config} could not be read; needed: the file to edit")
+            raise UsageError(f"{target}: {kafka.config} cannot be read, so it cannot be edited")
         entry = broker.entry
         content = with_connect(broker.properties.value, connect_to_source(c.inventory))
         return (
@@ -120,7 +121,7 @@ class BrokersBackStep(Step[BackFacts]):
 
     def forecast(self, c: Context, look: Look) -> Forecast[BackFacts]:
         """Forecast from the brokers' files, as they are now."""
-        unasked = Absent("not asked")
+        unasked = Absent("not read")
         facts = BackFacts(brokers(c.inventory, look), unasked, unasked, unasked)
         return Forecast(facts, c.inventory.broker_names)
 
@@ -154,7 +155,7 @@ def _back(f: BackFacts, rewritten: list[str], used: list[str]) -> Verdict:
         if used
         else "a broker has been registered on source",
         needed="none",
-        moves=("resume goes forward", "once all is well, a new move leads to dest again"),
+        moves=("continue forward: zkmigrate resume", "to return to dest later, start a new move"),
     )
     return Blocked((found,), no_way_back=True)
 
@@ -162,11 +163,11 @@ def _back(f: BackFacts, rewritten: list[str], used: list[str]) -> Verdict:
 def _stranger(host: str, why: str) -> Finding:
     return claim(
         "brokers-back.file",
-        "a broker that runs was started against source",
+        "the running broker was started against source",
         None if why else False,
         target=host,
         seen=f"it runs, and {why}" if why else "it runs, and its file does not name source",
-        needed="stopped, or started by this step",
+        needed="a stopped broker, or one that this step started",
         moves=("stop it and find out who started it, then resume",),
     )
 
@@ -180,23 +181,24 @@ def _epoch(c: Context, source: Registered) -> Finding:
         source.epoch > before,
         seen=f"{source.epoch}, controller {source.controller}",
         needed=f"more than {before}",
-        moves=("stop the brokers and look at controller_epoch on source",),
+        moves=("stop the brokers and check controller_epoch on source",),
     )
 
 
 MEANINGS = meanings(
     """
     brokers-back.no-way-back: A broker has used source already, so this run goes forward only. Cause: What
-    the broker wrote to source is missing on dest. To do: Resume goes forward. Once all is well, a new
-    move leads to dest again.
+    the broker wrote to source is missing on dest. To do: Continue forward: zkmigrate resume. To return to
+    dest later, start a new move.
 
     brokers-back.file: A broker runs that was not started against source. Cause: Somebody else started it:
     its file does not name source. To do: Stop it, find out who started it, then resume.
 
-    brokers-back.epoch: The controller's epoch on source is not above dest's. Cause: Two controllers could
-    take each other for older. To do: Stop the brokers and look at controller_epoch on source.
+    brokers-back.epoch: The controller's epoch on source is not above dest's. Cause: Each of two
+    controllers could take the other for the older one. To do: Stop the brokers and check controller_epoch
+    on source.
 
-    brokers-back.source: Source did not tell who is registered there. Cause: No source server answers. To
-    do: Repair source, then resume.
+    brokers-back.source: The brokers that are registered on source are not known. Cause: No source server
+    answers. To do: Repair source, then resume.
     """
 )

@@ -1,6 +1,6 @@
 """What: stop every broker, wave after wave, the controller last.
 
-Why now: what dest did is final only once nobody uses it.
+Why now: dest's transactions are final only once no broker uses it.
 
 Clients may notice: partitions go offline as their last replicas stop. From the last wave on nothing is served
 until the brokers start again.
@@ -20,7 +20,7 @@ from zkmigrate.kafka.facts.cluster import kafka_view
 from zkmigrate.kafka.questions import KafkaView
 from zkmigrate.kafka.rules.next_wave import out_of_sync
 from zkmigrate.move.facts.dest_status import unknown
-from zkmigrate.move.facts.outage import BrokerState, Registered, brokers, loaded, registered
+from zkmigrate.move.facts.outage import BrokerState, Registered, brokers, load_progress, registered
 from zkmigrate.move.facts.records import Outage
 from zkmigrate.move.rules.outage import next_to_start, next_to_stop
 from zkmigrate.runbook.model.change import Applied, Changes
@@ -79,22 +79,22 @@ class BrokersDownStep(Step[DownFacts]):
         if stopping := ", ".join(name for name, state in f.brokers.items() if state.stops):
             # A stop may last longer than the wait for its answer; sending it again would have no effect.
             longest_s = max(STILL_S, c.inventory.policy.roll_recovery_s)
-            return Waiting(f"{stopping} stops", "systemd stops it", longest_s, 1.0)
+            return Waiting(f"{stopping} has stopped", "systemd is stopping it", longest_s, 1.0)
         if up:
             if not isinstance(f.view, Seen):
-                return Waiting("the brokers that are up answer", str(f.view), SYNC_S, 1.0)
+                return Waiting("the running brokers answer", str(f.view), SYNC_S, 1.0)
             wave, why = next_to_stop(f.view.value, up, c.inventory.policy.roll_wave)
             if not wave:
-                return Waiting("every replica that is up is in sync", why, SYNC_S, 1.0)
+                return Waiting("every replica on a running broker is in sync", why, SYNC_S, 1.0)
             ahead = tuple(name for name in order if name not in wave)
             return Ready(wave, record=Outage((*ahead, *wave)).encode())
         if not isinstance(f.dest, Seen):
-            return Waiting("dest tells who is registered", str(f.dest), SESSION_S, 1.0)
+            return Waiting("dest reports its registered brokers", str(f.dest), SESSION_S, 1.0)
         dest = f.dest.value
-        if dest.anybody:
-            return Waiting("dest has ended the brokers' sessions", dest.words, SESSION_S, 1.0)
-        gone = claim("brokers.down", "no broker runs or is registered on dest", True, seen="0 registered")
-        return Done((gone,), Outage(order, dest.epoch).encode())
+        if dest.any_registered:
+            return Waiting("the brokers' sessions on dest have ended", dest.words, SESSION_S, 1.0)
+        down = claim("brokers.down", "no broker runs or is registered on dest", True, seen="0 registered")
+        return Done((down,), Outage(order, dest.epoch).encode())
 
     def plan(self, c: Context, f: DownFacts, target: str) -> Changes:
         return (broker_service(c.inventory, target, "stop"),)
@@ -117,19 +117,19 @@ def stopped_order(c: Context) -> tuple[str, ...]:
 def _back(c: Context, f: DownFacts, order: tuple[str, ...]) -> Verdict:
     """Start the brokers until all are registered on dest and in sync."""
     started = [name for name, state in f.brokers.items() if state.runs]
-    registered = registered_of(c, started, f.dest)
+    registered = registered_among(c, started, f.dest)
     if wave := next_to_start(order[::-1], started, registered):
         return Ready(wave)
-    return coming_back(c, f.brokers, f.view, registered, "dest") or Done()
+    return wait_for_brokers(c, f.brokers, f.view, registered, "dest") or Done()
 
 
-def registered_of(c: Context, started: list[str], shown: Reading[Registered]) -> list[str]:
+def registered_among(c: Context, started: list[str], shown: Reading[Registered]) -> list[str]:
     """Return those of the started brokers that the ensemble shows as registered."""
     ids = shown.value.ids if isinstance(shown, Seen) else frozenset()
     return [name for name in started if c.inventory.broker(name).id in ids]
 
 
-def coming_back(
+def wait_for_brokers(
     c: Context, states: Mapping[str, BrokerState], view: Reading[KafkaView], registered: list[str], side: str
 ) -> Waiting | None:
     """Return the wait until all brokers are registered on this side and in sync; None once they are."""
@@ -141,7 +141,7 @@ def coming_back(
     seen = f"{len(registered)} of {len(every)} are registered; {replicas}"
     longest_s = max(STILL_S, c.inventory.policy.roll_recovery_s)
     mark, what = (
-        (len(registered), behind, loaded(states)),
+        (len(registered), behind, load_progress(states)),
         f"every broker is registered on {side} and in sync",
     )
     return Waiting(what, seen, longest_s, 1.0, mark=mark, stalled_s=STILL_S)
@@ -154,9 +154,8 @@ def unknown_services(step: str, states: Mapping[str, BrokerState]) -> tuple[Find
 
 MEANINGS = meanings(
     """
-    STEP.service: The host of a broker did not tell whether the broker runs. Cause: The host does not answer,
-    or its status command fails. To do: Run systemctl status, or the status command, on that host by hand,
-    then resume.
+    STEP.service: It is not known whether a broker runs. Cause: The host does not answer, or its status
+    command fails. To do: Run systemctl status, or the status command, on that host by hand, then resume.
 
     brokers.down: A broker runs or is registered on dest. Cause: It has not stopped yet, or somebody
     started it. To do: Stop it and find out who started it, then resume.

@@ -19,7 +19,7 @@ from zkmigrate.move.dependent import AnyDependent, OfDependent
 from zkmigrate.move.facts.dest_status import SERVING, H, Statuses, phases
 from zkmigrate.move.facts.records import Checked, Drained, Proved
 from zkmigrate.move.facts.sessions import Sessions, owning_sessions
-from zkmigrate.move.steps.serve import go_on_without
+from zkmigrate.move.steps.serve import can_continue_without
 from zkmigrate.runbook.model.change import Applied, Changes, HostVerb
 from zkmigrate.runbook.model.fact import Absent, Reading, Seen
 from zkmigrate.runbook.model.finding import Finding, Severity, blocking, claim, each, meanings
@@ -90,7 +90,7 @@ class CheckStep(OfDependent, Step[CheckFacts]):
         if c.way is Way.BACK:
             return Done()
         opened = f.hosts.in_phase(Phase.OPEN)
-        partly = go_on_without(c, f.hosts)
+        partly = can_continue_without(c, f.hosts)
         if f.hosts.unknown and not partly:
             return Blocked(f.hosts.unknown)
         if wrong := f.hosts.outside("check", *SERVING, *((Phase.GO, Phase.SEALED) if partly else ())):
@@ -109,7 +109,7 @@ class CheckStep(OfDependent, Step[CheckFacts]):
         if has_baseline(c):
             same = same_ownership(self.dependent, baseline(c), f.owners, f.znodes, exact=True)
         else:
-            same = (baseline_lost("check.baseline"),)
+            same = (lost_baseline("check.baseline"),)
         findings = (*quorum(c, serving_only(f.servers, f.hosts)), *same)
         if opened:
             # A host opened by itself at its own limit: there is no way back, so nothing blocks any more.
@@ -133,9 +133,9 @@ class CheckStep(OfDependent, Step[CheckFacts]):
 def _leaderless(f: CheckFacts, followers: int) -> Finding:
     return claim(
         "check.leader",
-        "a leader with a majority is heard",
+        "dest reports a leader with a majority",
         None,
-        seen=f"leader {f.servers.leader or 'not heard'}, {f.synced} followers synced",
+        seen=f"leader {f.servers.leader or 'unknown'}, {f.synced} followers synced",
         needed=f"a leader, {followers} followers synced",
         moves=("wait: the hosts elect a leader, and open by themselves at policy.open_limit_s",),
     )
@@ -162,7 +162,7 @@ def has_baseline(c: Context) -> bool:
     return known(Proved, c) is not None
 
 
-def baseline_lost(id: str, severity: Severity = Severity.BLOCK) -> Finding:
+def lost_baseline(id: str, severity: Severity = Severity.BLOCK) -> Finding:
     """Return the finding that sessions and ephemerals cannot be compared with those before the cut."""
     return claim(
         id,
@@ -198,11 +198,11 @@ def quorum(c: Context, servers: EnsembleView) -> tuple[Finding, ...]:
         ),
         claim(
             "check.epoch",
-            "dest's leader serves in a new epoch and nobody in a later one",
+            "dest's leader serves in a new epoch and no server in a later one",
             # A follower shows the old epoch until the first transaction of the new one.
             new > old and max(epochs.values()) == new,
             seen=f"epochs {each(epochs)}; leader {servers.leader or 'none'}",
-            needed=f"the leader's above {old}",
+            needed=f"the leader's epoch above {old}",
             moves=MOVES,
         ),
     )
@@ -286,8 +286,8 @@ def _czxid(reading: Reading[Znode] | None) -> str:
 
 MEANINGS = meanings(
     """
-    check.leader: zkmigrate hears no leader of dest with a majority. Cause: The hosts elect, or the
-    leader's host is silent. To do: Wait: the hosts elect anew, and open by themselves at
+    check.leader: Dest reports no leader with a majority. Cause: The hosts are electing a leader, or the
+    leader's host does not answer. To do: Wait: the hosts elect a leader, and open by themselves at
     policy.open_limit_s.
 
     check.quorum: Dest does not have one leader with all others following. Cause: A server did not join
@@ -301,7 +301,8 @@ MEANINGS = meanings(
     ended or a znode is missing on dest. To do: Let the run walk back: zkmigrate rollback.
 
     check.czxid: An ephemeral under the chroot is another znode than before the cut. Cause: A client
-    deleted and made it again. Its watchers notice that. To do: Let the run walk back: zkmigrate rollback.
+    deleted and created it again. Its watchers notice that. To do: Let the run walk back: zkmigrate
+    rollback.
 
     check.baseline: The journal does not hold the state to compare with. Cause: The part of the journal
     with PROVE's record is lost. To do: Wait: the dest hosts check their quorum and open by themselves. Or

@@ -1,6 +1,7 @@
 """What: delete the subtrees of source's other tenants on dest that the inventory names.
 
-Why now: nobody owns, watches or has written them on dest. What each znode held is journaled before it goes.
+Why now: no client owns, watches or has written to them on dest. The content of each znode is journaled before
+it is deleted.
 
 Clients may notice: one transaction of dest for each 50 znodes.
 
@@ -19,7 +20,7 @@ from zkmigrate.move.dependent import AnyDependent
 from zkmigrate.move.facts.tenant_znodes import look_outside
 from zkmigrate.move.questions import Node, ReadContents, ReadTree
 from zkmigrate.move.rules.clean_up import dest_findings, next_batch
-from zkmigrate.move.steps.clean_up_check import Named, judged, subtree
+from zkmigrate.move.steps.clean_up_check import Named, judge, subtree
 from zkmigrate.runbook.accepted import accepted
 from zkmigrate.runbook.model.change import Applied, Changes, inverses
 from zkmigrate.runbook.model.fact import Seen
@@ -72,7 +73,7 @@ class CleanUpStep(Step[CleanUpFacts]):
         rest = rest[: -len(next_batch(rest))]
         if not rest:
             return None
-        c.tell(f"{rest[0].path} is deleted", f"{len(rest):,} znodes left")
+        c.tell(f"deleting {rest[0].path}", f"{len(rest):,} znodes remain")
         return CleanUpFacts(rest, _contents(look, rest))
 
     def _from_the_top(self, c: Context, look: Look) -> CleanUpFacts:
@@ -86,16 +87,16 @@ class CleanUpStep(Step[CleanUpFacts]):
         findings = accepted(c.inventory.accept, dest_findings(around.cut, around.users), around.at)
         outside = claim(
             "clean-up.names",
-            "what is named is a topmost subtree of dest outside every chroot",
+            "the named subtree is a topmost subtree of dest outside every chroot",
             path in around.paths,
             seen=path,
             needed=few(around.paths, 20),
-            moves=("take it out of leftovers.subtrees",),
+            moves=("remove it from leftovers.subtrees",),
         )
         if isinstance(around.cut, Seen):
             begun = any(target.rpartition(":")[0] == path for target in c.unrestored)
             tree = subtree(look, path, nodes, around.cut.value, begun=begun)
-            findings += judged(c, around, tree)
+            findings += judge(c, around, tree)
         return CleanUpFacts(nodes, _contents(look, nodes), (*findings, outside))
 
     def check(self, c: Context, f: CleanUpFacts) -> Verdict:
@@ -107,7 +108,7 @@ class CleanUpStep(Step[CleanUpFacts]):
         if f.rest:
             return Ready((f.target,), keep={"rest": f.rest})
         _, named = self._named(c.inventory)
-        return Done((claim("clean-up.deleted", "no named subtree is left on dest", True, seen=few(named)),))
+        return Done((claim("clean-up.deleted", "no named subtree remains on dest", True, seen=few(named)),))
 
     def plan(self, c: Context, f: CleanUpFacts, target: str) -> Changes:
         """Return the deletion of the batch, each znode with the mark that it had when it was judged."""
@@ -142,6 +143,7 @@ def _contents(look: Look, rest: tuple[Node, ...]) -> tuple[Node, ...]:
 
 MEANINGS = meanings(
     """
-    clean-up.deleted: What the run deleted from dest. Cause: A remark; it stops nothing. To do: Nothing.
+    clean-up.deleted: The run deleted these subtrees from dest. Cause: This is a note, which does not
+    block. To do: Nothing.
     """
 )

@@ -1,6 +1,6 @@
 """What: list what source's other tenants left on dest, and check what is named; change nothing.
 
-Why now: a subtree may be deleted only if nobody owns, watches or has written it on dest.
+Why now: a subtree may be deleted only if no client owns, watches or has written to it on dest.
 
 Clients may notice: nothing; every znode outside the chroots is listed, and every dest server answers wchp.
 
@@ -63,15 +63,15 @@ class CleanUpCheckStep(Reads[CheckFacts]):
             return Done()
         _, named = self._named(c.inventory)
         common = dest_findings(f.around.cut, f.around.users)
-        own = {tree.path: judged(c, f.around, tree) for tree in f.trees}
+        own = {tree.path: judge(c, f.around, tree) for tree in f.trees}
         missing = [path for path in named if path not in f.around.paths]
         matched = claim(
             "clean-up.names",
             "every entry of leftovers.subtrees is a topmost subtree of dest outside every chroot",
             not missing,
             seen=few(missing) or f"{len(named)} entries",
-            needed=few(f.around.paths, 20) or "nothing lies outside",
-            moves=("correct the entry, or take it out",),
+            needed=few(f.around.paths, 20) or "no such subtree",
+            moves=("correct the entry, or remove it",),
         )
         if not named:
             common = tuple(replace(one, severity=Severity.WARN) for one in common)
@@ -92,19 +92,20 @@ def subtree(look: Look, path: str, nodes: tuple[Node, ...], cut: int, *, begun: 
     return subtree_of(path, nodes, above, cut, begun=begun)
 
 
-def judged(c: Context, around: Outside, tree: Subtree) -> tuple[Finding, ...]:
+def judge(c: Context, around: Outside, tree: Subtree) -> tuple[Finding, ...]:
     """Return the findings of a subtree; those that somebody accepts do not block."""
     assert isinstance(around.cut, Seen)
     return accepted(c.inventory.accept, subtree_findings(tree, around.cut.value, around.users), around.at)
 
 
 def _found(tree: Subtree, against: tuple[Finding, ...]) -> Finding:
+    allowed = f"cannot be deleted: {few(one.id for one in against)}" if against else "can be deleted"
     return claim(
         "clean-up.found",
         "source's other tenants left nothing on dest",
         False,
-        seen=f"{summary(tree)}: {'may not go: ' + few(one.id for one in against) if against else 'may go'}",
-        moves=("name it in leftovers.subtrees, if it should go",),
+        seen=f"{summary(tree)}: {allowed}",
+        moves=("to delete it, add it to leftovers.subtrees",),
         target=tree.path,
         severity=Severity.WARN,
     )
@@ -112,10 +113,12 @@ def _found(tree: Subtree, against: tuple[Finding, ...]) -> Finding:
 
 MEANINGS = meanings(
     """
-    clean-up.found: A subtree of dest outside every chroot, its size, and what forbids its deletion. Cause:
-    The move copied all of source. It stops nothing. To do: Name it in leftovers.subtrees if it should go.
+    clean-up.found: A subtree of dest outside every chroot, its size, and what forbids its deletion.
+    Cause: The move copied all of source. This does not block. To do: To delete it, add it to
+    leftovers.subtrees.
 
-    clean-up.names: An entry of leftovers.subtrees is not the top of a subtree outside every chroot. Cause:
-    A typing error, it is gone, or a broker's chroot lies in it. To do: Correct the entry, or remove it.
+    clean-up.names: An entry of leftovers.subtrees is not the top of a subtree outside every chroot.
+    Cause: It is mistyped or already deleted, or a broker's chroot lies in it. To do: Correct the entry,
+    or remove it.
     """
 )

@@ -1,7 +1,7 @@
 """What: block ZooKeeper's ports between dest and source, both ways, IPv4 and IPv6, and end the open
 connections. With policy.cut: all every port but ssh is blocked.
 
-Why now: the fence holds and dest is drained. From here on source must not tell dest that sessions expired.
+Why now: the fence holds and dest is drained. From here on dest must not receive session expiries from source.
 
 Clients may notice: nothing more than at the fence.
 
@@ -21,7 +21,7 @@ from zkmigrate.hosts.facts.status import Drain, HostStatus, drain, probe
 from zkmigrate.move.facts.dest_status import DestStates, dest_states, every_host_in, unknown
 from zkmigrate.move.facts.outage import dest_service
 from zkmigrate.move.facts.records import Surveyed
-from zkmigrate.move.rules.lease import in_force
+from zkmigrate.move.rules.lease import lease_in_force
 from zkmigrate.runbook.model.change import Applied, Changes, Cut, HostVerb
 from zkmigrate.runbook.model.fact import Reading, Seen
 from zkmigrate.runbook.model.finding import Finding, blocking, claim, each, meanings
@@ -94,7 +94,7 @@ class CutStep(Step[CutFacts]):
         if f.learners is None or f.learners > others:
             return Waiting(
                 "source's leader has dropped the dest learners",
-                f"learners {'not told' if f.learners is None else f.learners}, wanted at most {others}",
+                f"learners: {'unknown' if f.learners is None else f.learners}, needed: at most {others}",
                 LEARNERS_DEADLINE_S,
                 0.02,
             )
@@ -125,7 +125,7 @@ class CutStep(Step[CutFacts]):
         )
 
     def plan(self, c: Context, f: CutFacts, target: str) -> Changes:
-        return (Cut(target, in_force(c).cut_ttl_ms),)
+        return (Cut(target, lease_in_force(c).cut_ttl_ms),)
 
     def undo(self, c: Context, f: CutFacts, target: str, applied: tuple[Applied, ...]) -> Changes:
         status = f.states.statuses.at.get(target)
@@ -149,7 +149,7 @@ def _severed(f: CutFacts) -> tuple[Finding, ...]:
     findings: list[Finding] = list(
         f.states.statuses.claims(
             "cut.severed",
-            "nothing passes between this dest host and source",
+            "no traffic passes between this dest host and source",
             lambda s: s.rules_on_top and s.cut_entries > 0 and s.source_sockets == 0,
             lambda s: (
                 f"rules {s.in4}/{s.out4}/{s.in6}/{s.out6}, {s.cut_entries} set entries, "
@@ -165,7 +165,7 @@ def _severed(f: CutFacts) -> tuple[Finding, ...]:
         findings.append(
             claim(
                 "cut.probe",
-                "no port of source is open to this dest host's ZooKeeper",
+                "this dest host's ZooKeeper cannot reach any port of source",
                 bool(reading.value) and not leaks,
                 target=host,
                 seen=f"not refused: {leaks}" if leaks else f"{len(reading.value)} probes, all refused",
@@ -178,13 +178,13 @@ def _severed(f: CutFacts) -> tuple[Finding, ...]:
 MEANINGS = meanings(
     """
     cut.dropped: Source's leader still counts dest hosts as learners. Cause: It has not noticed yet that
-    they are cut off. To do: Wait. If it lasts, see on source which connection stays open.
+    they are cut off. To do: Wait. If it lasts, find the open connection on source.
 
-    cut.severed: A connection between this dest host and source still passes. Cause: Another program
-    changed the rules, or a socket was not ended. To do: See the rules and sockets in zkmigrate status,
+    cut.severed: A connection between this dest host and source is still open. Cause: Another program
+    changed the rules, or a socket was not ended. To do: Check the rules and sockets in zkmigrate status,
     then run again.
 
-    cut.probe: A port of source is open to this dest host's ZooKeeper. Cause: The rules do not cover that
+    cut.probe: This dest host's ZooKeeper can reach a port of source. Cause: The rules do not cover that
     port or address. To do: Add the address under also in migration.yml, then run again.
 
     cut.following: A dest host does not observe source again. Cause: It has not found source's leader yet,

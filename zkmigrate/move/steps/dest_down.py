@@ -110,7 +110,7 @@ def _running(states: Mapping[str, BrokerState]) -> tuple[Finding, ...]:
             target=host,
             seen="its service runs",
             needed="stopped",
-            moves=("stop it and find out who started it, then resume", "rollback"),
+            moves=("stop it and find out who started it, then resume", "or roll back: zkmigrate rollback"),
         )
         for host, state in states.items()
         if state.runs
@@ -127,7 +127,7 @@ def _equal(c: Context, tails: Mapping[str, int]) -> Finding:
         len(holding) >= majority,
         seen=", ".join(f"{host} {format_zxid(zxid)}" for host, zxid in tails.items()),
         needed=f"the newest on {majority}",
-        moves=("rollback to outage.dest: dest starts and its servers catch up; then run again",),
+        moves=("roll back to outage.dest: dest starts and its servers catch up. Then run again",),
     )
 
 
@@ -140,7 +140,7 @@ MEANINGS = meanings(
     behind when they stopped. To do: Roll back to outage.dest: dest starts and its servers catch up. Then
     run again.
 
-    dest.service: A dest host did not tell whether ZooKeeper runs there. Cause: The host does not answer.
-    To do: See why, then resume.
+    dest.service: It is not known whether ZooKeeper runs on a dest host. Cause: The host does not answer.
+    To do: Find out why, then resume.
     """
 )

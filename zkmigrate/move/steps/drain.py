@@ -1,9 +1,9 @@
 """What: wait until nothing is outstanding on dest, read source's zxid Z, then wait until every dest
 host has it.
 
-Why now: with the door shut nothing new is sent, and what was sent must be on dest before the cut. The order
-matters: up to 39 transactions followed a Z that was read before outstanding = 0. Z is read once, because
-source goes on for its other tenants and dest would never have its newest zxid.
+Why now: with the door closed nothing new is sent, and every request already sent must be on dest before the
+cut. The order matters: up to 39 transactions followed a Z that was read before outstanding = 0. Z is read
+once, because source continues for its other tenants and dest would never have its newest zxid.
 
 Clients may notice: nothing more than at the fence.
 
@@ -45,7 +45,7 @@ class DrainFacts:
 
 class DrainStep(Reads[DrainFacts]):
     id = "drain"
-    title = "Drain what was sent"
+    title = "Drain outstanding requests"
 
     def observe(self, c: Context, look: Look) -> DrainFacts:
         hosts = c.inventory.dest_names
@@ -88,7 +88,7 @@ class DrainStep(Reads[DrainFacts]):
         findings = tuple(
             claim(
                 "drain.applied",
-                "the dest host has applied everything up to Z",
+                "the dest host has applied every transaction up to Z",
                 True,
                 target=host,
                 seen=format_zxid(zxid),
@@ -102,9 +102,9 @@ class DrainStep(Reads[DrainFacts]):
 MEANINGS = meanings(
     """
     drain.applied: A dest host has not applied everything up to the last zxid of source. Cause: It is
-    still reading what it received. To do: Wait. If it lasts, look at its disk.
+    still reading what it received. To do: Wait. If it lasts, check its disk.
 
-    drain.answer: A dest host did not tell its newest zxid. Cause: Its client port or zkm-host does not
-    answer. To do: See why, then resume.
+    drain.answer: The newest zxid of a dest host is not known. Cause: Its client port or zkm-host does not
+    answer. To do: Find out why, then resume.
     """
 )

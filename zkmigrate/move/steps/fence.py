@@ -3,8 +3,8 @@
 Why now: nothing may reach dest between the last proof and the reform. Right before, foreign clients that came
 to dest since SURVEY are looked for once more.
 
-Clients may notice: members lose ZooKeeper and keep retrying; Kafka's producers and consumers go on. A client
-does not know what became of requests that were not acknowledged, as in any disconnect.
+Clients may notice: members lose ZooKeeper and keep retrying; Kafka's producers and consumers continue. A
+client does not know the outcome of requests that were not acknowledged, as in any disconnect.
 
 Way back: reopen. No session is lost if the way back starts before the deadline. The kernel reopens by itself
 when the lease is not renewed.
@@ -21,7 +21,7 @@ from zkmigrate.move.dependent import OfDependent
 from zkmigrate.move.facts.connections import connections_of
 from zkmigrate.move.facts.dest_status import DestStates, Statuses, dest_states, every_host_in
 from zkmigrate.move.rules.foreign_clients import foreign_findings
-from zkmigrate.move.rules.lease import in_force
+from zkmigrate.move.rules.lease import lease_in_force
 from zkmigrate.runbook.model.change import Applied, Changes, Fence, HostVerb
 from zkmigrate.runbook.model.finding import Finding, blocking, meanings
 from zkmigrate.runbook.model.look import Look
@@ -33,7 +33,7 @@ from zkmigrate.runbook.model.window import Phase
 class FenceFacts:
     """The state of the fence.
 
-    foreign: other clients of dest, read before the first door is shut; an accepted one only warns.
+    foreign: other clients of dest, read before the first door is closed; an accepted one only warns.
     """
 
     states: DestStates
@@ -57,11 +57,11 @@ class FenceStep(OfDependent, Step[FenceFacts]):
         f = facts.states
         if c.way is Way.BACK:
             hosts = f.statuses
-            shut = hosts.where(
+            fenced = hosts.where(
                 lambda s: s.phase == Phase.FENCED or (s.phase == Phase.ARMED and s.fence_entries > 0)
             )
-            if shut:
-                return Ready(shut)
+            if fenced:
+                return Ready(fenced)
             return Blocked(hosts.unknown, others_back=True) if hosts.unknown else _reopened(hosts)
         if f.phases.unknown:
             return Blocked(f.phases.unknown)
@@ -69,10 +69,10 @@ class FenceStep(OfDependent, Step[FenceFacts]):
             return Blocked(wrong)
         if todo := f.phases.in_phase(Phase.ARMED):
             return Blocked(facts.foreign) if blocking(facts.foreign) else Ready(todo)
-        return Done.unless_blocked(closed(f.statuses))
+        return Done.unless_blocked(closed_findings(f.statuses))
 
     def plan(self, c: Context, f: FenceFacts, target: str) -> Changes:
-        return (Fence(target, in_force(c).fence_ttl_ms),)
+        return (Fence(target, lease_in_force(c).fence_ttl_ms),)
 
     def undo(self, c: Context, f: FenceFacts, target: str, applied: tuple[Applied, ...]) -> Changes:
         return (HostVerb(target, "reopen"),)
@@ -81,8 +81,8 @@ class FenceStep(OfDependent, Step[FenceFacts]):
         return Forecast(FenceFacts(every_host_in(c, Phase.ARMED)))
 
 
-def closed(f: Statuses[HostStatus]) -> tuple[Finding, ...]:
-    """Check that the door is shut on every host, as observed."""
+def closed_findings(f: Statuses[HostStatus]) -> tuple[Finding, ...]:
+    """Check that the door is closed on every host, as observed."""
     return f.claims(
         "fence.closed",
         "no client reaches this dest host",
@@ -108,6 +108,6 @@ MEANINGS = meanings(
     empty, or a socket was not ended. To do: Stop the program that changes rules there, then run again.
 
     fence.reopened: This dest host still refuses clients after the way back. Cause: Its fence set still
-    has entries. To do: Resume. If it stays shut, see zkm-host status on that host.
+    has entries. To do: Resume. If it stays closed, check zkm-host status on that host.
     """
 )

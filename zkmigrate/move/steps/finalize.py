@@ -68,7 +68,7 @@ class FinalizeFacts:
 
 class FinalizeStep(OfDependent, Step[FinalizeFacts]):
     id = "finalize"
-    title = "Remove what the move left"
+    title = "Remove the move's files and rules"
     hazard = Hazard.FINAL
 
     def observe(self, c: Context, look: Look) -> FinalizeFacts:
@@ -99,12 +99,12 @@ class FinalizeStep(OfDependent, Step[FinalizeFacts]):
         todo = tuple(h for h, r in f.programs.items() if isinstance(r, Seen))
         if todo:
             return Ready(todo)
-        gone = ((h, stays_for(r)) for h, r in f.programs.items() if h not in silent)
-        sentence = "nothing of ours is left"
+        removed = ((h, stays_for(r)) for h, r in f.programs.items() if h not in silent)
+        sentence = "no file or rule of the move remains"
         return Done(
             (
-                *(claim("finalize.gone", sentence, True, target=h, seen=seen) for h, seen in gone),
-                *(_left_there(host, reading) for host, reading in silent.items()),
+                *(claim("finalize.gone", sentence, True, target=h, seen=seen) for h, seen in removed),
+                *(_may_remain(host, reading) for host, reading in silent.items()),
             )
         )
 
@@ -125,10 +125,10 @@ class FinalizeStep(OfDependent, Step[FinalizeFacts]):
         return Forecast(FinalizeFacts(programs, {}, every_host_in(c, Phase.OPEN).phases))
 
 
-def _left_there(host: str, reading: Reading[bytes]) -> Finding:
+def _may_remain(host: str, reading: Reading[bytes]) -> Finding:
     return claim(
         "finalize.left",
-        "nothing of ours is left",
+        "no file or rule of the move remains",
         None,
         severity=Severity.WARN,
         target=host,
@@ -155,7 +155,7 @@ MEANINGS = meanings(
     finalize.gone: A dest host still holds files or rules of zkm-host. Cause: FINALIZE has not reached it
     yet. To do: Resume.
 
-    finalize.answer: A dest host did not tell what is left on it. Cause: The host does not answer. To do:
-    See why, then resume.
+    finalize.answer: It is not known what remains on a dest host. Cause: The host does not answer. To do:
+    Find out why, then resume.
     """
 )

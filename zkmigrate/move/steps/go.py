@@ -6,9 +6,9 @@ Clients may notice: nothing more than at the fence.
 
 Way back: only if every host can be reached: stop all of them, then put the images back (the step before).
 
-Proof: every host has recorded GO, or enough of them to form the quorum while the others are not heard. Those
+Proof: every host has recorded GO, or enough of them to form the quorum while the others do not answer. Those
 that hold the newest transaction start first; the others never reach a majority by themselves. A host without
-GO stays shut until VERIFY can send it.
+GO stays closed until VERIFY can send it.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class GoStep(OfDependent, Step[GoFacts]):
             if late and len(f.alive) >= c.inventory.dest.majority:
                 # Stopping some hosts while another opens would end a quorum that clients have already seen.
                 progress = ", ".join(f"{h} in {_opens_in(c, hosts.at[h]):.0f} s" for h in late)
-                return Waiting("the hosts have acted at their own limit", progress, 60.0)
+                return Waiting("the hosts have opened by themselves at policy.open_limit_s", progress, 60.0)
             return Ready(running) if running else Done()
         if wrong := hosts.outside("go", Phase.SEALED, *HAVE_GO, Phase.OPEN):
             return Blocked(wrong)
@@ -94,9 +94,9 @@ class GoStep(OfDependent, Step[GoFacts]):
         if hosts.unknown and not _form_quorum(c, hosts):
             return Blocked((_too_few(c, hosts), *hosts.unknown))
         given = hosts.claims(
-            "go.sent", "the host has its GO", lambda s: s.phase != Phase.SEALED, lambda s: s.phase
+            "go.sent", "the host has received GO", lambda s: s.phase != Phase.SEALED, lambda s: s.phase
         )
-        return Done((*given, *(_not_heard(x) for x in hosts.unknown)))
+        return Done((*given, *(_unconfirmed(x) for x in hosts.unknown)))
 
     def plan(self, c: Context, f: GoFacts, target: str) -> Changes:
         # Without the journal the newest disk is not known; a quorum that has opened is led by it.
@@ -129,46 +129,48 @@ def _form_quorum(c: Context, hosts: Statuses[HostPhase]) -> bool:
     """Return whether the hosts known to have GO can form the quorum, or have formed it."""
     if hosts.in_phase(*SERVING):
         return True
-    gone, proved = hosts.in_phase(*HAVE_GO, Phase.OPEN), known(Proved, c)
+    sent, proved = hosts.in_phase(*HAVE_GO, Phase.OPEN), known(Proved, c)
     if proved is None:
-        return len(gone) >= c.inventory.dest.majority
-    return forms_quorum(c.inventory.dest_names, proved.first, gone)
+        return len(sent) >= c.inventory.dest.majority
+    return forms_quorum(c.inventory.dest_names, proved.first, sent)
 
 
 def _too_few(c: Context, hosts: Statuses[HostPhase]) -> Finding:
-    gone = ", ".join(hosts.in_phase(*HAVE_GO, Phase.OPEN)) or "no host that answers"
+    sent = ", ".join(hosts.in_phase(*HAVE_GO, Phase.OPEN)) or "no host that answers"
     silent = ", ".join(x.target for x in hosts.unknown)
     return claim(
         "go.majority",
-        "enough dest hosts have their GO to form the quorum",
+        "enough dest hosts have received GO to form a quorum",
         None,
-        seen=f"{gone} has GO; no answer from {silent}",
+        seen=f"GO sent to: {sent}; no answer from: {silent}",
         needed=f"{c.inventory.dest.majority} of the hosts that hold the newest transaction",
         moves=(
-            "bring a silent host back: the run sends its GO; if the run has ended, zkmigrate resume",
+            "bring back a host that does not answer, and the run sends it GO; "
+            "if the run has ended: zkmigrate resume",
             "nothing is lost meanwhile: no host serves, no session expires; docs/how-to/host-died.md",
         ),
     )
 
 
-def _not_heard(found: Finding) -> Finding:
+def _unconfirmed(found: Finding) -> Finding:
     return claim(
         "go.not-heard",
-        "the host has its GO",
+        "the host has received GO",
         None,
         severity=Severity.WARN,
         target=found.target,
         seen=found.seen,
         needed="an answer",
         moves=(
-            "the others go on without it. If it has its GO it joins them by itself; if not it stays shut, "
-            "and VERIFY sends the GO once it answers. Died for good: docs/how-to/host-died.md",
+            "the others continue without it. If it has received GO, it joins them by itself. "
+            "If not, it stays closed, and VERIFY sends GO once it answers. "
+            "If the host is lost: docs/how-to/host-died.md",
         ),
     )
 
 
 def door_is_open(words: Words, hosts: tuple[str, ...]) -> Finding:
-    """Return the finding that refuses a way back after OPEN, with the cost of going back nevertheless."""
+    """Return the finding that refuses a way back after OPEN, with the cost of going back anyway."""
     return claim(
         NO_WAY_BACK,
         "the client door has not been opened",
@@ -186,13 +188,14 @@ def door_is_open(words: Words, hosts: tuple[str, ...]) -> Finding:
 
 MEANINGS = meanings(
     """
-    go.majority: Too few dest hosts have their GO to form a quorum. Cause: Hosts went silent between SEAL
-    and GO. Nothing is lost meanwhile: no host serves and no session expires. To do: Bring a silent host
-    back: the run sends its GO. If the run has ended, zkmigrate resume. See docs/how-to/host-died.md.
+    go.majority: Too few dest hosts have received GO to form a quorum. Cause: Hosts stopped answering
+    between SEAL and GO. Nothing is lost meanwhile: no host serves and no session expires. To do: Bring
+    back a host that does not answer: the run then sends it GO. If the run has ended, zkmigrate resume.
+    See docs/how-to/host-died.md.
 
-    go.not-heard: A dest host did not confirm its GO. Cause: It does not answer. If it has its GO, it
-    joins by itself; if not, it stays shut. To do: Bring the host back: VERIFY sends the GO once it
-    answers. If it died: docs/how-to/host-died.md.
+    go.not-heard: A dest host did not confirm its GO. Cause: It does not answer. If it has received GO, it
+    joins by itself. If not, it stays closed. To do: Bring the host back: VERIFY sends GO once it answers.
+    If the host is lost: docs/how-to/host-died.md.
 
     go.sent: A sealed dest host has no GO yet. Cause: The message has not reached it. To do: Wait, or
     resume.

@@ -57,7 +57,7 @@ class InstallStep(OfDependent, Step[Programs]):
         self._hosts = hosts or partial(program_hosts, dependent)
 
     def observe(self, c: Context, look: Look) -> Programs:
-        return look.each(self._hosts(c.inventory), lambda host: _found(c, look, host))
+        return look.each(self._hosts(c.inventory), lambda host: _read_program(c, look, host))
 
     def check(self, c: Context, f: Programs) -> Verdict:
         if unread := unanswered("install.answer", f, Unknown):
@@ -68,7 +68,7 @@ class InstallStep(OfDependent, Step[Programs]):
                 installed = tuple(h for h in installed if h in _without(c))
             if installed:
                 return Ready(installed)
-            sentence = "nothing of this run is left"
+            sentence = "nothing of this run remains on the host"
             stays = ((h, seen) for h, r in f.items() if (seen := stays_for(r)))
             return Done(tuple(claim("install.gone", sentence, True, target=h, seen=s) for h, s in stays))
         wanted = zkm_host.program()
@@ -77,7 +77,10 @@ class InstallStep(OfDependent, Step[Programs]):
             without = tuple(h for h, r in f.items() if isinstance(r, Absent))
             found = Installed(_without(c) if c.begun else without).encode()
             return Ready(todo, record=found if self._keep else {})
-        sentence, digest = "zkm-host is this package's", f"sha256 {hashlib.sha256(wanted).hexdigest()[:12]}"
+        sentence, digest = (
+            "zkm-host on the host is the one in this package",
+            f"sha256 {hashlib.sha256(wanted).hexdigest()[:12]}",
+        )
         return Done(tuple(claim("install.same", sentence, True, target=h, seen=digest) for h in f))
 
     def plan(self, c: Context, f: Programs, target: str) -> Changes:
@@ -87,7 +90,7 @@ class InstallStep(OfDependent, Step[Programs]):
         return (UninstallProgram(target),)
 
 
-def _found(c: Context, look: Look, host: str) -> Reading[bytes]:
+def _read_program(c: Context, look: Look, host: str) -> Reading[bytes]:
     """Read the program on the host; on the way back, only if this run has to remove it."""
     if c.way is Way.BACK:
         return own_program(look, host, c.run)
@@ -102,13 +105,13 @@ def _without(c: Context) -> tuple[str, ...]:
 
 MEANINGS = meanings(
     """
-    install.same: zkm-host on the host is not this package's. Cause: The install failed, or somebody
-    replaced the file. To do: Resume installs it again. See who changes the file.
+    install.same: zkm-host on the host is not the one in this package. Cause: The install failed, or
+    somebody replaced the file. To do: Resume, which installs it again. Find out who changes the file.
 
-    install.gone: Something of the run is left on the host. Cause: zkm-host did not remove it. To do: Resume
-    removes it again.
+    install.gone: Something of the run remains on the host. Cause: zkm-host did not remove it. To do:
+    Resume, which removes it.
 
-    install.answer: The host did not show its zkm-host. Cause: The host does not answer. To do: See why,
-    then resume.
+    install.answer: zkm-host on the host cannot be read. Cause: The host does not answer. To do: Find out
+    why, then resume.
     """
 )

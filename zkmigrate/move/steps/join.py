@@ -7,7 +7,7 @@ next one waits while source has more outstanding requests than the policy allows
 
 Way back: stop the observers, put every file back and move aside what they wrote. Source forgets them.
 
-Proof: every dest host is an observer and has reached the zxid that source's leader had when it was asked.
+Proof: every dest host is an observer and has reached the zxid that source's leader had when it was read.
 """
 
 from __future__ import annotations
@@ -169,8 +169,8 @@ def _busy(c: Context, source: EnsembleView, host: str) -> Waiting | None:
     busy = ", ".join(f"{h}: {n} outstanding" for h, n in outstanding.items() if n > limit)
     if not busy:
         return None
-    what = f"source has answered what it was asked before {host} joins"
-    return Waiting(what, f"{busy}, at most {limit}", c.inventory.policy.step_deadline_s, 1.0)
+    what = f"source has answered enough of its outstanding requests for {host} to join"
+    return Waiting(what, f"{busy}; needed: at most {limit}", c.inventory.policy.step_deadline_s, 1.0)
 
 
 def _files(inventory: Inventory, f: JoinFacts, host: str) -> tuple[PutFile, ...]:
@@ -235,9 +235,9 @@ MEANINGS = meanings(
     cannot reach source. To do: Wait. If it lasts, read the host's ZooKeeper log.
 
     join.answer: The dest host did not answer. Cause: The host or its ZooKeeper does not answer. To do:
-    See why, then resume.
+    Find out why, then resume.
 
-    join.source-config: Source did not tell its members. Cause: No source host answers, or its config
-    cannot be read. To do: See why, then resume.
+    join.source-config: Source's members cannot be read. Cause: No source host answers, or its config
+    cannot be read. To do: Find out why, then resume.
     """
 )

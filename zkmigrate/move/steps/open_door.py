@@ -14,7 +14,7 @@ from __future__ import annotations
 from zkmigrate.move.dependent import OfDependent
 from zkmigrate.move.facts.dest_status import SERVING, DestStates, Statuses, dest_states, every_host_in
 from zkmigrate.move.steps.go import door_is_open
-from zkmigrate.move.steps.serve import go_on_without, late
+from zkmigrate.move.steps.serve import can_continue_without, late_hosts
 from zkmigrate.runbook.model.change import Applied, Changes, HostVerb
 from zkmigrate.runbook.model.finding import meanings
 from zkmigrate.runbook.model.look import Look
@@ -35,7 +35,7 @@ class OpenStep(OfDependent, Step[DestStates]):
         opened = hosts.in_phase(Phase.OPEN)
         if c.way is Way.BACK and opened:
             return Blocked((door_is_open(self.dependent.words, opened),), no_way_back=True)
-        partly = go_on_without(c, hosts)
+        partly = can_continue_without(c, hosts)
         if hosts.unknown and not (c.way is Way.FORWARD and partly):
             return Blocked(hosts.unknown)
         if c.way is Way.BACK:
@@ -51,7 +51,7 @@ class OpenStep(OfDependent, Step[DestStates]):
             lambda s: s.fence_entries == 0,
             lambda s: f"{s.fence_entries} set entries, {s.client_sockets} client sockets",
         )
-        return Done.unless_blocked((*findings, *late(hosts)))
+        return Done.unless_blocked((*findings, *late_hosts(hosts)))
 
     def plan(self, c: Context, f: DestStates, target: str) -> Changes:
         # A host may have opened by itself since CHECK: open is right from both phases.
@@ -67,6 +67,6 @@ class OpenStep(OfDependent, Step[DestStates]):
 MEANINGS = meanings(
     """
     open.door: A dest host that serves still refuses clients. Cause: Its fence set still has entries. To
-    do: Resume. If it stays shut, see zkm-host status on that host.
+    do: Resume. If it stays closed, check zkm-host status on that host.
     """
 )

@@ -68,7 +68,7 @@ class ProveStep(OfDependent, Reads[ProveFacts]):
             since = walk(logs, cursor=cursor)
             state = apply_records(survey.ownership, since, lowest)
             if since.gaps:
-                raise HostError(f"{survey.leader}: the log has a hole: {since.gaps[0]}")
+                raise HostError(f"{survey.leader}: the log has a gap: {since.gaps[0]}")
             found = delta(
                 logs,
                 chroot=self.dependent.chroot(c.inventory),
@@ -190,7 +190,7 @@ def _delta_claim(words: Words, c: Context, result: DeltaResult) -> Finding:
     missing = f"{len(result.missing)} missing{why}: {listed}" if result.missing else ""
     return claim(
         "prove.delta",
-        "nothing that touches the chroot is on source and not on dest",
+        "every transaction on source that touches the chroot is on dest too",
         result.held,
         severity=severity,
         seen=result.unproved or missing or f"{result.records} read, none missing",
@@ -202,7 +202,7 @@ def _delta_claim(words: Words, c: Context, result: DeltaResult) -> Finding:
 MEANINGS = meanings(
     """
     prove.source-log: Source's log cannot be read. Cause: A file or directory refuses the ssh account, or
-    a host does not answer. To do: See the reason in the finding, then run again.
+    a host does not answer. To do: Fix the cause that the finding names, then run again.
 
     prove.leader: Source changed its leader or epoch since SURVEY. Cause: An election happened in the
     window. The proof needs one unbroken log. To do: Let the run walk back, then cut over again.

@@ -1,11 +1,11 @@
-"""What: repeat on source what dest did, in order, each transaction once.
+"""What: repeat dest's transactions on source, in order, each one once.
 
-Why now: the plan is made from disks that do not change any more, and nobody uses the subtree on source.
+Why now: the plan is made from disks that do not change any more, and no client uses the subtree on source.
 
 Clients may notice: nothing more; other tenants of source see at most 200 writes a second.
 
-Way back: what was repeated stays on source, with its mark. Nobody uses it there, and a later return goes on
-from the mark. Brokers and dest start again as they were.
+Way back: what was repeated stays on source, with its mark. No client uses it there, and a later return
+continues from the mark. Brokers and dest start again as they were.
 
 Proof: path, data, ACL and versions of the subtree are the same on the disks of source and dest.
 """
@@ -53,15 +53,15 @@ class ReplayFacts:
 
 class ReplayStep(Step[ReplayFacts]):
     id = "replay"
-    title = "Repeat it on source"
+    title = "Repeat dest's transactions on source"
     hazard = Hazard.REVERSIBLE
 
     def observe(self, c: Context, look: Look) -> ReplayFacts:
-        unread = Absent("not asked")
+        unread = Absent("not read")
         wall = look.wall()
         leader = source_view(c.inventory, look).leader
         if c.way is Way.BACK or leader is None:
-            return ReplayFacts(Unknown("failed", "source has no one leader"), None, unread, wall)
+            return ReplayFacts(Unknown("failed", "source has no single leader"), None, unread, wall)
         found = mark_on(look, leader, c.inventory.kafka.chroot)
         if not isinstance(found, Seen):
             return ReplayFacts(found, None, unread, wall)
@@ -81,7 +81,7 @@ class ReplayStep(Step[ReplayFacts]):
             return Done()
         plan = needed(Planned, c)
         if isinstance(f.mark, Unknown):
-            what = "source shows how far the replay is"
+            what = "source shows the progress of the replay"
             return Waiting(what, str(f.mark), c.inventory.policy.step_deadline_s, 1.0)
         if isinstance(f.mark, Absent):
             total = sum(count for _, count, _ in plan.batches)
@@ -105,7 +105,10 @@ class ReplayStep(Step[ReplayFacts]):
             same.held,
             seen=f"{mark.version} transactions; {same.seen}",
             needed="the same znodes",
-            moves=("find out who else writes under the chroot", "rollback: brokers go on with dest"),
+            moves=(
+                "find out who else writes under the chroot",
+                "roll back, so that the brokers continue with dest: zkmigrate rollback",
+            ),
         )
         return Done.unless_blocked((compared,))
 
@@ -135,7 +138,7 @@ def batches_left(plan: Planned, mark: Mark) -> tuple[tuple[int, int, str], ...]:
 def _foreign(c: Context) -> Finding:
     return claim(
         "replay.disk",
-        "the disk that is read as source's is one of the ensemble that takes the replay",
+        "the disk read as source's belongs to the ensemble that receives the replay",
         False,
         seen=f"its log does not show {marker_of(c.inventory.kafka.chroot)}",
         needed="source.data_dir and source.log_dir of the servers that source.hosts names",
@@ -145,8 +148,8 @@ def _foreign(c: Context) -> Finding:
 
 MEANINGS = meanings(
     """
-    replay.disk: The disk read as source's is not one of the ensemble that takes the replay. Cause:
-    source.data_dir or source.log_dir names another ensemble's directory. To do: Correct source in
+    replay.disk: The disk read as source's does not belong to the ensemble that receives the replay.
+    Cause: source.data_dir or source.log_dir names another ensemble's directory. To do: Correct source in
     migration.yml, then resume.
     """
 )

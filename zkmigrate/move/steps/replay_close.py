@@ -1,6 +1,6 @@
 """What: remove the mark of the replay from source.
 
-Why now: the brokers run against source, so no replay goes on from the mark.
+Why now: the brokers run against source, so no replay continues from the mark.
 
 Clients may notice: nothing.
 
@@ -34,7 +34,7 @@ class ReplayCloseStep(Step[Marked]):
     def observe(self, c: Context, look: Look) -> Marked:
         leader = source_view(c.inventory, look).leader
         if leader is None:
-            return Unknown("failed", "source has no one leader")
+            return Unknown("failed", "source has no single leader")
         return mark_on(look, leader, c.inventory.kafka.chroot)
 
     def check(self, c: Context, f: Marked) -> Verdict:
@@ -55,7 +55,7 @@ class ReplayCloseStep(Step[Marked]):
 
     def forecast(self, c: Context, look: Look) -> Forecast[Marked]:
         """Forecast the removal of the mark, which will exist by then."""
-        return Forecast(Absent("not asked"), (SOURCE,))
+        return Forecast(Absent("not read"), (SOURCE,))
 
 
 MEANINGS = meanings(

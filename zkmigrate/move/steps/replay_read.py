@@ -1,4 +1,4 @@
-"""What: read from the disks what dest did after the cut, and plan its replay.
+"""What: read dest's transactions after the cut from the disks, and plan their replay.
 
 Why now: brokers and dest are down; nothing changes any more.
 
@@ -43,21 +43,21 @@ class ReadFacts:
 
 class ReplayReadStep(Reads[ReadFacts]):
     id = "read"
-    title = "Read what dest did"
+    title = "Read dest's transactions"
 
     def observe(self, c: Context, look: Look) -> ReadFacts:
         inventory = c.inventory
         services = dest_services(inventory, look)
         source = registered(look, inventory.source_names, inventory.kafka.chroot)
-        if isinstance(source, Seen) and source.value.anybody:
-            return ReadFacts(services, source, Absent("not asked"))
+        if isinstance(source, Seen) and source.value.any_registered:
+            return ReadFacts(services, source, Absent("not read"))
         return ReadFacts(services, source, replayable(c, look, source_view(inventory, look).leader))
 
     def check(self, c: Context, f: ReadFacts) -> Verdict:
         down = tuple(
             claim(
                 "read.dest-down",
-                "ZooKeeper of dest is stopped, so that its disk is whole",
+                "ZooKeeper of dest is stopped, so that its disk does not change",
                 None if (up := runs(status)) is None else not up,
                 target=host,
                 seen="it runs" if up else str(status) if up is None else "stopped",
@@ -68,8 +68,8 @@ class ReplayReadStep(Reads[ReadFacts]):
         )
         if blocking(down):
             return Blocked(down)
-        if isinstance(f.source, Seen) and f.source.value.anybody:
-            what = "source has ended the brokers' old sessions"
+        if isinstance(f.source, Seen) and f.source.value.any_registered:
+            what = "the brokers' old sessions on source have ended"
             return Waiting(what, f.source.value.words, SESSION_S, 1.0)
         findings = (*down, *disks(f.replay))
         if blocking(findings) or not isinstance(f.replay, Seen):
@@ -81,7 +81,7 @@ class ReplayReadStep(Reads[ReadFacts]):
 
 MEANINGS = meanings(
     """
-    read.dest-down: ZooKeeper of a dest host runs, so its disk is not whole. Cause: Somebody started it.
-    To do: Stop it and find out who started it, then resume.
+    read.dest-down: ZooKeeper of a dest host runs, so its disk can still change. Cause: Somebody started
+    it. To do: Stop it and find out who started it, then resume.
     """
 )

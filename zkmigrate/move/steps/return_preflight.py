@@ -1,4 +1,4 @@
-"""What: check what speaks against going back to source, and tell what it costs; change nothing.
+"""What: check what speaks against going back to source, and estimate its cost; change nothing.
 
 Why now: once the first broker is stopped, clients are served less with each minute.
 
@@ -6,7 +6,7 @@ Clients may notice: nothing; it only reads, among others all of the disks of sou
 
 Way back: nothing was changed.
 
-Proof: source is whole and nobody else wrote under the chroot there. Each of dest's transactions can be
+Proof: source is whole and no other client wrote under the chroot there. Each of dest's transactions can be
 repeated. Every broker is known, names dest and is in sync. The owner of source agrees by name.
 """
 
@@ -88,7 +88,7 @@ def replayable(c: Context, look: Look, leader: str | None) -> Reading[ReplayScop
     If source has a mark, the replay behind it is continued.
     """
     if leader is None:
-        return Unknown("failed", "source has no one leader, whose disk would be read")
+        return Unknown("failed", "source has no single leader, whose disk would be read")
     mark = mark_on(look, leader, c.inventory.kafka.chroot)
     if isinstance(mark, Unknown):
         return mark
@@ -102,7 +102,9 @@ def replayable(c: Context, look: Look, leader: str | None) -> Reading[ReplayScop
 def disks(replay: Reading[ReplayScope], later: tuple[str, ...] = ()) -> tuple[Finding, ...]:
     """Return the conditions of a replay as findings, except those that hold only later."""
     if not isinstance(replay, Seen):
-        return (claim("return.disks", "what dest did can be read from the disks", None, seen=str(replay)),)
+        return (
+            claim("return.disks", "dest's transactions can be read from the disks", None, seen=str(replay)),
+        )
     return tuple(
         claim(
             x.id,
@@ -119,7 +121,7 @@ def disks(replay: Reading[ReplayScope], later: tuple[str, ...] = ()) -> tuple[Fi
 def cost(replay: Reading[ReplayScope]) -> str:
     """Return what going back costs, as far as it is known."""
     if not isinstance(replay, Seen):
-        return "every broker is down until the end; how much there is to replay is not known"
+        return "every broker is down until the end. The number of transactions to replay is not known"
     tally = replay.value.tally
     took, ephemerals = tally.transactions / PACE, tally.kinds["Count"] + replay.value.passed
     return (
@@ -134,12 +136,12 @@ def _source_serves(view: EnsembleView) -> Finding:
     """Check that every server of source serves."""
     modes = view.modes()
     wanted = sorted(["leader", *["follower"] * (len(modes) - 1)])
-    unheard = any(isinstance(reading, Unknown) for reading in view.servers.values())
+    unknown = any(isinstance(reading, Unknown) for reading in view.servers.values())
     held = sorted(modes.values()) == wanted
     return claim(
         "return.source",
         "every server of source serves",
-        None if unheard and not held else held,
+        None if unknown and not held else held,
         seen=each(modes),
         needed=f"1 leader, {len(modes) - 1} followers",
         moves=("repair source first",),
@@ -186,9 +188,9 @@ def _kafka(inventory: Inventory, view: Reading[KafkaView]) -> tuple[Finding, ...
             "no partition is being reassigned",
             None if moving is None else not moving,
             severity=Severity.WARN if moving is None else Severity.BLOCK,
-            seen="these brokers cannot tell" if moving is None else f"{len(moving)} partitions",
+            seen="these brokers cannot report it" if moving is None else f"{len(moving)} partitions",
             needed="none",
-            moves=("let it end, or cancel it",),
+            moves=("wait until it ends, or cancel it",),
         ),
     )
 
@@ -210,7 +212,7 @@ def _files(inventory: Inventory, states: Mapping[str, BrokerState]) -> tuple[Fin
             target=host,
             seen=f"zookeeper.connect={state.connect}" if known[host] is not None else state.why_unknown(host),
             needed="dest alone, as the roll left it",
-            moves=("look at zookeeper.connect of that broker; each name in it must resolve there",),
+            moves=("check zookeeper.connect of that broker; each name in it must resolve on its host",),
         )
         for host, state in states.items()
     )
@@ -231,13 +233,14 @@ MEANINGS = meanings(
     return.in-sync: A partition lacks a replica. Cause: A broker is down or behind. To do: Wait until
     every replica is in sync.
 
-    return.reassignment: A partition is being reassigned, or the brokers cannot tell. Cause: An operator
-    or a tool started it. To do: Let it end, or cancel it.
+    return.reassignment: A partition is being reassigned, or the brokers cannot report whether one is.
+    Cause: An operator or a tool started it. To do: Wait until it ends, or cancel it.
 
-    return.disks: zkmigrate cannot read from the disks what dest did. Cause: A directory cannot be read,
-    or a host does not answer. To do: See the reason in the finding, then run again.
+    return.disks: zkmigrate cannot read dest's transactions from the disks. Cause: A directory cannot be
+    read, or a host does not answer. To do: Fix the cause that the finding names, then run again.
 
     return.file: A broker's file does not name dest alone. Cause: Somebody changed it after the roll. Or a
-    name in it does not resolve there. To do: Correct zookeeper.connect of that broker, or let it resolve.
+    name in it does not resolve on that host. To do: Correct zookeeper.connect of that broker, or let the
+    name resolve.
     """
 )

@@ -30,7 +30,7 @@ from zkmigrate.move.dependent import AnyDependent, Ending, MemberFacts, OfDepend
 from zkmigrate.move.facts.connections import addresses, connections_of
 from zkmigrate.move.facts.dest_status import unanswered
 from zkmigrate.move.rules.maintenance_window import maintenance_window
-from zkmigrate.move.rules.soak import soaked
+from zkmigrate.move.rules.soak import soak_progress
 from zkmigrate.runbook.model.change import Applied, Changes, PutFile, inverses
 from zkmigrate.runbook.model.fact import Absent, NotHeard, Reading, Seen, Unknown
 from zkmigrate.runbook.model.finding import Finding, blocking, claim, each, meanings
@@ -113,20 +113,20 @@ class RollStep(OfDependent, Step[RollFacts]):
     def _verdict(self, c: Context, f: RollFacts) -> Verdict:
         d, inventory = self.dependent, c.inventory
         silent = {h: why for h, m in f.members.items() if (why := _silence(m))}
-        heard = {h: m for h, m in f.members.items() if h not in silent}
+        answering = {h: m for h, m in f.members.items() if h not in silent}
         unread = (
-            *unanswered("roll.answer", {host: m.file for host, m in heard.items()}),
-            *(_state_unknown(d, h, m.status) for h, m in heard.items() if not _state_known(m.status)),
+            *unanswered("roll.answer", {host: m.file for host, m in answering.items()}),
+            *(_state_unknown(d, h, m.status) for h, m in answering.items() if not _state_known(m.status)),
         )
-        unread = unread or self._unresolved(c, heard)
+        unread = unread or self._unresolved(c, answering)
         if unread:
             return Blocked(unread)
         if c.way is Way.FORWARD and (wrong := self._another_cluster(inventory, f)):
             return Blocked(wrong)
-        if nobody := d.why_silent(f.own):
-            return Waiting(f"the {d.words.many} answer", nobody, WAVE_DEADLINE_S)
+        if why := d.why_silent(f.own):
+            return Waiting(f"the {d.words.many} answer", why, WAVE_DEADLINE_S)
         # A silent member may be up or down. The others continue as long as the cluster is settled anyway.
-        positions = tuple(self._position(c, f, m.name) for m in d.members(inventory) if m.name in heard)
+        positions = tuple(self._position(c, f, m.name) for m in d.members(inventory) if m.name in answering)
         wave, reason = d.next_wave(inventory, f.own, positions)
         if wave and (changing := self._changing(c, f, wave[0])):
             return changing
@@ -158,7 +158,7 @@ class RollStep(OfDependent, Step[RollFacts]):
             return ending.changes
         d, member, path = self.dependent, f.members[target], self.dependent.config(c.inventory)
         if not isinstance(member.file, Seen) or member.entry is None:
-            raise UsageError(f"{target}: {path} could not be read; needed: the file to edit")
+            raise UsageError(f"{target}: {path} cannot be read, so it cannot be edited")
         entry, content = member.entry, d.with_dest(c.inventory, member.file.value)
         put = PutFile(target, path, content, f"{entry.owner}:{entry.group}", entry.mode)
         return (put, *d.restart_or_reload(c.inventory, target))
@@ -207,7 +207,7 @@ class RollStep(OfDependent, Step[RollFacts]):
         found = member.names
         return self.dependent.names_dest(inventory, member.file.value, lambda n: found.get(n, Absent(n)))
 
-    def _unresolved(self, c: Context, heard: Mapping[str, MemberFacts]) -> tuple[Finding, ...]:
+    def _unresolved(self, c: Context, members: Mapping[str, MemberFacts]) -> tuple[Finding, ...]:
         """Return a finding for each member of which it is not known whether its file names dest."""
         words, path = self.dependent.words, self.dependent.config(c.inventory)
         return tuple(
@@ -220,7 +220,7 @@ class RollStep(OfDependent, Step[RollFacts]):
                 needed=f"each name in {words.key} of {path} resolves on {host}",
                 moves=(f"let it resolve on {host}, or name source by its addresses, then resume",),
             )
-            for host, member in heard.items()
+            for host, member in members.items()
             if self._names_dest(c.inventory, member) is None and not self._untouched(c, host, member)
         )
 
@@ -265,10 +265,10 @@ class RollStep(OfDependent, Step[RollFacts]):
         longest_s = c.inventory.policy.roll_recovery_s
         if status.unit_state == "deactivating":
             stop_s = min(_stop_s(status) + STOP_MARGIN_S, longest_s)
-            seen = f"systemd stops it; TimeoutStopSec is {status.unit_stop or 'not known'}"
+            seen = f"systemd is stopping it; TimeoutStopSec is {status.unit_stop or 'not known'}"
             return Waiting(f"{name} has stopped", seen, max(WAVE_DEADLINE_S, stop_s), 1.0)
         if self._file_done(c, state) and status.unit_state in ("activating", "reloading"):
-            seen = f"systemd says that it is {status.unit_state}"
+            seen = f"systemd reports the service as {status.unit_state}"
             return Waiting(f"{name} has started", seen, WAVE_DEADLINE_S, 1.0)
         return None
 
@@ -310,15 +310,15 @@ class RollStep(OfDependent, Step[RollFacts]):
         return (
             claim(
                 "roll.hour",
-                f"{words.many} {words.again} inside the maintenance window only",
+                f"{words.many} {words.again} only inside the maintenance window",
                 False,
                 seen=f"{now.seen}; {moved} of {len(f.members)} {words.many} have moved",
                 needed=now.needed,
                 moves=(
                     "wait for the window, then resume",
-                    "give policy.window in migration.yml another time, then resume",
+                    "change policy.window in migration.yml, then resume",
                     *(() if ending is None else (ending.without,)),
-                    "rollback, at any hour",
+                    "roll back, which is possible at any hour: zkmigrate rollback",
                 ),
             ),
         )
@@ -329,12 +329,12 @@ class RollStep(OfDependent, Step[RollFacts]):
         """Return the wait for policy.roll_soak_s between two waves; None when it is over."""
         statuses = {p.name: f.members[p.name].status for p in positions if p.moved}
         moved = {name: status.value for name, status in statuses.items() if isinstance(status, Seen)}
-        well_s, marks = soaked(moved, c.kept.get(_SOAK, {}))
+        well_s, marks = soak_progress(moved, c.kept.get(_SOAK, {}))
         soak_s = c.inventory.policy.roll_soak_s
         if well_s >= soak_s:
             return None
         return Waiting(
-            f"the {self.dependent.words.many} that have moved stay well for {soak_s:g} s",
+            f"the {self.dependent.words.many} that have moved have been healthy for {soak_s:g} s",
             f"{len(moved)} of {len(f.members)} have moved; {', '.join(wave)} next, "
             f"in {soak_s - well_s:.0f} s",
             soak_s + WAVE_DEADLINE_S,
@@ -358,12 +358,16 @@ class RollStep(OfDependent, Step[RollFacts]):
         return tuple(
             claim(
                 "roll.stopped",
-                f"no {words.one} is down that this run did not stop",
+                f"every {words.one} that is down was stopped by this run",
                 False,
                 target=host,
                 seen=f"{host} is down, and this run did not stop it",
-                needed=f"somebody agrees that the roll starts {host} with its new file",
-                moves=(f"ask who stopped {host}", "start it by hand, then resume", "answer go at a terminal"),
+                needed=f"an operator agrees that the roll starts {host} with its new file",
+                moves=(
+                    f"find out who stopped {host}",
+                    "start it by hand, then resume",
+                    "answer go at a terminal",
+                ),
             )
             for host in wave
             if runs(f.members[host].status) is False and not ours(host)
@@ -375,7 +379,7 @@ class RollStep(OfDependent, Step[RollFacts]):
         return tuple(
             claim(
                 "roll.before-image",
-                f"the journal knows what the {words.one}'s file held before the roll",
+                f"the journal holds the {words.one}'s file from before the roll",
                 False,
                 target=host,
                 seen=f"{path} names dest, and no change to it is in the journal",
@@ -403,7 +407,7 @@ class RollStep(OfDependent, Step[RollFacts]):
                 moves=(
                     (self.dependent.words.wrong_section,)
                     if isinstance(reading, Seen)
-                    else ("see why this dest host does not tell", "wait for dest to catch up")
+                    else ("find out why this dest host does not report it", "wait for dest to catch up")
                 ),
             )
             for host, reading in f.identities.items()
@@ -422,7 +426,10 @@ class RollStep(OfDependent, Step[RollFacts]):
                 target=host,
                 seen=seen,
                 needed=f"no {words.one}",
-                moves=(f"{words.again} the {words.one} named here", "resume: zkmigrate looks again"),
+                moves=(
+                    f"{words.again} the {words.one} named here",
+                    "run zkmigrate resume, which checks again",
+                ),
             )
 
         findings = []
@@ -452,10 +459,10 @@ def _silence(member: MemberFacts) -> str:
 def _wait_for_silent(c: Context, silent: Mapping[str, str], reason: str) -> Waiting:
     """Return the wait for hosts that do not answer, with what to do about one that never will."""
     names = ", ".join(silent)
-    waits = f"; the others wait too: {reason}" if reason else ""
+    waits = f"; the others wait as well: {reason}" if reason else ""
     return Waiting(
         f"{names} answers" if len(silent) == 1 else f"{names} answer",
-        f"{each(silent)}{waits}; a host that is gone for good: zkmigrate retire {next(iter(silent))} "
+        f"{each(silent)}{waits}; if a host is lost: zkmigrate retire {next(iter(silent))} "
         f"--run-id {c.run} --reason …",
         c.inventory.policy.step_deadline_s,
         1.0,
@@ -473,7 +480,9 @@ def _state_unknown(dependent: AnyDependent, host: str, status: Reading[HostStatu
         f"it is known whether this host's {dependent.words.one} runs",
         None,
         target=host,
-        seen="neither systemd nor the status command can tell" if isinstance(status, Seen) else str(status),
+        seen="neither systemd nor the status command can report it"
+        if isinstance(status, Seen)
+        else str(status),
         needed="active or not",
         moves=("run the status command, or systemctl status, on that host by hand; then resume",),
     )
@@ -515,13 +524,13 @@ def _hosts_to_leave(c: Context, state: MemberFacts) -> tuple[str, ...]:
 
 MEANINGS = meanings(
     """
-    roll.service: The host does not tell whether its broker runs. Cause: Neither systemd nor the status
-    command can tell. To do: Run the status command, or systemctl status, on that host by hand, then
+    roll.service: It is not known whether the host's broker runs. Cause: Neither systemd nor the status
+    command can report it. To do: Run the status command, or systemctl status, on that host by hand, then
     resume.
 
     roll.stopped: A broker is down that this run did not stop. Cause: Somebody stopped it, or it crashed.
-    The roll would start it, while somebody may be at work on its host. To do: Ask who stopped it. Start it
-    by hand and resume, or resume at a terminal and answer go.
+    The roll would start it, while somebody may be working on its host. To do: Find out who stopped it.
+    Start it by hand and resume, or resume at a terminal and answer go.
 
     roll.hour: The maintenance window is over before every broker has moved. Cause: The roll took longer
     than policy.window allows. To do: Wait for the next window, or change policy.window, then resume.
@@ -538,11 +547,11 @@ MEANINGS = meanings(
     roll.left-source: A broker that was rolled is still a client of source. Cause: Its process did not
     read the new file. To do: Restart the broker that the finding names, then resume.
 
-    roll.names: It is not known whether a broker's file names dest. Cause: A name in zookeeper.connect does
-    not resolve on the broker's host. To do: Let it resolve there, or write addresses in its place, then
-    resume.
+    roll.names: It is not known whether a broker's file names dest. Cause: A name in zookeeper.connect
+    does not resolve on the broker's host. To do: Let it resolve there, or write addresses in its place,
+    then resume.
 
-    roll.answer: The host did not show the broker's file. Cause: The host does not answer, or the file
-    cannot be read. To do: See why, then resume.
+    roll.answer: The broker's file cannot be read. Cause: The host does not answer, or the file cannot be
+    read. To do: Find out why, then resume.
     """
 )

@@ -5,7 +5,7 @@ Why now: the proof holds and the lease still runs. From here no timer may end th
 Clients may notice: nothing more than at the fence.
 
 Way back: put the image back and unseal all, then start the observers, unblock, reopen. A sealed host that
-cannot be reached stays shut, which is safe.
+cannot be reached stays closed, which is safe.
 
 Proof: every host compared boot id, lease, rules and data stamp under its own lock and answered sealed.
 """
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from zkmigrate.move.facts.dest_status import DestStates, dest_states, every_host_in
 from zkmigrate.move.facts.records import Stopped
-from zkmigrate.move.rules.lease import in_force
+from zkmigrate.move.rules.lease import lease_in_force
 from zkmigrate.runbook.model.change import Applied, Changes, RestoreImage, Seal, Unseal
 from zkmigrate.runbook.model.finding import meanings
 from zkmigrate.runbook.model.look import Look
@@ -34,7 +34,7 @@ class SealStep(Step[DestStates]):
     def check(self, c: Context, f: DestStates) -> Verdict:
         if c.way is Way.BACK:
             # GO was never sent, or every host has been stopped: hosts that answer need not wait for one that
-            # does not. That one stays shut, which is safe.
+            # does not. That one stays closed, which is safe.
             if sealed := f.phases.in_phase(Phase.SEALED):
                 return Ready(sealed)
             unknown = f.phases.unknown
@@ -47,7 +47,7 @@ class SealStep(Step[DestStates]):
             return Ready(todo)
         findings = f.statuses.claims(
             "seal.permanent",
-            "the block no longer ends by itself",
+            "the block does not end by itself any more",
             lambda s: s.fence_permanent and s.cut_permanent and not s.lapsed,
             lambda s: f"fence {s.fence_entries} and cut {s.cut_entries} entries, lapsed {s.lapsed}",
         )
@@ -58,7 +58,7 @@ class SealStep(Step[DestStates]):
         return (Seal(target, stopped.boots[target], stopped.stamps[target]),)
 
     def undo(self, c: Context, f: DestStates, target: str, applied: tuple[Applied, ...]) -> Changes:
-        lease = in_force(c)
+        lease = lease_in_force(c)
         unseal = Unseal(target, lease.fence_ttl_ms, lease.cut_ttl_ms)
         # Right in every case: if the host had not started yet, restoring leaves its data untouched.
         return (RestoreImage(target), unseal)

@@ -6,8 +6,8 @@ Clients may notice: nothing more than at the fence.
 
 Way back: as for GO: stop all, put the images back.
 
-Proof: every host is leader or follower, and exactly one leads. A host that is not heard, or that has no GO,
-is named and left out as soon as a majority serves.
+Proof: every host is leader or follower, and exactly one leads. A host that does not answer, or that has no
+GO, is named and left out as soon as a majority serves.
 """
 
 from __future__ import annotations
@@ -32,13 +32,16 @@ class ServeStep(Reads[Statuses[HostPhase]]):
         return phases(c, look)
 
     def check(self, c: Context, f: Statuses[HostPhase]) -> Verdict:
-        if go_on_without(c, f) and (missing := late(f)):
+        if can_continue_without(c, f) and (missing := late_hosts(f)):
             return Done(missing)
         if f.unknown:
             return Blocked(f.unknown)
         failed = f.where(lambda s: s.phase == Phase.GO and s.finisher == "failed")
         if failed:
-            moves = "roll back: zkmigrate rollback", "read the host's journal, repair, zkmigrate resume"
+            moves = (
+                "roll back: zkmigrate rollback",
+                "read the host's journal and fix the cause, then run zkmigrate resume",
+            )
             sentence = "the host starts by itself after GO"
             seen = ((host, f.at[host].finisher_note) for host in failed)
             return Blocked(
@@ -71,7 +74,7 @@ def serving_s(c: Context) -> float:
     return max(SERVING_S, (rehearsed_s(c, "serve") or 0.0) * c.inventory.policy.window_margin)
 
 
-def go_on_without(c: Context, f: Statuses[HostPhase]) -> bool:
+def can_continue_without(c: Context, f: Statuses[HostPhase]) -> bool:
     """Return whether the hosts that serve continue without the missing ones.
 
     Once a host is open the only way is forward. Before that, while clients wait at the door, a majority
@@ -84,10 +87,10 @@ def go_on_without(c: Context, f: Statuses[HostPhase]) -> bool:
     return missing and not c.rehearsal and len(f.in_phase(*SERVING)) >= c.inventory.dest.majority
 
 
-def late(f: Statuses[HostPhase]) -> tuple[Finding, ...]:
+def late_hosts(f: Statuses[HostPhase]) -> tuple[Finding, ...]:
     """Return a warning for each host that does not serve, does not answer, or has no GO."""
     notes = {str(x.target): x.seen for x in f.unknown}
-    notes |= dict.fromkeys(f.in_phase(Phase.SEALED), "sealed: GO did not reach it, so it stays shut")
+    notes |= dict.fromkeys(f.in_phase(Phase.SEALED), "sealed: GO did not reach it, so it stays closed")
     notes |= {host: f.at[host].finisher_note or f.at[host].finisher for host in f.in_phase(Phase.GO)}
     return tuple(
         claim(
@@ -98,8 +101,8 @@ def late(f: Statuses[HostPhase]) -> tuple[Finding, ...]:
             target=host,
             seen=note,
             moves=(
-                "the others serve: repair this host; VERIFY waits for it and sends a GO that it did not get",
-                "a host that died for good: docs/how-to/host-died.md",
+                "the others serve. Repair this host: VERIFY waits for it and sends GO if it is missing",
+                "if the host is lost: docs/how-to/host-died.md",
             ),
         )
         for host, note in sorted(notes.items())
@@ -109,7 +112,7 @@ def late(f: Statuses[HostPhase]) -> tuple[Finding, ...]:
 MEANINGS = meanings(
     """
     serve.late: A dest host does not serve in the new ensemble; the others do. Cause: It did not start, or
-    did not get its GO. To do: Repair this host. VERIFY waits for it and sends its GO. If it died:
+    did not receive GO. To do: Repair this host. VERIFY waits for it and sends GO. If the host is lost:
     docs/how-to/host-died.md.
 
     serve.finisher: A dest host could not start by itself after GO. Cause: Its ZooKeeper or its finisher

@@ -109,13 +109,13 @@ def _durable(c: Context, f: StopFacts, host: str) -> tuple[Finding, ...]:
     return (
         claim(
             "stop.tail",
-            "the disk holds everything the host had applied",
+            "the disk holds every transaction that the host had applied",
             _holds(tail.value, needed),
             target=host,
             seen=f"{format_zxid(tail.value.zxid)} in {tail.value.file}"
             + (" (torn end)" if tail.value.torn else ""),
             needed=f"at least {format_zxid(needed)}",
-            moves=("roll back: zkmigrate rollback", "look at the disk: zkmigrate status"),
+            moves=("roll back: zkmigrate rollback", "check the disk: zkmigrate status"),
         ),
     )
 
@@ -129,13 +129,13 @@ def _holds(tail: Tail, needed: int) -> bool:
 MEANINGS = meanings(
     """
     stop.down: ZooKeeper of a dest host still runs. Cause: The service does not stop, or something
-    restarts it. To do: See what keeps it running, then run again.
+    restarts it. To do: Find out what keeps it running, then run again.
 
     stop.tail: A dest disk does not hold everything that the host had applied. Cause: The last record is
-    torn or was not written (ZOOKEEPER-4712). To do: Let the run walk back: zkmigrate rollback. Look at
-    that disk.
+    torn or was not written (ZOOKEEPER-4712). To do: Let the run walk back: zkmigrate rollback. Check that
+    disk.
 
     stop.stamp: The state of a dest host's data directory could not be read. Cause: The host does not
-    answer, or a file cannot be read. To do: See why, then run again.
+    answer, or a file cannot be read. To do: Find out why, then run again.
     """
 )

@@ -8,7 +8,7 @@ Way back: nothing was changed by this step.
 
 Proof: source's subtree and every dest disk can be read, source's leader counts the dest hosts as learners,
 and the dest hosts answer quickly enough for a lease. For the cut-over also: dest's disks hold the same
-subtree as source at one zxid. Every session that owns a part of it is a client of dest and of nobody else. No
+subtree as source at one zxid. Every session that owns a part of it is a client of dest alone. No
 foreign client is connected to dest. The smallest session timeout leaves time for a way back, and FENCE to
 SEAL ends before that must start. FENCE to SEAL counts as long as in the rehearsal and a margin more; without
 a rehearsal as long as the policy gives the way back.
@@ -27,7 +27,7 @@ from zkmigrate.move.facts.connections import connections_of
 from zkmigrate.move.facts.dest_status import LOOK_MOVES, round_trips, unanswered, unknown
 from zkmigrate.move.facts.records import ChosenLease, Surveyed
 from zkmigrate.move.facts.sessions import Homes, homes
-from zkmigrate.move.facts.subtree import Comparison, compared_ownership, source_ownership
+from zkmigrate.move.facts.subtree import Comparison, compare_with_source, source_ownership
 from zkmigrate.move.rules import lease
 from zkmigrate.move.rules.foreign_clients import foreign_findings
 from zkmigrate.move.rules.window_rules import (
@@ -106,7 +106,7 @@ class SurveyStep(OfDependent, Reads[SurveyFacts]):
         if len(lowest) < len(tails):
             return SurveyFacts(view.leader, now, count, Absent("dest's disks must be read first"), tails)
         chroot = self.dependent.chroot(c.inventory)
-        read, comparison = compared_ownership(look, c.inventory, chroot, view.leader, min(lowest), c.tell)
+        read, comparison = compare_with_source(look, c.inventory, chroot, view.leader, min(lowest), c.tell)
         owners = read.value[0].owners if isinstance(read, Seen) else {}
         kept = read.value[0].kept(self.dependent.keeps).owners if isinstance(read, Seen) else {}
         # After the disks: a session that opened since is not in their state, so no claim is made about it.
@@ -171,7 +171,7 @@ def _readable(dependent: AnyDependent, c: Context, f: SurveyFacts) -> tuple[Find
             "survey.learners",
             "source's leader counts its learners",
             f.learners is not None and f.learners >= len(c.inventory.dest.hosts),
-            seen="not told" if f.learners is None else str(f.learners),
+            seen="unknown" if f.learners is None else str(f.learners),
             needed=f"at least {len(c.inventory.dest.hosts)}",
             moves=LOOK_MOVES,
         )
@@ -192,7 +192,7 @@ def _readable(dependent: AnyDependent, c: Context, f: SurveyFacts) -> tuple[Find
             limits.start_back > LEAST_TO_SEAL_S,
             seen=f"timeout {timeout} ms, way back {way_back:.1f} s as rehearsed: it would have to start "
             f"{limits.start_back:.1f} s after FENCE",
-            needed=f"more than {LEAST_TO_SEAL_S:g} s, to reach SEAL in",
+            needed=f"more than {LEAST_TO_SEAL_S:g} s, in which SEAL is reached",
             moves=(
                 "rehearse again on a quieter machine: zkmigrate rollback --to rehearse, then run",
                 words.longer_sessions,
@@ -225,7 +225,7 @@ def _window_fits(words: Words, c: Context, trip_s: float, left_s: float) -> Find
         moves = ("rehearse again on a quieter machine: zkmigrate rollback --to rehearse, then run",)
     else:
         counts = (
-            f"not rehearsed, so it counts with {counted:.1f} s: the longer of policy.way_back_s "
+            f"not rehearsed, so it is assumed to take {counted:.1f} s: the longer of policy.way_back_s "
             f"({policy.way_back_s:g} s) {margin} and {MESSAGES_TO_SEAL} round trips of {trip_s:.2f} s"
         )
         moves = ("rehearse, which measures the time: zkmigrate rollback --to rehearse, then run",)
@@ -256,7 +256,7 @@ def _timeout_s(c: Context, state: Ownership) -> float | None:
 def _lease(c: Context, f: SurveyFacts, state: Ownership) -> Lease | None:
     worst = _worst_s(f)
     allowed = lease.longest(c, _timeout_s(c, state))
-    return None if worst is None else lease.chosen(c.inventory.policy.lease, worst, allowed)
+    return None if worst is None else lease.choose_lease(c.inventory.policy.lease, worst, allowed)
 
 
 def _lease_fits(words: Words, c: Context, f: SurveyFacts, kept: Ownership, picked: Lease | None) -> Finding:
@@ -268,7 +268,7 @@ def _lease_fits(words: Words, c: Context, f: SurveyFacts, kept: Ownership, picke
         cut_ms = lease.needed_ms(c.inventory.policy.lease, worst)
         fence_ms = cut_ms + FENCE_OUTLIVES_CUT_MS
         needed = (
-            f"a cut of {cut_ms} ms and a fence of {fence_ms} ms hold the longest of them; policy and "
+            f"a cut of {cut_ms} ms and a fence of {fence_ms} ms cover the longest of them; policy and "
             f"deadline allow {max(0.0, allowed.cut_ms):.0f} and {max(0.0, allowed.fence_ms):.0f} ms"
         )
     return claim(
@@ -279,7 +279,7 @@ def _lease_fits(words: Words, c: Context, f: SurveyFacts, kept: Ownership, picke
         + (f"; lease: fence {picked.fence_ttl_ms} ms, cut {picked.cut_ttl_ms} ms" if picked else ""),
         needed=needed,
         moves=(
-            "see why the host is slow, then resume: it is measured again",
+            "find out why the host is slow, then resume, which measures again",
             f"raise policy.lease.longest_ms, or the {words.many}' session timeout",
         ),
     )
@@ -299,7 +299,7 @@ def _baseline(words: Words, state: Ownership, kept: Ownership) -> tuple[Finding,
         ),
         claim(
             "survey.timeouts",
-            "the timeout of every session that owns a part is known",
+            "the timeout of every session that owns a znode of the chroot is known",
             None if nameless else True,
             seen=", ".join(format_session(s) for s in nameless[:LISTED]) or f"all of {len(kept.owners)}",
             needed="a timeout for each: without it there is no deadline for the way back",
@@ -310,7 +310,7 @@ def _baseline(words: Words, state: Ownership, kept: Ownership) -> tuple[Finding,
 
 def _homes(found: Homes | None) -> Finding:
     """Check that every session is connected to dest: another one's ephemerals are lost at OPEN."""
-    found = found or Homes(frozenset(), {}, ("client lists were not asked",))
+    found = found or Homes(frozenset(), {}, ("the client lists were not read",))
     astray = sorted(found.astray.items())
     listed = [f"session {format_session(session)}: {where}" for session, where in astray[:LISTED]]
     return claim(
@@ -329,8 +329,8 @@ def _homes(found: Homes | None) -> Finding:
 def _same_tree(comparison: Reading[Comparison] | None) -> tuple[Finding, ...]:
     sentence = "the dest disk holds the same subtree as source at one zxid"
     moves = (
-        "take the dest host named here out: zkmigrate rollback, then join it again with an empty disk",
-        "resume: zkmigrate reads both again",
+        "remove the dest host named here: zkmigrate rollback, then join it again with an empty disk",
+        "run zkmigrate resume, which reads both again",
     )
     if not isinstance(comparison, Seen):
         return (claim("survey.same-tree", sentence, None, seen=str(comparison), moves=moves),)
@@ -356,8 +356,8 @@ def _same_tree(comparison: Reading[Comparison] | None) -> tuple[Finding, ...]:
 MEANINGS = meanings(
     """
     survey.learners: Source's leader counts fewer learners than there are dest hosts. Cause: A dest host
-    does not follow source, or the leader does not tell. To do: See which dest host does not follow, then
-    resume.
+    does not follow source, or the leader does not report the number. To do: Find the dest host that does
+    not follow, then resume.
 
     survey.way-back: The smallest session timeout leaves no time for a way back. Cause: The way back takes
     longer than the smallest session timeout allows. To do: Rehearse again on a quieter machine, or raise
@@ -379,7 +379,7 @@ MEANINGS = meanings(
     or no broker runs. To do: Correct the chroot in migration.yml, or start the brokers.
 
     survey.timeouts: The timeout of a session that owns a part of the chroot is not known. Cause: No
-    server tells it. Without it the way back has no deadline. To do: Restart the client that owns this
+    server reports it. Without it the way back has no deadline. To do: Restart the client that owns this
     session, then resume.
 
     survey.sessions-on-dest: A session that owns a part of the chroot is a client of source, or of no dest
@@ -390,10 +390,10 @@ MEANINGS = meanings(
     host is behind, or its data diverged. To do: Let the host catch up, then resume. If it stays
     different, roll back to join.
 
-    survey.tail: A dest host did not show its disk. Cause: The host does not answer. To do: See why, then
-    resume.
+    survey.tail: The disk of a dest host cannot be read. Cause: The host does not answer. To do: Find out
+    why, then resume.
 
     survey.subtree: The sessions and ephemerals under the chroot cannot be read. Cause: Source's leader
-    does not answer dump, or its log cannot be read. To do: See why, then resume.
+    does not answer dump, or its log cannot be read. To do: Find out why, then resume.
     """
 )

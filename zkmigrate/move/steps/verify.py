@@ -29,8 +29,8 @@ from zkmigrate.move.facts.subtree import Digests, digests
 from zkmigrate.move.rules.window_rules import STEPS
 from zkmigrate.move.steps.check import (
     baseline,
-    baseline_lost,
     has_baseline,
+    lost_baseline,
     quorum,
     same_ownership,
     serving_only,
@@ -59,7 +59,7 @@ IN_SYNC_S = 120.0
 DIGITS = 16
 DEFAULT_TICK_MS, MOST_TICKS = 3000, 20
 """ZooKeeper's defaults: its tick, and the longest session timeout in ticks."""
-NOT_YET = Absent("not looked at yet")
+NOT_YET = Absent("not read yet")
 
 
 @dataclass(frozen=True)
@@ -143,7 +143,7 @@ class VerifyStep(OfDependent, Step[VerifyFacts]):
             compared = same_ownership(d, baseline(c), f.owners, f.znodes, exact=False)
             same = tuple(_only_warns(d, x) for x in compared)
         else:
-            same = (baseline_lost("verify.baseline", Severity.WARN),)
+            same = (lost_baseline("verify.baseline", Severity.WARN),)
         findings = (
             *quorum(c, serving_only(f.servers, f.hosts)),
             *same,
@@ -230,7 +230,7 @@ def _left_out(missing: dict[str, str]) -> tuple[Finding, ...]:
 
 
 def _age_s(status: HostStatus) -> float:
-    """Return the seconds that the server has run, on the host's boot clock, which nobody sets.
+    """Return the seconds that the server has run, on the host's boot clock, which no one sets.
 
     If its service has no start time, they count from the opening of the host.
     """
@@ -283,9 +283,9 @@ def _only_warns(dependent: AnyDependent, found: Finding) -> Finding:
         return found
     one = dependent.words.one
     moves = (
-        f"a {one} that was restarted, or was away for its session's timeout, has a session of its own: it is "
-        "registered again, and nothing is left to do",
-        f"otherwise see why the session ended: the report's timeline, the {one}'s log",
+        f"a {one} that was restarted, or was away for its session's timeout, has a new session: it is "
+        "registered again, and nothing more is needed",
+        f"otherwise find out why the session ended, from the report's timeline and the {one}'s log",
     )
     return replace(found, severity=Severity.WARN, moves=moves)
 
@@ -304,24 +304,24 @@ def _strays(reading: Reading[DeltaResult]) -> Finding:
     unread = result.unproved if result is not None else str(reading)
     return claim(
         "verify.strays",
-        "nobody has written under the chroot on source since the proof",
+        "no client has written under the chroot on source since the proof",
         False if written else None if unread else True,
         severity=Severity.WARN,
-        seen=f"{len(written)} lost to dest: {listed}" if written else unread or "nothing but expiries",
-        needed="nothing but expiries of the sessions that live on dest",
+        seen=f"{len(written)} writes missing on dest: {listed}" if written else unread or "only expiries",
+        needed="only expiries of the sessions that live on dest",
         moves=(
-            "find the client by its session in source's logs, point it to dest, repeat what it wrote there",
+            "find the client by its session in source's logs, point it to dest and repeat its writes there",
         ),
     )
 
 
 MEANINGS = meanings(
     """
-    verify.strays: Somebody wrote under the chroot on source after the proof. Cause: A client still uses
-    source. Dest lacks what it wrote. To do: Find the client by its session in source's logs. Point it to
-    dest and repeat there what it wrote.
+    verify.strays: A client wrote under the chroot on source after the proof. Cause: It still uses source.
+    Dest lacks its writes. To do: Find the client by its session in source's logs. Point it to dest and
+    repeat its writes there.
 
-    verify.missing: A dest host does not serve with the others. Cause: It died, or did not get its GO. To
+    verify.missing: A dest host does not serve with the others. Cause: It died, or did not receive GO. To
     do: Bring it back or replace it: docs/how-to/host-died.md.
 
     verify.same-tree: A dest disk held another subtree than source at the cut. Cause: The data diverged

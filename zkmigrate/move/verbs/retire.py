@@ -27,7 +27,7 @@ REFUSED = 6
 
 
 def retire(setting: VerbContext, run_id: str, host: str, reason: str) -> int:
-    """Prove that the broker serves nothing and has left source, then journal that it is left out.
+    """Prove that the broker serves no partition and has left source, then journal that it is left out.
 
     Returns the exit code, 6 if that is not proved. Raises UsageError for a host that cannot be retired, or a
     run that does not allow it now.

@@ -22,7 +22,7 @@ from zkmigrate.move.facts.records import (
     Verified,
     seconds,
 )
-from zkmigrate.move.rules.lease import in_force
+from zkmigrate.move.rules.lease import lease_in_force
 from zkmigrate.move.rules.window_rules import deadline_s
 from zkmigrate.runbook.model.step import Context, Way
 from zkmigrate.runbook.model.step_record import Recorded, known, needed, recorded
@@ -161,7 +161,7 @@ def test_a_field_of_another_kind_cannot_be_read() -> None:
         known(Drained, context(drain={**DRAINED.encode(), "z": "Z"}))
     place = {"file": "log.1", "offset": True, "zxid": "0x1"}
     prove = next(record for record, _ in JOURNALED if isinstance(record, Proved)).encode()
-    with pytest.raises(RecordError, match=r"cannot be read: cursor: .*a place in a log"):
+    with pytest.raises(RecordError, match=r"cannot be read: cursor: .*a position in a log"):
         known(Proved, context(prove={**prove, "cursor": place}))
 
 
@@ -176,7 +176,7 @@ def test_the_way_back_needs_nothing_of_the_survey_but_its_own_terms() -> None:
     """A record of another version must not keep a run from going back."""
     c = context(survey={"smallest_timeout_ms": 18000, "lease": {"fence_ttl_ms": 7000, "cut_ttl_ms": 5000}})
     assert deadline_s(c) < 18
-    assert in_force(c).fence_ttl_ms == 7000
+    assert lease_in_force(c).fence_ttl_ms == 7000
     with pytest.raises(RecordError, match="leader is missing; epoch is missing; learners is missing"):
         needed(Surveyed, c)
 

@@ -513,7 +513,7 @@ CASES: list[tuple[str, str, str, Break, str, Break]] = [
     ),
     (
         "kafka.sessions-on-dest", "cutover", "", word("dest1", "cons", cons("10.71.0.31")),
-        "session 0x1000021c3000000: client of nobody", no_word("cons", "source3"),
+        "session 0x1000021c3000000: client of no ensemble", no_word("cons", "source3"),
     ),
     (
         "kafka.sessions-on-dest", "cutover", "",

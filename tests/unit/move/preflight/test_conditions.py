@@ -340,7 +340,9 @@ def test_a_verdict_may_weigh_less_or_more_than_its_check(
 
 
 @pytest.mark.parametrize(
-    "reading", [Absent("no one leader"), TIMEOUT, Unknown("denied", "sudo: a password is required")], ids=str
+    "reading",
+    [Absent("no single leader"), TIMEOUT, Unknown("denied", "sudo: a password is required")],
+    ids=str,
 )
 def test_evidence_that_could_not_be_had_never_passes(reading: Reading[object]) -> None:
     assert unseen(reading, "an answer").held is None

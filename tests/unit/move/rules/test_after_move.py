@@ -71,7 +71,7 @@ WRONG: dict[str, tuple[Mapping[str, Any], dict[str, Held]]] = {
     "nobody tells who is in sync": ({"leader": Seen(Mntr({}))}, {"watch.dest": UNKNOWN}),
     "the leader is silent": ({"leader": SILENT}, {"watch.dest": UNKNOWN}),
     "followers alone and nobody tells": (
-        {"dest": with_dest(dest2=MODES.servers["follower"]), "leader": Absent("no one leader")},
+        {"dest": with_dest(dest2=MODES.servers["follower"]), "leader": Absent("no single leader")},
         {"watch.dest": NO},
     ),
     "a broker is not registered": (

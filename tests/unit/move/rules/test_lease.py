@@ -18,7 +18,7 @@ from zkmigrate.inventory.inventory import Lease
 from zkmigrate.move.dependents.kafka import KAFKA
 from zkmigrate.move.facts.dest_status import DestStates, Statuses
 from zkmigrate.move.facts.records import ChosenLease
-from zkmigrate.move.rules.lease import Longest, chosen, in_force, longest, needed_ms
+from zkmigrate.move.rules.lease import Longest, choose_lease, lease_in_force, longest, needed_ms
 from zkmigrate.move.rules.window_rules import FIND_DOOR_S, deadlines, expected_way_back_s
 from zkmigrate.move.steps.cut import CutFacts, CutStep
 from zkmigrate.move.steps.fence import FenceFacts, FenceStep
@@ -57,7 +57,7 @@ def context(records: dict[str, Any] | None = None) -> Context:
 def test_the_lease_for_a_round_trip_and_what_is_allowed(
     worst_s: float, allowed: Longest, ttls: tuple[int, int] | None
 ) -> None:
-    lease = chosen(POLICY, worst_s, allowed)
+    lease = choose_lease(POLICY, worst_s, allowed)
     assert (None if lease is None else (lease.fence_ttl_ms, lease.cut_ttl_ms)) == ttls
     assert lease is None or lease.renew_every_ms == POLICY.renew_every_ms
 
@@ -85,7 +85,7 @@ LEASES = st.builds(
 def test_a_lease_is_chosen_exactly_where_one_fits(
     policy: Lease, worst_s: float, fence_ms: float, cut_ms: float
 ) -> None:
-    lease = chosen(policy, worst_s, Longest(fence_ms, cut_ms))
+    lease = choose_lease(policy, worst_s, Longest(fence_ms, cut_ms))
     least = needed_ms(policy, worst_s)
     if lease is None:
         assert cut_ms < least or fence_ms < least + FENCE_OUTLIVES_CUT_MS
@@ -134,7 +134,7 @@ NOWHERE = DestStates(Statuses({}, ()), Statuses({}, ()))
 
 def test_steps_send_the_lease_that_was_chosen() -> None:
     for c, fence, cut in ((context(), 5000, 2000), (context(RECORD), 7000, 5000)):
-        assert (in_force(c).fence_ttl_ms, in_force(c).cut_ttl_ms) == (fence, cut)
+        assert (lease_in_force(c).fence_ttl_ms, lease_in_force(c).cut_ttl_ms) == (fence, cut)
         assert FenceStep(KAFKA).plan(c, FenceFacts(NOWHERE), "dest1")[0] == Fence("dest1", fence)
         facts = CutFacts(NOWHERE, {}, None, {})
         assert CutStep().plan(c, facts, "dest1")[0] == Cut("dest1", cut)
@@ -147,7 +147,7 @@ def test_the_watch_renews_with_the_lease_that_was_chosen(tmp_path: Path) -> None
     try:
         stage, history = fenced(tmp_path)
         assert stage.window is not None
-        leased = replace(stage, window=replace(stage.window, lease=in_force))
+        leased = replace(stage, window=replace(stage.window, lease=lease_in_force))
         watch.follow(leased, history, context(RECORD))
     finally:
         watch.close()

@@ -52,7 +52,7 @@ def test_a_broker_that_takes_its_time_to_stop_is_waited_for() -> None:
     slow = Seen(replace(ARMED, unit_state="deactivating"))
     stopping = verdict(brokers=brokers(broker(), broker1=broker(slow)))
     assert isinstance(stopping, Waiting)
-    assert stopping.what == "broker1 stops"
+    assert stopping.what == "broker1 has stopped"
 
 
 @pytest.mark.parametrize("status", [SILENT, UNTOLD])

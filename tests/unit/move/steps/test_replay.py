@@ -32,7 +32,7 @@ def mark(done: int, version: int = 0) -> Seen[Mark]:
 
 
 def same(held: bool | None) -> Seen[Condition]:
-    return Seen(Condition("replay.same", "source holds what dest held", held, "seen"))
+    return Seen(Condition("replay.same", "source holds the same subtree as dest", held, "seen"))
 
 
 DONE = ReplayFacts(mark(END, 5), True, same(True), NOW)

@@ -1,4 +1,4 @@
-"""SEAL: which facts say that the block no longer ends by itself."""
+"""SEAL: which facts say that the block does not end by itself any more."""
 
 from __future__ import annotations
 

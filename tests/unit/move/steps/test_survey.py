@@ -86,7 +86,7 @@ WRONG: dict[str, tuple[Mapping[str, Any], tuple[str, str]]] = {
         {"homes": Homes(frozenset({SESSION}), {}, ("dest1: denied",))},
         ("survey.sessions-on-dest", ""),
     ),
-    "client lists were not asked": ({"homes": None}, ("survey.sessions-on-dest", "")),
+    "the client lists were not read": ({"homes": None}, ("survey.sessions-on-dest", "")),
     "a disk holds another tree": ({"comparison": compared(Seen((LESS,)))}, ("survey.same-tree", "dest2")),
     "a disk was not compared": ({"comparison": compared(SILENT)}, ("survey.same-tree", "dest2")),
     "no disk was compared": ({"comparison": None}, ("survey.same-tree", "")),

@@ -246,9 +246,9 @@ def test_a_decision_says_what_a_go_agrees_to_and_lets_others_know_that_it_is_ask
     """A second terminal saw a step that works, while the run waited for an answer."""
     papers = Papers()
     typed, script = terminal("g", papers=papers)
-    down = replace(TROUBLE, needed="somebody agrees that the roll starts b1 with its new file")
+    down = replace(TROUBLE, needed="an operator agrees that the roll starts b1 with its new file")
     assert typed.decide("roll.roll", down, "stop", 601.0).word == "go"
-    assert "  needed: somebody agrees that the roll starts b1 with its new file" in script.shown
+    assert "  needed: an operator agrees that the roll starts b1 with its new file" in script.shown
     assert papers.asked == ["watch.broker-lost b1 go (g), stop (s), back (b) or findings (f)? 600"]
 
 

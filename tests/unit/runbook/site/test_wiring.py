@@ -25,7 +25,7 @@ from zkmigrate.errors import HostError
 from zkmigrate.inventory.inventory import Inventory, Ports, Source, Ssh, ZooKeeperHost
 from zkmigrate.kafka.changes import ElectLeaders
 from zkmigrate.kafka.rules.sampling import BROKERS
-from zkmigrate.move.rules.lease import in_force
+from zkmigrate.move.rules.lease import lease_in_force
 from zkmigrate.move.rules.window_rules import WINDOW
 from zkmigrate.runbook.engine.clock import Clock
 from zkmigrate.runbook.engine.history import History
@@ -83,7 +83,7 @@ def test_the_watch_of_a_site_asks_source_whether_it_serves(ssh: Ssh) -> None:
     assert [(probe.name, probe.within_s) for probe in asked] == [
         ("block on 3 hosts", 3.0), ("brokers", math.inf), ("source", math.inf),
     ]  # fmt: skip
-    assert window.lease is in_force
+    assert window.lease is lease_in_force
 
 
 def test_what_a_probe_of_a_site_sees_is_a_sample(ssh: Ssh, tmp_path: Path) -> None:

@@ -88,13 +88,13 @@ def test_dest_tells_its_phase_its_mode_and_how_far_it_is_behind(wall: Wall) -> N
     wall.sample("ensembles", servers=servers)
     wall.sample("phases", hosts={"dest1": ["fenced", None]})
     assert wall.line("dest1").split(None, 1)[1] == "fenced, observer, 4 behind"
-    assert wall.line("dest2").split(None, 1)[1] == "observer, level"
+    assert wall.line("dest2").split(None, 1)[1] == "observer, up to date"
     assert wall.line("dest3").split(None, 1)[1] == "observer, another epoch"
     assert wall.line("source") == " source: source1 leads, 2 of 3 serve, zxid 0x200000010"
     wall.now += 12
     assert wall.line("dest1").split(None, 1)[1] == "observer, 4 behind (12 s old)", "phases are the window's"
     wall.sample("ensembles", servers={name: ["not serving"] for name in servers})
-    assert (wall.line("source"), wall.style("source")) == (" source: nobody leads, 0 of 3 serve", "bad")
+    assert (wall.line("source"), wall.style("source")) == (" source: no leader, 0 of 3 serve", "bad")
 
 
 @pytest.mark.parametrize(
