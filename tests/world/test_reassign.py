@@ -34,11 +34,11 @@ from tests.world.reassigning import (
     submitted,
 )
 from zkmigrate.cluster.placement import maps
-from zkmigrate.cluster.reassign.hours import Hours, closed
 from zkmigrate.cluster.reassign.inflow import APART_S
 from zkmigrate.cluster.reassign.throttle import FOLLOWER_LIST, FOLLOWER_RATE, LEADER_LIST, LEADER_RATE
 from zkmigrate.hosts import parallel
 from zkmigrate.inventory.accept import Accept
+from zkmigrate.inventory.hours import Hours, closed
 from zkmigrate.inventory.inventory import Window
 from zkmigrate.kafka.changes import (
     AlterBrokerConfig,
@@ -1027,7 +1027,7 @@ def test_a_window_that_has_ended_ends_the_run_once_nothing_is_in_flight(tmp_path
     ended = made.process(forward)
     assert (ended.code, [f.id for f in ended.findings]) == (6, ["reassign.hours"])
     assert ended.findings[0].seen == (
-        "now it is outside policy.window (2023-11-14T22:00Z to 2023-11-14T22:31Z)"
+        "now it is outside policy.window (from 2023-11-14T22:00Z to 2023-11-14T22:31Z)"
     )
     assert made.cluster.flights == {}
     assert 0 < len(begun) < 28

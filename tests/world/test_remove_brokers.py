@@ -16,7 +16,6 @@ from tests.world.cluster_desk import at
 from tests.world.cluster_state import DISK
 from tests.world.reassigning import BROKERS, RATE, found, submitted
 from tests.world.removing import GONE, POLICY_FILE, RACKS, RemovalDesk, desk
-from zkmigrate.cluster.reassign.hours import Hours, closed
 from zkmigrate.cluster.reassign.throttle import FOLLOWER_RATE, LEADER_RATE
 from zkmigrate.cluster.removal.exclude_step import ExcludeFacts, ExcludeStep
 from zkmigrate.cluster.removal.policy_step import CLOSED_S
@@ -24,6 +23,7 @@ from zkmigrate.cluster.removal.rules import CORDON_ALL, CORDONED, OWN_POLICY
 from zkmigrate.cluster.removal.section import Removal
 from zkmigrate.cluster.removal.validate_step import foreseen
 from zkmigrate.inventory.accept import Accept
+from zkmigrate.inventory.hours import Hours, closed
 from zkmigrate.kafka.changes import KAFKA, AlterBrokerConfig, ElectLeaders, ReassignPartition
 from zkmigrate.kafka.questions import TopicSetting
 from zkmigrate.runbook.engine import events, journal

@@ -210,6 +210,10 @@ class Window(Frozen):
     begin: Instant
     end: Instant
 
+    @property
+    def words(self) -> str:
+        return f"from {self.begin} to {self.end}"
+
 
 class Policy(Frozen):
     """What the operator allows. Times in seconds.

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from zkmigrate.cluster.reassign.facts import Stands
-from zkmigrate.cluster.reassign.hours import Closed
 from zkmigrate.cluster.reassign.moves import Move, Stand
 from zkmigrate.cluster.reassign.moves_facts import MovesFacts
+from zkmigrate.inventory.hours import Closed
 from zkmigrate.runbook.accepted import TARGET_DOWN, accepted
 from zkmigrate.runbook.model.finding import Finding, Severity, claim, few
 from zkmigrate.runbook.model.report import counted

@@ -23,7 +23,6 @@ from zkmigrate.cluster.reassign.answers import Disks, Flights
 from zkmigrate.cluster.reassign.choice import next_moves
 from zkmigrate.cluster.reassign.estimate import POLL_S, Throughput
 from zkmigrate.cluster.reassign.facts import LOOKS, Stands, disputed
-from zkmigrate.cluster.reassign.hours import Closed, closed
 from zkmigrate.cluster.reassign.inflow import Inflow
 from zkmigrate.cluster.reassign.look_step import of_plan
 from zkmigrate.cluster.reassign.moves import Move, Originals, Stand, goal, planned, section
@@ -33,6 +32,7 @@ from zkmigrate.cluster.reassign.progress import progress, words
 from zkmigrate.cluster.reassign.rates import keeping_control, rates_in_force
 from zkmigrate.cluster.reassign.rules import foreign, originals_lost
 from zkmigrate.cluster.reassign.throttle import SentRates
+from zkmigrate.inventory.hours import Closed, closed
 from zkmigrate.kafka.changes import KAFKA, CancelReassignment, PlaceReplica, ReassignPartition
 from zkmigrate.kafka.questions import ListReassignments
 from zkmigrate.kafka.rates import Rate

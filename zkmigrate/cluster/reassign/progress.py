@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 
 from zkmigrate.cluster.placement.cluster import Name
 from zkmigrate.cluster.reassign.estimate import Copies, Throughput, busiest, ends
-from zkmigrate.cluster.reassign.hours import Closed, after_open
 from zkmigrate.cluster.reassign.inflow import Inflow, endless
 from zkmigrate.cluster.reassign.moves import Move, Stand, section
 from zkmigrate.cluster.reassign.moves_facts import MovesFacts
 from zkmigrate.cluster.reassign.rules import gib
+from zkmigrate.inventory.hours import Closed, after_open
 from zkmigrate.runbook.model.finding import few
 from zkmigrate.runbook.model.report import counted
 from zkmigrate.runbook.model.step import Context, Far, Way

@@ -14,8 +14,8 @@ from zkmigrate.cluster.placement import maps
 from zkmigrate.cluster.placement.check import log_dirs_of
 from zkmigrate.cluster.placement.cluster import Name
 from zkmigrate.cluster.reassign.adapt import Adapt
-from zkmigrate.cluster.reassign.hours import Hours
 from zkmigrate.errors import InventoryError, UsageError
+from zkmigrate.inventory.hours import Hours
 from zkmigrate.inventory.inventory import Door, Inventory, local_path
 from zkmigrate.inventory.types import LocalPath
 from zkmigrate.kafka.rates import Role, amount

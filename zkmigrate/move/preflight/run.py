@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from zkmigrate.inventory.hours import closed, now_in
 from zkmigrate.move.facts.records import seconds
 from zkmigrate.move.preflight.check import JOINED, Gate, Judged, Scope, check, unseen
 from zkmigrate.move.preflight.evidence import Evidence
-from zkmigrate.move.rules.maintenance_window import MOVES, maintenance_window
 from zkmigrate.move.rules.window_estimate import rehearsed_to_check_s
 from zkmigrate.move.rules.window_rules import STEPS
 from zkmigrate.runbook.model.fact import Seen
@@ -31,10 +31,14 @@ def in_hour(c: Context, e: Evidence) -> Iterator[Judged]:
 
     To do: Wait for the window, or correct policy.window in migration.yml.
     """
-    now = maintenance_window(
-        c.inventory.policy.window, e.at, WINDOW_FACTOR * (rehearsed_to_check_s(c) or 0.0)
-    )
-    yield Judged(now.inside, now.seen, now.needed, moves=() if c.inventory.policy.window is None else MOVES)
+    window, length_s = c.inventory.policy.window, WINDOW_FACTOR * (rehearsed_to_check_s(c) or 0.0)
+    if window is None:
+        yield Judged(True, "policy.window is not set", "no maintenance window, or the current time inside it")
+        return
+    shut = closed(None, window, e.at) or closed(None, window, e.at + length_s)
+    needed = window.words + (f", with {length_s:.0f} s remaining" if length_s else "")
+    moves = ("wait for the window", "correct policy.window in migration.yml")
+    yield Judged(shut is None, now_in(window, e.at), needed, moves=moves)
 
 
 @check("run.forward", "as rehearsed, dest's door opens before dest itself ends a session", Scope.CLUSTER,

@@ -24,12 +24,12 @@ from zkmigrate.errors import HostError, UsageError
 from zkmigrate.hosts.facts.host_names import all_unresolved, asked_names
 from zkmigrate.hosts.facts.sockets import normalized, sockets
 from zkmigrate.hosts.facts.status import HostStatus, runs, unit_status
+from zkmigrate.inventory.hours import closed, now_in
 from zkmigrate.inventory.inventory import Inventory
 from zkmigrate.kafka.facts.recovery import parse_span
 from zkmigrate.move.dependent import AnyDependent, Ending, MemberFacts, OfDependent, Position, unit_of
 from zkmigrate.move.facts.connections import addresses, connections_of
 from zkmigrate.move.facts.dest_status import unanswered
-from zkmigrate.move.rules.maintenance_window import maintenance_window
 from zkmigrate.move.rules.soak import soak_progress
 from zkmigrate.runbook.model.change import Applied, Changes, PutFile, inverses
 from zkmigrate.runbook.model.fact import Absent, NotHeard, Reading, Seen, Unknown
@@ -302,8 +302,8 @@ class RollStep(OfDependent, Step[RollFacts]):
         It applies only walking forward, to running members and to the ending. A member that is down is
         started at any hour, and the way back waits for no window.
         """
-        now = maintenance_window(inventory.policy.window, f.wall)
-        if now.inside:
+        window = inventory.policy.window
+        if window is None or closed(None, window, f.wall) is None:
             return ()
         words, moved = self.dependent.words, sum(p.moved for p in positions)
         ending = self.dependent.ending(inventory) if moved == len(positions) else None
@@ -312,8 +312,8 @@ class RollStep(OfDependent, Step[RollFacts]):
                 "roll.hour",
                 f"{words.many} {words.again} only inside the maintenance window",
                 False,
-                seen=f"{now.seen}; {moved} of {len(f.members)} {words.many} have moved",
-                needed=now.needed,
+                seen=f"{now_in(window, f.wall)}; {moved} of {len(f.members)} {words.many} have moved",
+                needed=window.words,
                 moves=(
                     "wait for the window, then resume",
                     "change policy.window in migration.yml, then resume",

@@ -65,8 +65,8 @@ def test_outside_the_maintenance_window_nothing_that_is_noticed_begins(
 
 def test_near_its_end_the_window_is_too_short_for_what_was_rehearsed() -> None:
     c = with_window(rehearsed(fence={"forward": 1.0}, serve={"forward": 4.0}, arm={"forward": 99.0}))
-    for left, held in ((15.5, Held.YES), (14.5, Held.NO)):
-        assert judged(at(AT_END - left), c, "run.hour", "cutover").held is held
+    for seconds, held in ((AT_END - 15.5, Held.YES), (AT_END - 14.5, Held.NO), (AT_BEGIN - 1, Held.NO)):
+        assert judged(at(seconds), c, "run.hour", "cutover").held is held
 
 
 def test_before_the_roll_the_hour_is_free() -> None:

@@ -1,4 +1,4 @@
-"""The hours in which moves may begin, and how long open time lasts.
+"""The hours in which a run may do what members and clients notice, and how long open time lasts.
 
 Pure: times are seconds since the epoch.
 """
@@ -86,7 +86,7 @@ def closed(hours: Hours | None, window: Window | None, at: float) -> Closed | No
     if window is not None:
         begin, ends = (datetime.fromisoformat(text).timestamp() for text in (window.begin, window.end))
         opens = max(at, begin)
-        why = f"outside policy.window ({window.begin} to {window.end})" if not begin <= at < ends else ""
+        why = f"outside policy.window ({window.words})" if not begin <= at < ends else ""
     if hours is not None:
         spans = hours.spans(opens)
         inside = any(begin <= opens < end for begin, end in spans)
@@ -94,6 +94,15 @@ def closed(hours: Hours | None, window: Window | None, at: float) -> Closed | No
         within = any(begin <= at < end for begin, end in hours.spans(at))
         why = why or ("" if within else f"outside the hours {hours.words}")
     return Closed(opens if opens < ends else None, why) if why else None
+
+
+def now_in(window: Window, at: float) -> str:
+    """Say what time it is, and how long the maintenance window lasts from then, if it has begun."""
+    left_s = datetime.fromisoformat(window.end).timestamp() - at
+    begun = datetime.fromisoformat(window.begin).timestamp() <= at
+    return f"now is {datetime.fromtimestamp(at, UTC):%Y-%m-%dT%H:%M:%SZ}" + (
+        f", {left_s:.0f} s remaining" if begun and left_s > 0 else ""
+    )
 
 
 def after_open(

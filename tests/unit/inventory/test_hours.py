@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from zkmigrate.cluster.reassign.hours import Hours, after_open, closed
+from zkmigrate.inventory.hours import Hours, after_open, closed
 from zkmigrate.inventory.inventory import Window
 
 BERLIN = "Europe/Berlin"
@@ -89,7 +89,7 @@ def test_the_maintenance_window_counts_too() -> None:
     assert opens(Hours(begin="02:00", end="05:00"), "2026-11-26T22:00Z", window) == "never"
     shut = closed(nights, window, at("2026-11-26T22:00Z"))
     assert shut is not None
-    why = "outside policy.window (2026-11-26T23:00Z to 2026-11-27T02:00Z)"
+    why = "outside policy.window (from 2026-11-26T23:00Z to 2026-11-27T02:00Z)"
     assert shut.words == f"{why}: the next move begins 2026-11-27T01:00Z"
     shut = closed(nights, None, at("2026-11-26T22:00Z"))
     assert shut is not None
