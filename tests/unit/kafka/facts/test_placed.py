@@ -150,7 +150,9 @@ def test_without_ssh_only_brokers_that_tell_their_free_bytes_can_be_planned() ->
     site = old()
     found = read(alone, site, lambda line: None)
     assert isinstance(found, Refused)
-    assert "only its host tells its free bytes, and the inventory has no section ssh" in str(found.reasons)
+    assert "only its host can report its free bytes, and the inventory has no section ssh" in str(
+        found.reasons
+    )
     assert site.asked == {}
 
 
@@ -184,7 +186,7 @@ def test_a_directory_that_a_broker_cannot_use_is_refused() -> None:
 
 def test_a_broker_outside_the_inventory_has_no_host_to_ask() -> None:
     site = old()
-    assert "broker 2: its free bytes: the inventory has no such broker. Needed" in why(site, 1)[1]
+    assert "broker 2: its free bytes: the inventory does not have this broker. Needed" in why(site, 1)[1]
     assert list(site.asked) == ["b1"]
     assert made(new(), 1) == EXPECTED
 
@@ -212,7 +214,7 @@ def test_a_replica_that_changes_its_directory_is_refused() -> None:
     site.disks[1] = _directories(1, answer(*both, version=NEW).to_dict())
     kind, text = why(site)
     assert kind == "placement.reassigning"
-    assert "1 replicas change their directory, the first is t-0 on broker 1" in text
+    assert "1 replicas are moving to another directory, the first is t-0 on broker 1" in text
 
 
 def test_another_cluster_is_refused() -> None:
@@ -240,7 +242,7 @@ def test_large_clusters_tell_their_progress() -> None:
     assert isinstance(read(inventory(), site, lines.append), Cluster)
     assert site.batches == [20, 20, 5]
     assert lines == [
-        "the brokers are asked for partitions and racks",
+        "reading partitions and racks from the brokers",
         "10000 partitions, 45 brokers",
         "log directories of 20 of 45 brokers",
         "log directories of 40 of 45 brokers",

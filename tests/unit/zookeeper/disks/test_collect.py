@@ -411,7 +411,7 @@ def test_a_run_that_is_ended_in_the_middle_is_gone_on_with(
     assert side.here("log.1") == build_log(1, 4_000)
     assert side.names() == ["log.1", f"{name}.part"]
     code, said = side.verify()
-    assert (code, f"zk1 {name}.part: unfinished" in said) == (0, True)
+    assert (code, f"zk1 {name}.part: not complete" in said) == (0, True)
     had = part.stat().st_size
     body = side.run()
     assert side.here("log.1") == log

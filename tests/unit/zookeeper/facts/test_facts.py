@@ -531,7 +531,7 @@ PROGRAM = Seen(b"program")
 OTHERS: dict[str, tuple[tuple[str, ...], Reading[bytes]]] = {
     "no state": ((), PROGRAM),
     "its own": (("r1/ops", "r2/ops"), PROGRAM),
-    "another run's": (("r2/ops", "r3/ops"), StaysForOthers("zkm-host stays for r2, r3")),
+    "another run's": (("r2/ops", "r3/ops"), StaysForOthers("zkm-host stays installed for r2, r3")),
     "a directory in which nobody acted": (("r2",), PROGRAM),
 }
 
