@@ -25,7 +25,7 @@ OTHER, SECOND, NOWHERE = Seen(("10.9.9.9",)), Seen(("fe80::1", "10.71.0.12")), N
         ("zk2", OTHER, Held.NO, "zk2"),
         ("10.9.9.9", None, Held.NO, "10.9.9.9"),
         ("zk2", NOWHERE, Held.UNKNOWN, "zk2 does not resolve on {host}"),
-        ("zk2", NOT_ASKED, Held.UNKNOWN, "zk2 was not resolved on {host}: unknown (timeout): no answer"),
+        ("zk2", NOT_ASKED, Held.UNKNOWN, "cannot resolve zk2 on {host}: unknown (timeout): no answer"),
     ],
 )
 def test_a_host_is_compared_by_what_its_name_resolves_to(
