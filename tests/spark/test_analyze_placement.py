@@ -115,5 +115,5 @@ def test_parquet_says_the_same_and_what_cannot_be_planned_is_refused(
     with pytest.raises(UsageError, match="no cluster can be planned"):
         run(spark, partitions, tmp_path / "empty")
     spark.range(1).write.parquet(str(tmp_path / "other.parquet"))
-    with pytest.raises(UsageError, match=r"seen columns id\. Needed: a column cluster"):
+    with pytest.raises(UsageError, match=r"seen columns id\. Needed: a column named cluster"):
         run(spark, tmp_path / "other.parquet", brokers)

@@ -36,7 +36,7 @@ def test_there_and_back_with_both_witnesses(tmp_path: Path) -> None:
     [
         ({"adding": [4]}, "t0-0: ZooKeeper still adds [4] and removes []"),
         ({"removing": [1]}, "t0-0: ZooKeeper still adds [] and removes [1]"),
-        ({"set": [1, 2]}, "t0-0: ZooKeeper has the set [1, 2]"),
+        ({"set": [1, 2]}, "t0-0: its replicas according to ZooKeeper are [1, 2]"),
         ({"isr": [2]}, "t0-0: not in sync according to ZooKeeper: [4]"),
     ],
 )

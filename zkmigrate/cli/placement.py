@@ -103,7 +103,8 @@ def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
         type=click.Choice(["distribution", "storage"]),
         default="distribution",
         show_default=True,
-        help="With --placement storage: place replica by replica of all sets, or set by set.",
+        help="With --placement storage, what is placed first: the first replica of every partition, then the "
+        "second ones (distribution), or every replica of one partition (storage).",
     )
     @click.option(
         "--partition-size-factor",

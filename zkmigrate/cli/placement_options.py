@@ -33,7 +33,7 @@ common: Callable[[F], F] = flags.together(
         metavar="PATH",
         envvar="TOPICMAPPR_ZK_PREFIX",
         show_envvar=True,
-        help="With --zk-addr: the path above Kafka's znodes.",
+        help="With --zk-addr: Kafka's chroot.",
     ),
     click.option(
         "--zk-metrics-prefix",

@@ -211,7 +211,7 @@ class DescribePartitions(Request[Reading[TopicPartitions]]):
     topics: Sequence[str]
     witnesses: int
     answered_by = f"{_ANSWERS}.topic_partitions"
-    costs = "one Metadata request for only these topics, to each witness"
+    costs = "one Metadata request for only these topics, to each broker that is asked"
 
 
 @dataclass(frozen=True)

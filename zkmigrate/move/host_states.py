@@ -33,7 +33,7 @@ _AFTER: Mapping[str, tuple[str, str]] = {
     "seal": (STOPPED, "sealed"),
     "unseal": (STOPPED, "unsealed"),
     "go": (STOPPED, "GO given: it reforms by itself"),
-    "checked": (STARTED, "checked behind the closed door"),
+    "checked": (STARTED, "checked while clients are refused"),
     "open": (OPEN, "opened by the operator"),
     "halt": (STOPPED, "stopped to walk back"),
     "image": (STOPPED, "data and config put back"),
@@ -181,7 +181,7 @@ def _walked(line: _Line, at: float, visit: Visit) -> None:
     if name == "join":
         line.begin(at, OBSERVING, "observes source")
     elif name == "serve" and line.state == STOPPED:
-        line.begin(at, STARTED, "serves behind the closed door")
+        line.begin(at, STARTED, "serves while clients are refused")
     elif name in ("open", "verify") and line.state not in (OPEN, ""):
         line.begin(at, OPEN, f"opened {_ALONE}, seen by {visit.step}")
 
@@ -199,7 +199,7 @@ def _seen(line: _Line, at: float, host: str, row: Mapping[str, Any]) -> None:
     gone = line.state == STOPPED and line.spans[-1].note.startswith("GO given")
     if gone and phase in SERVING:
         ago = float(served) if isinstance(served, int | float) else 0.0
-        line.begin(max(line.spans[-1].start, at - ago), STARTED, "serves behind the closed door")
+        line.begin(max(line.spans[-1].start, at - ago), STARTED, "serves while clients are refused")
     if phase == Phase.OPEN and line.state == STARTED:
         line.begin(at, OPEN, f"opened {_ALONE}")
 

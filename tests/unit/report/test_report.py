@@ -384,7 +384,7 @@ def test_a_host_that_opened_alone_is_told_by_samples_to_have_served_and_opened(t
     report = run.report()
     [lane] = [one for one in report.lanes if one.name == "d1"]
     told = [(s.state, s.note, round(s.start - start, 2)) for s in lane.spans][-2:]
-    assert told == [("started", "serves behind the closed door", 2.25), ("open", "opened by itself", 8.0)]
+    assert told == [("started", "serves while clients are refused", 2.25), ("open", "opened by itself", 8.0)]
 
 
 def call(tmp_path: Path, *words: str) -> Result:

@@ -93,7 +93,7 @@ class CreateStep(Step[CreateFacts]):
         if not f.topic.value.led:
             limit = c.inventory.policy.step_deadline_s
             return Waiting("a leader of each partition", described(f.topic), limit, poll_s=1.0)
-        seen = f"{len(plan.sets):,} partitions with the sets of the plan"
+        seen = f"{len(plan.sets):,} partitions with the planned replicas"
         done = claim("new.created", f"topic {plan.topic} exists", True, seen=seen)
         return Done((done,), Created(f.topic.value.id).encode())
 

@@ -79,7 +79,7 @@ class GrowStep(Step[TopicReading]):
         if not f.value.led:
             limit = c.inventory.policy.step_deadline_s
             return Waiting("a leader of each partition", described(f), limit, poll_s=1.0)
-        seen = f"{count:,} partitions, the new ones with the sets of the plan"
+        seen = f"{count:,} partitions; the new ones have the planned replicas"
         return Done((claim("new.grown", f"topic {plan.topic} has grown", True, seen=seen),))
 
     def plan(self, c: Context, f: TopicReading, target: str) -> Changes:

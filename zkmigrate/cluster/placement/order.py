@@ -109,7 +109,11 @@ def _no_order(stuck: _Stuck, sure: bool) -> Notice:
         "placement.no-order",
         f"broker {stuck.broker} is {stuck.short} bytes short: {move.topic}-{move.number} needs "
         f"{move.size} bytes there, {stuck.free} are free when its turn comes; "
-        + ("no order of whole moves works" if sure else f"no order was found in {LOOKS} looks at a move"),
+        + (
+            "no order of whole moves works"
+            if sure
+            else f"the search gave up after {LOOKS:,} checks of a move; an order may still exist"
+        ),
     )
 
 

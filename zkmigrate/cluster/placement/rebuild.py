@@ -254,9 +254,9 @@ def _fill(fill: Fill, choice: Chosen, request: Rebuild) -> tuple[Notice, ...]:
             if found:
                 return ()
             sure = (
-                "no placement of all sets exists"
+                "no placement of all replicas exists"
                 if found is False
-                else f"no placement was found in {looks} looks"
+                else f"the search gave up after {looks:,} attempts; a placement may still exist"
             )
             return (Notice("placement.no-place", f"{why}; {sure}"),)
     return ()

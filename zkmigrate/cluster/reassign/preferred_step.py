@@ -141,7 +141,7 @@ def led(moves: tuple[Move, ...], now: Mapping[Name, PartitionState]) -> Finding:
         "the preferred leaders lead the moved partitions",
         not odd,
         seen=f"{len(odd):,} are led by others: {few(odd)}" if odd else counted(len(some), "partition"),
-        needed="the first broker of each set as a replica in sync",
+        needed="the first replica of each partition in sync",
         severity=Severity.WARN,
     )
 

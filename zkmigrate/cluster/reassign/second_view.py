@@ -76,7 +76,7 @@ def _dispute(
     if adding or removing:
         return f"ZooKeeper still adds {adding or []} and removes {removing or []}"
     if there != replicas:
-        return f"ZooKeeper has the set {list(there)}"
+        return f"its replicas according to ZooKeeper are {list(there)}"
     behind = sorted(set(sync) - set(isr))
     return f"not in sync according to ZooKeeper: {behind}" if behind else ""
 

@@ -260,7 +260,7 @@ def observing(_c: Context, e: Evidence) -> Iterator[Judged]:
             yield Judged(mode == "observer", f"it is {mode}", "observer", host, ("look at its log",))
 
 
-@check("dest.members", "the dest host observes source's current members", Scope.DEST, JOINED)
+@check("dest.members", "the dest host has source's current members", Scope.DEST, JOINED)
 def members(_c: Context, e: Evidence) -> Iterator[Judged]:
     """P05. Somebody reconfigured source after the join. The observers go on only while nothing cuts them
     off. Then neither they nor the brokers behind them find their way back.

@@ -106,7 +106,7 @@ def version(c: Context, e: Evidence) -> Iterator[Judged]:
         elif known.jars is None:
             minor = {text.rpartition(".")[0] for text in drilled}
             held = None if best.value.text in minor else False
-            seen = f"{best.value.text} by what it answers; its jars are not seen"
+            seen = f"{best.value.text}, inferred from the APIs that it offers; its jars could not be read"
             yield Judged(held, seen, NEEDED, broker.name, ("rehearse with particular care",))
         else:
             held = best.value.text in drilled

@@ -176,7 +176,7 @@ def _changed(members: Members, configs: Mapping[str, Reading[ZooConfig]]) -> tup
     return tuple(
         claim(
             "arm.members",
-            "the dest host observes source's current members",
+            "the dest host has source's current members",
             config.value.version == members.version,
             target=host,
             seen=f"version {config.value.version:#x}",

@@ -68,7 +68,7 @@ NOT_ASKED = CheckFacts(Statuses({}, ()), EnsembleView({}, None), 0, Absent("not 
 
 class CheckStep(OfDependent, Step[CheckFacts]):
     id = "check"
-    title = "Check dest behind the closed door"
+    title = "Check dest before clients are let in"
     hazard = Hazard.WINDOW
 
     def observe(self, c: Context, look: Look) -> CheckFacts:

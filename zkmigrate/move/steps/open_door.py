@@ -1,6 +1,6 @@
 """What: open the client door of dest: the point of no return.
 
-Why now: dest has been checked behind the closed door.
+Why now: dest has been checked while clients are refused.
 
 Clients may notice: members reconnect within about three seconds, Kafka's with their old sessions.
 
@@ -24,7 +24,7 @@ from zkmigrate.runbook.model.window import Phase
 
 class OpenStep(OfDependent, Step[DestStates]):
     id = "open"
-    title = "Open the door"
+    title = "Let clients in"
     hazard = Hazard.FINAL
 
     def observe(self, c: Context, look: Look) -> DestStates:

@@ -213,7 +213,7 @@ class RollStep(OfDependent, Step[RollFacts]):
         return tuple(
             claim(
                 "roll.names",
-                f"it is known whether the {words.one}'s file names dest",
+                f"the {words.one}'s file shows whether it names source or dest",
                 None,
                 target=host,
                 seen=all_unresolved(member.names, host),

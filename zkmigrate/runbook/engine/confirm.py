@@ -26,7 +26,7 @@ _FINDINGS = ("f", "findings")
 _UNATTENDED = "--yes"
 _NOBODY = "nobody: the input ended"
 _BACK_KEYS = "  b walks this stage back; b TO walks back to the start of TO, a stage or stage.step;"
-WHILE_IT_WAITS = "findings [STEP] (f), stop (s); zkmigrate status, hold from elsewhere"
+WHILE_IT_WAITS = "findings [STEP] (f), stop (s); from another terminal: zkmigrate status, zkmigrate hold"
 
 
 class Console(Protocol):

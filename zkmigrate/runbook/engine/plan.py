@@ -308,8 +308,8 @@ def _detail(change: Change, inventory: Inventory, spec: str) -> tuple[str, ...]:
             )
         case Go():
             return (
-                "place and first are decided from facts at GO: who holds the newest transaction; shown as it",
-                "is when every host does, as after DRAIN",
+                "place and first are decided from facts at GO: which hosts hold the newest transaction; the",
+                "plan assumes that every host holds it, as after DRAIN",
             )
         case _:
             return ()

@@ -45,7 +45,7 @@ TRIES = 3
 _RETRY_S = 0.3
 _ANSWER_S = 600.0
 """Seconds to wait for an answer outside a window, where no answer means stop."""
-_READS = "a step that says that it only reads sends nothing"
+_READS = "a step that is declared read-only makes no changes"
 _RECORD = "what the steps before recorded can be read"
 
 

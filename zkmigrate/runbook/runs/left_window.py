@@ -103,9 +103,11 @@ class LeftWindow:
         match self.kind:
             case Kind.SEALED | Kind.GOING if self.heading == "forward":
                 go, opens = f"{self.stage.id}.{steps.goes}", f"{self.stage.id}.{steps.opens}"
-                return f"it goes forward: {go} and {opens} follow, and behind {opens} no way back is free"
+                return (
+                    f"it goes forward: {go} and {opens} follow, and after {opens} every way back has a cost"
+                )
             case Kind.OPENED:
-                return "it goes forward: hosts have opened, and no way back is free"
+                return "it goes forward: hosts have opened, and every way back has a cost"
             case Kind.PARTLY if self._open():
                 return f"it walks {back}, for a lease has ended"
             case Kind.LEASED | Kind.PARTLY if self.heading == "forward":

@@ -250,8 +250,8 @@ def refuse_stale(plan_file: PlanFile, differs: tuple[str, ...]) -> None:
     """
     if differs:
         raise runs.StaleError(
-            f"the plan {plan_file.digest[:12]} is stale: {planfile.summary(differs)}; needed: what was "
-            "planned is still what would be done. Next: plan again, compare, and run that"
+            f"the plan {plan_file.digest[:12]} is stale: {planfile.summary(differs)}; needed: a plan "
+            "that matches what would be done now. Next: plan again, compare, and run that"
         )
 
 

@@ -53,8 +53,14 @@ def run(input: Input) -> Section:
     names = sorted(row.cluster for row in clusters.select("cluster").collect())
     units, outcomes = _units(names, what_ifs)
     if not units:
-        seen = f"clusters {', '.join(names[:10])}. No what-if names one of them" if names else "no row"
-        raise UsageError(f"{request.fleet_partitions}: seen {seen}. Needed: partitions with their cluster")
+        if names:
+            seen, needed = (
+                f"clusters {', '.join(names[:10])}",
+                "a what-if for one of them, or for all clusters",
+            )
+        else:
+            seen, needed = "no row", "partitions with their cluster"
+        raise UsageError(f"{request.fleet_partitions}: seen {seen}. Needed: {needed}")
     shares = min(len(units), _TASKS_PER_CORE * input.spark.sparkContext.defaultParallelism)
     asked = input.spark.createDataFrame(units, "number int, cluster string, place int")
     # Spark keeps a given number of shares, where it would join small ones to a single task.
@@ -84,7 +90,9 @@ def _lines(spark: SparkSession, path: str, kind: str) -> DataFrame:
     if path.rstrip("/").endswith(".parquet"):
         read = spark.read.parquet(path)
         if "cluster" not in read.columns:
-            raise UsageError(f"{path}: seen columns {', '.join(read.columns)}. Needed: a column cluster")
+            raise UsageError(
+                f"{path}: seen columns {', '.join(read.columns)}. Needed: a column named cluster"
+            )
         cluster, line = F.col("cluster").cast("string"), F.to_json(F.struct("*"))
     else:
         read = spark.read.text(path).filter(F.trim("value") != "")

@@ -83,7 +83,7 @@ class ArmStep(Step[ArmFacts]):
         if todo := f.gateways.hosts(lambda app: app.staged != move.target):
             return Ready(todo)
         if wrong := check_outcomes(f.gateways):
-            what = "clients have sent the batches with an unknown outcome again, or have given up on them"
+            what = "clients have resent the batches whose outcome they do not know, or have given up on them"
             return Waiting(what, few(one.seen for one in wrong), _MOST_S, poll_s=_POLL_S, keep=c.kept)
         if not isinstance(f.ends, Seen):
             return Waiting("both clusters report their ends", str(f.ends), _MOST_S, poll_s=_POLL_S)

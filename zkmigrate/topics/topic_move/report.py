@@ -224,7 +224,7 @@ def _experience_table(rows: Rows, window: Window | None) -> Table:
             for host, name, told in _each_app(row):
                 found.setdefault((name, host), _Experience()).take(told)
     cells = tuple((name, host, *felt.cells) for (name, host), felt in sorted(found.items()))
-    which = "From the hold of the switch on" if window is not None else "In all samples of the run"
+    which = "Since the step hold of the switch" if window is not None else "In all samples of the run"
     intro = (
         f"{which}, as the gateways reported. A parked request waits at the gateway before it is sent on. "
         "The longest wait is measured from settle on. The last two columns count the clients that were "

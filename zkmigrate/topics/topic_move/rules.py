@@ -166,7 +166,7 @@ def check_survey(survey: MirrorSurvey) -> Iterator[Finding]:
         "users who may read on source may read on target",
         not survey.grants,
         seen=few(survey.grants) or "nothing is missing",
-        needed="these ACLs: the copier grants them while it runs",
+        needed="each of these ACLs on target; the copier adds them while it runs",
         severity=Severity.WARN,
     )
     yield claim(
@@ -316,7 +316,7 @@ def check_restarts(found: Gateways) -> Iterator[Finding]:
         if seconds < DELIVERY_S:
             yield claim(
                 "switch.restarted",
-                "the gateway knows each batch whose outcome its clients do not know",
+                "the gateway's list of batches whose outcome its clients do not know is complete",
                 None,
                 target=host,
                 seen=f"it was restarted {seconds:.0f} s ago, and does not know what its former process lost",

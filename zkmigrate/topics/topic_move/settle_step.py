@@ -121,7 +121,7 @@ def _check_settled(c: Context, f: SettleFacts) -> Verdict:
         return Blocked(open_ if close else (_lag_finding(found, most_s), *open_))
     if close:
         what, told = (
-            "clients have sent the batches with an unknown outcome again",
+            "clients have resent the batches whose outcome they do not know",
             few(one.seen for one in open_),
         )
     else:

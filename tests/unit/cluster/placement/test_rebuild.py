@@ -409,10 +409,10 @@ def test_b18_all_ways_are_tried_where_one_move_makes_no_room(placement: By) -> N
     _, sets = planned(seen, Rebuild(on(2, 3), placement=placement))
     assert sets == {0: (2,), 1: (2,), 2: (3,), 3: (3,), 4: (3,)}
     told = refused(seen, Rebuild(on(2, 3), placement=placement, effort=0))
-    assert "no placement was found in 0 looks" in told["placement.no-place"]
+    assert "the search gave up after 0 attempts; a placement may still exist" in told["placement.no-place"]
     less = sized("abc", (0, 6, 5), [(size, (1,)) for size in (3, 3, 2, 2, 2)])
     told = refused(less, Rebuild(on(2, 3), placement=placement, effort=0))
-    assert "no placement of all sets exists" in told["placement.no-place"]
+    assert "no placement of all replicas exists" in told["placement.no-place"]
 
 
 def test_x3_too_few_brokers_racks_or_bytes_are_refused_with_the_limit() -> None:
@@ -423,7 +423,7 @@ def test_x3_too_few_brokers_racks_or_bytes_are_refused_with_the_limit() -> None:
     same_rack = refused(cluster("abcb", (1, 2, 3)), Rebuild(on(1, 2, 4)))
     assert list(same_rack) == ["placement.few-racks"]
     no_disk = refused(cluster("abcd", (1, 2, 3), free=9), Rebuild(on(1, 2, 4)))["placement.no-place"]
-    assert "no placement of all sets exists" in no_disk
+    assert "no placement of all replicas exists" in no_disk
     assert "limit is disk" in no_disk
 
 

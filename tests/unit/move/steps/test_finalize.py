@@ -85,7 +85,9 @@ def test_where_only_another_run_has_state_the_program_stays_and_is_told() -> Non
     assert FinalizeStep(KAFKA).check(c, facts(found)) == Ready(("dest1",))
     done = FinalizeStep(KAFKA).check(c, facts({**found, "dest1": GONE}))
     assert isinstance(done, Done)
-    assert {f.target: f.seen for f in done.findings if f.seen} == {"broker2": "zkm-host stays installed for r2"}
+    assert {f.target: f.seen for f in done.findings if f.seen} == {
+        "broker2": "zkm-host stays installed for r2"
+    }
 
 
 @pytest.mark.parametrize("host", HOSTS)

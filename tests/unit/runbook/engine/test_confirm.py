@@ -172,7 +172,8 @@ def test_while_it_waits_findings_are_shown_and_stop_is_heard() -> None:
     assert [someone.listen() for _ in range(5)] == [False, False, False, False, True]
     assert script.shown == [
         "  behind join",
-        "  while it waits: findings [STEP] (f), stop (s); zkmigrate status, hold from elsewhere",
+        "  while it waits: findings [STEP] (f), stop (s); from another terminal: zkmigrate status, "
+        "zkmigrate hold",
     ]
     assert terminal(None)[0].listen() is False, "the end of input is no wish"
     held = unattended("s", "back")

@@ -166,7 +166,11 @@ def split(batch: Batch, start: int, codecs: Codecs) -> list[Batch]:
 def _whole(batch: Batch, run: list[Record], codecs: Codecs) -> Batch:
     first, times = run[0], [_ms(batch, one) for one in run]
     if not -_MS_END <= min(times) <= max(times) < _MS_END:
-        raise BatchError("time", f"a record at offset {batch.base_offset + first.delta} or later has none")
+        raise BatchError(
+            "time",
+            f"a record at offset {batch.base_offset + first.delta} or later has a timestamp that does not "
+            "fit in 64 bits",
+        )
     moved = [
         one._replace(delta=n, ms_delta=ms - times[0])
         for n, (one, ms) in enumerate(zip(run, times, strict=True))
