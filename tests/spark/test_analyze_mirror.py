@@ -118,5 +118,5 @@ def test_mirror_compare_has_the_text_and_codes_of_the_verb(
 
 
 def test_what_is_missing_is_named(spark: SparkSession) -> None:
-    with pytest.raises(UsageError, match="Needed: --source-logs DIR and --target-logs DIR"):
+    with pytest.raises(UsageError, match="Needed: --source-logs DIR, --target-logs DIR and --topic TOPIC"):
         mirror.compared(spark, Request((), source_logs=("a",), topics=("t",)))

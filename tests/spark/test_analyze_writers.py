@@ -88,5 +88,5 @@ def test_quiet_counts_transactions_of_the_subtree_alone(spark: SparkSession, tmp
 
 def test_quiet_refuses_a_log_without_a_transaction(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "log.5").write_bytes(log_from([]) + bytes(4096))
-    with pytest.raises(UsageError, match="holds no transaction"):
+    with pytest.raises(UsageError, match="has no transaction"):
         quiet.run(Input(spark, Request((Place("", str(tmp_path)),))))
