@@ -1,4 +1,4 @@
-"""Find what deleted topics, past operations and a move left in a Kafka cluster; remove what is named."""
+"""Find what deleted topics, past operations and a move left in a Kafka cluster, and remove what is named."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Create a topic, or let one grow, with the replica sets that ``zkmigrate placement`` chose."""
+"""Create a topic, or add partitions to one, with the replica sets that ``zkmigrate placement`` chose."""
 
 from __future__ import annotations
 
@@ -13,12 +13,18 @@ from zkmigrate.runbook.model.playbook import Playbook, Stage
 
 
 def grows(inventory: Inventory) -> str:
-    """The key that leaves no topic to create."""
+    """Return the inventory key whose plan adds partitions, so that no topic is to be created.
+
+    The text is empty if the plan creates a topic.
+    """
     return "new_partitions.plan" if new_partitions_of(inventory).first else ""
 
 
 def creates(inventory: Inventory) -> str:
-    """The key that lets no topic grow."""
+    """Return the inventory key whose plan creates a topic, so that no topic gets more partitions.
+
+    The text is empty if the plan adds partitions.
+    """
     return "" if new_partitions_of(inventory).first else "new_partitions.plan"
 
 

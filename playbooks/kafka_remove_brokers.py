@@ -1,4 +1,4 @@
-"""Remove brokers of a Kafka cluster, several at once, while topics are created, with the way back."""
+"""Remove brokers of a Kafka cluster, several at once, while topics are created, and undo it on request."""
 
 from __future__ import annotations
 

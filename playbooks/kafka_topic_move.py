@@ -1,4 +1,4 @@
-"""Switch topics and their applications to another Kafka cluster that mirrors them, with the way back."""
+"""Switch topics and their applications to a Kafka cluster that mirrors them, and undo it on request."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Move a Kafka cluster from one ZooKeeper ensemble to a new, empty one.
 
-The table of contents is the same for every dependent: ``zkmigrate/move/move.py``.
+The stages and steps are the same for every dependent: see ``zkmigrate/move/move.py``.
 """
 
 from __future__ import annotations

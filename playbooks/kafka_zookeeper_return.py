@@ -1,7 +1,8 @@
-"""Bring a Kafka cluster back to source behind the open door of a move: the table of contents.
+"""Bring a Kafka cluster back to source after a move has let its clients use dest.
 
-A run of its own, over the inventory of the move. Every broker is down at once; nothing that dest did is lost.
-Each step is one file in ``zkmigrate/move/steps``, its undo beside it. What and why: docs/adr/0047.
+This is a run of its own, over the inventory of the move. Every broker is down at once; nothing that was
+written on dest is lost. Each step is one file in ``zkmigrate/move/steps``, with its undo. See docs/adr/0047
+for what it does and why.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Make text safe to print.
 
-Hosts, logs and znodes provide words that the tool shows. A terminal obeys some characters in them: it clears
-the screen, sets the clipboard, or turns the direction of writing. Here they become readable escapes.
+The tool shows text that comes from hosts, logs and znodes. A terminal obeys some characters in it: it clears
+the screen, sets the clipboard, or reverses the direction of writing. This module replaces them by readable
+escapes.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _UNFIT = re.compile(
 
 
 def clean(text: object) -> str:
-    r"""Return text with each unprintable character as an escape of JSON, such as ``\u001b`` for ESC.
+    r"""Return text with each unprintable character as a JSON escape, such as ``\u001b`` for ESC.
 
     A line of JSON keeps its meaning.
     """
@@ -45,9 +46,9 @@ def _escape(found: re.Match[str]) -> str:
 
 
 class Clean:
-    """A text stream that cleans all that is written to it.
+    """A text stream that cleans everything that is written to it.
 
-    raw: the stream below, for the tool's own colours.
+    raw: the underlying stream, to which the tool writes its own colours.
     """
 
     def __init__(self, raw: TextIO) -> None:

@@ -1,8 +1,8 @@
 """Limit how long the current work may wait for hosts.
 
-The walk sets a limit in a window. Every wait inside its scope, in any layer and in the threads of
-:func:`zkmigrate.hosts.parallel.together`, calls :func:`remaining` and so ends in time. Outside a scope each
-wait has its own limit.
+A run sets a limit, for example while clients are shut out. Every wait inside its scope, in any layer and in
+the threads of :func:`zkmigrate.hosts.parallel.together`, calls :func:`remaining`, and so ends in time.
+Outside a scope each wait has its own limit.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def within(
 ) -> Iterator[None]:
     """Limit every wait inside the block.
 
-    each_s: the most seconds of one wait. whole_s: seconds after which all waits end. now: the clock.
+    each_s: the longest single wait, in seconds. whole_s: seconds after which all waits end. now: the clock.
     """
     token = _SCOPE.set(_Scope(each_s, now() + whole_s, now))
     try:
@@ -44,7 +44,7 @@ def within(
 
 
 def remaining(most_s: float) -> float:
-    """Return the seconds that a wait may take, at most ``most_s`` and always more than 0."""
+    """Return for how many seconds a wait may last: at most ``most_s``, and always more than 0."""
     scope = _SCOPE.get()
     if scope is None:
         return most_s
@@ -52,5 +52,5 @@ def remaining(most_s: float) -> float:
 
 
 def bounded() -> bool:
-    """Return whether time is limited, so that a silent host is reported and not waited for."""
+    """Return whether time is limited now, so that a host that does not answer is reported, not waited for."""
     return not math.isinf(remaining(math.inf))

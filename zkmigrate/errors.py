@@ -8,7 +8,7 @@ from __future__ import annotations
 
 
 class ZkmigrateError(Exception):
-    """The base of all errors that are shown to the operator."""
+    """The base class of all errors that are shown to the operator."""
 
     exit_code = 8
 
@@ -38,7 +38,8 @@ class JournalError(ZkmigrateError):
 class LostJournalError(JournalError):
     """A run's journal is lost or damaged, and the operator has to choose a direction.
 
-    seen: what is wrong with it, without a full stop. run: the id. place: the file. also: a further sentence.
+    seen: what is wrong with the journal, without a full stop. run: the run's id. place: the journal's file.
+    also: a further sentence for the message, or empty.
     """
 
     def __init__(self, seen: str, run: str, place: str, also: str = "") -> None:
@@ -49,7 +50,10 @@ class LostJournalError(JournalError):
         return self.told("")
 
     def told(self, options: str) -> str:
-        """Return the message. options: those that name inventory and playbook, for its commands."""
+        """Return the message.
+
+        options: the options that name inventory and playbook, for the commands in the message.
+        """
         words = ("zkmigrate resume", options, "--run-id", self.run, "--journal-lost")
         command = " ".join(word for word in words if word)
         return "\n".join(
@@ -69,6 +73,9 @@ class RecordError(JournalError):
 
 
 class HostError(ZkmigrateError):
-    """A host did not do, or did not confirm, what it was to do. The outcome may be unknown: look again."""
+    """A host did not carry out a request, or did not confirm it.
+
+    If the outcome is unknown, read the host's state again.
+    """
 
     exit_code = 8

@@ -1,4 +1,4 @@
-"""Read files that an operator names, without waiting for a writer and without reading for ever."""
+"""Read files that an operator names, without waiting for a pipe's writer and without reading endlessly."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MOST_BYTES = 1 << 30
 def opened(path: Path | str) -> BufferedReader:
     """Open a plain file for reading.
 
-    Raises OSError, also for a pipe, a device and a directory; its ``strerror`` says why.
+    Raises OSError, also for a pipe, a device or a directory. Its ``strerror`` says why.
     """
     fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     mode = os.fstat(fd).st_mode
@@ -28,9 +28,9 @@ def opened(path: Path | str) -> BufferedReader:
 
 
 def content(path: Path | str, most: int = MOST_BYTES) -> bytes:
-    """Return the bytes of a plain file.
+    """Return the content of a plain file in bytes.
 
-    Raises OSError as ``opened`` does, and for a file of more than ``most`` bytes.
+    Raises OSError as ``opened`` does, and also if the file has more than ``most`` bytes.
     """
     with opened(path) as file:
         if os.fstat(file.fileno()).st_size > most:

@@ -1,4 +1,4 @@
-"""Stamp each object that ``--json`` prints with the version of its form and the time."""
+"""Add the time and the version of the schema to each object that ``--json`` prints."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from datetime import UTC, datetime
 from typing import Any
 
 SCHEMA = 1
-"""The version of the form of what ``--json`` prints. New keys do not change it."""
+"""The version of the schema of what ``--json`` prints. New keys do not change it."""
 
 
 def stamped(body: Mapping[str, Any], at: float | None = None) -> dict[str, Any]:
-    """Return the body with ``schema`` and ``time`` (ISO 8601, UTC) beside its own keys.
+    """Return the body with the added keys ``schema`` and ``time`` (ISO 8601, UTC).
 
-    at: seconds since the epoch, else now.
+    at: the time in seconds since the epoch; None for the current time.
     """
     when = datetime.now(UTC) if at is None else datetime.fromtimestamp(at, UTC)
     return {"schema": SCHEMA, "time": when.isoformat(timespec="milliseconds"), **body}

@@ -1,4 +1,4 @@
-"""Find the lines of an inventory file, as ``FILE:LINE`` of a key or host."""
+"""Find the line of a key or host in an inventory file, as ``FILE:LINE``."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ _NAMED = re.compile(rf"(?:(?P<keys>{_KEYS}(?: (?:or|and) {_KEYS})*) in )?migrati
 
 @dataclass(frozen=True)
 class Locations:
-    """An inventory file as the operator named it, with the line of each key and host.
+    """An inventory file, with the line of each key and host.
 
-    keys: the line of each key, such as ``dest.data_dir``. hosts: the line of each host's name.
+    The file's path is as the operator gave it. keys: the line of each key, such as ``dest.data_dir``. hosts:
+    the line of each host's name.
     """
 
     file: str

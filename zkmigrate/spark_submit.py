@@ -1,6 +1,7 @@
-"""Run ``zkmigrate analyze`` under spark-submit, in the Spark that spark-submit configured.
+"""Run ``zkmigrate analyze`` under spark-submit, with the Spark session that spark-submit configured.
 
-The arguments follow this file's name. The code comes from the archive of ``python -m zkmigrate.spark.pack``.
+The command's arguments follow this file's name. The code comes from the archive of ``python -m
+zkmigrate.spark.pack``.
 """
 
 import sys

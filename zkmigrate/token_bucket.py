@@ -7,13 +7,13 @@ from collections.abc import Callable
 
 
 class TokenBucket:
-    """A bucket that earns ``rate`` tokens per second and is full at first.
+    """A bucket that gains ``rate`` tokens per second and is full at first.
 
-    In any T seconds at most burst + rate * T tokens are taken, and one take more. A take may be larger than
-    the bucket; the next one waits until all of it is earned.
+    In any T seconds at most burst + rate * T tokens are taken, plus one call of ``take``. A call may take
+    more than the bucket holds; the next call then waits until all of those tokens are gained.
 
-    rate: tokens per second; 0 for no limit. burst: the most tokens that are kept after a rest. now, pause:
-    the clock, in seconds.
+    rate: tokens per second; 0 for no limit. burst: the most tokens that the bucket holds. now: returns the
+    time in seconds. pause: sleeps for some seconds.
     """
 
     def __init__(
@@ -32,7 +32,7 @@ class TokenBucket:
 
     @property
     def wait_s(self) -> float:
-        """Seconds until more may be taken, whatever its size; 0 for now."""
+        """The seconds until tokens may be taken again, however many; 0 if they may be taken now."""
         self._earn()
         return max(0.0, -self._tokens / self._rate) if self._rate > 0 else 0.0
 
@@ -42,7 +42,7 @@ class TokenBucket:
         self._tokens -= count
 
     def take(self, count: float) -> None:
-        """Take tokens, and wait until they are earned. If the pause returns early, the next one is longer."""
+        """Take tokens, and wait until they are gained. If the pause returns early, the next one is longer."""
         self.spend(count)
         if wait_s := self.wait_s:
             self._pause(wait_s)

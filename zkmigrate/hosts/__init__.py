@@ -1,1 +1,1 @@
-"""Hosts: the ssh connections to them, zkm-host, and facts about them."""
+"""Reach hosts over ssh, change them with zkm-host, and read facts about them."""

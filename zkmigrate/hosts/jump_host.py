@@ -14,7 +14,7 @@ _HOST = re.compile(r"[0-9A-Za-z]([0-9A-Za-z.-]{0,251}[0-9A-Za-z])?")
 class JumpHost:
     """One hop on the way to a host.
 
-    host: an address or a name. user: "" if not given. port: None if not given.
+    host: an address or a name. user: empty if not given. port: None if not given.
     """
 
     host: str

@@ -33,7 +33,7 @@ def together(work: Mapping[str, Callable[[], T]], late: GiveUp[T] | None = None)
     """Run all work in at most ``MAX_THREADS`` threads and return the results in the order of ``work``.
 
     late: when to give up slow work; None waits for all. After an exception no further work starts, and the
-    first exception is raised once all threads have ended or were given up. Daemon threads let a second Ctrl-C
+    first exception is raised once every thread has ended or was abandoned. Daemon threads let a second Ctrl-C
     end the process while a host is silent. Each thread works within the caller's deadline
     (:mod:`zkmigrate.deadline`).
     """

@@ -52,7 +52,7 @@ def explain(error: ValidationError, document: Document, model: type[BaseModel]) 
 
 
 def _miscounted(item: Any, path: Path, document: Document) -> bool:
-    """Return whether a list is long enough if its wrong items count, which Pydantic does not count."""
+    """Return whether a list seems too short only because Pydantic does not count its wrong items."""
     if item["type"] != "too_short":
         return False
     least: int = item["ctx"]["min_length"]

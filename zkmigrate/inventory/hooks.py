@@ -38,8 +38,9 @@ class _Frozen(BaseModel):
 class Hook(_Frozen):
     """One program. run: relative to the file, ``~/`` is home; ``load`` makes it absolute.
 
-    timeout_s: after so many seconds zkmigrate kills it and what it started. failure: if it does not end with
-    0, ``stop`` the run or ``go`` on; default: stop where that is harmless.
+    timeout_s: seconds after which zkmigrate kills the program and what it started. failure: what happens if
+    its exit code is not 0: ``stop`` stops the run, ``go`` goes on. The default is to stop if that is
+    harmless.
     """
 
     run: Program

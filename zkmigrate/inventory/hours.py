@@ -1,6 +1,6 @@
-"""The hours in which a run may do what members and clients notice, and how long open time lasts.
+"""Define the hours in which a run may do what members or clients notice, and compute how long they last.
 
-Pure: times are seconds since the epoch.
+All functions are pure. Times are seconds since the epoch.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def closed(hours: Hours | None, window: Window | None, at: float) -> Closed | No
 
 
 def now_in(window: Window, at: float) -> str:
-    """Say what time it is, and how long the maintenance window lasts from then, if it has begun."""
+    """Return a text with the current time and, in the maintenance window, how long the window still lasts."""
     left_s = datetime.fromisoformat(window.end).timestamp() - at
     begun = datetime.fromisoformat(window.begin).timestamp() <= at
     return f"now is {datetime.fromtimestamp(at, UTC):%Y-%m-%dT%H:%M:%SZ}" + (
@@ -108,9 +108,10 @@ def now_in(window: Window, at: float) -> str:
 def after_open(
     hours: Hours | None, window: Window | None, at: float, open_s: float, stops: float = math.inf
 ) -> float | None:
-    """Return the time at which so many seconds of open time have passed, or None if less is left.
+    """Return when a run that works only in open hours has worked for ``open_s`` seconds.
 
-    stops: the time after which no move begins, whatever the hours are.
+    None if fewer open seconds are left. at: when the run begins. stops: the time after which no move begins,
+    whatever the hours are.
     """
     now, left = at, open_s
     for _ in range(_SPANS):

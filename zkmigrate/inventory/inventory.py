@@ -57,8 +57,8 @@ class Ssh(Frozen):
 class Service(Frozen):
     """A service: a systemd unit, or commands of the inventory, run as root.
 
-    Give ``start``, ``stop`` and ``status`` together or none; ``kill`` is optional, ``stop`` replaces it.
-    ``start`` returns once the service runs; ``status`` exits 0 as long as its process exists.
+    Give all of ``start``, ``stop`` and ``status``, or none of them. ``kill`` is optional; without it ``stop``
+    is used. ``start`` returns once the service runs; ``status`` exits 0 as long as its process exists.
     """
 
     unit: Unit
@@ -168,7 +168,7 @@ class Kafka(Partial):
     """The Kafka cluster that moves.
 
     chroot: its subtree of source, such as ``/kafka``. canary_topic: a topic that the operator created;
-    zkmigrate sends small records to it during the move. None: it sends none.
+    zkmigrate sends small records to it during the move. If it is None, zkmigrate sends none.
     """
 
     may_lack = ("chroot",)  # only in a file with neither source nor dest (checks.py)
@@ -193,7 +193,7 @@ class Kafka(Partial):
 
 
 class Lease(Frozen):
-    """How long the kernel keeps the block without a renewal. Times in milliseconds.
+    """How long a host's kernel keeps blocking traffic without a renewal. Times are in milliseconds.
 
     longest_ms: upper limit to which zkmigrate may lengthen the fence when hosts answer slowly.
     """
@@ -216,7 +216,7 @@ class Window(Frozen):
 
 
 class Policy(Frozen):
-    """What the operator allows. Times in seconds.
+    """The limits and choices that the operator sets for a run. Times are in seconds.
 
     cut: what CUT blocks between dest and source until finalize: ZooKeeper's ports, or all TCP except ssh.
     join_outstanding: no dest host joins while a source server has more outstanding requests than this.
@@ -421,8 +421,9 @@ def load(path: Path, shape: type[Shape], sections: Collection[str]) -> Shape: ..
 def load(path: Path, shape: type[Inventory] = Inventory, sections: Collection[str] = SECTIONS) -> Inventory:
     """Read and check ``migration.yml``.
 
-    sections: those that the file must have; it may have more. Raises InventoryError with all mistakes in file
-    order, one per line: ``file:line: key: reason (seen …, needed …)``.
+    shape: the class of the inventory to return. sections: those that the file must have; it may have more.
+    Raises InventoryError with all mistakes in file order, one per line: ``file:line: key: reason (seen …,
+    needed …)``.
     """
     document = marked_yaml.parse(_text(path))
     mistakes = list(document.mistakes)
@@ -460,11 +461,11 @@ def load(path: Path, shape: type[Inventory] = Inventory, sections: Collection[st
 def digest(inventory: Inventory) -> str:
     """Return the SHA-256 of the inventory's values, regardless of spelling, key order and omitted defaults.
 
-    It leaves out what may change during a run. These are the operator's files (a run may be resumed
-    elsewhere), hooks and canary topic (the operator must be able to repair them), and ``accept`` (each gate
-    journals it). The times and leaders of the roll are left out because it may need a second night, and
-    ``source.admin_port`` because it only says where to ask. A playbook's own shape names more in
-    ``not_binding``.
+    It leaves out what may change during a run: the operator's files (a run may be resumed elsewhere), hooks
+    and canary topic (the operator must be able to repair them), and ``accept`` (each gate writes it to the
+    journal). It also leaves out the times and leaders of the roll, because the roll may need a second night,
+    and ``source.admin_port``, because it is only an address to query. A playbook's own class of inventory
+    names more in ``not_binding``.
     """
     local: dict[str, Any] = {
         "ssh": {"key", "known_hosts", "config"},

@@ -246,7 +246,7 @@ class Endless:
     within_ceiling: bool
 
     def words(self) -> str:
-        """Return the message that describes this rate before it is set."""
+        """Return the warning to show before this rate is set."""
         told = (
             f"broker {self.broker} as {self.role}: {amount(self.rate)} can never finish, because clients "
             f"produce {amount(self.produced)} to the moving partitions; {amount(self.ending)} would finish "

@@ -1,4 +1,4 @@
-"""The hosts of an existing lab, and how to run commands on them and to reach their servers."""
+"""Describe the hosts of an existing lab, run commands on them, and reach their servers."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""A baseline: the sessions, owners of ephemerals and controller epoch that servers report at one moment.
+"""Save a baseline: the sessions, owners of ephemerals and controller epoch that servers report at one moment.
 
 It is saved as ``baseline-NAME.json`` for the judge (format: ``judge/history.py``). ``before`` is taken right
-before the cut-over stage, not at FENCE, where only the tool should look. A session that is lost in between
-counts as not preserved.
+before the cut-over stage, not at FENCE, where only the tool may read the servers. A session that is lost
+between the two counts as not preserved.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Gateways and mirrors between two clusters, which run this source tree with this machine's Python.
+"""Describe gateways and mirrors between two clusters; they run this source tree and this machine's Python.
 
 Their units are those of docs/examples/systemd. All functions compute values only, except `program`, which
 inspects this process.
@@ -51,7 +51,7 @@ def program() -> dict[str, Path]:
 
 
 def other(spec: LabSpec, cluster: str) -> str:
-    """Return the name of the other one of the two clusters."""
+    """Return the name of the cluster that is not this one."""
     [found] = (one.name for one in shape_of(spec).clusters if one.name != cluster)
     return found
 

@@ -1,10 +1,10 @@
-"""The demos of playbooks that move partitions: six brokers in three racks under load, and a judge.
+"""Run the demos of playbooks that move partitions, on six loaded brokers in three racks, and judge them.
 
 ``kafka_reassign``: broker 6 joins late. Three plans of ``zkmigrate placement`` follow one another: scale by
 that broker, rebalance, and one more replica for a topic.
 
-``kafka_remove_brokers``: brokers 5 and 6 are removed, while every second created topic names one of them.
-With ``--policy`` our CreateTopicPolicy refuses that.
+``kafka_remove_brokers``: brokers 5 and 6 are removed, while every second topic that is created names one of
+them. With ``--policy`` our CreateTopicPolicy refuses that.
 """
 
 from __future__ import annotations
@@ -248,7 +248,7 @@ DEMOS: Mapping[str, type[ClusterDemo]] = {REASSIGN: ReassignDemo, REMOVE: Remove
 
 
 def born_within(metadata: Recording, span: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the partitions of topics whose creation was requested during this span of a step."""
+    """Yield the partitions of topics whose creation was requested during a span of a step."""
     for made in metadata.of("op"):
         asked_ns = made.get("started_mono_ns", 0)
         if made["op"] == "create_topic" and span["start_mono_ns"] <= asked_ns <= span["end_mono_ns"]:
@@ -256,9 +256,10 @@ def born_within(metadata: Recording, span: Mapping[str, Any]) -> Iterator[str]:
 
 
 def gone_claim(running: Collection[int], named: Collection[str], left: Collection[str]) -> Claim:
-    """Return removed_brokers_gone: they are stopped, in no partition, and without partition directories.
+    """Return the claim ``removed_brokers_gone`` about the brokers that a run removed.
 
-    left: partition directories on their disks, except those of topics created while the brokers stopped.
+    It holds if they are stopped, are in no partition, and have no partition directories on their disks. left:
+    partition directories on their disks, except those of topics created while the brokers stopped.
     """
     odd = [f"broker {id} runs" for id in running]
     odd += [f"{name} names one" for name in named]
@@ -269,12 +270,15 @@ def gone_claim(running: Collection[int], named: Collection[str], left: Collectio
 
 
 def version_claim(seen: str, wanted: str) -> Claim:
-    """Return kafka_version: the version that every broker logged at its last start."""
+    """Return the claim ``kafka_version``: the version that every broker logged at its last start."""
     return Claim("kafka_version", seen, truth(seen == wanted, []), wanted, "the brokers' logs")
 
 
 def planned_claim(runs: Iterable[Moved], wanted: tuple[str, ...]) -> Claim:
-    """Return sets_as_planned: how many partitions each run moved, each to its planned set, in sync."""
+    """Return the claim ``sets_as_planned``: each run moved its partitions to their planned sets, in sync.
+
+    The value is how many partitions each run moved.
+    """
     done = {run.name: run for run in runs}
     wrong = [f"{run.name}: {odd}" for run in done.values() for odd in run.wrong]
     wrong += [f"{name}: not run" for name in wanted if name not in done]
@@ -285,7 +289,7 @@ def planned_claim(runs: Iterable[Moved], wanted: tuple[str, ...]) -> Claim:
 
 
 def p99_claim(producer: Recording, runs: Iterable[Moved]) -> Claim:
-    """Return produce_p99_ms of the records sent during each run and of those sent outside all runs.
+    """Return the claim ``produce_p99_ms``, for records sent during each run and for those sent outside runs.
 
     It is a figure without a limit.
     """

@@ -1,4 +1,4 @@
-"""A loaded Kafka cluster of six brokers in three racks, and the runs of playbooks on it."""
+"""Provide a loaded Kafka cluster of six brokers in three racks, and run playbooks on it."""
 
 from __future__ import annotations
 
@@ -192,7 +192,7 @@ class ClusterSite:
         fault.start(self.lab, host_of(broker))
 
     def wait_for_controller(self, *, but: int, limit_s: float) -> int:
-        """Wait until another broker than this one is the active controller, and return its id."""
+        """Wait until the active controller is a broker other than ``but``, and return its id."""
         found: list[int] = []
 
         def missing() -> str | None:
@@ -266,7 +266,7 @@ class ClusterSite:
 
 @contextlib.contextmanager
 def answered() -> Iterator[None]:
-    """Raise LabError if the cluster does not answer a request inside."""
+    """Raise LabError if the cluster does not answer a request that the block sends."""
     try:
         yield
     except (KafkaException, KafkaError, KazooException, OSError) as error:
@@ -294,7 +294,7 @@ def _confirmed(answer: Future[Any]) -> None:
 
 
 def wait_for_step(history: Path, step: int, limit_s: float) -> None:
-    """Wait until the producer that records there has reached this step of its plan."""
+    """Wait until the producer that records to this directory has reached this step of its plan."""
     follower = Follower(history, "producer")
 
     def missing() -> str | None:
@@ -305,7 +305,7 @@ def wait_for_step(history: Path, step: int, limit_s: float) -> None:
 
 
 def wait_for_records(history: Path, count: int, limit_s: float) -> None:
-    """Wait until this many records of the producer that records there are acknowledged."""
+    """Wait until so many records of the producer that records to this directory are acknowledged."""
     follower = Follower(history, "producer")
     seen = 0
 

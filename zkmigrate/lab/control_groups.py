@@ -1,4 +1,4 @@
-"""Control groups of a lab's hosts.
+"""Manage the control groups of a lab's hosts.
 
 `systemd-nspawn --keep-unit` boots the container in the cgroup of its caller. In one cgroup, the systemd of
 every host would use the same `system.slice/ssh.service`. Stopping a unit on one host would then wait for the

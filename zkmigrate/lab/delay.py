@@ -1,8 +1,8 @@
 """Delay the frames from source to a dest host, on kernels without netem.
 
-The host's port moves to its own bridge, and a process carries frames between that and the lab's bridge over a
-pair of taps. Frames from source wait, all others pass at once. The order is kept, so TCP sees a longer path
-and no loss. Meanwhile `fault.partition` does not work for the host, because it has no port in the lab's
+The host's port moves to a bridge of its own, and a process carries frames between this and the lab's bridge
+over a pair of taps. Frames from source wait, all others pass at once. The order is kept, so TCP sees a longer
+path and no loss. Meanwhile `fault.partition` does not work for the host, because it has no port in the lab's
 bridge.
 """
 
@@ -50,7 +50,7 @@ class Delays:
         return tuple(self._files)
 
     def set(self, host: str, milliseconds: int) -> None:
-        """Delay frames from source to this host by this time from now on."""
+        """From now on, delay frames from source to this host by this many milliseconds."""
         part = self._files[host].with_suffix(".part")
         part.write_text(f"{milliseconds}\n")
         part.rename(self._files[host])

@@ -1,4 +1,4 @@
-"""The demo: move a loaded Kafka between two real ensembles of a lab, then judge the recording.
+"""Run the demo: move a loaded Kafka between two real ensembles of a lab, then judge the recording.
 
 ``python -m zkmigrate.lab.demo`` writes ``demo/result.json`` and exits 0 only if every claim held. It runs the
 tool as an operator would: the command line, over ssh, from the operator's network of the lab. First it

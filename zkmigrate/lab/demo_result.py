@@ -1,4 +1,4 @@
-"""What all demos share: the lab around a demo, its result file and its last screen."""
+"""Provide what all demos share: the lab around a demo, its result file and the text that it prints last."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def _ratio(window_s: float | None, floor_s: float) -> float | None:
 
 
 def summary(result: dict[str, Any], directory: str = "demo") -> str:
-    """Return the last screen of a demo: every claim and whether it held, then the verdict.
+    """Return the text that a demo prints last: every claim and whether it held, then the verdict.
 
     directory: the place of the result, as shown to the user.
     """

@@ -1,4 +1,4 @@
-"""The lab's own errors."""
+"""Define the lab's own errors."""
 
 from __future__ import annotations
 
@@ -10,4 +10,4 @@ class LabError(ZkmigrateError):
 
 
 class NotReady(LabError):
-    """A named wait reached its deadline."""
+    """The condition of a wait was not met before the wait's deadline. The message names the wait."""

@@ -1,4 +1,4 @@
-"""Faults to inject on a named host of a running lab; each has its inverse beside it.
+"""Inject faults on a named host of a running lab; each fault has its inverse beside it.
 
 Every function returns once the fault has taken effect, and raises LabError if it could not cause it.
 """
@@ -163,7 +163,10 @@ def _bridge_rules(lab: Lab) -> list[tuple[str, ...]]:
 
 
 def rules_removed(lab: Lab, host: str) -> None:
-    """Remove all packet filter rules of a host but no set, as a firewall reload does. There is no inverse."""
+    """Remove all packet filter rules of a host but none of its sets, as a firewall reload does.
+
+    There is no inverse.
+    """
     for program in ("iptables", "ip6tables"):
         lab.exec(host, [program, "-F"])
         lab.exec(host, [program, "-X"])
@@ -290,7 +293,7 @@ def power_cut(lab: Lab, host: str) -> None:
 def power_on(lab: Lab, host: str) -> None:
     """Start a host that is off. Its packet filter rules and sets are lost.
 
-    In the lab they live in the network namespace, which outlives the host, so it is made anew.
+    In the lab they belong to the network namespace, which outlives the host, so the namespace is made anew.
     """
     network.remake_host(lab.id, lab.spec, host)
     lab.power_on(host)

@@ -1,4 +1,4 @@
-"""`zkmigrate lab fault`: inject a fault on a named host."""
+"""Provide `zkmigrate lab fault`, which injects a fault on a named host."""
 
 from __future__ import annotations
 

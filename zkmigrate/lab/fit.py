@@ -1,7 +1,8 @@
-"""The set-up of a demo for a machine of a given speed. Pure.
+"""Choose the set-up of a demo for a machine of a given speed.
 
-The slower the machine, the longer are sessions and leases, and the less load runs. All limits are those of a
-run under load on the machine of our figures, scaled by the slowness.
+All functions are pure. The slower the machine, the longer are sessions and leases, and the less load runs.
+All limits are those of a run under load on the machine that gave our published figures, scaled by the
+slowness.
 """
 
 from __future__ import annotations
@@ -15,12 +16,12 @@ from zkmigrate.lab.load.config import LoadConfig
 from zkmigrate.lab.spec import LabSpec
 
 START_S = 0.7
-"""Seconds that three ZooKeepers need to start at once on the machine of our figures.
+"""Seconds that three ZooKeepers need to start at once on the machine that gave our published figures.
 
 Together that is 1.3 s of processor time, on two cores.
 """
 ROUND_TRIP_MS = 1.5
-"""Milliseconds of a ZooKeeper write on the machine of our figures."""
+"""Milliseconds of a ZooKeeper write on the machine that gave our published figures."""
 
 ACK_GAP_S, TENANT_GAP_S = 10.0, 5.0
 """The longest allowed gaps on that machine: three JVMs that start beside the brokers delay a producer."""
@@ -53,7 +54,7 @@ class Speed:
 
 @dataclass(frozen=True)
 class Fit:
-    """The set-up of a demo: `slowness` (1 on the machine of our figures) and what follows from it."""
+    """The set-up of a demo. `slowness` is 1 on the machine that gave our published figures."""
 
     slowness: float = 1.0
 
@@ -65,7 +66,7 @@ class Fit:
 
     @property
     def load(self) -> float:
-        """The fraction of the full load that runs; the brokers' work for it slows a small machine most."""
+        """The fraction of the full load that runs. The brokers' work for it slows a small machine most."""
         return max(_LEAST_LOAD, self.slowness**-2)
 
     def tick_time_ms(self, session_timeout_ms: int) -> int:
@@ -116,14 +117,14 @@ class Fit:
 
 
 AS_MEASURED = Fit()
-"""The set-up of the machine of our figures."""
+"""The set-up for the machine that gave our published figures."""
 
 
 def fit(speed: Speed) -> Fit:
     """Return the set-up for a machine of this speed.
 
-    The slowness is at least 1, as on the machine of our figures, and at most 8, where a demo stops making
-    sense.
+    The slowness is at least 1, as on the machine that gave our published figures. It is at most 8, because a
+    demo makes no sense on a slower machine.
     """
     # A ZooKeeper's write waits for the disk, so only a very slow disk makes it the larger of the two.
     slowness = max(speed.start_s / START_S, speed.round_trip_ms / ROUND_TRIP_MS / 4)

@@ -1,4 +1,4 @@
-"""The floor of the window: the time that dest's servers alone need to start on the same data."""
+"""Measure the floor of the window: the time that dest's servers alone need to start on the same data."""
 
 from __future__ import annotations
 

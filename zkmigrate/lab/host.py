@@ -1,4 +1,4 @@
-"""One lab host: its disk (an overlay on the clean root file system), its boot and its end."""
+"""Manage one lab host: its disk (an overlay on the clean root file system), its boot and its end."""
 
 from __future__ import annotations
 

@@ -28,8 +28,8 @@ def write_inventory(
     """Write the inventory of a move's lab to ``path`` and return it.
 
     policy: the section ``policy``. canary_topic: the topic of the produce canary. accept: findings about the
-    whole cluster to accept. Raises LabError if no broker has a cluster id yet, and for a lab with a shape,
-    which is not the lab of a move.
+    whole cluster to accept. Raises LabError if no broker has a cluster id yet, and for a lab built with
+    ``--shape``, because that is not the lab of a move.
     """
     if lab.spec.shape is not None:
         raise LabError(f"lab {lab.id} is not the lab of a move; write the inventory of one of its clusters")

@@ -3,8 +3,8 @@
 ``python -m zkmigrate.lab.killing KIND HOST OTHERS VERB OPTIONS…`` kills the tool before it sends a change to
 HOST, once OTHERS other hosts have confirmed theirs. KIND is the class of the change (``Seal``) or its
 zkm-host verb (``halt``). HOST may be ``any``, a topic whose config is changed, a partition (``a-0``), or an
-order to a gateway (``seal``). If the others do not confirm within ``WAIT_S``, the process ends with
-``NOT_CONFIRMED``, so that this is not taken for the kill.
+order that is sent to a gateway (``seal``). If the others do not confirm within ``WAIT_S``, the process ends
+with ``NOT_CONFIRMED``, so that this is not taken for the kill.
 """
 
 from __future__ import annotations

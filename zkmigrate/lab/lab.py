@@ -1,4 +1,4 @@
-"""A running lab: create it, inspect it, run commands in it, and take it down."""
+"""Create, inspect and take down a lab, and run commands in it."""
 
 from __future__ import annotations
 
@@ -203,7 +203,7 @@ class Lab(LabAccess):
         return int(answer[1:])
 
     def wait_for_quorum(self, ensemble: str, deadline_s: float = QUORUM_S) -> None:
-        """Wait until the servers of one ensemble are one leader and otherwise followers."""
+        """Wait until one server of the ensemble leads and all others follow."""
         servers = self.members(ensemble)
         with self.operator():
             wait_until(f"{ensemble} quorum", readiness.quorum_serves(servers), deadline_s)

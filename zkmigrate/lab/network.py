@@ -1,4 +1,4 @@
-"""Network namespaces of a lab: one per host, one for the operator, one that holds only the bridge.
+"""Manage a lab's network namespaces: one per host, one for the operator, one that holds only the bridge.
 
 Nothing is created in the machine's own network namespace.
 """

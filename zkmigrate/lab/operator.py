@@ -1,4 +1,4 @@
-"""The operator of a lab: run the command line, read its events and type answers."""
+"""Act as the operator of a lab: run the command line, read its events and type answers."""
 
 from __future__ import annotations
 
@@ -184,8 +184,8 @@ class Operator:
     ) -> None:
         """Run one verb to its end. Raises LabError unless it ends with 0.
 
-        tries: the maximum number of tries. On a busy machine a gate is closed, or the tool turns back, now
-        and then.
+        tries: the maximum number of tries. On a busy machine a check sometimes fails, or the tool sometimes
+        turns back.
         """
         for number in range(1, tries + 1):
             progress(f"tool: {verb} {' '.join(options)}")

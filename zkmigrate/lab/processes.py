@@ -1,4 +1,4 @@
-"""Processes identified by pid and start time, so that a reused pid is never mistaken for the recorded one."""
+"""Identify processes by pid and start time, so that a reused pid is never mistaken for the recorded one."""
 
 from __future__ import annotations
 

@@ -237,7 +237,7 @@ def digest(*parts: str) -> str:
 
 
 def _apt_sources() -> list[str]:
-    """Return this machine's Debian sources for SUITE as one-line entries, without other origins.
+    """Return this machine's Debian sources for SUITE as one-line entries; other origins are left out.
 
     If there are none, mmdebstrap chooses.
     """

@@ -1,4 +1,4 @@
-"""Conditions of a ready lab: ssh answers, a quorum serves, every broker is registered.
+"""Define the conditions of a ready lab: ssh answers, a quorum serves, every broker is registered.
 
 A condition returns None when it is met, otherwise what is missing. Enter the operator's network namespace
 first.
@@ -135,7 +135,7 @@ def kraft_ready(brokers: Sequence[HostPlan]) -> Callable[[], str | None]:
 
 
 def ports_open(places: Iterable[tuple[str, int]]) -> Callable[[], str | None]:
-    """Return the condition that each of these addresses accepts connections at its port."""
+    """Return the condition that every one of these addresses accepts connections at its port."""
     left = set(places)
 
     def missing() -> str | None:

@@ -1,4 +1,4 @@
-"""The files of a lab host as values, at the usual paths of a packaged installation."""
+"""Compute the files of a lab host, at the usual paths of a packaged installation."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def java_env(spec: LabSpec) -> str:
     """Return the EnvironmentFile of the ZooKeeper unit.
 
     The heap has 2 kB for each filler znode, twice the znodes' data, and twice the last transactions, which a
-    server keeps in memory. With less, a leader ended while 1 GB was planted.
+    server keeps in memory. With less, the leader's process ended while 1 GB was written.
     """
     data = spec.tree_size * spec.tree_node_bytes
     kept = min(data, _KEPT_TRANSACTIONS * MOST_NODE_BYTES)

@@ -1,4 +1,4 @@
-"""Control of a lab host's server: by a systemd unit, or by a script if `LabSpec.service` says so.
+"""Control a lab host's server by a systemd unit, or by a script if `LabSpec.service` says so.
 
 Source always has units.
 """

@@ -1,6 +1,7 @@
-"""The shape of a lab: its ZooKeeper ensembles and Kafka clusters, and their hosts. Values only.
+"""Define the shape of a lab: its ZooKeeper ensembles and Kafka clusters, and their hosts.
 
-`LabSpec` (spec.py) has the settings that all of them share; `hosts_of` lists the hosts.
+The module defines values only. `LabSpec` (spec.py) has the settings that all of them share; `hosts_of` lists
+the hosts.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ def release(version: str) -> tuple[int, ...]:
 
 
 def znode_path(path: str) -> str:
-    """Return the path unchanged. Raises ValueError unless it is an absolute znode path, or / for none."""
+    """Return the path unchanged. Raises ValueError unless it is an absolute znode path or ``/``."""
     first, *others = path.split("/")
     if path == "/" or (first == "" and others and not {"", ".", ".."} & set(others)):
         return path

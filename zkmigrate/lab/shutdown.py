@@ -1,4 +1,4 @@
-"""How a program that owns a lab ends itself and the programs that it runs.
+"""End a program that owns a lab, and the programs that it runs.
 
 SIGTERM and SIGHUP take the lab down, as Ctrl-C does.
 """

@@ -1,4 +1,4 @@
-"""What must not change on source: configs, myid, unit files and the server processes."""
+"""Record what must not change on source: configs, myid, unit files and the server processes."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The spec of a lab: versions, sizes, options, and the hosts and addresses that follow from them.
+"""Define the spec of a lab: versions, sizes, options, and the hosts and addresses that follow from them.
 
-Values only. Every lab has its own network namespaces, so all labs use the same subnet.
+The module defines values only. Every lab has its own network namespaces, so all labs use the same subnet.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class LabSpec:
     commands.
 
     Without a `shape` this is the lab of a move: ensembles source and dest, one cluster of three brokers, each
-    in its own rack. A lab with a shape does not take the fields in `MOVE_ONLY`.
+    in its own rack. If a `shape` is given, the fields in `MOVE_ONLY` must keep their defaults.
     """
 
     source_version: str = "3.5.8"

@@ -1,4 +1,4 @@
-"""The file lab.json: the record of a lab, written before each effect; and which labs are abandoned.
+"""Read and write lab.json, the record of a lab (written before each effect), and find abandoned labs.
 
 Layout below the base directory (ZKMIGRATE_LAB_DIR, else /var/lib/zkmigrate-lab):
 

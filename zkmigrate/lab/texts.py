@@ -1,4 +1,4 @@
-"""Files of lab hosts that are the same in every lab, and the units that lab hosts do not run."""
+"""Hold the files that are the same on every lab's hosts, and the units that lab hosts do not run."""
 
 MASKED_UNITS = (
     "apt-daily.timer", "apt-daily-upgrade.timer", "console-getty.service", "dpkg-db-backup.timer",

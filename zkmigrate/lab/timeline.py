@@ -1,4 +1,4 @@
-"""Read from a run's journal the times of its steps and which program opened each door."""
+"""Read from a run's journal the times of its steps, and which program opened each dest host to clients."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def step_spans(run_directory: Path) -> list[dict[str, Any]]:
 
 
 def opened_by(run_directory: Path, hosts: Iterable[str]) -> dict[str, str]:
-    """Return for each host which program opened its door: ``operator`` or ``finisher``.
+    """Return for each host which program opened it to clients: ``operator`` or ``finisher``.
 
     It is ``operator`` if the journal has the tool's own ``open`` with its outcome. Otherwise the host's
     finisher opened it at its own limit: OPEN then finds the host open and sends nothing.

@@ -1,4 +1,4 @@
-"""The demo of a switch: clients at work are led from one Kafka cluster to another one, and back.
+"""Run the demo of a switch: working clients are moved from one Kafka cluster to another one, and back.
 
 ``python -m zkmigrate.lab.topic_demo`` builds two clusters of three brokers, a gateway and a mirror. Producers
 and consumers of several libraries know only the gateway. The playbook ``kafka_topic_move`` switches them to
@@ -37,7 +37,7 @@ AT_WORK_S, APART_S, RUN_S = 40.0, 10.0, 900.0
 RATE = 25.0
 """Records per second and producer."""
 KEEPING = ("--until", "verify")
-"""Stop before the copiers back to source end, because the way back needs them."""
+"""The place to stop: before the copiers back to source end, because a switch back needs them."""
 EVENTS = {"producer": "ack", "consumer": "consumed"}
 
 
@@ -50,7 +50,7 @@ class TopicDemo:
     places: list[str] = field(default_factory=list)
 
     def play(self) -> dict[str, Any]:
-        """Let the clients work, switch there and back, judge; return the content of ``result.json``."""
+        """Let the clients work, switch there and back, and judge. Return the content of ``result.json``."""
         site = self.site
         history = site.directory / "history"
         programs = clients(site.names, site.progress)

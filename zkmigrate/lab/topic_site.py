@@ -1,4 +1,4 @@
-"""Two clusters with gateways and mirrors between them: clients at work, and runs that switch them."""
+"""Provide two clusters with gateways and mirrors, clients at work, and runs that switch them."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ class TopicSite:
         return replace(made, **changes)
 
     def _log_at(self) -> str:
-        """Return the brokers of the cluster that the clients were led to."""
+        """Return the brokers of the cluster to which the clients were switched."""
         return self.bootstrap(self.open_on())
 
     @contextlib.contextmanager

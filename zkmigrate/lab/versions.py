@@ -1,4 +1,4 @@
-"""The versions that servers report: ``srvr`` of each ZooKeeper server, a line of each broker's log."""
+"""Find the versions that servers report: ``srvr`` of each ZooKeeper server, a line of each broker's log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Wait for a condition: every wait has a name and a deadline."""
+"""Wait for conditions. Every wait has a name and a deadline."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Progress = Callable[[str], None]
 
 
 def silent(_line: str) -> None:
-    """Discard progress."""
+    """Discard a line of progress."""
 
 
 class TimedProgress:

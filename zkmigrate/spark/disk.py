@@ -24,7 +24,7 @@ from zkmigrate.zookeeper.data.txnlog import FILE_HEADER_SIZE, MAX_RECORD, log_zx
 class Disk:
     """One server's logs and snapshots.
 
-    server: its name. files: by file name, as listed once. max_record: bytes of the longest record.
+    server: its name. files: the files by name, listed only once. max_record: bytes of the longest record.
     """
 
     server: str
@@ -41,7 +41,7 @@ class Disk:
 
     @property
     def side(self) -> Side:
-        """The server in the form that the proofs of `zookeeper.data` take."""
+        """Return the server in the form that the proofs of `zookeeper.data` take."""
         return Side(self.server, self, self)
 
     def log(
@@ -54,8 +54,8 @@ class Disk:
     ) -> DataFrame | None:
         """Return the server's log by operations, or None if it has no record.
 
-        after: read only from the file on in which a walk after this zxid begins; None for the whole log.
-        zxids: inclusive bounds.
+        after: leave out the files before the one in which a walk after this zxid begins; None for the whole
+        log. zxids: inclusive bounds.
         """
         logs = {file: zxid for name, file in self.files.items() if (zxid := log_zxid(name)) is not None}
         start = 0

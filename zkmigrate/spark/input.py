@@ -22,7 +22,7 @@ _WORTH_A_TASK_MB = 16
 """The megabytes that take somewhat longer to read than a task costs; see `sources.txnlog`."""
 
 _COUNTER = 0xFFFFFFFF
-"""The bits of a zxid below its epoch."""
+"""The mask of the counter in a zxid: its low 32 bits."""
 
 
 class Input:
@@ -43,7 +43,7 @@ class Input:
         return (self.spark.sparkContext.master or "").startswith("local") and is_small(self.request)
 
     def once(self, answer: DataFrame) -> DataFrame:
-        """Return an answer that is both shown and written, computed only once if `is_local`."""
+        """Return an answer that is shown and also written to a file. If `is_local`, compute it only once."""
         return local_frame(self.spark, answer.toArrow()) if self.is_local else answer
 
     def reused(self, table: DataFrame) -> DataFrame:
@@ -116,7 +116,7 @@ class Input:
     def effects(self, *columns: str, **options: str) -> DataFrame:
         """Return `log` without the operations of failed multis.
 
-        columns: at least one.
+        columns: the columns to read, at least one.
         """
         return self.log(*columns, "failed", **options).filter(~F.col("failed")).select(*columns)
 
@@ -154,7 +154,7 @@ class Input:
 
 
 def shared(spark: SparkSession, logs: Iterable[File]) -> dict[str, str]:
-    """Return options that divide these logs among Spark's cores, if that is worth a task."""
+    """Return options that divide these logs among Spark's cores, if they are large enough to gain from it."""
     each = sum(log.size for log in logs) // spark.sparkContext.defaultParallelism >> 20
     return {"splitMB": str(min(SPLIT_MB, max(_WORTH_A_TASK_MB, each)))}
 

@@ -31,8 +31,8 @@ class Continuity:
 def continuity(spark: SparkSession, disk: Disk, after: int, upto: int | None) -> Continuity:
     """Check whether the log holds every transaction from `after` to `upto`.
 
-    upto: None for the log's end. The rules are those of `zookeeper.data.logdir.hole`. Raises CorruptError if
-    the log cannot be read.
+    upto: None for the log's end. The rules are those of `zookeeper.data.logdir.describe_gap`. Raises
+    CorruptError if the log cannot be read.
     """
     log = disk.log(spark, after) if upto is None else disk.log(spark, after, zxids=(0, upto))
     if log is None:

@@ -81,7 +81,7 @@ def _ephemeral() -> Column:
 
 
 def _above(chroot: str) -> Iterator[str]:
-    """Yield the chroot and every path above it."""
+    """Yield the chroot, and each path of its ancestors."""
     while True:
         yield chroot
         if chroot == "/":
@@ -114,7 +114,7 @@ def _judge(
 
 
 def _new_findings(judge: Judge) -> list[tuple[DeltaFinding, bool]]:
-    """Return the judge's findings since the last call, and clear them so that it need not keep them."""
+    """Return the judge's findings since the last call, and delete them from the judge to save memory."""
     found = [*((one, False) for one in judge.missing), *((one, True) for one in judge.allowed)]
     judge.missing.clear()
     judge.allowed.clear()

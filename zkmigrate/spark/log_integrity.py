@@ -1,8 +1,8 @@
 """Check whether each server's logs and snapshots are complete, and its zxids without a hole.
 
-Holes are those of `zookeeper.data.logdir.walk`: within an epoch the counter rises by one, and a later epoch
-begins with counter 1. A hole that a complete snapshot ends, as after a SNAP sync, is reported, but nothing is
-missing.
+Holes are those of `zookeeper.data.logdir.LogWalk`: within an epoch the counter rises by one, and a later
+epoch begins with counter 1. A hole that a complete snapshot covers, as after a SNAP sync, is reported, but
+nothing is missing.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ class Integrity:
     """The state of one server's files.
 
     first, last: zxids. gaps, damage: the first holes and damaged places. explained: holes that a snapshot
-    ends. torn, half and strays are not damage. torn: torn ends of logs. half: half-written snapshots of a
-    crash. strays: file names that no server gives.
+    covers. torn: torn ends of logs. half: snapshots that a crash left half-written. strays: file names that
+    no server writes. These last three are no damage.
     """
 
     records: int = 0
@@ -284,9 +284,9 @@ def _gap(row: Row) -> Gap:
 
 
 def _explained(gap: Gap, whole: Iterable[str]) -> list[str]:
-    """Return the snapshots that end a hole.
+    """Return the snapshots that cover a hole.
 
-    A server that received one from the leader has in it what its log lacks.
+    A server that received a snapshot from the leader has in it what its log lacks.
     """
     zxids = ((snapshot_zxid(name) or 0, name) for name in whole)
     return [name for zxid, name in zxids if gap.before < zxid and follows(zxid, gap.after)]

@@ -11,6 +11,6 @@ from zkmigrate.spark.section import Section
 def page(title: str, intro: str, sections: Mapping[str, Section]) -> str:
     """Return the text of the whole page.
 
-    sections: by the names of their jobs.
+    sections: the answer of each job, by the job's name.
     """
     return str(render("spark/page.html", title=title, intro=intro, sections=sections))

@@ -44,7 +44,8 @@ def table(
 ) -> Table:
     """Return a table with a line for each row.
 
-    columns: heads with their cells. A value of None gives an empty cell.
+    columns: the head of each column with its cell: the name of a row's field, or a function of the row. A
+    value of None gives an empty cell.
     """
     cells = tuple(tuple(_cell(row, cell) for _, cell in columns) for row in rows)
     return Table(id, title, tuple(head for head, _ in columns), cells, intro, wide=wide)

@@ -74,7 +74,7 @@ class Bounds:
 def session(bounds: Bounds, hint: Callable[[str], None]) -> Iterator[SparkSession]:
     """Open a session that knows our data sources, and stop it at the end.
 
-    hint: gets the address of Spark's pages. Raises UsageError if PySpark or Java is missing.
+    hint: called with the address of Spark's web pages. Raises UsageError if PySpark or Java is missing.
     """
     try:
         from pyspark.errors import PySparkException, PySparkRuntimeError
@@ -115,7 +115,7 @@ def session(bounds: Bounds, hint: Callable[[str], None]) -> Iterator[SparkSessio
 
 @contextmanager
 def _ended_in_order() -> Iterator[None]:
-    """Let SIGTERM end this process like Ctrl-C, so that Spark is stopped and its spilled data removed."""
+    """Make SIGTERM end this process like Ctrl-C, so that Spark is stopped and its spilled data removed."""
     before = signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
     try:
         yield

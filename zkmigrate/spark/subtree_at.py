@@ -209,7 +209,7 @@ def _events(found: DataFrame) -> DataFrame:
 
 
 def _final_nodes(base: DataFrame, operations: DataFrame, chroot: str) -> DataFrame:
-    """Return the znodes after the operations."""
+    """Return the znodes of ``base`` as they are after the operations."""
     operations = operations.persist(StorageLevel.DISK_ONLY)
     changes = operations.filter(holds(F.col("path"), chroot))
     below = changes.filter(F.col("path") != chroot)
@@ -276,7 +276,7 @@ def in_tasks(
 ) -> DataFrame:
     """Return the rows that `task` makes of each partition's rows.
 
-    It gets rows, because Spark's Arrow functions need pandas.
+    ``task`` works on rows, because Spark's Arrow functions need pandas.
     """
     rows = frame.rdd.mapPartitions(lambda taken: task(Plain(**row.asDict()) for row in taken))
     return frame.sparkSession.createDataFrame(rows, from_arrow_schema(gives), verifySchema=False)
@@ -310,7 +310,7 @@ def _acls(row: Row | Plain) -> tuple[txn.Acl, ...] | None:
 
 
 class _Path:
-    """One path and its children as a tree with the path as its chroot.
+    """A path and its children, as a tree whose chroot is the path.
 
     A create of the path needs no parent here, because `_final_nodes` has checked it.
     """

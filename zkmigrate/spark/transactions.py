@@ -1,9 +1,9 @@
 """Compare transactions of several servers as Spark tables: one zxid is one transaction.
 
-Hashes (64 bits) of everything in their records, including the data, are compared. Three things may differ
-without a fault. Two may be missing if a server wrote none, as before 3.6: the digest of the tree, and the
-paths that a closeSession deletes. The third is the operations of a failed multi, which had no effect. An
-observer logs them as errors (see `zookeeper.data.txn`).
+Hashes (64 bits) of everything in their records, including the data, are compared. Three differences are no
+fault. A server may not write the digest of the tree, and it may not write the paths that a closeSession
+deletes; none did before 3.6. An observer logs the operations of a failed multi, which had no effect, as
+errors (see `zookeeper.data.txn`).
 """
 
 from __future__ import annotations

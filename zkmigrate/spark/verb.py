@@ -104,8 +104,8 @@ def analyze(
 def side_by_side(one: Callable[[str], Section], names: Sequence[str]) -> Iterator[Section]:
     """Yield the answers of `one` for these names, in order, each computed in its own thread.
 
-    A small job is mostly planning, which Spark does in one thread. If one raises or the caller stops, the
-    others are not waited for.
+    A small job is mostly planning, which Spark does in one thread. If a job raises an error or the caller
+    stops, the other jobs are not waited for.
     """
     threads = ThreadPoolExecutor(max(len(names), 1))
     try:

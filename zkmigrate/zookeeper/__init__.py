@@ -1,1 +1,1 @@
-"""ZooKeeper: its files and messages, its clients, and proofs over its disks."""
+"""Read ZooKeeper's files and messages, talk to its servers, and prove what its disks hold."""

@@ -1,4 +1,4 @@
-"""Changes of znodes in a ZooKeeper ensemble, below a chroot."""
+"""Define the changes that can be made to znodes of a ZooKeeper ensemble, below a chroot."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ CONNECT = "CONNECT"
 class BeginReplay(ClusterChange):
     """Write the mark of a replay (``zookeeper.data.replay.Mark``) into an ensemble.
 
-    An existing mark stays. disk: the dest host whose disk is read. cut: the newest zxid that both ensembles
-    share, as text. consent: the owner of the ensemble, who agreed.
+    An existing mark is not changed. disk: the dest host whose disk is read. cut: the newest zxid that both
+    ensembles share, as text. consent: the ensemble's owner, who agreed to the replay.
     """
 
     cluster: str
@@ -43,7 +43,7 @@ class BeginReplay(ClusterChange):
 
 @dataclass(frozen=True)
 class ReplayTransactions(ClusterChange):
-    """Replay dest's transactions under the chroot after the mark, up to a zxid, each once.
+    """Replay dest's transactions under the chroot, each once, from the mark up to a zxid.
 
     Znodes may hold secrets, so their contents are read from dest's disk when the change is sent. fingerprint:
     identifies the requests from the cut up to ``upto``. count: how many transactions this change adds. Zxids
@@ -78,7 +78,7 @@ class EndReplay(ClusterChange):
 
 
 class Versions(Protocol):
-    """The numbers of a znode that tell whether it was changed or made anew."""
+    """The numbers of a znode that show whether it was changed, or deleted and created again."""
 
     @property
     def czxid(self) -> int: ...
@@ -89,7 +89,7 @@ class Versions(Protocol):
 
 
 def mark(znode: Versions) -> str:
-    """Return a text that differs after every change of a znode itself, except of its ACL."""
+    """Return a text that every change of the znode itself alters, except a change of its ACL."""
     return f"{znode.czxid:x} {znode.mzxid:x} {znode.version}"
 
 
@@ -98,7 +98,8 @@ class DeleteZnode(ClusterChange):
     """Delete one znode that has not changed since it was read.
 
     path: its path below the chroot. data: its data. acl: its ACL, as permissions, scheme and id of each
-    entry. mark: as :func:`mark` returns it. A znode with another mark is a different one and stays.
+    entry. mark: as :func:`mark` returns it. A znode whose mark differs was changed or created again, and is
+    not deleted.
     """
 
     cluster: str
@@ -169,7 +170,8 @@ class DeleteZnodes(ClusterChange):
 class CreateZnodes(ClusterChange):
     """Create deleted znodes again, with their data and ACLs. Existing znodes stay unchanged.
 
-    nodes: as they were deleted, so they are created from the last to the first.
+    nodes: in the order in which they were deleted, children first. They are created from the last to the
+    first.
     """
 
     cluster: str

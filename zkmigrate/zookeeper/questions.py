@@ -1,4 +1,4 @@
-"""The questions that a look can send to a ZooKeeper host."""
+"""Define the requests for facts about a ZooKeeper host."""
 
 from __future__ import annotations
 

@@ -53,16 +53,19 @@ def _addresses(text: str, resolve: Resolve) -> set[str] | None:
 
 
 def unresolved(name: str, reading: Reading[tuple[str, ...]], where: str) -> str:
-    """Describe that a name does not resolve on a host, or why that is unknown. where: the host."""
+    """Return a text that says that a name does not resolve on a host, or why that is unknown.
+
+    where: the name of the host.
+    """
     if isinstance(reading, Unknown):
         return f"cannot resolve {name} on {where}: {reading}"
     return f"{name} does not resolve on {where}"
 
 
 def all_unresolved(names: Names, where: str) -> str:
-    """Describe which of these names do not resolve on a host, or why that is unknown.
+    """Return a text that says which of these names do not resolve on a host, or why that is unknown.
 
-    where: the host. Empty if all resolve.
+    The text is empty if all names resolve. where: the name of the host.
     """
     lost = ((n, told) for n, told in names.items() if not isinstance(told, Seen) or not told.value)
     return "; ".join(unresolved(name, reading, where) for name, reading in lost)
@@ -99,8 +102,8 @@ def resolver(resolved: Resolved, host: str, own: Iterable[str] = ()) -> Resolve:
 def asked_names(look: Look, host: str, own: Iterable[str], question: Callable[[Resolve], object]) -> Names:
     """Return the addresses of every name that a question resolves on a host.
 
-    With them the question can later be answered without the host. question: is called once, with a function
-    that resolves names. own: the host's addresses, see :func:`resolver`.
+    With these addresses the question can be answered later without the host. question: called once, with a
+    function that resolves names. own: the host's addresses, see :func:`resolver`.
     """
     found: dict[str, Reading[tuple[str, ...]]] = {}
     addresses = tuple(own)

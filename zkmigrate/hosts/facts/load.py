@@ -206,7 +206,10 @@ def _disks(lines: Iterable[str]) -> dict[str, Disk]:
 
 
 def _device(mounts: Iterable[str], path: str) -> str:
-    """Return MAJOR:MINOR of the volume that holds a path. The last of several mounts on one point counts."""
+    """Return MAJOR:MINOR of the volume that holds a path.
+
+    If several volumes are mounted on one directory, the last of them counts.
+    """
     best, device = "", ""
     for fields in (line.split() for line in mounts):
         point = _OCTAL.sub(lambda code: chr(int(code[1], 8)), fields[4])

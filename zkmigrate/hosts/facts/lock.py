@@ -16,7 +16,8 @@ class Lock:
     """The lock of a run on one dest host.
 
     owner: the process of the last heartbeat, as ``user-host``; empty after a release. beat_s: the time of
-    that heartbeat, in seconds of the host's uptime. boot: the boot in which that uptime counts.
+    that heartbeat, in seconds of the host's uptime. boot: the id of the host's boot to which that uptime
+    belongs.
     """
 
     run: str

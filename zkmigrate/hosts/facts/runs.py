@@ -29,7 +29,7 @@ def other_runs(look: Look, host: str, run: str) -> Reading[Mapping[str, str]]:
 
 
 class StaysForOthers(Absent):
-    """Nothing of this run is left on the host, and zkm-host stays for the runs that ``what`` names."""
+    """Nothing of this run is left on the host; zkm-host stays installed for the runs that ``what`` names."""
 
 
 def own_program(look: Look, host: str, run: str) -> Reading[bytes]:
@@ -66,8 +66,8 @@ def _states(look: Look, host: str) -> Seen[tuple[str, ...]] | Unknown:
 
 
 def stays_for(program: Reading[bytes]) -> str:
-    """Return why zkm-host stays although nothing of this run is left.
+    """Return why zkm-host stays installed although nothing of this run is left on the host.
 
-    Empty if it is needed, is not installed, or was not read.
+    The text is empty if this run needs zkm-host, if it is not installed, or if it was not read.
     """
     return program.what if isinstance(program, StaysForOthers) else ""

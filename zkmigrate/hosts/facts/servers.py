@@ -14,7 +14,7 @@ class Server:
     """A kind of server.
 
     mains: its main classes, which take the config as their first argument. scripts: the start scripts of its
-    releases and packages, which do too. word: a word in the names of its systemd units.
+    releases and packages, which also take the config first. word: a word in the names of its systemd units.
     """
 
     mains: tuple[str, ...]

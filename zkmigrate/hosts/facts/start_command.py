@@ -1,7 +1,7 @@
 """Parser for the start commands of a systemd unit, as ``systemctl show`` prints them.
 
-It finds which programs they start. systemd has already parsed quotes, continued lines and specifiers, and
-prints the words of a command separated by single blanks. Still to resolve are variables, wrappers such as
+It finds out which programs they start. systemd has already parsed quotes, continued lines and specifiers, and
+prints the words of a command separated by single blanks. This module resolves variables, wrappers such as
 ``env``, and scripts for ``sh -c``.
 """
 
@@ -60,7 +60,7 @@ class Program:
 
     @property
     def name(self) -> str:
-        """The base name of its file."""
+        """The base name of the program's file."""
         return posixpath.basename(self.words[0])
 
     def path(self, word: str) -> str:
@@ -160,7 +160,7 @@ def started(command: Iterable[str], variables: Mapping[str, str], directory: str
 
 
 class _Reader:
-    """A walk through one command that collects the programs it starts."""
+    """A reader of one command that collects the programs that the command starts."""
 
     def __init__(self, variables: dict[str, str], directory: str) -> None:
         self.variables, self.directory = variables, directory

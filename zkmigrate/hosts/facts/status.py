@@ -109,7 +109,7 @@ class HostStatus(HostPhase):
 
     @property
     def rules_on_top(self) -> bool:
-        """Whether our rules are complete and first, in both directions of every IP version the host has."""
+        """Whether our rules are complete and come first, for each direction and IP version of the host."""
         four = self.in4 == self.out4 == "top"
         return four and {self.in6, self.out6} in ({"top"}, {"noipv6"})
 
@@ -188,7 +188,7 @@ def stamp(look: Look, host: str) -> Reading[str]:
 
 
 def host_facts(look: Look, host: str, unit: str, *directories: str) -> Reading[HostFacts]:
-    """Read what a host offers, with the properties of a unit and the free space of these directories."""
+    """Read a host's tools and resources, a unit's properties and the free space of these directories."""
     return parsed(look.zkm(host, "facts", unit, *directories), parse_facts)
 
 

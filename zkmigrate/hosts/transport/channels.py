@@ -29,7 +29,7 @@ _END = re.compile(rb"\. (?P<id>[0-9]+) (?P<rc>[0-9]{1,3})\Z")
 _REPLY_LIMIT = 8 << 20
 _STDERR_LIMIT = 64 << 10
 _QUEUE_S = 0.5
-"""The time limit, within a deadline, for an earlier request that was given up."""
+"""The time limit, within a deadline, for an earlier request whose caller no longer waits."""
 _PROBE_S = 10.0
 _PROBE_PAUSE_S = 0.2
 
@@ -103,7 +103,7 @@ class Channels:
         self.ask(host, "help", fencing=fencing)
 
     def forget(self, host: str) -> None:
-        """Close the channel of one host."""
+        """Close the channel of one host. The next request opens a new one."""
         with self._lock:
             channel = self._channels.pop(host, None)
         if channel is not None:

@@ -48,7 +48,7 @@ class Output:
 
     @property
     def last_line(self) -> str:
-        """The last line of stderr, or of stdout if stderr is empty: the text to show for a failure."""
+        """The last line of stderr, or of stdout if stderr is empty. It is shown when a command fails."""
         for stream in (self.stderr.decode("utf-8", "replace"), self.text):
             if stream.strip():
                 return stream.strip().rsplit("\n", 1)[-1][:400]
@@ -75,7 +75,7 @@ class Connection:
 
     @property
     def alive(self) -> bool:
-        """Whether the connection works, as far as is known."""
+        """Whether the connection works, as far as this process knows."""
         return self._transport.is_active()
 
     def close(self) -> None:

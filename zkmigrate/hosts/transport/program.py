@@ -66,7 +66,7 @@ class Program:
         return True
 
     def _found(self, host: str) -> bytes | None:
-        """Return the program that stands on the host; None if there is none."""
+        """Return the content of the program that is installed on the host; None if none is."""
         try:
             return self._transport.read(host, self.paths.program, _SIZE_LIMIT)
         except FileNotFoundError:
@@ -114,7 +114,7 @@ class Program:
         return f"installed {self.paths.program} and {self.paths.sudoers}"
 
     def uninstall(self, host: str, operation: str, fencing: int, deadline_s: float = 60.0) -> Output:
-        """Run the program's verb ``uninstall``, unless it is gone already.
+        """Run the program's verb ``uninstall``, unless the program is not installed any more.
 
         Raises TransportError if another version is there: it may not know what it has to remove.
         """

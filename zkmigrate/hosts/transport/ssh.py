@@ -1,8 +1,8 @@
 """The ssh transport of a run: opens, keeps and reopens connections to the inventory's hosts.
 
-Fabric builds the clients, paramiko does the work. It is stricter than fabric. Host keys are verified against
-the known_hosts of the inventory and of the ssh_config that it names; no other ssh configuration, key or agent
-is used. The sockets are our own (TCP_NODELAY, TCP_USER_TIMEOUT).
+Fabric builds the clients, paramiko does the work. This transport is stricter than fabric. Host keys are
+verified against the known_hosts of the inventory and of the ssh_config that it names; no other ssh
+configuration, key or agent is used. The sockets are our own (TCP_NODELAY, TCP_USER_TIMEOUT).
 
 Every connect and command has a deadline. At most ``Limits.connects`` connects run at a time, because sshd's
 MaxStartups drops the rest of a burst. One connection to a bastion carries all connections of one purpose. A
@@ -64,7 +64,7 @@ class Limits:
 
 
 class _Dropped(Exception):
-    """The server closed the connection before its banner, because it has too many at once."""
+    """The server closed the connection before its banner, because it has too many connections at once."""
 
 
 class Transport:
@@ -129,7 +129,8 @@ class Transport:
     def unpinned(self, host: str) -> list[HostKey]:
         """Return the current host keys of a host and its bastions that are not pinned.
 
-        At most one: nothing behind an unpinned bastion can be reached. Raises TransportError.
+        The list has at most one key, because nothing behind an unpinned bastion can be reached. Raises
+        TransportError.
         """
         way: list[Login] = []
         login: Login | None = self._routes.to(host)
@@ -331,9 +332,9 @@ def _dropped(error: Exception) -> bool:
 
 
 def _dial(host: str, address: str, port: int, connect_s: float, silent_s: float) -> socket.socket:
-    """Return a connected socket without delay for small requests.
+    """Return a connected socket that sends small requests without delay.
 
-    It breaks when sent data stays unacknowledged for ``silent_s`` seconds. Raises TransportError.
+    The connection breaks when sent data stays unacknowledged for ``silent_s`` seconds. Raises TransportError.
     """
     try:
         sock = socket.create_connection((address, port), timeout=connect_s)

@@ -1,4 +1,4 @@
-"""zkm-host: one POSIX sh program, the only one that changes a host.
+"""Provide zkm-host, a POSIX sh program. It is the only program that changes a host.
 
 An account that may run it with sudo is equivalent to root: ``put`` writes any file, and the caller supplies
 the commands of a service.

@@ -308,7 +308,7 @@ def _java_env(reader: HostReader, server: Server) -> Found[str]:
 
 
 def _settings(values: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the settings for dest, and those left out with the reason.
+    """Return the settings for dest, and the settings that are left out with the reason.
 
     The four-letter words that zkmigrate asks dest are added to the whitelist.
     """

@@ -93,7 +93,7 @@ class HostSurvey:
     units: Mapping[str, Unit] = field(default_factory=dict)
 
     def running(self, server: Server) -> tuple[Process, ...]:
-        """Return the processes of such a server.
+        """Return the processes of this kind of server.
 
         A wrapper that has the same words and started one of them is left out.
         """
@@ -102,12 +102,12 @@ class HostSurvey:
         return tuple(process for process in found if process.pid not in parents or not process.pid)
 
     def process(self, server: Server) -> Process | None:
-        """Return the only process of such a server, or None if there are none or several."""
+        """Return the only process of this kind of server, or None if there are none or several."""
         found = self.running(server)
         return found[0] if len(found) == 1 else None
 
     def unit(self, server: Server) -> Unit | None:
-        """Return the unit of the only process of such a server.
+        """Return the unit of the only process of this kind of server.
 
         Without a process it is the only unit that starts such a server, or else the only one with its name.
         """

@@ -102,8 +102,8 @@ class KafkaAnswers:
     def _reassignments(self) -> Reading[bytes] | None:
         """Read the reassignment znode through the first ZooKeeper host that serves; return None if none does.
 
-        Read-only hosts are never used: a client session there is a transaction, and before the join none may
-        be ours.
+        Hosts that zkmigrate only reads are not used: opening a client session there writes a transaction,
+        which is not allowed before the join.
         """
         for host in (host for host in self._inventory.doors if host not in self._inventory.read_only):
             chroot = self._inventory.kafka.chroot

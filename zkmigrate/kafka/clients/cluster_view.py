@@ -1,7 +1,7 @@
 """Read the state of a Kafka cluster through its brokers, release 2.3 to 3.9.
 
 Brokers before 2.4 cannot list reassignments. For those the caller reads the znode
-``/admin/reassign_partitions`` (Kafka's ReassignPartitionsZNode), where that is allowed already.
+``/admin/reassign_partitions`` (Kafka's ReassignPartitionsZNode), if it may already be read.
 """
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ def _read_election(answer: Mapping[str, Any]) -> tuple[set[tuple[str, int]], lis
 def _wait_until_known(
     admin: Any, elected: Collection[tuple[str, int]], topics: Sequence[str] | None = None
 ) -> None:
-    """Wait until every broker knows the elected leaders, or ``_KNOWN_S`` is over.
+    """Wait until every broker knows the elected leaders, or until ``_KNOWN_S`` seconds have passed.
 
     topics: the topics to ask about; None for all.
     """

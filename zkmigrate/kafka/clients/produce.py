@@ -113,7 +113,7 @@ class ProduceCanary:
         self._closed = False
 
     def begin(self) -> None:
-        """Start sending, unless the canary sends already or is closed."""
+        """Start sending, unless the canary is already sending or is closed."""
         if self._stop is None and not self._closed:
             self._stop = threading.Event()
             sender = _Sender(self.topic, self._brokers, self._every_s, self._acknowledged, self._failed)
@@ -123,7 +123,7 @@ class ProduceCanary:
             self._thread.start()
 
     def rest(self) -> None:
-        """Stop sending and close the connections; wait at most one answer's limit for records in flight."""
+        """Stop sending and close the connections. Records in flight get at most one answer's time limit."""
         if self._stop is None or self._thread is None:
             return
         self._stop.set()
@@ -179,8 +179,8 @@ class ProduceCanary:
 class _Sender:
     """The sender of all records, for use by one thread.
 
-    acknowledged: is called with the preferred leader and the acknowledgement of each record. failed: is
-    called after each attempt without one.
+    acknowledged: called with the preferred leader and the acknowledgement of each record. failed: called
+    after each attempt that is not acknowledged.
     """
 
     def __init__(

@@ -75,7 +75,10 @@ def partitions(brokers: Sequence[str], topics: Sequence[str], witnesses: int) ->
 
 
 def _topic_id(answers: Sequence[Mapping[str, Any]]) -> str:
-    """Return the id that all witnesses report for a topic; empty if they report none, or different ones."""
+    """Return the id that all queried brokers report for a topic.
+
+    The text is empty if they report none, or different ones.
+    """
     ids = {id for answer in answers if (id := str(answer.get("topic_id") or _NO_ID)) != _NO_ID}
     return ids.pop() if len(ids) == 1 else ""
 
@@ -83,9 +86,9 @@ def _topic_id(answers: Sequence[Mapping[str, Any]]) -> str:
 def _partitions(
     topic: str, answers: Sequence[Mapping[str, Any]], witnesses: int
 ) -> Reading[tuple[PartitionState, ...]]:
-    """Return the partitions of one topic that all witnesses agree on.
+    """Return the partitions of one topic on which all queried brokers agree.
 
-    Witnesses that do not know the topic are ignored, because they may have just started.
+    Brokers that do not know the topic are ignored, because they may have just started.
     """
     codes = {answer["error_code"] for answer in answers}
     if len(answers) != witnesses:

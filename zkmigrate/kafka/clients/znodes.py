@@ -17,7 +17,7 @@ _NAME = "ZooKeeper"
 
 
 def alterer(inventory: Inventory, _look: Look) -> Alter:
-    """Return the sender of changes to Kafka's ensemble, through the doors that are no dest host's."""
+    """Return the sender of changes to Kafka's ensemble, through the ZooKeeper hosts that are not dest's."""
     doors = [door for name, door in inventory.doors.items() if name not in inventory.dest_names]
     return Alter([Server(door.address, door.port) for door in doors])
 

@@ -53,7 +53,7 @@ _DEFAULT_LOG_DIR = "/tmp/kafka-logs"
 class BrokerProcess:
     """A broker's running JVM.
 
-    pid: process id of the JVM, which may run below a shell. config: its properties file, as spelled on the
+    pid: process id of the JVM, whose parent may be a shell. config: its properties file, as spelled on the
     command line. overrides: its ``--override`` words that name zookeeper.connect. exported: environment
     variables that name it. release, client: the releases of Kafka and of its ZooKeeper client, by the jars on
     the class path; None if no jar shows it.
@@ -87,7 +87,7 @@ class LogDirectory:
 
 
 def broker_process(look: Look, host: str, pid: int) -> Reading[BrokerProcess]:
-    """Return the broker process at or below this PID; Absent if the PID is 0."""
+    """Return the broker process with this PID or among its descendants; Absent if the PID is 0."""
     if pid == 0:
         return Absent("no broker is running")
     found = _jvm(look, host, pid)

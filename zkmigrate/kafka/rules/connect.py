@@ -66,7 +66,7 @@ def _host(server: str) -> str:
 def others_than(
     hosts: Collection[ZooKeeperHost], connect: str, resolve: Resolve, where: str
 ) -> tuple[list[str], list[str]]:
-    """Return the hosts in a value that are none of these, and sentences on those that cannot be resolved.
+    """Return the hosts that a value names besides ``hosts``, and a sentence on each that does not resolve.
 
     where: the host that has the value in its file; ``resolve`` resolves names as that host does.
     """
@@ -84,10 +84,10 @@ def others_than(
 def names_any(
     connect: str, hosts: Iterable[ZooKeeperHost], others: Iterable[ZooKeeperHost], resolve: Resolve
 ) -> bool | None:
-    """Return whether a value names one of these hosts, directly or by a name that resolves to it.
+    """Return whether a value names any of ``hosts``, directly or by a name that resolves to it.
 
-    Returns None if a name in the value does not resolve. others: hosts that are none of these. A name is not
-    resolved if the inventory spells one of them in the same way.
+    Returns None if a name in the value does not resolve. others: the inventory's other hosts. A name that the
+    inventory uses for one of these is not resolved.
     """
     elsewhere = {spelled(text) for host in others for text in (host.address, *host.also)}
     named = [name for name in sorted(hosts_in(connect)) if spelled(name) not in elsewhere]

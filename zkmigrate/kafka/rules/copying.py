@@ -1,4 +1,4 @@
-"""Measure the progress and cost of moving partitions from two looks at their brokers' log directories."""
+"""Measure the progress and cost of partition moves from two readings of the brokers' log directories."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from zkmigrate.runbook.model.series import quantile
 
 @dataclass(frozen=True)
 class Copied:
-    """The progress and the traffic measured between two looks.
+    """The progress and the traffic measured between two readings.
 
     moving: the partitions, each with its remaining bytes, produce rate and lags. rates: bytes per second that
     each broker sent and received as copies, by broker id. A broker has no rate if its directories, or those
@@ -30,9 +30,9 @@ class Copied:
 def measure_copying(
     moving: Iterable[Moving], before: Mapping[int, LogDirs], after: Mapping[int, LogDirs], elapsed_s: float
 ) -> Copied:
-    """Measure the copying between two looks.
+    """Measure how much was copied between two readings.
 
-    before, after: log directories by broker id. elapsed_s: seconds between the looks, greater than 0. The
+    before, after: log directories by broker id. elapsed_s: seconds between the readings, greater than 0. The
     produce rate is the growth of the leader's log, so bytes that retention deletes meanwhile are missing. If
     the log shrank, the previous rate is kept. A partition is returned unchanged if its leader is not seen.
     """

@@ -60,7 +60,7 @@ def for_clients(properties: Mapping[str, str]) -> Listener | None:
 def secured(properties: Mapping[str, str]) -> tuple[str, ...]:
     """Return the keys that make listeners, or brokers among themselves, use SASL or TLS.
 
-    A key is followed by the listener if the listener's name does not say so.
+    For ``listener.security.protocol.map`` the text also names the listener and its protocol.
     """
     protocols = _protocols(properties)
     found: dict[str, None] = {}

@@ -53,12 +53,12 @@ def next_wave(
 ) -> tuple[tuple[str, ...], str]:
     """Return the brokers to restart now, or why none can be restarted: ``(names, reason)``.
 
-    A half-done target comes first: one that is down, then one that settles, then one with its old process.
-    Its own missing replicas are expected, but a process that is in an ISR stops only if that is safe. The
-    controller comes last. No two brokers of one wave share a partition. A broker that cannot stop safely
-    waits for a later wave, and only the controller waits for it.
+    A half-done broker (``touched``) comes first: one that is down, then one that settles, then one with its
+    old process. Its own missing replicas are expected, but a process that is in an ISR stops only if that is
+    safe. The controller comes last. No two brokers of one wave share a partition. A broker that cannot stop
+    safely waits for a later wave. It holds up the controller but no other broker.
 
-    The reason is empty if there are names, and if all brokers have moved. spared: as for
+    The reason is empty if there are names, or if all brokers have moved. spared: as for
     :func:`unsafe_to_stop`.
     """
     waiting = [b for b in brokers if not b.moved]

@@ -13,13 +13,13 @@ UNSEEN = Recovery(0, 0, 0)
 def patience(
     seen: Recovery, behind: int, kept: Mapping[str, Any], now: float, still_s: float, most_s: float
 ) -> tuple[float, dict[str, Any]]:
-    """Return the limit of the wait, in seconds from its first look, and the marks for the next call.
+    """Return how many seconds the wait may last from its first reading, and the marks for the next call.
 
     The wait ends after ``still_s`` seconds without progress. Progress is one more log or segment loaded, or
     one more partition in sync. ``most_s`` ends the wait in any case, unless it is shorter than ``still_s``.
 
-    behind: the number of partitions in which the broker is not in sync. kept: the marks of the previous look,
-    empty at first. now: monotonic time in seconds.
+    behind: the number of partitions in which the broker is not in sync. kept: the marks that the previous
+    call returned, empty at first. now: monotonic time in seconds.
     """
     first = kept.get("first", now)
     loaded = [seen.logs, seen.of, seen.segments]

@@ -35,8 +35,8 @@ class Replicas:
 
     root: path of `/brokers`, with the chroot. registered: ids of the brokers registered now. behind:
     partitions, `topic-number`, that lack a replica or have an unreadable state. short: since when some
-    partitions are behind. whole: whether no partition was behind at some time since the last registration.
-    left: when the first broker left since then.
+    partitions are behind. whole: whether there was a time since the last registration at which no partition
+    was behind. left: when the first broker left after the last registration.
     """
 
     root: str

@@ -27,7 +27,7 @@ class Task:
     """The arguments of one process.
 
     role: ``produce`` or ``consume``. name: the prefix of a producer's ids, or a consumer's group. file: the
-    recording. rate: records per second; 0 for a consumer. idempotent: whether a producer is.
+    recording. rate: records per second; 0 for a consumer. idempotent: whether the producer is idempotent.
     """
 
     role: str
@@ -61,7 +61,7 @@ def run(library: str, produce: Part, consume: Part) -> int:
 
 
 class Sending:
-    """The ids that a producer has to send at its rate, and counters of their outcomes."""
+    """The ids that a producer has to send at its rate, and how many of them had which outcome."""
 
     def __init__(self, task: Task, record: Recorder) -> None:
         self._task = task

@@ -47,14 +47,13 @@ class Figures:
     library gave up on or never answered. consumed: deliveries to its group. again: repeated deliveries of an
     offset. produce_gap_s: the longest time without an acknowledgement until its producer stopped, in seconds.
     consume_gap_s: the longest time without a delivery until all producers had stopped. A gap is None when
-    there is nothing to measure. errors: how often its library reported an error, whatever followed.
+    there is nothing to measure. errors: how often its library reported an error, whether it recovered or not.
 
-    The other figures are None when the log was not read to its end, and unseen when the consumer recorded
-    nothing, not even its end. Of its producer's records: lost,
-    acknowledged and nowhere in the log; moved, acknowledged and in the log, but not at the acknowledged
-    offset; twice, further offsets with the same id. Of its group: unseen, records of any client in the log
-    that the group never received; gone, records that it received at an offset where the log has no such
-    record.
+    The other figures are None when the log was not read to its end. ``unseen`` is also None when the consumer
+    recorded nothing, not even its end. lost: its producer's acknowledged records that are nowhere in the log.
+    moved: those that are in the log, but not at the acknowledged offset. twice: further offsets with the id
+    of a record. unseen: records of any client in the log that its group never received. gone: records that
+    its group received at an offset where the log has no such record.
     """
 
     library: str

@@ -138,7 +138,7 @@ T = TypeVar("T", Tree, Log, Baseline)
 
 
 def _parsed(kind: type[T], text: str | None, build: Callable[[dict[str, Any]], T], what: str) -> T:
-    """Return what ``build`` makes of a JSON object, or an empty value with the problem if that fails.
+    """Return the value that ``build`` makes from a JSON object, or an empty one with the problem if it fails.
 
     what: the expected content, for the message. A Baseline has no field ``complete``; the others must have
     it.

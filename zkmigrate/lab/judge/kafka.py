@@ -64,7 +64,7 @@ def _placed(acks: list[Event]) -> list[Event]:
 
 
 def _lost(acks: list[Event], reads: list[Event], log: Log, unsure: Sequence[str]) -> Claim:
-    """Return the claim ``lost``: acknowledged records not read, alone, at their acknowledged offset.
+    """Return the claim ``lost``: acknowledged records that were not read alone at their acknowledged offset.
 
     Both reads must have the record: by the group while the load ran, and from the beginning once all clients
     had stopped. An id at another offset does not count, nor does an offset that was read with two ids. After
@@ -83,7 +83,7 @@ def _lost(acks: list[Event], reads: list[Event], log: Log, unsure: Sequence[str]
 
 
 def missing_acks(acks: list[Event], read: Read) -> list[Event]:
-    """Return the acknowledgements of records that were not read, alone, at their offset.
+    """Return the acknowledgements whose record was not read at its offset, or not as the only id there.
 
     An acknowledgement without an offset is missing if its id was not read, alone, somewhere in its partition.
     """
@@ -108,7 +108,7 @@ def read_in(log: Log) -> Read:
 
 
 def _duplicated(acks: list[Event], reads: list[Event], log: Log, unsure: Sequence[str]) -> Claim:
-    """Return the claim ``duplicated``: further offsets with an id that another offset has.
+    """Return the claim ``duplicated``: further offsets that hold an id which another offset holds too.
 
     An offset that was read twice is no duplicate.
     """

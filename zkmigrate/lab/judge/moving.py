@@ -16,7 +16,7 @@ _SHOWN = 5
 def moving_claims(
     samples: Recording, sources: Collection[str], cap: int, late: Collection[str] = ()
 ) -> Iterator[Claim]:
-    """Yield the claims about samples, replication, moves at once and throttle settings.
+    """Yield the claims about samples, replication, concurrent moves and throttle settings.
 
     sources: the sources that must have samples, ``brokers`` and ``zookeeper``. cap: the most moves that may
     be in flight. late: partitions that are left out of under_replicated_partitions because :func:`late_claim`
@@ -72,7 +72,7 @@ def _throttled(seen: list[Event], problems: list[str]) -> Claim:
 
 
 def _as_found(samples: Recording, sources: Collection[str], problems: list[str]) -> Claim:
-    """Return the claim that every throttle setting is the same after the last sample as before the first."""
+    """Return the claim that every throttle setting after the last sample is as before the first one."""
     told = {(event["source"], event["moment"]): event["throttles"] for event in samples.of("settings")}
     problems = problems + [
         f"no {moment} settings from {source}"
@@ -110,8 +110,8 @@ def late_claim(samples: Recording, sources: Collection[str], late: Collection[st
     """Return the claim ``born_at_stops``: each partition in ``late`` has all replicas in the last sample.
 
     late: partitions that were created while brokers stopped. The value has, by source, how many of them
-    lacked a replica in a sample, and for how many seconds at most. Nothing keeps a topic off a broker that is
-    about to stop; the playbook moves it right after.
+    lacked a replica in a sample, and for how many seconds at most. Nothing prevents a new topic from being
+    placed on a broker that is about to stop; the playbook moves it right afterwards.
     """
     value: dict[str, dict[str, float]] = {}
     problems, ill = [samples.problem], []

@@ -20,7 +20,7 @@ _SOURCE = "NAME-producer.jsonl, NAME-consumer.jsonl, log.json"
 
 
 def client_claims(rows: Sequence[Row]) -> Iterator[Claim]:
-    """Yield acked, one claim for each of NEVER, clients_in_order and the two longest gaps."""
+    """Yield the claims acked, clients_in_order, the two longest gaps, and one claim for each of NEVER."""
     acked = {row.client: row.figures.acked for row in rows}
     yield Claim("acked", sum(acked.values()), truth(all(acked.values()), []), "some of each", _SOURCE)
     for name in NEVER:

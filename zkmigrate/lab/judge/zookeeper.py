@@ -14,7 +14,10 @@ _SHOWN = 5
 
 
 def raw_claims(history: RunHistory, fence_step: str) -> Iterator[Claim]:
-    """Yield raw_acked, acked_creates_missing, raw_order_violations, raw_sessions_lost and window_s."""
+    """Yield the claims about the raw writers on dest.
+
+    They are raw_acked, acked_creates_missing, raw_order_violations, raw_sessions_lost and window_s.
+    """
     raw = history.recording("raw")
     acks = raw.of("ack")
     counts = {host: sum(event["host"] == host for event in acks) for host in history.trees}

@@ -137,7 +137,7 @@ def record_client_error(record: Recorder, error: KafkaError) -> None:
 
 
 def metadata_problem(bootstrap: str, needed: int) -> str | None:
-    """Return which broker does not answer, names no controller or names too few brokers; None when none.
+    """Return which broker does not answer, or names no controller or too few brokers; None if all are fine.
 
     needed: how many brokers the metadata must name. A broker that has just started names no controller, and
     the client would wait for one without requesting the metadata again. A broker also registers before the

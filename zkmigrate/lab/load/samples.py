@@ -116,7 +116,7 @@ class Source(Protocol):
         """Take one sample."""
 
     def settings(self) -> Settings:
-        """Return every throttle setting of brokers and topics."""
+        """Return every throttle setting of the brokers and topics."""
 
     def close(self) -> None:
         """Close the connections."""
@@ -202,7 +202,7 @@ class Brokers:
         return [str(id) for id in self._admin.list_topics(timeout=_ANSWER_S).brokers]
 
     def _told(self, kind: ResourceType, names: Iterable[str]) -> Settings:
-        """Return the throttle settings of those targets that answer."""
+        """Return the throttle settings of those brokers or topics whose settings can be read."""
         found: Settings = {}
         asked = [ConfigResource(kind, name) for name in names]
         alone = kind is ResourceType.BROKER  # a request about two brokers fails as a whole

@@ -214,7 +214,8 @@ def _read(
 ) -> Iterator[tuple[str, Any]]:
     """Yield each path with its answer, None if the znode does not exist.
 
-    deadline: of all reads (``time.monotonic``). failed: gets the reason of each read that has no answer.
+    deadline: when all reads must be answered, by ``time.monotonic``. failed: called with the reason for each
+    read without an answer.
     """
     for first in range(0, len(paths), _READS_IN_FLIGHT):
         some = list(paths)[first : first + _READS_IN_FLIGHT]

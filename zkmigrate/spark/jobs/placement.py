@@ -104,7 +104,7 @@ def _lines(spark: SparkSession, path: str, kind: str) -> DataFrame:
 def _units(
     names: Sequence[str], what_ifs: Sequence[WhatIf]
 ) -> tuple[list[tuple[int, str, int]], list[Outcome]]:
-    """Return (number, cluster, place of the what-if) of every trial, and errors for what cannot be tried."""
+    """Return (number, cluster, index of the what-if) of every trial, and an error for each impossible one."""
     units: list[tuple[int, str, int]] = []
     absent: list[Outcome] = []
     known = set(names)

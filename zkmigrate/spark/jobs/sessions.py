@@ -39,8 +39,9 @@ _RECONNECTS = "A client that reconnects keeps its session and leaves no record i
 class _Now:
     """The open sessions at the end of log and snapshot.
 
-    open: number of sessions. owners: session, timeout_ms, znodes and first path of the first owners, by
-    timeout. owning: number of owners. unknown: number of owners of unknown timeout.
+    open: number of open sessions. owners: the sessions with the smallest timeouts that own ephemerals, each
+    with session, timeout_ms, znodes and first path. owning: number of all such owners. unknown: how many of
+    them have an unknown timeout.
     """
 
     open: int

@@ -1,4 +1,4 @@
-"""Measure the subtrees of an ensemble, how large each is and how much it writes, for the job ``tenants``.
+"""Measure how large each subtree of an ensemble is and how much is written to it, for the job ``tenants``.
 
 It also reports the znodes and lists of children near jute.maxbuffer.
 """
@@ -178,7 +178,7 @@ def _writes(written: DataFrame, depth: int) -> DataFrame:
 
 
 def _lists(nodes: DataFrame) -> DataFrame:
-    """Return the parents by the bytes of the reply that lists their children, largest first."""
+    """Return each parent znode with the bytes of the reply that lists its children, largest first."""
     parent = F.regexp_replace("path", "/[^/]*$", "")
     parents = nodes.filter("path != '/'").select(
         F.when(parent == "", "/").otherwise(parent).alias("path"),

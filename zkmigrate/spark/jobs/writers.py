@@ -63,7 +63,7 @@ def run(input: Input) -> Section:
 
 
 def _transactions(log: DataFrame, touched: Column) -> DataFrame:
-    """Return by session its transactions, and those with an operation that touched the chroot."""
+    """Return the number and times of each session's transactions, and of those that touched the chroot."""
     ms = F.unix_millis("time")
     each = log.groupBy("session", "zxid").agg(F.max(touched).alias("touched"), F.max(ms).alias("ms"))
     changed = F.when(F.col("touched"), F.col("ms"))
@@ -78,7 +78,7 @@ def _transactions(log: DataFrame, touched: Column) -> DataFrame:
 
 
 def _changes(touched: DataFrame) -> DataFrame:
-    """Return a row for equal operations: their count, and the last one's place in its epoch."""
+    """Return equal operations as one row: their count, and the last one's place in its epoch."""
     return touched.groupBy("session", "type", "path", epoch().alias("epoch")).agg(
         F.count("*").alias("count"), F.max(place_in_epoch()).alias("place")
     )
@@ -112,7 +112,7 @@ def _with_ends(input: Input, sessions: DataFrame) -> DataFrame:
 
 
 def _counts(changes: DataFrame, place: Column) -> tuple[_Counts, _Counts]:
-    """Count how often each type, and each place, is in the operations of each session."""
+    """Count how often each operation type, and each place, occurs in the operations of each session."""
     types: _Counts = {}
     places: _Counts = {}
     grouped = changes.groupBy("session", "type", place.alias("place"))

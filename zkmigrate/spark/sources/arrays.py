@@ -27,7 +27,7 @@ def numbers(buffer: Bytes, at: Longs, width: int) -> Longs:
 
 
 def everywhere(buffer: Bytes, kind: np.dtype[Any]) -> npt.NDArray[Any]:
-    """Return the value of this kind at every place of the buffer, aligned or not, without a copy."""
+    """Return a view with the value of this type at every place of the buffer, aligned or not."""
     return np.ndarray((max(0, len(buffer) - kind.itemsize + 1),), kind, buffer, strides=(1,))
 
 
@@ -93,7 +93,7 @@ def whole_text(raw: bytes) -> str:
 
 
 def rights(acls: Sequence[Acl]) -> list[dict[str, object]]:
-    """Return an ACL as a value of the type ACL."""
+    """Return an ACL list as rows of the Spark type ``ACL``, each with perms, scheme and id."""
     return [{"perms": acl.perms, "scheme": _plain(acl.scheme), "id": _plain(acl.id)} for acl in acls]
 
 

@@ -38,7 +38,7 @@ class File:
         return posixpath.basename(self.path)
 
     def reader(self) -> RandomReader:
-        """Return a reader that opens the file for every read, so that a task holds nothing."""
+        """Return a reader that opens the file for every read, so that a task keeps no file open."""
         return _Fsspec(self.path) if _URI.match(self.path) else FileReader(Path(self.path))
 
 

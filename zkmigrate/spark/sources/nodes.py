@@ -53,9 +53,10 @@ _FIXED = np.dtype([
 
 @dataclass(frozen=True)
 class Sought:
-    """The znodes to read, whether with data, and the columns of NODES.
+    """The znodes and columns to read.
 
-    prefix: beginning of the path.
+    data: whether to read the znodes' data too. prefix: the beginning of their paths. schema: columns of
+    NODES.
     """
 
     data: bool = False
@@ -65,7 +66,7 @@ class Sought:
 
 @dataclass
 class SnapshotTable:
-    """One snapshot; reading it raises what `zookeeper.data.snapshot` raises."""
+    """A snapshot that is read as tables. Reading raises what `zookeeper.data.snapshot` raises."""
 
     reader: RandomReader
     server: str
@@ -75,7 +76,7 @@ class SnapshotTable:
     _acls: dict[int, list[dict[str, object]] | None] = field(default_factory=dict)
 
     def nodes(self, sought: Sought) -> Iterator[pa.RecordBatch]:
-        """Yield its znodes, in its order."""
+        """Yield the snapshot's znodes, in its order."""
         snapshot = self._opened()
         self._acls = {key: arrays.rights(acls) for key, acls in snapshot.acls.items()}
         self._acls[OPEN_ACL_ID] = arrays.rights(OPEN_ACL)

@@ -189,7 +189,7 @@ def read_operations(stretch: Stretch, wanted: Wanted) -> Operations:
 
 
 def _of_body(data: bytes, records: _Records, record: int) -> Iterator[_Operation]:
-    """Yield the operations of a multi or a closeSession; only its body has their number.
+    """Yield the operations of a multi or a closeSession, whose number is known only from the body.
 
     Sets the record's `digest` and `failed`. Raises MalformedError.
     """

@@ -41,7 +41,7 @@ class OwnSchemaSource(DataSource):
         raise NotImplementedError
 
     def refuse_other(self, schema: StructType) -> None:
-        """Raise UsageError for a schema that the caller made."""
+        """Raise UsageError if the caller passed a schema of its own."""
         if schema.fieldNames() != self.arrow_schema().names:
             raise UsageError(
                 f"{self.format} has its own schema. Needed: no call of schema(...), {self.choice_of_columns}"
@@ -70,7 +70,7 @@ class OptionReader:
         return tuple(found)
 
     def text(self, name: str, otherwise: str = "") -> str:
-        """Return an option as it is."""
+        """Return an option's text unchanged."""
         found = self._take(name)
         return otherwise if found is None else found
 
@@ -98,7 +98,7 @@ class OptionReader:
         return pa.schema([schema.field(name) for name in names])
 
     def data(self) -> bool:
-        """Return whether the data of znodes is wanted, by `data` or in `columns`."""
+        """Return whether the option `data`, or a column named in `columns`, asks for the znodes' data."""
         return self.flag("data") or "data" in self.words("columns")
 
     def words(self, name: str) -> list[str]:

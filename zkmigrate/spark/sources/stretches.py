@@ -35,7 +35,10 @@ _AT_TYPE = 12 + 28
 
 @dataclass(frozen=True)
 class Part:
-    """A part of a log: the records that begin from `start` on and before `stop`; None for its end."""
+    """A part of a log: the records that begin at or after `start` and before `stop`.
+
+    stop: None for the log's end.
+    """
 
     file: str
     start: int = FILE_HEADER_SIZE
@@ -66,7 +69,7 @@ def record_starts(
 
 
 def _needed(data: bytes, max_record: int) -> int:
-    """Return the bytes of the record at the beginning; 0 for an impossible length."""
+    """Return the size in bytes of the record at the beginning of the data; 0 for an impossible length."""
     length: int = FRAME.unpack_from(data)[1] if len(data) >= 12 else 0
     return length + FRAME_SIZE if HEADER_SIZE <= length <= max_record else 0
 

@@ -61,7 +61,7 @@ def parse_options(text: Mapping[str, str]) -> Options:
 
 
 def take_options(given: OptionReader) -> Options:
-    """Return the options that a stream has too. Raises UsageError."""
+    """Read the options that a stream accepts too. Raises UsageError."""
     permissive = given.choice("mode", ("failfast", "permissive")) == "permissive"
     return Options(
         given.paths(),

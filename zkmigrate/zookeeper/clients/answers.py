@@ -1,4 +1,4 @@
-"""Answers to the questions about the inventory's ZooKeeper hosts."""
+"""Answer requests for facts about the inventory's ZooKeeper hosts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ A healthy server takes milliseconds.
 
 
 class ZooKeeperAnswers:
-    """Answers from each ZooKeeper host's client port; sessions stay open."""
+    """The answers from each ZooKeeper host's client port. Client sessions are kept open."""
 
     def __init__(self, inventory: Inventory, _look: Look) -> None:
         self._doors = inventory.doors
@@ -47,9 +47,9 @@ class ZooKeeperAnswers:
         return answer
 
     def _word(self, host: str, word: str, most_s: float) -> Reading[str]:
-        """Send a four-letter word, and query a known AdminServer if the server does not allow the word.
+        """Send a four-letter word. If the server does not allow it, query its AdminServer, if that is known.
 
-        The next time such a word goes to the AdminServer directly.
+        Later requests for that word then go to the AdminServer directly.
         """
         door = self._doors[host]
         if door.admin_port is None or (host, word) not in self._not_allowed:

@@ -55,7 +55,7 @@ def new_client(hosts: str, timeout_s: float) -> KazooClient:
 
 
 def closed(client: KazooClient) -> None:
-    """End the client's session and ignore errors."""
+    """End the client's session and close the client; errors are ignored."""
     with suppress(KazooException, OSError):
         client.stop()
         client.close()

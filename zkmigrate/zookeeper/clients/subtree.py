@@ -45,8 +45,8 @@ def walk_subtree(
 ) -> Walked:
     """Walk a subtree on the first server that answers to the end.
 
-    Each server is tried once, in this order. A broken walk starts again on the next server: answers of two
-    servers are not mixed, because one may lag.
+    Each server is tried once, in this order. If a walk fails, it starts again on the next server. Answers of
+    two servers are never mixed, because one server may lag.
 
     tell: called with the walk after each read. failed: called with a line for each server that failed. Raises
     HostError, which names them all.

@@ -1,4 +1,4 @@
-"""Delete znodes as they were read, and create them again, through a kazoo session."""
+"""Delete znodes that have not changed since they were read, and create them again, with kazoo."""
 
 from __future__ import annotations
 
@@ -51,7 +51,10 @@ def delete(ensemble: str, client: KazooClient, nodes: Sequence[Kept]) -> tuple[i
 
 
 def _found(client: KazooClient, nodes: Sequence[Kept]) -> list[tuple[str, int]] | str:
-    """Return path and version of those that exist, or why they stay if one differs from what was read."""
+    """Return path and version of the znodes that still exist.
+
+    If a znode was changed after it was read, return a text instead that says why none is deleted.
+    """
     found = []
     sent = [(path, wanted, client.exists_async(path)) for path, _, _, wanted in nodes]
     for path, wanted, answer in sent:
@@ -63,9 +66,9 @@ def _found(client: KazooClient, nodes: Sequence[Kept]) -> list[tuple[str, int]] 
 
 
 def create(ensemble: str, client: KazooClient, nodes: Sequence[Kept]) -> tuple[int, str]:
-    """Create znodes again, the last first; existing ones stay as they are.
+    """Create znodes again, the last first. Existing ones are not changed.
 
-    Returns 0 and what was done, or 1 and why one could not be created. Raises HostError if the outcome is
+    Returns 0 and what was done, or 1 and why a znode could not be created. Raises HostError if the outcome is
     unknown.
     """
     sent = [

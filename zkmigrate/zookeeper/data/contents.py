@@ -1,4 +1,4 @@
-"""The data of a subtree's znodes at one zxid, then every change of it, in order.
+"""Read the data of a subtree's znodes at one zxid, then every later change, in order.
 
 A `tree` keeps only the SHA-256 of the data. This module reads the data itself, for a few small znodes.
 """
@@ -22,8 +22,8 @@ from zkmigrate.zookeeper.data.txnlog import MAX_RECORD
 class Content:
     """The data of one znode from `zxid` on.
 
-    there: False if the znode was deleted then. time_ms: milliseconds since 1970 by the leader's clock; 0 if
-    it is from the snapshot.
+    there: False if the znode was deleted at this zxid. time_ms: milliseconds since 1970 by the leader's
+    clock; 0 if it is from the snapshot.
     """
 
     zxid: int

@@ -1,12 +1,12 @@
-"""The delta proof: no transaction in source's log after dest's zxid concerns our part of the tree.
+"""The delta proof: no transaction in source's log after dest's zxid concerns the chroot's subtree.
 
 It reads the log of source's leader, for the zxids after D (`after`) up to S (`upto`). It reports every
 transaction that changes a path at or under the chroot or deletes an ancestor of it, and the opening and
 closing of sessions that own ephemerals there.
 
 Only one change is allowed: the expiry of a session that lives on dest, and only if no dest host has the
-expiry in its log. Dest then keeps that session and its ephemerals. The claim needs a continuous log from D
-on. A hole leaves it unproved, which is not the same as false.
+expiry in its log. Dest then keeps that session and its ephemerals. The proof needs a continuous log from D
+on. A hole leaves the claim unproved, which is not the same as false.
 """
 
 from __future__ import annotations
@@ -59,14 +59,14 @@ class DeltaResult:
 
     @property
     def held(self) -> bool | None:
-        """The claim; see `delta_held`."""
+        """Whether the delta proof holds; see `delta_held`."""
         return delta_held(len(self.missing), self.unproved)
 
 
 def delta_held(missing: int, unproved: str) -> bool | None:
-    """Return the claim of the delta proof.
+    """Return whether the delta proof holds.
 
-    True: proved. False: dest lacks something, whatever else is unproved. None: unknown.
+    True: proved. False: dest lacks a change, whatever else is unproved. None: unknown.
     """
     if missing:
         return False
@@ -135,11 +135,12 @@ def delta(
     cursor: Cursor | None = None,
     max_record: int = MAX_RECORD,
 ) -> DeltaResult:
-    """Judge source's log (`version-2` of its dataLogDir) after `after`.
+    """Make the delta proof over source's log after the zxid `after`.
 
-    after: the lowest of the newest zxids of dest's hosts. highest: the highest of them. An expiry at or below
-    `highest` is in the log of one host and not of another, so dest does not keep that session. upto: the
-    leader's zxid S, which the log must reach; None reads to the end and requires only continuity.
+    directory: the `version-2` of source's dataLogDir. after: the lowest of the newest zxids of dest's hosts.
+    highest: the highest of them. An expiry at or below `highest` is in the log of one host and not of
+    another, so dest does not keep that session. upto: the leader's zxid S, which the log must reach; None
+    reads to the end and requires only continuity.
 
     owners: session → its ephemerals under the chroot at the later of `after` and the cursor (3.4 and 3.5 do
     not log them with a closeSession). living: sessions that live on dest. cursor: that of an earlier result,

@@ -185,7 +185,7 @@ def operations(txn: Txn, owned: Owned | None = None) -> tuple[Operation, ...]:
 
 @dataclass(frozen=True, slots=True)
 class PathChange:
-    """The change of one znode by an operation. deletes: whether the znode is gone afterwards."""
+    """The change of one znode by an operation. deletes: whether the operation deletes the znode."""
 
     path: str
     type: TxnType

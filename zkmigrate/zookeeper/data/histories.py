@@ -1,9 +1,9 @@
 """Comparison of two logs: up to which zxid two servers hold the same transactions.
 
-Servers of one ensemble, observers included, log the same transaction under the same zxid. Two logs part where
-they hold different transactions under one zxid, as after a cut-over, when each side continues alone. A server
-that joins again later is synchronised by zxid only. So its log may agree again after the parting: the zxids
-match, the trees do not.
+Servers of one ensemble, observers included, log the same transaction under the same zxid. Two logs part
+(diverge) at the first zxid under which they hold different transactions, as after a cut-over, when each side
+continues alone. A server that joins again later is synchronised by zxid only. So its log may agree again
+after the parting: the zxids match, the trees do not.
 """
 
 from __future__ import annotations
@@ -23,7 +23,10 @@ _SHOWN = 3
 
 @dataclass(frozen=True, slots=True)
 class Parting:
-    """The first zxid under which the two logs hold different transactions. source, dest: these, in words."""
+    """The first zxid under which two logs hold different transactions.
+
+    source, dest: the transaction in source's log and the one in dest's, described in words.
+    """
 
     zxid: int
     source: str
@@ -37,9 +40,9 @@ class Parting:
 class Histories:
     """The result of comparing source's log with dest's.
 
-    common: the newest zxid with the same transaction in both logs, None for none. compared: how many zxids
-    both hold. parting: None if they agree where they overlap. rejoined: whether they agree again after the
-    parting. own: dest's first zxid after `common`, None for none.
+    common: the newest zxid with the same transaction in both logs, or None. compared: how many zxids are in
+    both logs. parting: None if they agree where they overlap. rejoined: whether they agree again after the
+    parting. own: dest's first zxid after `common`, or None.
     """
 
     common: int | None
@@ -50,7 +53,7 @@ class Histories:
 
 
 def compare(source: Directory, dest: Directory, *, max_record: int = MAX_RECORD) -> Histories:
-    """Compare two log directories. Raises the errors of `logdir.walk`."""
+    """Compare two log directories. Raises the errors of `logdir.LogWalk`."""
     common: int | None = None
     own: int | None = None
     parting: Parting | None = None

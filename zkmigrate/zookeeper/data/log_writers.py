@@ -1,4 +1,4 @@
-"""The sessions that wrote under a chroot, from ZooKeeper's log: what each changed, how often and until when.
+"""Find in ZooKeeper's log which sessions wrote under a chroot, what they changed, how often and until when.
 
 The log has no name or address of a client. A session is a broker's if it created `brokers/ids/N` below the
 chroot, or wrote what only brokers write: leaders and ISRs, the controller, their notices to each other. The
@@ -53,7 +53,7 @@ class Writer:
 
     @property
     def is_broker(self) -> bool:
-        """Whether the log shows that it is a broker, with or without its number."""
+        """Whether the log shows that the session is a broker's, even if not which broker's."""
         return self.broker is not None or self.brokers_own
 
     def places_text(self, most: int) -> str:
@@ -95,7 +95,7 @@ def writers(
     span_ms: how far to read back from the newest transaction; None for all. at_most: how many bytes of
     complete files to read; the newest file is always read. owners: session → its current ephemerals, for
     brokers that registered before the part that is read. tell: receives the number of records read. Raises
-    the errors of `logdir.walk`.
+    the errors of `logdir.LogWalk`.
     """
     files = [file for file in log_files(logs) if file.size > FILE_HEADER_SIZE]
     start, since = -1, 0

@@ -66,9 +66,9 @@ def strays(directory: Directory) -> tuple[str, ...]:
 class LogWalk(Iterator[Record]):
     """An iterator over the records of several logs in order.
 
-    after: start in the newest file whose name is not above after + 1. Its records at or below `after` are
-    included, because they show continuity. cursor: continue where an earlier walk stopped, including new
-    files.
+    after: start in the newest file whose zxid in the name is not above after + 1. Its records at or below
+    `after` are included, because they show continuity. cursor: continue where an earlier walk stopped,
+    including new files.
 
     `gaps` lists holes after `after`, inside a file or between two files; the caller knows whether a snapshot
     covers them. `ends` has the end of each finished file. Raises the errors of LogScan, CorruptError if zxids
@@ -180,9 +180,9 @@ def describe_gap(last: int | None, start: int, zxid: int) -> str:
     start: the zxid already known (dest's, a snapshot's, a cursor's). last: the record read before; None if
     the log shows nothing at or below `start`.
 
-    What the log lacks below `start` is known: a server that was away and received a snapshot continues in the
-    same log. A step into a new epoch is proved only by a log that shows the record before it. A `start` with
-    counter 0 is the beginning of an epoch: no transaction has it.
+    Records missing below `start` are no gap, because their effect is known: a server that was away and
+    received a snapshot continues in the same log. A step into a new epoch is proved only by a log that shows
+    the record before it. A `start` with counter 0 is the beginning of an epoch: no transaction has it.
     """
     if zxid == start + 1:
         return ""

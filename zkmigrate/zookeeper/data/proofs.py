@@ -155,7 +155,7 @@ def covers(zxid: int, needed: int) -> bool:
 
 
 def tail_held(where: Reach, needed: int) -> Proved:
-    """Return `covers` for one dest disk; None if its reach is unknown."""
+    """Return whether the tail proof holds for one dest disk (`covers`); None if its reach is unknown."""
     return None if where.unproved else covers(where.zxid, needed)
 
 
@@ -166,7 +166,10 @@ def tail_proof(subtree: Sums, reach: Mapping[str, Reach]) -> TailProof:
 
 
 def highest(reach: Mapping[str, Reach]) -> int:
-    """Return the highest shared zxid; an expiry above it is in no dest disk's log."""
+    """Return the highest of the zxids up to which each dest disk agrees with source.
+
+    No dest disk's log holds an expiry that source logged above it.
+    """
     return max(where.zxid for where in reach.values())
 
 

@@ -1,13 +1,13 @@
 """Transactions of dest after the cut-over, as requests with the same effect on source.
 
-Both trees were equal at one zxid. After it, each transaction in dest's log becomes requests with the same
-effect on the znodes that stay: path, data, ACL, and versions. Each request names the version that it expects.
+Both trees were equal at one zxid. Each later transaction in dest's log becomes requests with the same effect
+on path, data, ACL and versions of the persistent znodes. Each request names the version that it expects.
 Zxids, times and sessions cannot be carried to another ensemble.
 
-Ephemerals belong to sessions of dest, which source does not have. Only one effect of them stays: their
-creation advances the number for sequential names in their parent (its cversion, see `tree`). So it becomes a
-znode that is created and deleted at once. TTL znodes and containers are refused: a server deletes those by
-itself.
+Ephemerals belong to sessions of dest, which source does not have. Only one effect of ephemerals lasts: their
+creation advances the number for sequential names in their parent (its cversion, see `tree`). So an ephemeral
+becomes a znode that is created and deleted at once. TTL znodes and containers are refused: a server deletes
+those by itself.
 
 The fingerprint covers the repr of `Again` and its requests: a renamed class or field changes it.
 """
@@ -52,7 +52,7 @@ MARKER = "zkmigrate-replay"
 
 
 def marker_of(chroot: str) -> str:
-    """Return the path of the mark on the ensemble that takes the requests."""
+    """Return the path of the replay's mark, a znode on the ensemble that receives the requests."""
     return f"{chroot.rstrip('/')}/{MARKER}"
 
 
@@ -60,9 +60,9 @@ def marker_of(chroot: str) -> str:
 class Mark:
     """The progress of a replay, stored in a znode.
 
-    done: dest's newest replayed transaction; before the first, the cut. fingerprint: of all requests up to
-    `done`; it identifies the replay. consent: who agreed. version: how many transactions are replayed, from
-    the znode's version. created: the znode's czxid.
+    done: the zxid of dest's newest replayed transaction; before the first one, that of the cut. fingerprint:
+    a hash of all requests up to `done`, which identifies the replay. consent: who agreed. version: how many
+    transactions are replayed, from the znode's version. created: the znode's czxid.
     """
 
     done: int
@@ -88,12 +88,12 @@ class Mark:
 
 
 class ReplayError(ZkDataError):
-    """A transaction that cannot be replayed elsewhere, or that does not fit the tree before it."""
+    """A transaction that cannot be replayed elsewhere, or that does not fit the tree's state before it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Create:
-    """Create a znode that stays."""
+    """Create a persistent znode."""
 
     path: str
     data: bytes | None
@@ -102,7 +102,7 @@ class Create:
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """Create a znode and delete it at once, so that it counts in the parent as an ephemeral did."""
+    """Create a znode and delete it at once, so that its parent counts it as it counted an ephemeral."""
 
     path: str
     acl: tuple[Acl, ...]
@@ -139,7 +139,7 @@ Request: TypeAlias = Create | Count | Delete | SetData | SetAcl
 
 @dataclass(frozen=True, slots=True)
 class Again:
-    """One transaction of dest with its requests in order, at least one. session: dest's session."""
+    """One transaction of dest, with its requests (at least one) in order. session: dest's session."""
 
     zxid: int
     time_ms: int
@@ -157,14 +157,14 @@ class _Known:
 
 
 class Replay(Iterator[Again]):
-    """An iterator over the transactions after `after` that leave something in the subtree, as requests.
+    """An iterator over the transactions after `after` with a lasting effect in the subtree, as requests.
 
-    logs: dest's `version-2`. at_cut: the znodes that `needed_paths` names, as they were at `after`; a missing
-    one did not exist. owners: session → its ephemerals at `after`.
+    logs: dest's `version-2`. at_cut: the znodes that `needed_paths` names, as they were at `after`; those
+    that did not exist are missing. owners: session → its ephemerals at `after`.
 
     `upto` is the newest zxid read. `under` counts the transactions that changed the subtree, `passed` those
-    of them that leave nothing. `next` raises ReplayError, CorruptError for a hole in the log after `after`,
-    and the errors of `walk`.
+    of them without a lasting effect. `next` raises ReplayError, CorruptError for a hole in the log after
+    `after`, and the errors of `LogWalk`.
     """
 
     def __init__(
@@ -268,7 +268,7 @@ def _check_next(path: str, field_name: str, was: int, becomes: int) -> None:
 
 
 def needed_paths(logs: Directory, *, chroot: str, after: int, max_record: int = MAX_RECORD) -> frozenset[str]:
-    """Return the paths of the subtree that the log after `after` changes. Raises the errors of `walk`."""
+    """Return the paths of the subtree that the log after `after` changes. Raises the errors of `LogWalk`."""
     found: set[str] = set()
     for record in walk(logs, after=after, max_record=max_record):
         if record.zxid > after:

@@ -31,7 +31,7 @@ from zkmigrate.zookeeper.data.txnlog import MAX_RECORD
 
 BUCKETS = 4096
 REPORT_EVERY = 20_000
-"""The number of znodes between two calls of a Teller."""
+"""The number of znodes between two reports of progress."""
 
 _BITS = 256
 _MASK = (1 << _BITS) - 1
@@ -113,7 +113,7 @@ def hash_of(path: str, node: Znode) -> int:
 
 @dataclass(slots=True)
 class _Gathered:
-    """The running sums."""
+    """The sums over the znodes that were read so far."""
 
     view: View = whole_znode
     sums: list[int] = field(default_factory=lambda: [0] * BUCKETS)

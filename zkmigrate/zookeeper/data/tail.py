@@ -15,9 +15,9 @@ If any of this fails, the file is read forward, from its start or from a proved 
 last write, zeros in a payload that misled the bisection, or a possible enclosing frame. Only reading forward
 distinguishes a record from a copy of one.
 
-The tail is the fast answer and never the complete proof. It does not see a hole of zeros, or damage, in the
-middle of the log with complete records after it. Then it may name a later record than ZooKeeper would
-recover. A scan with `full=True` refuses such a log.
+The tail is a fast answer, not a complete proof. It does not see a hole of zeros, or damage, in the middle of
+the log with complete records after it. Then it may name a later record than ZooKeeper would recover. A scan
+with `full=True` refuses such a log.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Tail:
     snapshot). end: where the log's next record would start, 0 for a snapshot. torn: whether the newest log
     ends in an incomplete write.
 
-    bytes_read, reads: the cost. skipped: logs without a record, and snapshots that did not pass. strays: see
+    bytes_read, reads: the cost. skipped: logs without a record, and snapshots that are not valid. strays: see
     `logdir.strays`.
     """
 
@@ -106,10 +106,10 @@ def newest(
 ) -> Tail:
     """Return the newest durable zxid in the `version-2` of a dataDir and dataLogDir.
 
-    log: None for the same directory. cursor: a proved place; records are read from it, so that nothing inside
-    a payload can mislead. jute_maxbuffer: the servers' limit, from which `enclosing_span` follows. check:
-    verify the seals of the deciding snapshot, which reads it completely; otherwise only the server's quick
-    test is made.
+    log: None if it is the same directory as `data`. cursor: a proved place; records are read from it, so that
+    nothing inside a payload can mislead. jute_maxbuffer: the servers' limit, from which `enclosing_span`
+    follows. check: verify the seals of the deciding snapshot, which reads it completely; otherwise only the
+    server's quick test is made.
 
     Raises NoDataError for a directory without data, CursorError if nothing at or after the cursor is left,
     and the errors of LogScan if the newest log is damaged.
@@ -154,7 +154,7 @@ def enclosing_span(jute_maxbuffer: int) -> int:
 
 
 class _Cost:
-    """The cost of all reads."""
+    """The number of all reads, and of the bytes that they returned."""
 
     def __init__(self) -> None:
         self._readers: list[CountingReader] = []

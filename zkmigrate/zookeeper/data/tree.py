@@ -205,7 +205,7 @@ def _digest(data: bytes | None) -> tuple[bytes, int]:
 
 
 def from_snapshot(node: SnapshotNode) -> Znode:
-    """Convert a znode of a snapshot."""
+    """Convert a snapshot's node to a `Znode`."""
     digest, length = _digest(node.data)
     s = node.stat
     zxids_and_times = s.czxid, s.mzxid, s.pzxid, s.ctime, s.mtime

@@ -281,7 +281,7 @@ class LogScan(Iterator[Record]):
         return None
 
     def _stop_at_zero(self, start: int, crc: int) -> None:
-        """End at a length of zero: the server stops here, whatever follows."""
+        """End the scan at a length of zero: the server stops here, whatever follows."""
         if crc:
             self._tear(start, "a checksum without a length", beyond=start + 12)
             return
@@ -290,7 +290,10 @@ class LogScan(Iterator[Record]):
         self.end = LogEnd(EndKind.PADDING, start)
 
     def _tear(self, start: int, detail: str, beyond: int | None = None) -> None:
-        """End here as torn. Raises CorruptError if data follows the broken record: the log is damaged."""
+        """End the scan here, because the last write is torn.
+
+        Raises CorruptError if data follows the broken record, because the log is then damaged.
+        """
         if beyond is not None:
             self._require_zeros(beyond, start, detail)
         self.end = LogEnd(EndKind.TORN, start, detail, bad_checksum=detail is _BAD_CHECKSUM)

@@ -70,7 +70,7 @@ class Collector:
         self._outcome = Outcome(manifest, tuple(server.name for server in request.servers))
 
     def collect(self) -> Outcome:
-        """Copy what is new.
+        """Copy the logs and snapshots that are new or have grown.
 
         Raises UsageError for a directory that is not ZooKeeper's, or for a name that had another place
         before; OSError if this machine cannot write.
@@ -151,7 +151,7 @@ class Collector:
 
     @contextmanager
     def _reading(self, copy: Copy) -> Iterator[None]:
-        """Copy one file in the block; an error of this file alone becomes a note."""
+        """Turn an error of this file alone, raised in the block that copies it, into a note."""
         with self._progress.reading(str(copy)):
             try:
                 yield
@@ -319,7 +319,7 @@ class Collector:
 
 
 class _Logs:
-    """A directory of these logs alone, each read at the limited rate."""
+    """A directory that contains only these logs, each read at the limited rate."""
 
     def __init__(self, collector: Collector, directory: Directory, files: Sequence[LogFile]) -> None:
         self._collector = collector
@@ -344,7 +344,7 @@ def _time_at(source: RandomReader, offset: int) -> int | None:
 def collect(
     disks: Disks, request: Request, clock: Clock, stop: Callable[[], bool], hint: Callable[[str], None]
 ) -> Outcome:
-    """Copy what is new.
+    """Copy the logs and snapshots that are new or have grown.
 
     stop: returns whether the operator wants to stop; it is called before each read. hint: receives progress.
 

@@ -112,7 +112,7 @@ class Copy:
         return entry is not None and entry.state == "whole" and entry.source_size == size
 
     def change(self, entry: Entry, **values: Any) -> None:
-        """Save other values in the entry."""
+        """Change fields of this file's manifest entry, and save the manifest."""
         self.manifest.files[self.key] = replace(entry, **values)
         self.manifest.save()
 
@@ -160,7 +160,7 @@ class LogCopy:
         return Base(self.copy.part, Cut(last.end, last.zxid, last.offset)) if last else None
 
     def update(self, source: RandomReader, file: LogFile, *, newest: bool) -> None:
-        """Copy what is new of a log."""
+        """Copy the records of a log that are not copied yet."""
         copy = self.copy
         entry, intact, part = copy.entry, copy.intact, self._part_base()
         bases = [Base(copy.path, entry.cut)] if entry and entry.cut and intact else []
@@ -179,7 +179,7 @@ class LogCopy:
             raise FileUnreadable(f"{error}; it changed while it was read. Next: collect again") from error
 
     def keep_part(self) -> bool:
-        """Turn the part of an interrupted run into the copy if it holds more. Return whether it does."""
+        """Make an interrupted run's part the copy if it holds more than the copy. Return whether it does."""
         copy = self.copy
         entry, base = copy.entry, self._part_base()
         if base is None or not (entry is None or self._extends(base, entry)):
@@ -195,7 +195,10 @@ class LogCopy:
         return self.copy.intact and Base(self.copy.path, cut).is_in(FileReader(base.path))
 
     def _take(self, source: RandomReader, file: LogFile, base: Base | None, *, newest: bool) -> None:
-        """Continue after the base, or start from the beginning, and keep the result."""
+        """Copy the log's records after ``base`` into the part, and make that part the copy.
+
+        base: None copies all records. If the log then turns out to be damaged, an existing copy is kept.
+        """
         copy = self.copy
         entry = copy.entry
         read = self._read(source, file, base, newest=newest)

@@ -59,7 +59,8 @@ class Request:
 class Note:
     """An unusual event.
 
-    what: left, purged, again, aside or torn. With damaged, unread or unreached the run is a failure.
+    what: ``left``, ``purged``, ``again``, ``aside`` or ``torn``; or ``damaged``, ``unread`` or ``unreached``,
+    which make the run a failure.
     """
 
     server: str
@@ -121,7 +122,7 @@ def _server_body(manifest: Manifest, server: str) -> dict[str, Any]:
 
 
 def text(outcome: Outcome) -> str:
-    """Return the outcome for a reader."""
+    """Return the outcome as text for the operator."""
     lines = []
     for name in outcome.servers:
         taken = sum(entry.server == name for entry in outcome.taken)

@@ -19,7 +19,7 @@ BLOCK = 256 << 10
 
 
 class Stopped(Exception):
-    """The operator wants to stop."""
+    """The reading was stopped because the operator wants to stop."""
 
 
 class FileRemoved(Exception):
@@ -47,7 +47,7 @@ class Progress:
 
     @contextmanager
     def reading(self, file: str) -> Iterator[None]:
-        """Read this file in the block. After the block none of it is left to read."""
+        """Attribute the block's reads to this file. Afterwards none of the file counts as still to read."""
         self._current, self._of_current = file, 0
         try:
             yield
@@ -70,16 +70,16 @@ class Progress:
 
 
 def megabytes(count: float) -> str:
-    """Return a number of bytes for a reader."""
+    """Return a number of bytes as text in megabytes, such as ``12.5 MB``."""
     return f"{count / 1e6:.1f} MB"
 
 
 class Source:
     """One file of a server, read at the limited rate.
 
-    Raises Gone, Unread or Stopped, and HostError for its host. A read that begins inside the last one reuses
-    those bytes, so a record across the end of a block is not read twice. A read that begins at or before the
-    last one reads the file again.
+    Raises FileRemoved, FileUnreadable or Stopped, and HostError for its host. A read that begins inside the
+    last one reuses those bytes, so a record across the end of a block is not read twice. A read that begins
+    at or before the last one reads the file again.
     """
 
     def __init__(
@@ -117,7 +117,7 @@ class Source:
 
 @contextmanager
 def _file_errors() -> Iterator[None]:
-    """Turn errors of one file into Gone or Unread; errors of its host pass unchanged."""
+    """Turn errors of one file into FileRemoved or FileUnreadable. Errors of its host pass unchanged."""
     try:
         yield
     except (OSError, HostError) as error:

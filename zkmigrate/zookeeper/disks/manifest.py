@@ -1,8 +1,8 @@
 """The folder that ``collect`` fills: OUT/NAME/version-2/FILE of each server, and OUT/manifest.json.
 
-The manifest says what each file is, and it decides. A file's new content is written to FILE.part. When it is
-durable, the manifest takes its size and checksum; then it is renamed. So after a crash at any moment, FILE is
-as the manifest said before, or FILE.part is as it says now, and ``Manifest.recover`` renames it.
+The manifest says what each file is, and is always right. A file's new content is written to FILE.part. When
+it is durable, the manifest takes its size and checksum; then it is renamed. So after a crash at any moment,
+FILE is as the manifest said before, or FILE.part is as it says now, and ``Manifest.recover`` renames it.
 """
 
 from __future__ import annotations

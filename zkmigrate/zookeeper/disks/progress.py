@@ -38,7 +38,7 @@ class ProgressLines:
         self._interval = Interval()
 
     def of(self, name: str = "") -> ReportProgress:
-        """Return the Teller for this server's disk. Without a name there is only one disk."""
+        """Return the function that reports progress on this server's disk. A single disk needs no name."""
 
         def tell(what: str, done: int, total: int | None) -> None:
             if self._interval.due():

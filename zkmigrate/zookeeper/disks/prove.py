@@ -241,7 +241,7 @@ def difference(one: Difference) -> dict[str, str]:
 
 
 def difference_line(one: Difference) -> str:
-    """Return a difference for a reader."""
+    """Return a difference as a line of text."""
     body = difference(one)
     values = f": {body['source']} on source, {body['dest']} on dest" if body["source"] or body["dest"] else ""
     return f"{body['path']} {body['kind']}{values}"
@@ -322,7 +322,7 @@ def _digest_body(outcome: ProofResult, name: str, proof: DigestProof) -> dict[st
 
 
 def text(outcome: ProofResult) -> str:
-    """Return the result for a reader: a line for each proof, and its details."""
+    """Return the result as text for the operator: a line for each proof, and its details."""
     held = outcome.held()
     lines: list[str] = []
     if "tail" in held and outcome.tail:

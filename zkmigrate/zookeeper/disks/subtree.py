@@ -150,7 +150,7 @@ def body(answer: Answer) -> dict[str, object]:
 
 
 def text(answer: Answer) -> str:
-    """Return the answer for a reader.
+    """Return the answer as text for the operator.
 
     It has the largest zxid, the largest czxid, mzxid and pzxid, and a line for each unusual finding.
     """

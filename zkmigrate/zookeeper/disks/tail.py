@@ -54,7 +54,7 @@ def body(found: Tail) -> dict[str, object]:
 
 
 def text(found: Tail) -> str:
-    """Return the result for a reader: one line, and one more for each unusual finding."""
+    """Return the result as text for the operator: one line, and one more for each unusual finding."""
     where = f"{found.file} at offset {found.offset}" if found.source == "log" else found.file
     lines = [f"{format_zxid(found.zxid)} {where} ({found.bytes_read} bytes in {found.reads} reads)"]
     if found.torn:

@@ -1,4 +1,4 @@
-"""The command ``writers``: who wrote under a chroot, from a server's log, with addresses from ``cons``."""
+"""The command ``writers``: list who wrote under a chroot, from a log, with addresses from ``cons``."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def print_writers(
 ) -> int:
     """Print the sessions that wrote under the chroot, and return 0.
 
-    log, and errors: see `open_disk`. servers: are queried with ``cons`` for the addresses of connected
+    log, and errors: see `open_disk`. servers: those to query with ``cons`` for the addresses of connected
     sessions. hint: receives progress, and servers that did not answer.
     """
     limit = max(largest, MAX_RECORD)
@@ -110,7 +110,7 @@ def _writer(one: Writer, at: Mapping[int, str]) -> dict[str, Any]:
 
 
 def text(result: WriterList, at: Mapping[int, str], *, queried: bool) -> str:
-    """Return the result for a reader: two lines for each writer, brokers last."""
+    """Return the result as text for the operator: two lines for each writer, brokers last."""
     others = [one for one in result.writers if not one.is_broker]
     brokers = [one for one in result.writers if one.is_broker]
     span = (

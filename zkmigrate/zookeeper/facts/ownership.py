@@ -1,7 +1,7 @@
 """The owners of ephemerals under the chroot: a small state that the window updates without reading the tree.
 
-ARM takes it from the whole tree, which costs O(tree) outside the window. Inside the window it is updated from
-log records.
+The step ARM reads the state from the whole tree, which costs O(tree) outside the window. Inside the window it
+is updated from log records.
 """
 
 from __future__ import annotations
@@ -51,12 +51,15 @@ class Ownership:
         return min((self.timeouts[owner] for owner in self.owners if owner in self.timeouts), default=None)
 
     def kept(self, keeps: Callable[[str], bool]) -> Ownership:
-        """Return a copy with only those ephemerals that must keep their owner and czxid."""
+        """Return a copy with only those ephemerals that must keep their owner and czxid.
+
+        keeps: returns whether the ephemeral at a path must keep them.
+        """
         return replace(self, ephemerals={path: e for path, e in self.ephemerals.items() if keeps(path)})
 
     @property
     def without_timeout(self) -> tuple[int, ...]:
-        """The owners of ephemerals under the chroot whose timeout is unknown, so T may be smaller."""
+        """The owners of ephemerals under the chroot with an unknown timeout. They may make T smaller."""
         return tuple(sorted(owner for owner in self.owners if owner not in self.timeouts))
 
 
