@@ -22,7 +22,7 @@ _AS_GIVEN = (
 
 
 def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
-    """Return the verb. do: runs a function and exits with the code it returns."""
+    """Return the verb as a command. do: runs a function and exits with the code it returns."""
 
     @click.command("analyze")
     @click.argument("jobs", metavar="JOB[,JOB...]|all")
@@ -149,7 +149,7 @@ def _analyze(options: dict[str, Any]) -> int:
 
 
 def _what_ifs(path: Path) -> tuple[WhatIf, ...]:
-    """Read the file of ``--what-if``. Raises UsageError."""
+    """Read and check the file of ``--what-if``. Raises UsageError."""
     from zkmigrate import input_file
     from zkmigrate.cluster.placement.what_if import parse
     from zkmigrate.errors import UsageError

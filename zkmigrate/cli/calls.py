@@ -28,7 +28,7 @@ _EVENT_VERBS = ("run", "resume", "rollback")
 
 
 def announce(verb: str, options: dict[str, Any]) -> None:
-    """Print a first line on a terminal, because imports and silent hosts take time."""
+    """Print on a terminal that the verb has started, because imports and silent hosts take time."""
     if sys.stderr.isatty() and not options["as_json"]:
         click.echo(f"zkmigrate {verb} started; press Ctrl-C to stop it", err=True)
 

@@ -26,7 +26,7 @@ _TIMES = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9}
 
 
 def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
-    """Return the verb. do: runs a function and exits with the code it returns."""
+    """Return the verb as a command. do: runs a function and exits with the code it returns."""
 
     @click.command("collect")
     @click.argument("places", metavar="[NAME=]DIR|HOST:DIR...", nargs=-1)
@@ -115,7 +115,7 @@ def _verify(options: dict[str, Any]) -> int:
 
 
 def _request(options: dict[str, Any]) -> Request:
-    """Convert the options to a request. Raises UsageError."""
+    """Convert the options to a request to collect. Raises UsageError."""
     from zkmigrate.zookeeper.data.txnlog import MAX_RECORD
     from zkmigrate.zookeeper.disks.collect_outcome import Request
 
@@ -143,7 +143,7 @@ def _out(options: dict[str, Any]) -> Path:
 
 
 def servers(places: tuple[str, ...], log_dirs: tuple[str, ...]) -> tuple[Server, ...]:
-    """Return the named servers, each with its dataLogDir if one is given. Raises UsageError."""
+    """Return the servers to copy from, each with its dataLogDir if one is given. Raises UsageError."""
     from zkmigrate.errors import UsageError
     from zkmigrate.zookeeper.disks.collect_outcome import Server
 
@@ -168,10 +168,10 @@ def servers(places: tuple[str, ...], log_dirs: tuple[str, ...]) -> tuple[Server,
 
 
 def _named(text: str) -> tuple[str, Place]:
-    """Return the name and the place of a server.
+    """Split text into the name and the place of a server.
 
-    Without a given name it is the host's, for a local directory the last part of its path. Raises UsageError
-    for a name that cannot be a folder.
+    Without a given name the server gets that of its host; for a local directory, the last part of the path.
+    Raises UsageError for a name that cannot be a folder.
     """
     from zkmigrate.errors import UsageError
     from zkmigrate.zookeeper.disks.location import VERSION_2, parse_place

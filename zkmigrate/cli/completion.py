@@ -37,7 +37,7 @@ def script(command: click.Command, shell: str) -> str:
 
 
 def words(what: str, given: Given, incomplete: str) -> list[CompletionItem]:
-    """Return the words of a kind in ``_KINDS`` that begin with ``incomplete``."""
+    """Complete a word: return the words of a kind in ``_KINDS`` that begin with ``incomplete``."""
     try:
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
             found = list(_KINDS[what](given, incomplete))

@@ -63,7 +63,7 @@ _OTHER = {
 
 
 class Area(click.Group):
-    """A named group of verbs, which has its own page of help. verbs: the group of all verbs."""
+    """A named group of verbs, which has its own page of help. verbs: the group that contains all verbs."""
 
     def __init__(self, name: str, verbs: click.Group) -> None:
         super().__init__(name, help=_OTHER[name], short_help=_OTHER[name])

@@ -13,7 +13,7 @@ from zkmigrate.cli import flags
 
 
 def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
-    """Return the verb. do: runs a function and exits with the code it returns."""
+    """Return the verb as a command. do: runs a function and exits with the code it returns."""
 
     @click.command("init")
     @flags.many(

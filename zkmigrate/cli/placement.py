@@ -159,7 +159,10 @@ def _place(options: dict[str, Any], request: Any) -> int:
 
 
 def _out(options: dict[str, Any]) -> Path | None:
-    """Return the file of the plan, from this tool's option or from those of topicmappr. Raises UsageError."""
+    """Return the file to which the plan is written, from this tool's option or from those of topicmappr.
+
+    Raises UsageError.
+    """
     if not options["out_file"]:
         _useless("--out-file", "out_path")
         out: Path | None = options["out"]
@@ -302,7 +305,7 @@ def _choice(options: dict[str, Any]) -> Choice:
 
 
 def _sets(options: dict[str, Any]) -> dict[Name, Set]:
-    """Return the sets of ``--map-string``; none without that option. Raises UsageError."""
+    """Return the replica lists given by ``--map-string``; none without that option. Raises UsageError."""
     from zkmigrate.cluster.placement import maps
 
     text = options["map_string"]
@@ -323,12 +326,12 @@ def _rollout(options: dict[str, Any]) -> Rollout:
 
 
 def _useless(needed: str, *names: str) -> None:
-    """Raise UsageError if one of these options is given without the option ``needed`` that it belongs to."""
+    """Raise UsageError if one of these options is given, because without ``needed`` it has no effect."""
     _no_effect(names, f"without {needed}. Next: add that option")
 
 
 def _excluded(given: str, *names: str) -> None:
-    """Raise UsageError if one of these options is given beside ``given``, which leaves it without effect."""
+    """Raise UsageError if one of these options is given, because beside ``given`` it has no effect."""
     _no_effect(names, f"with {given}. Next: remove one of them")
 
 

@@ -23,7 +23,7 @@ _MOST = 10_000
 
 
 class _Place(click.ParamType[Any]):
-    """A place in the order of brokers, or one of some words instead."""
+    """The type of an option: a place in the order of brokers, or one of some words instead."""
 
     name = "place"
 
@@ -78,7 +78,7 @@ _how: Callable[[F], F] = flags.together(
 def add_to(
     placement: click.Group, do: Callable[[Callable[[], int]], None], from_file: Callable[[Path], Cluster]
 ) -> None:
-    """Add the verbs to the group.
+    """Add the verbs to the group ``placement``.
 
     do: runs a function and exits with the code it returns. from_file: reads the file of ``--cluster``.
     """

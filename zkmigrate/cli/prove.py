@@ -14,7 +14,7 @@ from zkmigrate.json_stamp import stamped
 
 
 def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
-    """Return the verb. do: runs a function and exits with the code it returns."""
+    """Return the verb as a command. do: runs a function and exits with the code it returns."""
 
     @click.command("prove")
     @click.argument("proof", type=click.Choice(["tail", "delta", "digest", "all"]))

@@ -12,7 +12,7 @@ from zkmigrate.cli.zxid import places_of
 
 
 def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
-    """Return the verb. do: runs a function and exits with the code it returns."""
+    """Return the verb as a command. do: runs a function and exits with the code it returns."""
 
     @click.command("writers")
     @click.argument("place", metavar="DIR|HOST:DIR")

@@ -90,9 +90,9 @@ def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
 
 
 def ssh_of(options: dict[str, Any]) -> Ssh:
-    """Return how to reach hosts, from the options of ``flags.ssh``.
+    """Return how to reach hosts, according to the options of ``flags.ssh``.
 
-    Raises InventoryError if they do not fit.
+    Raises InventoryError if the options do not fit together.
     """
     from zkmigrate.inventory.discovery.draft import SshDraft
     from zkmigrate.inventory.discovery.init_request import transport_ssh
@@ -158,7 +158,10 @@ def _subtree(options: dict[str, Any]) -> int:
 
 
 def _fitting(options: dict[str, Any]) -> None:
-    """Raise UsageError unless the options name either a server or a directory, and only what fits that."""
+    """Raise UsageError unless the options fit together.
+
+    They must name either servers or a directory, and none of them may be without effect there.
+    """
     from zkmigrate.errors import UsageError
 
     if bool(options["servers"]) == bool(options["place"]):

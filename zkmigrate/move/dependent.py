@@ -29,7 +29,7 @@ V = TypeVar("V")
 class Member(Protocol):
     """One process of a dependent, on a host of its own.
 
-    also: the host's further addresses. port: the port that the process listens on.
+    also: further addresses of that host. port: the port on which the process listens.
     """
 
     @property
@@ -65,12 +65,12 @@ class MemberFacts:
 
     @property
     def runs(self) -> bool:
-        """Whether its service is known to be active."""
+        """Whether the service of the member is known to be active."""
         return isinstance(self.status, Seen) and self.status.value.unit_state == "active"
 
 
 def started_after(facts: MemberFacts, path: str) -> bool:
-    """Return whether the process started after its file at this path last changed.
+    """Return whether the member's process started after its file at this path last changed.
 
     If so, a restart would change nothing. The inode's change time dates the file, not its mtime: a file that
     was put back has its old mtime. Where zkm-host made that change, both times are on the boot clock, which
@@ -92,11 +92,11 @@ def started_after(facts: MemberFacts, path: str) -> bool:
 class Words:
     """The words by which messages name a dependent.
 
-    kind: its section of the inventory, and the first word of its checks. one, many: its members, singular and
-    plural. system: its name. key: the setting in its file that names ZooKeeper. identity: the key of its
-    section that names the cluster. session_key: the setting in its file that bounds a session's timeout;
-    unused if it keeps no ephemerals. again: the imperative for making a member read its file, such as
-    "restart".
+    kind: the name of its section in the inventory, and the first word of its checks' ids. one, many: the noun
+    for its members, singular and plural. system: its name. key: the setting in its file that names ZooKeeper.
+    identity: the key of its section that names the cluster. session_key: the setting in its file that bounds
+    a session's timeout; unused if it keeps no ephemerals. again: the imperative for making a member read its
+    file, such as "restart".
     """
 
     kind: str
@@ -110,7 +110,7 @@ class Words:
 
     @property
     def longer_sessions(self) -> str:
-        """What to do when its sessions end too early for the window."""
+        """What to do when the dependent's sessions end too early for the window."""
         return f"raise {self.session_key} and {self.again} the {self.many} (the roll does)"
 
     @property
@@ -139,8 +139,8 @@ class Position:
 class Progress:
     """What a member that has read the right file still lacks, and how long to wait for it.
 
-    words: the text to show. deadline_s: seconds from the first look of this wait. poll_s: seconds until the
-    next look. marks: values to pass to the next call of ``Dependent.progress``.
+    words: the text to show. deadline_s: seconds to wait, counted from the first look of this wait. poll_s:
+    seconds until the next look. marks: values to pass to the next call of ``Dependent.progress``.
     """
 
     words: str
@@ -153,8 +153,8 @@ class Progress:
 class Ending:
     """The changes that follow once every member has moved, in either direction.
 
-    target: its name in the wave, which is not a host. asked: whether the policy wants it. without: how to
-    skip it when the maintenance window is over.
+    target: the name under which the wave lists them; it is not a host. asked: whether the policy wants these
+    changes. without: how to skip them when the maintenance window is over.
     """
 
     target: str
@@ -166,7 +166,8 @@ class Ending:
 class Dependent(Protocol[V]):
     """A system that uses ZooKeeper and can be moved.
 
-    V: the state of its cluster as its own looks found it; only the dependent reads that value.
+    V: the type of the cluster's state as the dependent's own looks found it. Only the dependent reads such a
+    value.
     """
 
     words: Words
@@ -180,15 +181,15 @@ class Dependent(Protocol[V]):
     # --- its members and places
 
     def members(self, inventory: Inventory) -> tuple[Member, ...]:
-        """Return its processes, in the order of the inventory."""
+        """Return the members: the dependent's processes, in the order of the inventory."""
         ...
 
     def without(self, inventory: Inventory, names: Collection[str]) -> Inventory:
-        """Return the inventory without these members, which are permanently removed."""
+        """Return the inventory without these members, which are gone permanently."""
         ...
 
     def chroot(self, inventory: Inventory) -> str:
-        """Return its subtree of ZooKeeper, such as ``/kafka``."""
+        """Return the dependent's subtree of ZooKeeper, such as ``/kafka``."""
         ...
 
     def config(self, inventory: Inventory) -> str:
@@ -196,15 +197,15 @@ class Dependent(Protocol[V]):
         ...
 
     def identity(self, inventory: Inventory) -> str:
-        """Return the identity of its cluster, from the inventory."""
+        """Return the identity of the dependent's cluster, from the inventory."""
         ...
 
     def identity_seen(self, inventory: Inventory, look: Look, via: str) -> Reading[str]:
-        """Return its identity as one ZooKeeper host shows it under the chroot; Absent if there is none."""
+        """Read the cluster's identity under the chroot from one ZooKeeper host; Absent if there is none."""
         ...
 
     def service(self, inventory: Inventory) -> Service:
-        """Return the service of each member; its commands take the member's port."""
+        """Return the service that each member runs as. Its commands contain the member's port."""
         ...
 
     # --- its file, as bytes
@@ -212,13 +213,16 @@ class Dependent(Protocol[V]):
     def names_dest(self, inventory: Inventory, content: bytes, resolve: Resolve) -> bool | None:
         """Return whether the file names a dest host; None if a name in it does not resolve.
 
-        resolve: resolves a name as the member's host does. Raises UsageError if the file cannot be read
-        safely.
+        content: the content of a member's file. resolve: resolves a name as the member's host does. Raises
+        UsageError if the file cannot be read safely.
         """
         ...
 
     def with_dest(self, inventory: Inventory, content: bytes) -> bytes:
-        """Return the same file naming dest only, with every other byte kept. Raises as ``names_dest``."""
+        """Return the file's content naming dest only, with every other byte kept.
+
+        Raises UsageError if the file cannot be read safely.
+        """
         ...
 
     def restart_or_reload(self, inventory: Inventory, member: str) -> Changes:
@@ -232,11 +236,11 @@ class Dependent(Protocol[V]):
     # --- its state
 
     def cluster(self, c: Context, look: Look) -> V:
-        """Return the state of its cluster, as its members report it."""
+        """Return the state of the dependent's cluster, as its members report it."""
         ...
 
     def for_roll(self, c: Context, look: Look, own: V, members: Mapping[str, MemberFacts]) -> V:
-        """Return the cluster's state with the facts added that only the roll needs."""
+        """Return the cluster's state ``own``, with the facts added that only the roll needs."""
         ...
 
     def why_silent(self, own: V) -> str:
@@ -259,7 +263,7 @@ class Dependent(Protocol[V]):
     ) -> tuple[tuple[str, ...], str]:
         """Return the members to change next, all at once, or the reason why none may change now.
 
-        Both are empty once all have moved. A half-done member comes first.
+        Both are empty once all members have moved. A half-done member comes first.
         """
         ...
 
@@ -274,7 +278,7 @@ class Dependent(Protocol[V]):
         ...
 
     def why_unsettled(self, own: V) -> str:
-        """Return which part of the cluster is not settled, or an empty string if all is."""
+        """Return which part of the cluster is not settled, or an empty string if everything is."""
         ...
 
     def ending(self, inventory: Inventory) -> Ending | None:
@@ -282,7 +286,7 @@ class Dependent(Protocol[V]):
         ...
 
     def ending_due(self, own: V) -> bool:
-        """Return whether the ending would change anything now."""
+        """Return whether the changes of the ending would have any effect now."""
         ...
 
     def who_is_behind(self, inventory: Inventory, own: V) -> str:
@@ -310,7 +314,10 @@ class Dependent(Protocol[V]):
         ...
 
     def claims(self, inventory: Inventory, member: str, owns: tuple[str, ...]) -> bool:
-        """Return whether a session from this member's host that owns these ephemerals is the member's own."""
+        """Return whether a session belongs to this member.
+
+        owns: the ephemerals that the session owns. The session comes from this member's host.
+        """
         ...
 
     def idle_sessions(self, inventory: Inventory, look: Look, member: str) -> Reading[int]:
@@ -320,23 +327,24 @@ class Dependent(Protocol[V]):
     # --- its probes while its clients are shut out
 
     def probes(self, inventory: Inventory, look: Look) -> tuple[Probe, ...]:
-        """Return the probes of its members that run while the window shuts its clients out."""
+        """Return the probes that ask the members while the window shuts clients out."""
         ...
 
     # --- its checks, in addition to those of any dependent
 
     @property
     def checks(self) -> tuple[Any, ...]:
-        """Its checks (``move/preflight/check.py``) in the order shown.
+        """The dependent's checks (``move/preflight/check.py``), in the order shown.
 
-        Checks of any dependent (``move/preflight/members.py``) may be among them; the rest of those follow.
+        Checks that any dependent shares (``move/preflight/members.py``) may be among them; those that are not
+        follow after these.
         """
         ...
 
     def evidence(self, c: Context, look: Look, common: Any, gate: str) -> Any:
-        """Return the evidence that its checks judge by, stored in ``Evidence.of_dependent``.
+        """Return the evidence for the dependent's own checks, which ``Evidence.of_dependent`` stores.
 
-        common: the evidence of any move.
+        common: the evidence that every move needs.
         """
         ...
 
@@ -351,7 +359,7 @@ AnyDependent: TypeAlias = Dependent[Any]
 
 
 class OfDependent:
-    """Base of a step that uses the dependent."""
+    """Base class of a step that uses the dependent."""
 
     def __init__(self, dependent: AnyDependent) -> None:
         self.dependent = dependent

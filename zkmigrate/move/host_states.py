@@ -1,7 +1,7 @@
-"""Rows of the report's timeline: the state of each dest host and broker, from its confirmed changes.
+"""Compute the rows of the report's timeline: the state of each dest host and broker.
 
-From GO on dest hosts finish alone: their states then come from the samples, or else from the step that saw
-them.
+States come from the confirmed changes. After GO dest hosts finish alone: their states then come from the
+samples, or else from the step that saw them.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def dest_rows(
 ) -> tuple[Lane, ...]:
     """Return a row for each dest host.
 
-    phases: samples of kind ``phases``, in order. gone: the spans of time in which no tool ran.
+    phases: samples of kind ``phases``, in order. gone: the spans of time in which no process of the tool ran.
     """
     return tuple(Lane(host, "dest", tuple(_dest(host, story, phases, gone))) for host in dest_hosts(story))
 
@@ -163,7 +163,7 @@ def _confirmed(line: _Line, at: float, op: Op) -> None:
 
 
 def _left_alone(line: _Line, at: float) -> None:
-    """Mark the state unknown while no tool renews the lease.
+    """Mark the state of a host as unknown while no process renews its lease.
 
     A host that is not sealed then goes back by itself, at an unknown time.
     """
@@ -172,7 +172,10 @@ def _left_alone(line: _Line, at: float) -> None:
 
 
 def _walked(line: _Line, at: float, visit: Visit) -> None:
-    """Set the state that the end of a step proves of every host without a change of this run."""
+    """Set a host's state from the end of a step, which proves it for every host.
+
+    The run may have reached that state without a change of this host.
+    """
     name = visit.step.partition(".")[2]
     if visit.back:
         if name in ("fence", "arm") and line.state in (FENCED, CUT, STOPPED, UNKNOWN):
@@ -187,9 +190,9 @@ def _walked(line: _Line, at: float, visit: Visit) -> None:
 
 
 def _seen(line: _Line, at: float, host: str, row: Mapping[str, Any]) -> None:
-    """Apply a sample, but only for what a host does alone after GO.
+    """Apply a sample, but only to show what a host does alone after GO.
 
-    Otherwise a sample may be older than a change of this run.
+    At other times a sample may be older than a change of this run.
     """
     hosts = row.get("hosts")
     sample = hosts.get(host) if isinstance(hosts, dict) else None
@@ -239,7 +242,7 @@ def _broker(host: str, story: Story, start: float) -> list[Span]:
 
 
 def until(rows: Iterable[Lane], last: float) -> tuple[Lane, ...]:
-    """Return the rows of a damaged journal: unknown after its last intact line."""
+    """Return the rows of a damaged journal, with every state unknown after its last intact line."""
     unknown = Span(last, None, UNKNOWN, "the journal is damaged")
 
     def cut(row: Lane) -> tuple[Span, ...]:

@@ -1,6 +1,6 @@
 """The move of a dependent from one ZooKeeper ensemble to a new, empty one: all its stages and steps.
 
-Each step is one file in ``move/steps``, with its undo. The protocol: docs/explanation/protocol.md.
+Each step is one file in ``move/steps``, with its undo. docs/explanation/protocol.md describes the protocol.
 """
 
 from __future__ import annotations

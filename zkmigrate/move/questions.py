@@ -16,9 +16,10 @@ _ANSWERS = "zkmigrate.move.clients.dest_znodes:DestAnswers"
 class Node:
     """A znode of dest.
 
-    owner: its ephemeralOwner, also of a container or a TTL znode. size: the bytes of its data. changed_ms:
-    its mtime. children: their number. acl: None if this client may not read the znode. names: those of its
-    children, from `ReadTree` alone. data: from `ReadContents` alone; None is also ZooKeeper's null.
+    owner: its ephemeralOwner, which a container or a TTL znode has too. size: the bytes of its data.
+    changed_ms: its mtime. children: their number. acl: None if this client may not read the znode. names: the
+    names of its children; only `ReadTree` fills them in. data: only `ReadContents` fills it in; None is also
+    ZooKeeper's null.
     """
 
     path: str
@@ -37,10 +38,10 @@ class Node:
 
 @dataclass(frozen=True)
 class ReadTree(Request[tuple[Node, ...]]):
-    """Read a znode of dest and, if deep, all below it.
+    """Read a znode of dest and, if ``deep``, all znodes below it.
 
-    Parents come before their children. The answer is empty if the znode does not exist. It holds all that
-    dest had committed before. Raises HostError.
+    Parents come before their children. The answer is empty if the znode does not exist. It includes
+    everything that dest committed before the question. Raises HostError.
     """
 
     path: str

@@ -38,7 +38,8 @@ _COLOURS: dict[str, str] = {
 def lags(story: Story, rows: Rows) -> tuple[Lag, ...]:
     """Return how many transactions each dest host was behind source's leader, until the proof.
 
-    Both are asked at the same time, so a host that is ahead was asked a moment later: it counts as level.
+    Both are asked at about the same time. A host that appears to be ahead was asked a moment later, so it
+    counts as level.
     """
     asked, proven, out = of_kind(rows, "ensembles"), proof(story), []
     until = proven.at if proven is not None and proven.stage == "cutover" else None
@@ -70,7 +71,7 @@ def _zxid_in(sample: Any, modes: tuple[str, ...]) -> int | None:
 
 
 def proof(story: Story) -> Proof | None:
-    """Return the last proof: of the cut-over, or before that of the rehearsal."""
+    """Return the newest proof: the cut-over's, or the rehearsal's if there is no cut-over yet."""
     for stage in ("cutover", "rehearse"):
         parts = {name: story.records.get(f"{stage}.{name}") for name in ("drain", "stop", "prove")}
         drain, stop, prove = parts["drain"], parts["stop"], parts["prove"]
@@ -113,7 +114,7 @@ def _proof(report: Report) -> Table:
 
 
 def _proven(report: Report, stage: str) -> list[tuple[str, str]]:
-    """Return which proof held on which host, with its figures.
+    """Return each proof with the hosts for which it held, and its figures.
 
     They come from each step's last visit on the way forward.
     """

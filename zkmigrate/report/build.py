@@ -154,9 +154,9 @@ def _plan_matches(plan: Mapping[str, Any] | None, digest: str) -> str:
 
 
 def _processes(sources: Sources, times: Timebase, story: Story) -> tuple[Process, ...]:
-    """Return one process for each call of the tool, from its events.
+    """Return one process for each call of the tool, from the run's events.
 
-    Without events, there is one process for each end in the journal.
+    Without events, return one process for each end of a walk in the journal.
     """
     out: list[Process] = []
     for event in sources.events:
@@ -220,7 +220,10 @@ def _remarks(sources: Sources, times: Timebase, story: Story, reporting: Reporti
 
 
 def _gone(processes: Sequence[Process], moments: Sequence[float]) -> Spans:
-    """Return each time without a process: (last record, start of the next process). moments: in order."""
+    """Return each time in which no process was working: (last record, start of the next process).
+
+    moments: the times of all records, in order.
+    """
     out = []
     for process in processes[1:]:
         before = bisect_left(moments, process.start - _SAME_S)

@@ -12,7 +12,7 @@ from zkmigrate.runbook.model.report import Op, Report, Window
 
 
 def data(report: Report) -> dict[str, Any]:
-    """Return the report as JSON values. A change is described in words; file contents stay in the journal."""
+    """Return the report as JSON values. Changes are described in words, without the contents of files."""
     body = _plain(report)
     assert isinstance(body, dict)
     return body

@@ -51,7 +51,7 @@ def markdown(report: Report) -> str:
 
 
 def _story(lane: Lane) -> str:
-    """Return the states of a row with their start times; equal neighbours appear once."""
+    """Return the states of a row with their start times. Neighbours in the same state appear once."""
     parts: list[str] = []
     last = ""
     for span in lane.spans:
@@ -85,7 +85,10 @@ def _line(row: Sequence[str], widths: Sequence[int]) -> str:
 
 
 def _item(table: Table, head: Sequence[str], row: Sequence[str]) -> list[str]:
-    """Return one row as an item of a list. A row without a first cell belongs to the row before."""
+    """Return one row as an item of a list.
+
+    A row without a first cell belongs to the row before it.
+    """
     if table.id == "findings":
         held, id, claim, seen = row[1:]
         words = f"  - {held}: {id}: " + "; ".join(part for part in (claim, seen) if part)

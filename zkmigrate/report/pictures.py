@@ -104,7 +104,7 @@ def _rows(sheet: Sheet, report: Report, start: float, end: float, close: bool = 
 
 
 def _shown(lane: Lane, start: float, end: float) -> list[Span]:
-    """Return the spans inside the picture. Neighbours in the same state are joined, with both notes."""
+    """Return the spans inside the picture. Neighbours in the same state are joined and keep both notes."""
     out: list[Span] = []
     for span in lane.spans:
         until = end if span.end is None else span.end

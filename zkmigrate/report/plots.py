@@ -118,7 +118,7 @@ def _crowd(sheet: Sheet, name: str, answering: str, beats: Sequence[Beat]) -> No
 
 
 def _took(sheet: Sheet, name: str, client: str, took: Sequence[tuple[float, float]]) -> float:
-    """Draw the median and the slowest of each short time. Return the y of crosses."""
+    """Draw the median and the slowest latency of each short time. Return the y of crosses."""
     foot, top = _ms(sheet, name, _MIDDLE)
     bins: dict[int, list[tuple[float, float]]] = {}
     wide = max(sheet.axis.total / _BINS, 0.05)
@@ -203,7 +203,7 @@ def _curve(sheet: Sheet, one: Curve, foot: float, scale: float, colour: str) -> 
 
 
 def _thinned(own: Sequence[Lag], axis: Axis) -> list[Lag]:
-    """Return for each pixel the look at which the host was furthest behind."""
+    """Return, for each pixel, the sample in which the host was furthest behind."""
     worst: dict[int, Lag] = {}
     for look in own:
         place = round(axis.x(look.at))

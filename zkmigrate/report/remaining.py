@@ -11,7 +11,7 @@ from zkmigrate.runbook.model.step import Way
 def left_to_do(history: History, playbook: Playbook | None, chain: Chain) -> tuple[str, ...]:
     """Return sentences about what is left to do, the next task first.
 
-    Commands have the word INVENTORY where the path belongs, which no journal knows.
+    Commands have the word INVENTORY where the path of the inventory belongs, because no journal knows it.
     """
     out = []
     of = f" --playbook {history.playbook}" if history.playbook else ""
@@ -51,7 +51,10 @@ def left_to_do(history: History, playbook: Playbook | None, chain: Chain) -> tup
 
 
 def _ahead(history: History, playbook: Playbook) -> tuple[str, ...]:
-    """Return a sentence for each stage ahead. A way back withdraws the consents to the stages it undid."""
+    """Return a sentence for each stage that is still ahead.
+
+    A way back withdraws the consents to the stages that it undid.
+    """
     begun = {step.partition(".")[0] for step in history.begun}
     agreed = {s for s in history.consents if history.way is Way.FORWARD or s in begun}
     out = []

@@ -30,7 +30,7 @@ def _templates() -> Environment:
 
 
 def render(template: str, **values: object) -> str:
-    """Render a template of the package with these values, and clean the result. It is ``Markup``.
+    """Render a template of the package with these values, clean the result and return it as ``Markup``.
 
     template: its path in the package.
     """

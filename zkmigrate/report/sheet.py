@@ -26,7 +26,7 @@ class Sheet:
     """A picture in the making, with rows from top to bottom over an axis of time.
 
     Moments are seconds since the epoch, y is in pixels. colours: the colour of each state. In all methods
-    said is the tooltip of an element, which screen readers also read.
+    ``said`` is the tooltip of an element, which screen readers also read.
     """
 
     def __init__(self, axis: Axis, colours: Mapping[str, str] | None = None) -> None:

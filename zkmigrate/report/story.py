@@ -121,7 +121,7 @@ class _Teller:
         return any(d.kind == "begin" for d in self._decisions)
 
     def _hook(self, at: float, body: Mapping[str, Any]) -> None:
-        """Record a hook that could stop the run, or that failed."""
+        """Record a hook that could have stopped the run, or that failed."""
         answer = str(body["how"]) if body["code"] is None else f"exit code {body['code']}"
         self._decide(at, "hook", body["place"]["stage"], body["moment"], answer, body["run"])
 
@@ -173,7 +173,7 @@ class _Teller:
             self._decide(at, "hold", where, "the run continues", str(body["how"]), str(body.get("by", "")))
 
     def _answer(self, at: float, body: Mapping[str, Any]) -> None:
-        """Record an answered question."""
+        """Record the answer to a question."""
         stage, step, answer = str(body["stage"]), str(body["step"]), str(body["answer"])
         kind = "consent" if not step and answer in ("go", "skip") else "answer"
         to = f" to {body['to']}" if body["to"] else ""

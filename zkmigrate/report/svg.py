@@ -46,8 +46,8 @@ class Axis:
     def x(self, at: float) -> float:
         """Return the x of a moment.
 
-        A moment between two pieces has the x of the first one's end; one before all pieces, that of the left
-        edge.
+        A moment between two pieces has the x of the first one's end. A moment before all pieces has the x of
+        the left edge.
         """
         place = max(0, bisect_right(self._starts, at) - 1)
         before = sum(b - a for a, b in self.pieces[:place]) * self._scale + place * self.gap

@@ -61,7 +61,10 @@ def figures(report: Report) -> tuple[tuple[str, str, str], ...]:
 
 
 def _inside(acks: Acks, window: Window, report: Report) -> float | None:
-    """Return the full length in seconds of the longest gap that overlaps the window; None without a gap."""
+    """Return the full length in seconds of the longest gap that overlaps the window.
+
+    Return None if no gap does.
+    """
     end = window.end if window.end is not None else report.end
     return max((b - a for a, b in pairwise(acks.times) if a < end and b > window.start), default=None)
 

@@ -1,7 +1,8 @@
 """Date all records of a run by the operator's monotonic clock.
 
-The wall clock may be corrected at any moment. The monotonic clock has no date and starts anew with the
-machine. So the first line with both clocks dates a process; from there, its monotonic clock counts.
+The wall clock may be corrected at any moment. The monotonic clock has no date and begins at zero with the
+machine. So the first line of a process that has both clocks dates it, and from there on its monotonic clock
+counts.
 """
 
 from __future__ import annotations
@@ -43,11 +44,11 @@ class Timebase:
             fresh = fresh or entry.kind == "end"
 
     def of(self, entry: Entry) -> float:
-        """Return when a line was written, in seconds since the epoch."""
+        """Return when a line of the journal was written, in seconds since the epoch."""
         return self._times[entry.seq]
 
     def of_wall(self, at: float) -> float:
-        """Return a moment of the wall clock, corrected for its jumps."""
+        """Return a moment of the wall clock, corrected for the clock's jumps."""
         place = bisect_right(self._walls, at) - 1
         return at - self._skews[place] if place >= 0 else at
 

@@ -60,7 +60,10 @@ def _inside(spans: Spans, start: float, end: float) -> float:
 
 
 def _holds(story: Story) -> list[tuple[float, float]]:
-    """Return the (start, end) of each hold. One without an end lasts to the last line."""
+    """Return the (start, end) of each hold.
+
+    A hold without an end lasts to the last line.
+    """
     out: list[tuple[float, float]] = []
     since: float | None = None
     for at, begins in [(d.at, not d.answer) for d in story.decisions if d.kind == "hold"]:
@@ -122,7 +125,7 @@ def _whole(visits: Sequence[Visit], steps: WindowSteps) -> bool:
 
 
 def _parts(visits: Sequence[Visit], start: float, end: float | None) -> tuple[Part, ...]:
-    """Return the steps inside the window, cut at its ends."""
+    """Return the steps inside the window. Steps that reach beyond its ends are cut there."""
     out = []
     for v in visits:
         if (v.end is not None and v.end <= start) or (end is not None and v.start >= end):
@@ -146,7 +149,7 @@ def _deadline(times: Timebase, events: Sequence[Mapping[str, Any]], start: float
 def _opened_by(
     opens: Sequence[Op], shut: tuple[str, str], lanes: Sequence[Lane], until: float
 ) -> dict[str, str]:
-    """Return how each host was opened, ``operator`` or ``by itself``.
+    """Return how each host was opened: by the ``operator`` or ``by itself``.
 
     shut: the value of ``Reporting.opened``.
     """

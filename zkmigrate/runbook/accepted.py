@@ -1,4 +1,7 @@
-"""Findings that somebody answers for: the one place where ``accept`` of migration.yml has an effect."""
+"""Apply the exceptions of migration.yml (``accept``): findings that a person has accepted by name.
+
+No other code gives ``accept`` an effect.
+"""
 
 from __future__ import annotations
 
@@ -14,21 +17,22 @@ TARGET_DOWN = "reassign.target-down"
 
 
 def accepted(exceptions: Sequence[Accept], findings: Iterable[Finding], at: float) -> tuple[Finding, ...]:
-    """The findings of a gate; one that does not hold and that somebody accepts warns instead of blocking.
+    """Return the findings of a gate, with each accepted failure turned from blocking into a warning.
 
-    at: now, in seconds since the epoch. From ``until`` on the finding blocks again and says so. Neither an
-    unknown finding nor one outside ``ACCEPTABLE`` is ever accepted.
+    exceptions: the entries of ``accept``. at: now, in seconds since the epoch. From its ``until`` on an
+    exception no longer counts: the finding blocks again and says so. Neither an unknown finding nor one
+    outside ``ACCEPTABLE`` is ever accepted.
     """
     return tuple(_judged(exceptions, f, at) for f in findings)
 
 
 def spared_topics(exceptions: Sequence[Accept], at: float) -> frozenset[str]:
-    """Topics that somebody accepts to be unavailable while one broker restarts."""
+    """Return the topics that a person accepts to be unavailable while one broker restarts."""
     return frozenset(x.target for x in exceptions if x.finding in PARTS_OF_ROLL and at < x.end)
 
 
 def given_up(exceptions: Sequence[Accept], at: float) -> frozenset[int]:
-    """Brokers that somebody accepts to go on without while they are down, by id."""
+    """Return the ids of the brokers without which a person accepts to go on while they are down."""
     named = (x.target for x in exceptions if x.finding == TARGET_DOWN and at < x.end)
     ids = (target.removeprefix("broker-") for target in named)
     return frozenset(int(id) for id in ids if id.isdecimal())

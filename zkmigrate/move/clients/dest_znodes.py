@@ -24,7 +24,7 @@ _IN_FLIGHT = 200
 
 
 class _Dest:
-    """One session on dest. It begins when it is needed, and begins anew after an error."""
+    """One session on dest. It begins when it is first needed, and a new one begins after an error."""
 
     def __init__(self, inventory: Inventory, _look: Look) -> None:
         self._inventory = inventory
@@ -49,7 +49,7 @@ class _Dest:
 
 
 class DestAnswers(_Dest):
-    """Answers to the questions about dest's znodes."""
+    """Answers the questions about dest's znodes."""
 
     def tree(self, asked: ReadTree) -> tuple[Node, ...]:
         with self._session() as client:
@@ -74,7 +74,7 @@ class DestAnswers(_Dest):
 
 
 def _node(path: str, answer: Any, acl: Any) -> Sequence[Node]:
-    """Return the znode, or nothing if it is missing. answer: of a list of children, or of data."""
+    """Return the znode, or nothing if it is missing. answer: kazoo's reply for its children or its data."""
     with named(DEST, path):
         try:
             content, stat = answer.get(timeout=ANSWER_S)
@@ -93,7 +93,7 @@ def _node(path: str, answer: Any, acl: Any) -> Sequence[Node]:
 
 
 class Alter(_Dest):
-    """A sender of changes to dest's znodes."""
+    """Sends changes to dest's znodes."""
 
     def __call__(self, change: ClusterChange) -> tuple[int, str]:
         """Send one change and return (0, result), or (1, reason) if it was refused. Raises HostError."""

@@ -1,9 +1,10 @@
 """Send the requests of `zookeeper.data.replay` to a live ensemble, each transaction exactly once.
 
-This also holds after a restart. A marker znode under the chroot records how far the replay is. It is written
-in the same multi as a transaction's requests, and expects its own version. So a transaction and its mark
-succeed or fail together, and after a failed multi all multis in flight fail too. Only a setACL is not allowed
-in a multi: it is sent alone, with nothing in flight. After a restart its effect is looked for first.
+This also holds after a restart. A marker znode under the chroot records how far the replay has come. It is
+written in the same multi as a transaction's requests, and expects its own version. So a transaction and its
+mark succeed or fail together, and after a failed multi all multis in flight fail too. Only a setACL is not
+allowed in a multi: it is sent alone, with nothing in flight. After a restart the replay first checks whether
+the setACL already had its effect.
 """
 
 from __future__ import annotations
@@ -60,7 +61,10 @@ _named = partial(named, "source")
 
 
 class RefusedError(ZkmigrateError):
-    """The ensemble is not in the state that the replay needs; the marker says what was done."""
+    """Raised if the ensemble is not in the state that the replay needs.
+
+    The marker shows how far the replay has come.
+    """
 
     exit_code = 6
 
@@ -75,8 +79,8 @@ class Ensemble:
     def mark(self) -> Mark | None:
         """Return the marker, or None if there is none.
 
-        Raises RefusedError if the znode of its name is not a marker, and HostError if the ensemble does not
-        answer.
+        Raises RefusedError if the znode with the marker's name is not a marker, and HostError if the ensemble
+        does not answer.
         """
         path = marker_of(self.chroot)
         with _named(path):
@@ -180,7 +184,10 @@ class _InFlight:
             raise RefusedError(self._why(again, results))
 
     def _why(self, again: Again, results: Sequence[object]) -> str:
-        """Return why a multi failed, naming the request whose error is not a consequence of another's."""
+        """Return why a multi failed, naming the request that caused it.
+
+        The errors of the other requests are only consequences of that one.
+        """
         owners = [request for request in again.requests for _ in _operations(request)]
         for request, result in zip(owners, results, strict=False):
             if isinstance(result, Exception) and not isinstance(result, NOT_ITS_OWN):
@@ -198,7 +205,7 @@ def _unfit(again: Again, request: Request, error: Exception) -> str:
 
 
 def _operations(request: Request) -> list[Any]:
-    """Return a request's operations in a multi; none for a setACL."""
+    """Return the operations that a request adds to a multi; none for a setACL."""
     match request:
         case Create():
             return [CreateRequest(request.path, request.data, to_kazoo(request.acl), 0)]
@@ -231,7 +238,7 @@ class Alter:
     reader: Reader
 
     def __call__(self, change: ClusterChange) -> tuple[int, str]:
-        """See :func:`alter`."""
+        """Send one change as :func:`alter` does."""
         return alter(self.servers, self.reader, change)
 
     def close(self) -> None:

@@ -134,7 +134,7 @@ class KafkaDependent:
         return all(id in p.isr for p in view.partitions if id in p.replicas)
 
     def is_spare(self, inventory: Inventory, own: Brokers, member: str) -> bool:
-        """Return whether it holds replicas and none of them is in sync."""
+        """Return whether the broker holds replicas and none of them is in sync."""
         view, id = _view(own), inventory.broker(member).id
         held = [p for p in view.partitions if id in p.replicas] if view is not None else []
         return bool(held) and not any(id in p.isr for p in held)
@@ -225,7 +225,7 @@ class KafkaDependent:
         return kafka.registration(inventory.kafka.chroot, inventory.broker(member).id) in owns
 
     def idle_sessions(self, inventory: Inventory, look: Look, member: str) -> Reading[int]:
-        """Return 1 if the broker has an authorizer, which holds a session of its own, else 0."""
+        """Return 1 if the broker has an authorizer, which keeps a session of its own, else 0."""
         path = inventory.kafka.config
         properties = properties_of(look.file(member, path), path)
         if not isinstance(properties, Seen):

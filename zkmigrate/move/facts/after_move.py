@@ -44,8 +44,8 @@ class LogPosition:
 class NewWrites:
     """Changes under the chroot in source's log after the zxid ``since``.
 
-    Expired ephemerals are left out: the session's own writes are changes already, or the session moved to
-    dest. upto: how far the log was read. unproved: why something may be missing, else empty.
+    Expired ephemerals are left out: what their sessions wrote is listed already, or the session has moved to
+    dest. upto: the zxid up to which the log was read. unproved: why some changes may be missing, else empty.
     """
 
     since: int
@@ -59,9 +59,9 @@ class AfterMove:
     """The facts of one look after the move.
 
     leader: ``mntr`` of dest's leader. source_owners, dest_owners: sessions that own ephemerals under the
-    chroot. at_source: session → its client's address. connect: broker → zookeeper.connect in its file.
-    written: Absent if the log was not read. resolved: for each broker, the addresses of the names in
-    ``connect``.
+    chroot. at_source: session → the address of its client. connect: broker → zookeeper.connect in its file.
+    written: what source's log shows; Absent if it was not read. resolved: for each broker, the addresses of
+    the names in ``connect``.
     """
 
     source: EnsembleView
@@ -82,7 +82,7 @@ def look_after_move(
     look: Look,
     position: LogPosition | None,
 ) -> AfterMove:
-    """Look once at dest, source and the brokers.
+    """Observe dest, source and the brokers once.
 
     position: where to start reading source's log; None to leave it unread. While dest still observes source
     the log is not read either, because dest receives what is written there.
@@ -137,7 +137,10 @@ def _written(
     position: LogPosition,
     living: Mapping[int, Collection[str]],
 ) -> Reading[NewWrites]:
-    """Read source's log from the position on, from its host if that serves, otherwise from the leader."""
+    """Read source's log from the position on.
+
+    The log is read on the host of that position if it serves, otherwise on the leader.
+    """
     serving = [host for host, reading in source.servers.items() if isinstance(reading, Seen)]
     if not serving:
         return Unknown("failed", "no source server reports that it serves")

@@ -36,8 +36,8 @@ class Stranger:
 class RecentWrites:
     """The sessions that wrote under the chroot recently.
 
-    hours: how far back the log was read. brokers: how many sessions of brokers wrote. hole: the first gap in
-    the log, else empty.
+    hours: how many hours back the log was read. brokers: how many sessions of brokers wrote. hole: the first
+    gap in the log, else empty.
     """
 
     hours: float
@@ -54,10 +54,10 @@ def recent_writes(
     cons: Mapping[str, Reading[tuple[Connection, ...]]],
     tell: Teller,
 ) -> Reading[RecentWrites]:
-    """Read the log of this source host, back for ``LATELY_MS`` or ``AT_MOST`` bytes.
+    """Read the log of this source host backwards in time, for ``LATELY_MS`` or ``AT_MOST`` bytes.
 
     logs: its ``version-2`` directory. dumps: the current owners, to recognize brokers that registered before
-    this span. cons: where sessions are connected from now. tell: receives the progress.
+    this span. cons: where sessions are connected now. tell: receives the progress.
     """
     owners = {
         signed(session): paths

@@ -19,8 +19,8 @@ class SourceClients:
     """The clients connected to source.
 
     at: source host → client addresses, each once, without the operator's. members: member → where it was seen
-    on source; empty if nowhere. unknown: what could not be read; until that is empty, no member may be taken
-    as absent from source.
+    on source; empty if nowhere. unknown: what could not be read; while there is any, no member counts as
+    absent from source.
     """
 
     at: Mapping[str, tuple[str, ...]]
@@ -44,7 +44,7 @@ def addresses(host: ZooKeeperHost | Member) -> frozenset[str]:
 
 
 def numeric(text: str) -> tuple[str, ...]:
-    """Return the normalized address, or nothing if the text is a name."""
+    """Return the address in normalized form, or nothing if the text is a name."""
     try:
         return (normalized(text),)
     except ValueError:
@@ -59,8 +59,8 @@ def source_clients(
 ) -> SourceClients:
     """Find the clients connected to source, as source and the members show them.
 
-    cons: of every source host. If a host gives no ``cons``, its socket list is read. If that fails too, the
-    sockets of every member replace it; a member that does not answer then leaves the result unknown.
+    cons: the answer of every source host. If a host gives no ``cons``, its socket list is read. If that fails
+    too, the sockets of every member replace it; a member that does not answer then leaves the result unknown.
     """
     members = dependent.members(inventory)
     seen = look.each(inventory.source_names, lambda host: _known_by(inventory, look, host, cons[host]))

@@ -30,7 +30,7 @@ class DataState:
 
 
 def written_by_zookeeper(config: str, name: str) -> bool:
-    """Return whether ZooKeeper itself writes a file of this name beside its config file."""
+    """Return whether ZooKeeper itself writes files with this name beside its config file."""
     return name.startswith(f"{config}.dynamic") or name == f"{config}.bak"
 
 

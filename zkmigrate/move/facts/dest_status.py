@@ -42,11 +42,11 @@ class Statuses(Generic[H_co]):
         return self.at[host].phase if host in self.at else ""
 
     def in_phase(self, *phases: str) -> tuple[str, ...]:
-        """Return the names of the hosts in one of these phases."""
+        """Return the names of the hosts that are in one of these phases."""
         return tuple(host for host, status in self.at.items() if status.phase in phases)
 
     def outside(self, step: str, *phases: str) -> tuple[Finding, ...]:
-        """Return a finding for every host in another phase, from which ``step`` cannot continue."""
+        """Return a finding for every host in another phase than ``step`` can continue from."""
         return tuple(
             claim(
                 f"{step}.phase",
@@ -64,7 +64,7 @@ class Statuses(Generic[H_co]):
     def claims(
         self, id: str, sentence: str, test: Callable[[H_co], bool], seen: Callable[[H_co], str]
     ) -> tuple[Finding, ...]:
-        """Return a finding with the same claim for every host that answered."""
+        """Return a finding about the same claim for every host that answered."""
         return tuple(
             claim(id, sentence, test(status), target=host, seen=seen(status))
             for host, status in self.at.items()
@@ -83,7 +83,7 @@ class DestStates:
 
 
 def every_host_in(c: Context, phase: str) -> DestStates:
-    """Return states with every dest host in this phase, for the forecast of a step of the window."""
+    """Return states in which every dest host is in this phase, for the forecast of a step of the window."""
     hosts = {
         host: HostPhase(run=c.run, phase=phase, lapsed=False, finisher="", finisher_note="")
         for host in c.inventory.dest_names
@@ -104,8 +104,8 @@ def statuses(c: Context, look: Look) -> Statuses[HostStatus]:
 def dest_states(c: Context, look: Look, *acts_from: str) -> DestStates:
     """Return the phases of all dest hosts, and their statuses unless the step has to act.
 
-    acts_from: the phases from which the step acts. Walking forward with a host in one of them, only the
-    phases are read: in the window every look costs time.
+    acts_from: the phases from which the step acts. If the walk goes forward and a host is in one of them,
+    only the phases are read, because in the window every look costs time.
     """
     if c.way is Way.FORWARD:
         hosts = phases(c, look)
@@ -145,12 +145,12 @@ def round_trips(c: Context, look: Look, tries: int) -> dict[str, Reading[float]]
 def unanswered(
     id: str, readings: Mapping[str, Reading[object]], kinds: UnionType | type = Absent | Unknown
 ) -> tuple[Finding, ...]:
-    """Return :func:`unknown` for each of these targets whose reading is of one of these kinds."""
+    """Return a finding as from :func:`unknown` for each target whose reading is of one of these kinds."""
     return tuple(unknown(id, target, r) for target, r in readings.items() if isinstance(r, kinds))
 
 
 def unknown(id: str, target: str, reading: Reading[object]) -> Finding:
-    """Return the finding for a look that did not see what it needed."""
+    """Return the finding that a look did not get the answer it needed."""
     return claim(
         id, "the host answers", None, target=target, seen=str(reading), needed="an answer", moves=LOOK_MOVES
     )

@@ -36,16 +36,16 @@ class BrokerState:
 
     @property
     def runs(self) -> bool | None:
-        """Whether its process may run; None if that is not known."""
+        """Whether the broker's process may run; None if that is not known."""
         return runs(self.status)
 
     @property
     def stops(self) -> bool:
-        """Whether systemd is stopping it."""
+        """Whether systemd is stopping the broker."""
         return isinstance(self.status, Seen) and self.status.value.unit_state == "deactivating"
 
     def names(self, hosts: Iterable[ZooKeeperHost], others: Iterable[ZooKeeperHost]) -> bool | None:
-        """Return whether its file names one of these hosts.
+        """Return whether the broker's file names one of these hosts.
 
         others: the hosts of the other ensemble. Returns None if the file cannot be read, or a name in it does
         not resolve.
@@ -55,13 +55,13 @@ class BrokerState:
     def names_with(
         self, hosts: Iterable[ZooKeeperHost], others: Iterable[ZooKeeperHost], resolve: Resolve
     ) -> bool | None:
-        """Return the result of ``names``, with names resolved anew by ``resolve``."""
+        """Return the same as ``names``, with names resolved anew by ``resolve``."""
         connect = self.connect
         return None if connect is None else names_any(connect, hosts, others, resolve)
 
     @property
     def connect(self) -> str | None:
-        """The zookeeper.connect of its file; None if that cannot be read."""
+        """The value of zookeeper.connect in the broker's file; None if the file cannot be read."""
         if not isinstance(self.properties, Seen):
             return None
         try:
@@ -70,7 +70,7 @@ class BrokerState:
             return None
 
     def why_unknown(self, host: str) -> str:
-        """Return why it is not known whether its file names some hosts. host: the broker's own."""
+        """Return why it is not known which hosts the broker's file names. host: the broker's own."""
         if not isinstance(self.properties, Seen):
             return str(self.properties)
         if self.connect is None:
@@ -98,7 +98,7 @@ def brokers(inventory: Inventory, look: Look) -> dict[str, BrokerState]:
 
 
 def _both(inventory: Inventory, state: BrokerState, resolve: Resolve) -> None:
-    """Resolve the names in a broker's file, as needed to compare it with dest and with source."""
+    """Resolve the names in a broker's file, as far as a comparison with dest and source needs them."""
     dest, source = inventory.dest.hosts, inventory.source.hosts
     state.names_with(dest, source, resolve)
     state.names_with(source, dest, resolve)
@@ -121,8 +121,9 @@ def dest_services(inventory: Inventory, look: Look) -> dict[str, Reading[HostSta
 class Registered:
     """Kafka's registrations on an ensemble.
 
-    ids: of the registered brokers. controller: the id of its broker, or None. epoch: of the newest
-    controller. changed: the zxid at which a broker last registered or disappeared.
+    ids: the ids of the registered brokers. controller: the id of the broker that is controller, or None.
+    epoch: the epoch of the newest controller. changed: the zxid at which a broker last registered or
+    disappeared.
     """
 
     ids: frozenset[int]
@@ -177,6 +178,6 @@ def _registered(look: Look, host: str, chroot: str) -> Reading[Registered]:
 
 
 def load_progress(states: Mapping[str, BrokerState]) -> tuple[tuple[int, int], ...]:
-    """Return how many logs and segments each broker has loaded, as a measure of the progress of a start."""
+    """Return how many logs and segments each broker has loaded, to measure the progress of a start."""
     readings = (state.recovery for state in states.values())
     return tuple((r.value.logs, r.value.segments) if isinstance(r, Seen) else (0, 0) for r in readings)

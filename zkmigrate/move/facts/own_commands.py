@@ -1,4 +1,4 @@
-"""The inventory's own commands for services, checked on the hosts; empty if systemd is used."""
+"""Check the inventory's own commands for services on the hosts; there is nothing to check with systemd."""
 
 from __future__ import annotations
 

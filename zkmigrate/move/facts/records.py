@@ -29,9 +29,9 @@ class ChosenLease:
 class Surveyed(Recorded):
     """The record of SURVEY.
 
-    leader: source's, with its epoch and number of learners. cursors: host → the place in its log up to which
-    SURVEY read. smallest_timeout_ms: T. on_dest: the sessions that own ephemerals under the chroot and are
-    clients of dest; empty in a rehearsal. lease: None if no round trip was measured.
+    leader: source's leader, with its epoch and number of learners. cursors: host → the place in its log up to
+    which SURVEY read. smallest_timeout_ms: T. on_dest: the sessions that own ephemerals under the chroot and
+    are clients of dest; empty in a rehearsal. lease: None if no round trip was measured.
     """
 
     step: ClassVar[str] = "survey"
@@ -63,8 +63,8 @@ class TimeoutAndLease(Recorded):
 class Drained(Recorded):
     """The record of DRAIN.
 
-    z: the zxid of source's leader once nothing was outstanding on any dest host. zxids: dest host → the zxid
-    that it had applied then.
+    z: the zxid of source's leader, read once nothing was outstanding on any dest host. zxids: dest host → the
+    zxid that it had applied then.
     """
 
     step: ClassVar[str] = "drain"
@@ -76,7 +76,7 @@ class Drained(Recorded):
 
 @dataclass(frozen=True)
 class Stopped(Recorded):
-    """The record of STOP, each field by dest host.
+    """The record of STOP. Each field is keyed by dest host.
 
     tails: the newest zxid on its disk. stamps: a stamp of its data, which SEAL compares. boots: its boot id.
     """
@@ -129,7 +129,7 @@ class Freshest(Recorded):
 
 @dataclass(frozen=True)
 class Checked(Recorded):
-    """The record of CHECK. leader: dest's."""
+    """The record of CHECK. leader: the leader of dest."""
 
     step: ClassVar[str] = "check"
 
@@ -174,7 +174,8 @@ class Installed(Recorded):
 class Outage(Recorded):
     """The record of stopping every broker.
 
-    order: the order in which they were stopped. epoch: of dest's last controller; 0 before all are down.
+    order: the order in which they were stopped. epoch: the epoch of dest's last controller; 0 before all
+    brokers are down.
     """
 
     step: ClassVar[str] = "brokers"
@@ -187,8 +188,8 @@ class Outage(Recorded):
 class Planned(Recorded):
     """The record of what to replay on source.
 
-    disk: the dest host from which it is read. cut: the newest zxid that both ensembles share. upto: dest's
-    newest. batches: (zxid, transactions, fingerprint) of each change, in order.
+    disk: the dest host from which it is read. cut: the newest zxid that both ensembles share. upto: the
+    newest zxid of dest. batches: (zxid, transactions, fingerprint) of each change, in order.
     """
 
     step: ClassVar[str] = "read"

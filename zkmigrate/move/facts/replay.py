@@ -1,6 +1,7 @@
-"""Read from both sides' disks what dest changed in a subtree since the cut, and whether source can repeat it.
+"""Read from the disks of both ensembles what dest changed in a subtree since the cut.
 
-Nothing is written. The verb ``replay`` names the directories to read; a run takes those of its inventory.
+The same reading shows whether source can repeat these changes. Nothing is written. The verb ``replay`` names
+the directories to read; a run takes those of its inventory.
 """
 
 from __future__ import annotations
@@ -62,7 +63,10 @@ class Condition:
 
 @dataclass(frozen=True)
 class Batch:
-    """One change's transactions, up to `upto`. fingerprint: of all requests from the cut up to there."""
+    """The transactions that one change repeats, up to the zxid `upto`.
+
+    fingerprint: of all requests from the cut up to there.
+    """
 
     upto: int
     count: int
@@ -73,10 +77,10 @@ class Batch:
 class ReplayScope:
     """The transactions to replay and the conditions for it.
 
-    dest: the disk they are read from. cut: the newest zxid that both ensembles share. upto: dest's newest.
-    under: how many of dest's transactions changed the subtree. passed: those that leave nothing behind.
-    first, batches: the first of the others, and all of them. touched: the znodes they change, at the cut, and
-    ephemerals.
+    dest: the disk from which they are read. cut: the newest zxid that both ensembles share. upto: the newest
+    zxid of dest. under: how many of dest's transactions changed the subtree. passed: those of them that leave
+    nothing behind. first, batches: the first of the others, and all of them. touched: the znodes they change,
+    as they were at the cut, and all ephemerals.
     """
 
     chroot: str
@@ -96,8 +100,8 @@ class ReplayScope:
 class ReplayDisks:
     """The disks of source and dest. lines: how many transactions to show.
 
-    opened: lists the directories, source's first, as servers begin new logs. tell: a disk's progress
-    receiver.
+    opened: lists the directories again, because servers begin new logs; those of source come first. tell:
+    returns a receiver for the progress of reading a disk.
     """
 
     opened: Callable[[], Sequence[Side]]
@@ -116,7 +120,7 @@ class ReplayDisks:
         self.source, *self.dests = self.opened()
 
     def examine(self, mark: Mark | None = None) -> ReplayScope:
-        """Read the disks and return what there is to replay. mark: of a replay that has begun.
+        """Read the disks and return what there is to replay. mark: the mark of a replay that has begun.
 
         Raises UsageError for disks that were not cut apart or are named twice, HostError and OSError for one
         that cannot be reached, ZkDataError for one that cannot be read.
@@ -154,7 +158,7 @@ class ReplayDisks:
         )
 
     def _touched(self, found: ReplayScope) -> dict[str, Znode]:
-        """Return the znodes for ``ReplayScope.touched``; this reads dest's snapshot once more."""
+        """Return the znodes for ``ReplayScope.touched``. Dest's snapshot is read once more for that."""
         dest = self._dest(found)
         paths = needed_paths(dest.logs, chroot=self.chroot, after=found.cut, max_record=self.max_record)
         at_cut = self._at(dest, found.cut)
@@ -162,7 +166,10 @@ class ReplayDisks:
         return {path: node for path, node in nodes if path in paths or is_session(node.ephemeral_owner)}
 
     def is_of(self, marker: str, created: int) -> Proved:
-        """Return whether source's disk took the marker at this zxid; None if it has not reached that zxid."""
+        """Return whether source's disk shows that the marker was written at this zxid.
+
+        Return None if the disk has not reached that zxid.
+        """
         if self._source_at() < created:
             return None
         for record in walk(self.source.logs, after=created - 1, max_record=self.max_record):
@@ -305,7 +312,7 @@ class ReplayDisks:
         return [possible, *([] if mark is None else [_continues(mark, at_mark.get(mark.done))])]
 
     def _source_at(self) -> int:
-        """Return source's newest durable zxid, after listing all directories anew."""
+        """List all directories anew, and return the newest durable zxid of source."""
         self._list()
         return newest(self.source.data, self.source.logs, max_record=self.max_record).zxid
 
@@ -317,9 +324,9 @@ def _continues(mark: Mark, fingerprint: str | None) -> Condition:
 
 
 def lasting_view(chroot: str, *, marked: bool) -> View:
-    """Return the view of what a replay must reproduce: path, data, ACL and three versions, and no ephemerals.
+    """Return the view of what a replay must reproduce: path, data, ACL and three versions, no ephemerals.
 
-    marked: the tree holds the marker, whose creation the chroot's cversion counts.
+    marked: whether the tree holds the marker, whose creation the chroot's cversion counts.
     """
     marker = marker_of(chroot)
 
@@ -333,7 +340,7 @@ def lasting_view(chroot: str, *, marked: bool) -> View:
 
 
 def _at_rest(id: str, side: str, at_end: Sums) -> Condition:
-    """Check that the brokers' sessions have ended, so that no session owns part of the subtree."""
+    """Check that the brokers' sessions have ended, so that no session owns a part of the subtree."""
     owned = [f"{format_session(owner)} owns {paths[0]}" for owner, paths in at_end.owners.items()]
     more = f" and {len(owned) - _SHOWN} more" if len(owned) > _SHOWN else ""
     seen = "; ".join(owned[:_SHOWN]) + more or f"no ephemeral at {format_zxid(at_end.zxid)}"

@@ -59,7 +59,10 @@ class Reader:
     _read_from: tuple[str, int] = ("", 0)
 
     def begin(self, host: str, cut: int) -> str:
-        """Return the fingerprint before any transaction. Raises as `ReplayDisks.examine`."""
+        """Return the fingerprint as it is before the first transaction.
+
+        Raises as `ReplayDisks.examine`.
+        """
         return self._opened(host, cut).fingerprint
 
     def read(self, host: str, cut: int, done: int, upto: int) -> list[tuple[Again, str]]:

@@ -1,7 +1,8 @@
 """Sessions that own ephemerals under a chroot, and their timeouts, as an ensemble's servers report them.
 
-``dump`` lists owners on every server. Learners since 3.5 list timeouts there too, leaders do not; ``cons``
-gives the timeout of each connected session. One server alone may not know all, so all are read.
+``dump`` lists owners on every server. Since 3.5 it lists timeouts on learners too, but not on leaders;
+``cons`` gives the timeout of each connected session. One server alone may not know all of them, so all
+servers are read.
 """
 
 from __future__ import annotations
@@ -29,10 +30,10 @@ class Sessions:
 
     @property
     def smallest_timeout_ms(self) -> int | None:
-        """T, or None if it cannot be determined.
+        """T, the smallest timeout, or None if it cannot be determined.
 
-        It is None without owners, and if the timeout of any owner is not known, because that could be
-        smaller.
+        It is None if there are no owners. It is also None if the timeout of any owner is not known, because
+        that one could be smaller.
         """
         known = [self.timeouts.get(session) for session in self.owners]
         return min((t for t in known if t is not None), default=None) if None not in known else None
@@ -45,11 +46,11 @@ class Sessions:
 
 @dataclass(frozen=True)
 class Homes:
-    """The ensemble at which each session is connected, as :func:`homes` finds it.
+    """The ensemble to which each session is connected, as :func:`homes` finds it.
 
     on_dest: sessions in the client list of a dest host and of no source host. astray: every other session →
-    where it was seen. unknown: hosts whose client list could not be read, with the reason; until that is
-    empty nothing is certain.
+    where it was seen. unknown: hosts whose client list could not be read, with the reason; while there are
+    any, nothing is certain.
     """
 
     on_dest: frozenset[int]

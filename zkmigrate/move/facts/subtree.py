@@ -1,6 +1,6 @@
 """Read the whole subtree of the chroot from a host's disk, outside the window.
 
-Bytes cross the held-open root channel at about 20 MB/s and are parsed in Python: a gigabyte of snapshot and
+Bytes come over an open root channel at about 20 MB/s and are parsed in Python: a gigabyte of snapshot and
 logs takes more than a minute.
 """
 
@@ -80,10 +80,10 @@ class Comparison:
 def compare_with_source(
     look: Look, inventory: Inventory, chroot: str, leader: str, zxid: int, teller: Teller = tell_nobody
 ) -> tuple[Reading[tuple[Ownership, Cursor | None]], Reading[Comparison]]:
-    """Return :func:`source_ownership` from the whole tree, and the comparison of dest's disks with that tree.
+    """Compare the disks of dest with the tree of source's leader, and return that tree's owners too.
 
-    zxid: every dest disk holds it and was read before this call, so source's log reaches it. Two trees are in
-    memory at a time.
+    The owners are those of :func:`source_ownership`, from the whole tree. zxid: every dest disk holds it and
+    was read before this call, so source's log reaches it. Two trees are in memory at a time.
     """
     data, logs = directories(look, leader, inventory.source)
     tell = _transactions_reporter(look, teller, leader)
@@ -123,7 +123,7 @@ def digests(
 ) -> Digests:
     """Sum the subtree on every disk, reading each once, in memory that does not grow with the tree.
 
-    leader: of source.
+    leader: the leader of source.
     """
 
     def sum_disk(host: str, of: Source | Dest) -> Reading[Sums]:
@@ -154,7 +154,7 @@ def _progress_reporter(look: Look, teller: Teller, host: str) -> Callable[[str, 
 
 
 def ownership(tree: Tree, chroot: str) -> Ownership:
-    """Return the owners in a tree: the small state that the window keeps current."""
+    """Return the owners in a tree: the small state that the window keeps up to date."""
     ephemerals = {
         path: Ephemeral(owner, tree.nodes[path].czxid)
         for owner, paths in tree.owners.items()

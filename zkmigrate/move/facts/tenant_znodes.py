@@ -19,7 +19,7 @@ KEPT = "/zookeeper"
 
 @dataclass(frozen=True)
 class Outside:
-    """Dest outside every chroot.
+    """The part of dest that lies outside every chroot.
 
     paths: the topmost subtrees, sorted. users: who uses dest. at: the time of the look, in seconds since the
     epoch.
@@ -32,7 +32,10 @@ class Outside:
 
 
 def look_outside(c: Context, look: Look, dependent: AnyDependent, move: str) -> Outside:
-    """Look at the users of dest and find the subtrees outside. move: the run whose dest it is."""
+    """Find the subtrees of dest outside every chroot, and the users of dest.
+
+    move: the id of the move's run.
+    """
     using = users(c.inventory, dependent, look)
     chroots = {dependent.chroot(c.inventory)}
     chroots |= {reading.value for reading in using.chroots.values() if isinstance(reading, Seen)}

@@ -1,4 +1,4 @@
-"""Clients of an ensemble other than the members and the operator: other tenants, tools, old consumers."""
+"""Find clients of an ensemble other than the members and the operator: tenants, tools, old consumers."""
 
 from __future__ import annotations
 
@@ -24,8 +24,9 @@ LISTED = 5
 class Tenant:
     """One client address of an ensemble.
 
-    at: the hosts that it is connected to. sessions: their number, None if only sockets could be seen. owns:
-    its ephemerals, anywhere in the tree. beside: the member at this address, whose own sessions do not count.
+    at: the hosts to which it is connected. sessions: their number, None if only sockets could be seen. owns:
+    its ephemerals, anywhere in the tree. beside: the member that has this address too; the member's own
+    sessions do not count.
     """
 
     address: str
@@ -35,7 +36,7 @@ class Tenant:
     beside: str = ""
 
     def words(self, first: tuple[str, ...] = ()) -> str:
-        """Return its sessions and their ephemerals as text. first: paths to name before the others."""
+        """Return the client's sessions and their ephemerals as text. first: the paths to name first."""
         count = self.sessions
         what = "connected" if count is None else "1 session" if count == 1 else f"{count} sessions"
         what += f" beside {self.beside}'s own" if self.beside else ""
@@ -63,7 +64,7 @@ def tenants(
     cons: Mapping[str, Reading[tuple[Connection, ...]]],
     dumps: Mapping[str, Reading[Dump]],
 ) -> Tenants:
-    """Find the other clients of source, by :func:`_others`."""
+    """Find the clients of source other than the members and the operator, as :func:`_others` does."""
     ours = {a for text in ("127.0.0.1", "::1") for a in numeric(text)}
     port = inventory.source.ports.client
     return _others(inventory, dependent, look, inventory.source_names, port, ours, ours, cons, dumps)
@@ -76,9 +77,10 @@ def foreign_clients(
     cons: Mapping[str, Reading[tuple[Connection, ...]]],
     dumps: Mapping[str, Reading[Dump]],
 ) -> Tenants:
-    """Find every session on dest except those of the members and the operator (among them the canary).
+    """Find every session on dest that belongs neither to the members nor to the operator.
 
-    A dest host's own address counts only with a session: its peers and probes connect without one.
+    The canary counts as the operator's. A dest host's own address counts only with a session: its peers and
+    probes connect without one.
     """
     own = {a for host in inventory.dest.hosts for a in addresses(host)}
     own |= {a for text in ("127.0.0.1", "::1") for a in numeric(text)}
@@ -150,9 +152,9 @@ def _others(
 ) -> Tenants:
     """Find the other clients, by ``cons`` of every host, or by its socket list if it gives none.
 
-    A connection without a session, such as a monitor's four-letter word, is not a client. ours,
-    ours_by_socket: addresses to leave out of the first or the second list, in addition to the members' and
-    the operator's.
+    A connection without a session, such as a monitor's four-letter word, is not a client. ours: addresses to
+    leave out of the answers to ``cons``, ours_by_socket: of the socket lists, both in addition to those of
+    the members and the operator.
     """
     known = {normalized(address) for address in inventory.operator}
     known |= {a for member in dependent.members(inventory) for a in addresses(member)}
@@ -193,7 +195,7 @@ UNASKED = Tenants((), ("not read for this gate",))
 
 @dataclass(frozen=True)
 class Users:
-    """The users of dest, from one look at all its servers.
+    """The users of dest, as all of its servers showed them in one look.
 
     watches: host → path → sessions; no server shows watches on a list of children. clients: those that are
     neither brokers nor the operator. chroots: broker → its chroot.

@@ -1,7 +1,7 @@
-"""Preflight: check beforehand what could go wrong, with one function per check.
+"""Preflight: check beforehand what could go wrong, with one function for each check.
 
-``zkmigrate help findings`` lists all checks. All is pure except ``evidence.gather``, which looks once for all
-checks of a gate. Unknown never passes.
+``zkmigrate help findings`` lists all checks. Every function is pure except ``evidence.gather``, which looks
+once for all checks of a gate. An unknown claim never passes.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ def checks(dependent: AnyDependent) -> tuple[Check, ...]:
 def run_preflight(c: Context, dependent: AnyDependent, look: Look, gate: str) -> tuple[Finding, ...]:
     """Look once, then return the findings of a gate: ``preflight``, ``roll`` or ``cutover``.
 
-    A finding blocks if its check counts at this gate and its claim is false or unknown. A check of a later
-    gate is listed without weight. A finding that a named person accepts (``accept``) only warns. Raises
-    ValueError for another gate.
+    A finding blocks if its check counts at this gate and its claim is false or unknown. A check that counts
+    only at a later gate is listed, but cannot block. A finding that a named person accepts (``accept``) only
+    warns. Raises ValueError for another gate.
     """
     return judge(c, gather(c, dependent, look, Gate(gate)), Gate(gate))
 

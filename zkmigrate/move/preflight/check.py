@@ -23,7 +23,7 @@ class Gate(StrEnum):
 
 
 class Scope(StrEnum):
-    """The targets of a check: one claim about the whole, or one about each host of a role."""
+    """What a check is about: the whole cluster, or each host of a role."""
 
     CLUSTER = "cluster"
     SOURCE = "each source host"
@@ -37,8 +37,9 @@ class Scope(StrEnum):
 class Judged:
     """The verdict about the claim for one target.
 
-    held: None means unknown. later: it cannot be seen yet and has no weight at this gate; a later gate shows
-    it. blocks: it blocks here, although its check warns. The other fields are those of a Finding.
+    held: None means unknown. later: whether the claim cannot be judged yet; it then cannot block at this
+    gate, and a later gate shows it. blocks: whether it blocks here, although its check only warns. The other
+    fields are those of a Finding.
     """
 
     held: bool | None
@@ -65,9 +66,9 @@ NOT_HEARD = (
 class Check:
     """One check of the preflight.
 
-    gates: where it runs and counts, in order; before the first of them it is shown as *later*. early: it also
-    runs before its first gate, as a warning. about: why it matters and what it reads. todo: what to do if it
-    fails.
+    gates: where it runs and counts, in order; before the first of them it is shown as *later*. early: whether
+    it also runs before its first gate, as a warning. about: why it matters and what it reads. todo: what to
+    do if it fails.
     """
 
     id: str
@@ -93,8 +94,8 @@ class Check:
     def findings(self, c: Context, e: Evidence, gate: Gate) -> tuple[Finding, ...]:
         """Return the findings at a gate.
 
-        Before its first gate there is one without weight, unless the check is early. There are none at a
-        later gate where it does not count.
+        Before the check's first gate there is one finding that cannot block, unless the check is early. There
+        are none at a later gate where the check does not count.
         """
         if gate not in self.gates:
             order = list(Gate)
@@ -142,7 +143,7 @@ def unseen(
 ) -> Judged:
     """Return the verdict for evidence that could not be read: unknown, so it does not pass.
 
-    moves: what to do if the host answers; for a host that does not, NOT_HEARD replaces them.
+    moves: what to do if the host answers. For a host that does not answer, NOT_HEARD replaces them.
     """
     if not isinstance(reading, Unknown):
         return Judged(None, why(reading), needed, target, moves)
@@ -151,7 +152,7 @@ def unseen(
 
 
 def why(reading: Reading[object]) -> str:
-    """Return a reading that is not the expected one as text."""
+    """Return as text what a reading has instead of the expected value."""
     if isinstance(reading, Unknown):
         return str(reading)
     if isinstance(reading, Absent):

@@ -69,7 +69,7 @@ class Evidence:
     - leader: ``mntr`` of source's leader
     - mntrs, cons, dumps: the answers of each source host and, once joined, of each dest host
     - confs: ``conf`` of source
-    - reach: the results of a host's connects to doors of others, by :func:`door`
+    - reach: whether a host could connect to ports of others, keyed by :func:`door`
     - knocks: ``srvr`` of dest, before anything runs there
     - resolved: the names of the inventory on each host, on source hosts also those in server lines
     - source_bytes: size of the largest snapshot and the largest log of source's leader
@@ -185,7 +185,7 @@ def gather(c: Context, dependent: AnyDependent, look: Look, gate: str) -> Eviden
 
 
 def _as_configured(c: Context, look: Look, common: Evidence, gate: str) -> Evidence:
-    """Add what may be changed on a host between one gate and the next: configs, flags, room, tools."""
+    """Add the evidence that may change on a host between two gates: configs, flags, free space, tools."""
     source, dest, dependent = c.inventory.source, c.inventory.dest, common.dependent
     members, of_members = tuple(common.files), dependent.service(c.inventory)
     sources, dests = c.inventory.source_names, c.inventory.dest_names
@@ -235,17 +235,23 @@ def _directory(path: str) -> str:
 
 
 def _places(*directories: str) -> tuple[str, ...]:
-    """Return each directory once, without the root directory (written ""), to which no link leads."""
+    """Return each directory once, without the root directory (written "").
+
+    No link leads to the root directory.
+    """
     return tuple(dict.fromkeys(d for d in directories if d))
 
 
 def first_address(host: ZooKeeperHost | Member) -> str:
-    """Return the normalized address by which a host is reached; the inventory has at least one for each."""
+    """Return the normalized address by which a host is reached.
+
+    The inventory has at least one address for each host.
+    """
     return next(a for text in (host.address, *host.also) for a in numeric(text))
 
 
 def door(address: str, port: int) -> str:
-    """Return the key under which a host's answer reports a connect."""
+    """Return the key under which a host reports whether it could connect to this address and port."""
     return f"{address}:{port}"
 
 
@@ -326,12 +332,18 @@ def _true(
 
 
 def leader_of(c: Context, common: Evidence) -> str:
-    """Return source's leader, or the first host if there is none: then the check of the quorum blocks."""
+    """Return source's leader, or the first host if source has none.
+
+    In that case the check of source's quorum blocks.
+    """
     return common.source.leader or c.inventory.source_names[0]
 
 
 def _before_anything(c: Context, look: Look, common: Evidence) -> Evidence:
-    """Add what must be right before the first change: empty dest, open ports, znodes that dest can take."""
+    """Add the evidence on what must be right before the first change.
+
+    That is: dest is empty, ports are open, and dest can take source's znodes.
+    """
     source, dest = c.inventory.source, c.inventory.dest
     sources, dests = c.inventory.source_names, c.inventory.dest_names
     enough = smallest_buffer(common.dest_flags)

@@ -55,7 +55,7 @@ def _other_ports(c: Context, e: Evidence) -> tuple[str, ...]:
 
 
 def registered_moves(there: Collection[int], wanted: Collection[int]) -> tuple[str, ...]:
-    """Return what to do about brokers that are registered and not wanted, or wanted and not registered."""
+    """Return what to do about brokers that are registered but not wanted, or wanted but not registered."""
     missing, others = set(wanted) - set(there), set(there) - set(wanted)
     moves = [f"start broker {_numbers(missing)}"] if missing else []
     return (*moves, *([f"add broker {_numbers(others)} to kafka.brokers in migration.yml"] if others else []))
@@ -112,9 +112,9 @@ def cluster_id(c: Context, e: Evidence) -> Iterator[Judged]:
 def _partitions(
     e: Evidence, wrong: Iterable[PartitionState], what: str, needed: str, moves: tuple[str, ...] = ()
 ) -> Iterator[Judged]:
-    """Yield the verdict over a list of partitions that are not as they should be.
+    """Yield the verdict about a list of partitions with a defect.
 
-    what: their defect as text.
+    what: the defect as text.
     """
     k = of_kafka(e)
     if not isinstance(k.view, Seen):

@@ -26,9 +26,9 @@ class KafkaEvidence:
     """The evidence of Kafka's own checks.
 
     view: the cluster as its brokers report it. brokers: what their hosts show, until they are rolled. chroot:
-    what one dest host shows of it, None before the join. written: the sessions that wrote under it recently.
-    resolved: on each broker the names in its zookeeper.connect, on the operator's machine those of registered
-    brokers.
+    what one dest host shows of the chroot, None before the join. written: the sessions that wrote under it
+    recently. resolved: on each broker's host the names in its zookeeper.connect, on the operator's machine
+    the names of registered brokers.
     """
 
     view: Reading[KafkaView]
@@ -44,7 +44,7 @@ def of_kafka(e: Evidence) -> KafkaEvidence:
 
 
 def properties_at(e: Evidence, broker: str, path: str) -> Reading[Mapping[str, str]]:
-    """Return a broker's file, which lies at this path, as properties."""
+    """Return the content of a broker's file at this path, as properties."""
     return properties_of(e.files[broker], path)
 
 

@@ -41,10 +41,11 @@ def _reached(
     needed: str,
     move: str,
 ) -> Judged:
-    """Check whether a host reaches these doors.
+    """Judge whether a host can connect to these addresses and ports.
 
-    wanted: host and door in words → address and port. fine: the accepted results. A failed connect to a host
-    that does not answer the operator either is unknown: it does not show a firewall between the two.
+    wanted: the other host and its port in words → address and port. fine: the accepted results. If the other
+    host does not answer the operator either, the verdict is unknown, because the failed connect then shows no
+    firewall between the two hosts.
     """
     reading = e.reach[own]
     if not isinstance(reading, Seen):
@@ -318,7 +319,7 @@ def clocks(_c: Context, e: Evidence) -> Iterator[Judged]:
 
 
 def _ahead(dated: Dated) -> tuple[float, float] | None:
-    """Return by how much a host's clock is ahead of the operator's, in seconds: at least and at most."""
+    """Return by how many seconds a host's clock is ahead of the operator's: at least and at most."""
     if not isinstance(dated.clock, Seen):
         return None
     return dated.clock.value - dated.after, dated.clock.value - dated.before

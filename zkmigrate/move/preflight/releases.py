@@ -42,7 +42,7 @@ OPEN_BUG = "KAFKA-14845 (a registration lost with its answer fails the next one)
 
 @dataclass(frozen=True)
 class Releases:
-    """A broker's release by its jars, to the last number, and by its own answer, without the last number."""
+    """A broker's release: in full, as its jars show it, and without the last number, as it answers."""
 
     jars: Release | None
     answers: Release | None
@@ -50,7 +50,7 @@ class Releases:
 
     @property
     def best(self) -> Reading[Release]:
-        """The jars' release, else the answer's."""
+        """The release by the jars; if they do not show it, the release by the answer."""
         known = self.jars or self.answers
         return Seen(known) if known is not None else self._none
 
@@ -64,7 +64,7 @@ class Releases:
 
     @property
     def differ(self) -> bool:
-        """Whether they are of two minor releases: the jars were replaced under a running broker."""
+        """Whether the two are different minor releases, because jars were replaced under a running broker."""
         return bool(self.jars and self.answers) and self._minor(self.jars) != self._minor(self.answers)
 
     @staticmethod

@@ -44,7 +44,7 @@ def dest_settings(c: Context) -> ZooConfig:
 
 
 def on(value: str | None) -> bool:
-    """Return whether a switch is on: only yes and true are. Java's parseBoolean takes only true."""
+    """Return whether a switch is on. Only yes and true are; Java's parseBoolean accepts only true."""
     return value is not None and value.lower() in _YES
 
 
@@ -225,7 +225,7 @@ def config(c: Context, e: Evidence) -> Iterator[Judged]:
 
 
 def _source_members(e: Evidence) -> tuple[Members, Reading[object] | None]:
-    """Return source's members by its first config that could be read, or the reason why there are none."""
+    """Return source's members by its first config that could be read, or why none could be read."""
     for reading in e.source_config.values():
         if isinstance(reading, Seen):
             lines = tuple(f"server.{n}={s.render()}" for n, s in reading.value.servers.items())

@@ -140,7 +140,7 @@ def config(c: Context, e: Evidence) -> Iterator[Judged]:
 def _server_mistakes(
     inventory: Inventory, host: str, config: ZooConfig, resolve: Resolve
 ) -> Iterator[tuple[str, bool | None]]:
-    """Yield the mistakes in a server's lines, each with False, and what is not known, with None."""
+    """Yield each mistake in a server's lines with False, and each thing that is not known with None."""
     known = {one.myid: one for one in inventory.source.hosts}
     ports = (inventory.source.ports.quorum, inventory.source.ports.election)
     own = inventory.source_host(host)
@@ -388,13 +388,16 @@ def _differs(inventory: Inventory, host: str, told: Conf, file: ZooConfig) -> It
 
 
 def _normal_directories(values: Mapping[str, str]) -> dict[str, str]:
-    """Return the values of ``conf`` with normalized directories: a relative path in the file may add dots."""
+    """Return the values of ``conf`` with normalized directories.
+
+    A relative path in the file may have added dots to them.
+    """
     keys = [key for key in ("dataDir", "dataLogDir") if values.get(key)]
     return {**values, **{key: posixpath.normpath(values[key]) for key in keys}}
 
 
 def _lines(servers: Mapping[int, ServerLine]) -> set[tuple[object, ...]]:
-    """Return the server lines of one host in a form to compare; the spelling of a name does not matter."""
+    """Return the server lines of one host in a form to compare; a name's spelling does not matter."""
     return {(n, spelled(s.host), s.quorum_port, s.election_port, s.role) for n, s in servers.items()}
 
 

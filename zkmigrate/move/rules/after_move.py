@@ -1,7 +1,7 @@
-"""The claims that are checked after the move: about dest, the brokers, and remaining users of source.
+"""Check the claims that must hold after the move: about dest, the brokers, and remaining users of source.
 
 A host that does not answer leaves its claims unknown, and unknown does not pass. A source server that refuses
-the connection has answered: nothing serves there.
+the connection has answered: it does not serve.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _POINT_TO_DEST = "restart this broker with zookeeper.connect naming dest"
 
 
 def findings(inventory: Inventory, seen: AfterMove, known: Accept | None = None) -> tuple[Finding, ...]:
-    """Return the finding for every claim of one look.
+    """Return the finding for every claim about the facts of one look.
 
     known: the accepted writes to source; the log was read from its zxid on.
     """

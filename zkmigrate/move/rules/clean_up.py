@@ -37,8 +37,8 @@ class Subtree:
     """A subtree of dest.
 
     newest: its largest zxid. changed_ms: its newest mtime. owned: path and session of each ephemeral,
-    container or TTL znode. written: znodes that dest created or changed after the cut. children: znodes that
-    changed after the cut only by the deletion of a child. locked: why znodes cannot be read, kept or deleted.
+    container or TTL znode. written: znodes that dest created or changed after the cut. children: znodes whose
+    only change after the cut is that a child was deleted. locked: why znodes cannot be read, kept or deleted.
     """
 
     path: str
@@ -57,8 +57,8 @@ def subtree_of(
 ) -> Subtree:
     """Summarize these znodes as a subtree.
 
-    above: the parent of its top, if it exists. cut: the last zxid that dest had from source. begun: this run
-    has deleted some of the subtree, so the parents of those differ in pzxid.
+    above: the parent of its top, if it exists. cut: the last zxid that dest had from source. begun: whether
+    this run has already deleted some of the subtree, which changed the pzxid of the deleted znodes' parents.
     """
     znodes = size = newest = changed_ms = 0
     owned: list[tuple[str, int]] = []
@@ -109,7 +109,7 @@ def _locks(node: Node) -> Iterable[str]:
 def may_delete_in(acl: Sequence[Acl]) -> bool:
     """Return whether a client without an identity may delete children of a znode with this ACL.
 
-    An ACL by address may mean another address; then the server refuses.
+    An ACL by address may mean another client's address; then the server refuses the deletion.
     """
     return any(one.scheme in _ANYBODY and one.perms & _DELETE for one in acl)
 

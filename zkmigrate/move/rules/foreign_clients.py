@@ -1,6 +1,6 @@
-"""Foreign clients of dest.
+"""Report foreign clients of dest.
 
-After OPEN they would write there, while others of their kind still write to source.
+After OPEN they would write to dest, while other clients of their kind still write to source.
 """
 
 from __future__ import annotations
@@ -32,7 +32,10 @@ _BLIND = ("allow cons and dump in dest's 4lw.commands.whitelist, and let the ssh
 def foreign_findings(
     c: Context, dependent: AnyDependent, look: Look, cons: Mapping[str, Reading[tuple[Connection, ...]]]
 ) -> tuple[Finding, ...]:
-    """Find the current foreign clients of dest by ``cons`` of its hosts; an accepted one only warns."""
+    """Return findings about the foreign clients that dest has now; an accepted one only warns.
+
+    cons: the answer of each dest host.
+    """
     found = foreign_clients(c.inventory, dependent, look, cons, dumps_of(look, c.inventory.dest_names))
     return accepted(c.inventory.accept, foreign(dependent.words, found), look.wall())
 

@@ -1,4 +1,4 @@
-"""The lease of the block: how long the kernel keeps the block without a renewal.
+"""Choose the lease of the block: how long the kernel keeps the block without a renewal.
 
 ``policy.lease`` gives its default. If the hosts answer too slowly for that, :func:`choose_lease` makes it
 longer before FENCE, as far as the window's deadline allows. :func:`lease_in_force` returns the chosen lease.
@@ -33,9 +33,10 @@ class Longest:
 
 
 def needed_ms(lease: Lease, worst_s: float) -> int:
-    """Return the shortest cut that renewals can keep alive, in milliseconds, rounded up to whole seconds.
+    """Return the shortest TTL of the cut that renewals can keep alive, in milliseconds.
 
-    The kernel counts whole seconds. worst_s: the longest round trip that was measured.
+    It is rounded up to whole seconds, because the kernel counts those. worst_s: the longest round trip that
+    was measured.
     """
     least = max(2 * lease.renew_every_ms, lease.renew_every_ms + ROUND_TRIPS * worst_s * 1000)
     return math.ceil(least / _SECOND_MS) * _SECOND_MS
@@ -64,8 +65,8 @@ def longest(c: Context, smallest_timeout_s: float | None) -> Longest:
 def choose_lease(lease: Lease, worst_s: float, allowed: Longest) -> Lease | None:
     """Return the policy's lease, adjusted to what renewals need and the deadline allows.
 
-    It is longer if renewals need that, and shorter if the deadline requires it. None if no lease satisfies
-    both.
+    It is longer if renewals need that, and shorter if the deadline requires it. Return None if no lease
+    satisfies both.
     """
     needed = needed_ms(lease, worst_s)
     most = _whole(min(allowed.cut_ms, allowed.fence_ms - FENCE_OUTLIVES_CUT_MS))

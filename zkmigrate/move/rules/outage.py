@@ -16,9 +16,9 @@ OWNER = "return.source-owner"
 def next_to_stop(view: KafkaView, up: Sequence[Broker], width: int) -> tuple[tuple[str, ...], str]:
     """Return the brokers to stop now, or the reason why none may stop. up: the running brokers.
 
-    First every replica on a running broker must be in sync. So the last ISRs are those of the brokers that
-    stop last: they hold every acknowledged record, and start first. The controller stops last, because the
-    others hand their partitions over to it. No two that share a partition stop at the same time.
+    Before any stops, every replica on a running broker must be in sync. So the brokers that stop last are in
+    the last ISRs: they hold every acknowledged record, and start first. The controller stops last, because
+    the others hand their partitions over to it. No two that share a partition stop at the same time.
     """
     ids = {broker.id for broker in up}
     late = [p for p in view.partitions if ids & set(p.replicas) - set(p.isr)]
@@ -41,10 +41,10 @@ def next_to_stop(view: KafkaView, up: Sequence[Broker], width: int) -> tuple[tup
 def next_to_start(
     order: Sequence[str], started: Collection[str], registered: Collection[str]
 ) -> tuple[str, ...]:
-    """Return the brokers to start now; none until the first is registered, or once all are started.
+    """Return the brokers to start now.
 
     The first of the order starts alone: it shows that file and ensemble are right, and leads the partitions
-    that it can. started: those whose process may run.
+    that it can. Once it is registered, all others start. started: those whose process may run.
     """
     waiting = tuple(name for name in order if name not in started)
     if not started:

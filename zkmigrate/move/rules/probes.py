@@ -1,7 +1,7 @@
 """The probes of a move's window: whether the block is complete, the members answer and source serves.
 
-One bad answer is not yet trouble: a look must fail, a broker be silent, or source have no quorum twice in a
-row. A leak in the block counts at once.
+One bad answer is not yet trouble: the same look must fail, a broker stay silent, or source have no quorum
+twice in a row. A leak in the block counts at once.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ def window_probes(dependent: AnyDependent, inventory: Inventory, look: Look, not
 def block(hosts: tuple[str, ...], ask: Callable[[], Mapping[str, Reading[HostStatus]]]) -> Probe:
     """Return the probe of the block.
 
-    It checks that our rules are first and complete, both sets are filled as the phase needs, and the lease
-    never lapsed.
+    It checks that our rules are first and complete, that both sets are filled as the phase needs, and that
+    the lease never lapsed.
     """
     missed: Counter[str] = Counter()
 
@@ -95,7 +95,7 @@ def _block(host: str, status: HostStatus) -> Iterator[Finding]:
 def brokers(ask: Callable[[], Mapping[str, str]]) -> Probe:
     """Return the probe that checks whether every broker answers a request.
 
-    ask: returns broker → what went wrong, an empty string for nothing.
+    ask: returns broker → what went wrong, an empty string if nothing did.
     """
     missed: Counter[str] = Counter()
 
@@ -111,9 +111,9 @@ def brokers(ask: Callable[[], Mapping[str, str]]) -> Probe:
 
 
 def source(ask: Callable[[], EnsembleView]) -> Probe:
-    """Return the probe that checks whether source could take dest back.
+    """Return the probe that checks whether source could take dest back as observers.
 
-    Then a majority of source serves under one leader. The probe does not run after SEAL.
+    It could if a majority of source serves under one leader. The probe does not run after SEAL.
     """
     missed = 0
 

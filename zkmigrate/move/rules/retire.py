@@ -16,7 +16,10 @@ NOT_ON_SOURCE = "none of its addresses in source's client lists"
 def may_retire(
     broker: Retired, view: Reading[KafkaView], clients: SourceClients, source: Collection[str]
 ) -> tuple[Finding, ...]:
-    """Check what must hold before this broker is retired. source: the names of all source hosts."""
+    """Check what must hold before this broker is retired.
+
+    source: the names of all source hosts.
+    """
     held, seen = on_source(broker, clients, source)
     return (
         _serves_nothing(broker, view),
@@ -37,9 +40,10 @@ def may_retire(
 
 
 def on_source(broker: Retired, clients: SourceClients, source: Collection[str]) -> tuple[bool | None, str]:
-    """Return whether this broker has left source, and a text of where it was seen.
+    """Return whether this broker has left source, and a text that says where it was seen.
 
-    The client lists of all source hosts decide. None if it is on none of them and one is missing.
+    The client lists of all source hosts decide. The answer is None if the broker is on none of the lists that
+    could be read, and one could not be read.
     """
     where = [host for host, found in clients.at.items() if set(found) & set(broker.addresses)]
     if where:

@@ -102,7 +102,7 @@ class EnsemblesView:
 
 
 def _behind(newest: int, zxid: int) -> str:
-    """Return how many transactions one zxid is behind another, within one epoch."""
+    """Return as text how many transactions one zxid is behind another, within one epoch."""
     if newest >> 32 != zxid >> 32:
         return "another epoch"
     return f"{newest - zxid} behind" if newest > zxid else "up to date"

@@ -1,4 +1,4 @@
-"""The soak between two waves of the roll: how long the moved members have been well together."""
+"""Measure the soak between two waves of the roll: how long all moved members have been well together."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from zkmigrate.hosts.facts.status import HostStatus
 def soak_progress(moved: Mapping[str, HostStatus], kept: Mapping[str, Any]) -> tuple[float, dict[str, Any]]:
     """Return how many seconds all of these processes have been well, and the marks for the next look.
 
-    A process counts from the look that first found it well, on its host's boot clock, which no one sets; a
-    restarted one counts anew. Infinity if no member has moved. kept: the marks of the previous look, empty if
-    something was not well then.
+    A process counts from the look that first found it well, on its host's boot clock, which no one sets. A
+    process that was restarted counts from zero. The result is infinity if no member has moved. kept: the
+    marks of the previous look, empty if something was not well then.
     """
     marks: dict[str, Any] = {}
     for host, status in moved.items():

@@ -43,7 +43,7 @@ def unattended(dependent: AnyDependent) -> Unattended:
 
 
 def stand(status: HostStatus) -> Stand:
-    """Return the state of a dest host for its clients."""
+    """Return whether a dest host lets clients in, and what it will do by itself."""
     if status.phase in (IDLE, Phase.ARMED, Phase.FENCED) and not status.fence_entries:
         return Stand.BEFORE
     if status.phase in Phase.GO.until(Phase.OPEN):

@@ -25,7 +25,7 @@ _REHEARSED = "as rehearsed, or the policy's if longer"
 def plan_lines(dependent: AnyDependent, c: Context, sessions: Reading[Sessions]) -> tuple[str, ...]:
     """Return the lines about the window for ``plan``.
 
-    c: with the records of a rehearsed run, if one is named. sessions: those that own ephemerals under the
+    c: includes the records of a rehearsed run, if one is named. sessions: those that own ephemerals under the
     chroot now.
     """
     policy, lease, words = c.inventory.policy, c.inventory.policy.lease, dependent.words
@@ -89,7 +89,10 @@ def cutover_lines(c: Context) -> tuple[str, ...]:
 
 
 def rehearsed_to_check_s(c: Context) -> float | None:
-    """Return seconds from FENCE to a checked dest, as measured by this run's rehearsal; None without one."""
+    """Return the seconds from FENCE to the end of CHECK, as this run's rehearsal measured them.
+
+    Return None without a rehearsal.
+    """
     there = rehearsed(c)
     return sum(there.values()) if there else None
 
@@ -137,7 +140,10 @@ def _deadline(dependent: AnyDependent, c: Context, sessions: Reading[Sessions]) 
 
 
 def _from_check(c: Context, timeout_s: float) -> tuple[str, ...]:
-    """Return the cost of a way back from a hold after CHECK, as rehearsed; nothing without a rehearsal."""
+    """Return a line on what a way back costs if it starts from a hold after CHECK, as rehearsed.
+
+    There is none without a rehearsal.
+    """
     there, back = rehearsed_to_check_s(c), way_back_from_s(c, CHECK)
     if there is None:
         return ()

@@ -82,11 +82,13 @@ def decide(phase: Phase, trouble: Trouble, broker_lost: BrokerPolicy = "ask") ->
 
 
 def without_operator(all_sealed: bool) -> Word:
-    """Return what ``ASK`` means without an answer: with ``--yes``, after silence, at the end of input.
+    """Return the answer that counts for ``ASK`` if the operator gives none.
 
-    all_sealed: the SEAL step is done. Until then: back. GO cannot follow, unsealed hosts go back alone when
-    their lease ends, and sealed ones would stay closed. Afterwards: go, because all hosts need only GO to
-    finish, or finish alone.
+    The operator gives none with ``--yes``, by typing nothing, or at the end of input.
+
+    all_sealed: whether the SEAL step is done. Before that the answer is ``back``, because GO is not yet
+    possible: unsealed hosts go back by themselves when their lease ends, and sealed ones would stay closed.
+    Afterwards it is ``go``, because every host then needs only GO, or finishes by itself.
     """
     return "go" if all_sealed else "back"
 
@@ -100,7 +102,8 @@ class Deadlines:
     """The window's deadlines, in seconds after the first FENCE.
 
     start_back: the way back must start by then to lose no session. clients_back: clients must be connected
-    again by then. forward: counts from the time when dest has a leader; the door must open within it.
+    again by then. forward: the seconds within which clients must be let in, counted from the time when dest
+    has a leader.
     """
 
     start_back: float
@@ -111,8 +114,8 @@ class Deadlines:
 def deadlines(smallest_timeout_s: float, way_back_s: float) -> Deadlines:
     """Compute the deadlines from T, the smallest timeout of the sessions that must survive.
 
-    An idle client's last ping may be T/3 old at FENCE, so source may expire it T - T/3 later. way_back_s:
-    seconds from the start of the way back to an open, observing dest.
+    An idle client's last ping may be T/3 old at FENCE, so source may expire its session T - T/3 later.
+    way_back_s: seconds from the start of the way back until dest observes source again and lets clients in.
     """
     clients_back = smallest_timeout_s - smallest_timeout_s / 3
     return Deadlines(clients_back - way_back_s - FIND_DOOR_S, clients_back, smallest_timeout_s)
@@ -145,14 +148,14 @@ HOLD_S = 2.0
 
 
 def hold_s(c: Context) -> float:
-    """Return the seconds that a hold takes from the time until the way back must start."""
+    """Return the seconds to reserve for a hold that is requested before SEAL; 0 without one."""
     return HOLD_S if c.hold_at in BEFORE_SEAL else 0.0
 
 
 def deadline_s(c: Context) -> float:
     """Return the seconds after the first FENCE by which the way back must start.
 
-    Infinite if no client can lose a session.
+    It is infinite if no client can lose a session.
     """
     terms = known(TimeoutAndLease, c)
     if c.rehearsal or terms is None or terms.smallest_timeout_ms is None:
@@ -161,9 +164,10 @@ def deadline_s(c: Context) -> float:
 
 
 def expected_way_back_s(c: Context) -> float:
-    """Return the seconds from the start of the way back to an open, observing dest, while nothing is sealed.
+    """Return the seconds that a way back is expected to take while nothing is sealed.
 
-    The rehearsal measures them; they are at least ``policy.way_back_s``.
+    It ends when dest observes source again and lets clients in. The rehearsal measures it; the result is at
+    least ``policy.way_back_s``.
     """
     took = seconds(c, "rehearse", Way.BACK)
     return max(c.inventory.policy.way_back_s, sum(took.get(step, 0.0) for step in BEFORE_SEAL))
@@ -172,8 +176,8 @@ def expected_way_back_s(c: Context) -> float:
 def keeps_s(c: Context, step: str) -> float:
     """Return the latest start of a way back after ``step`` that loses no session.
 
-    In seconds after the first FENCE. The way back counts as rehearsed, but at least with the policy's time.
-    Infinite if no client can lose a session.
+    It is in seconds after the first FENCE, and infinite if no client can lose a session. The way back is
+    assumed to take as long as in the rehearsal, but at least the policy's time.
     """
     terms = known(TimeoutAndLease, c)
     if c.rehearsal or terms is None or terms.smallest_timeout_ms is None:
@@ -182,7 +186,10 @@ def keeps_s(c: Context, step: str) -> float:
 
 
 def way_back_from_s(c: Context, step: str) -> float:
-    """Return the seconds from the start of a way back after ``step`` to an open, observing dest."""
+    """Return the seconds that a way back after ``step`` is expected to take.
+
+    It ends when dest observes source again and lets clients in.
+    """
     took = seconds(c, "rehearse", Way.BACK)
     undone = (*STEPS.between(STEPS.begins, step), step)
     return max(c.inventory.policy.way_back_s, sum(took.get(one, 0.0) for one in undone))
@@ -214,8 +221,9 @@ LEAST_S = 0.5
 def limits(phase: str, verb: str, back: bool, left_s: float | None) -> tuple[float, float]:
     """Return the seconds that one message of a look or change may take, and all its messages together.
 
-    phase: id of the last step with an effect, "" before the first. verb: of the change, "" for a look. back:
-    walking back. left_s: seconds until the way back must start, None without such a deadline.
+    phase: id of the last step with an effect, "" before the first. verb: the verb of the change, "" for a
+    look. back: whether the walk goes back. left_s: seconds until the way back must start, None without such a
+    deadline.
 
     Before the first FENCE nothing is limited, because no client is refused. From then on a host that does not
     answer counts as silent after :data:`MESSAGE_S`. Until SEAL is done no limit lasts past the moment at
@@ -234,9 +242,9 @@ def limits(phase: str, verb: str, back: bool, left_s: float | None) -> tuple[flo
 def decide_finding(phase: str, finding: Finding, policy: Policy) -> Decision:
     """Return the decision of :func:`decide` for a finding of the watch or of a step.
 
-    phase: id of the last step with an effect, "" before the first. A finding of a step means that it cannot
-    continue. Once GO is sent, an unknown one means a look without an answer. Hosts that finish alone must not
-    be turned back because one of them did not answer.
+    phase: id of the last step with an effect, "" before the first. A finding of a step means that the step
+    cannot continue. Once GO is sent, an unknown finding means only that a look got no answer. Hosts that
+    finish alone must not be turned back for that reason.
     """
     reached = STEPS.reached(phase)
     if finding.id in {t.value for t in Trouble}:

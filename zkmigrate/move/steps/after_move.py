@@ -55,7 +55,7 @@ class AfterMoveStep(OfDependent, Reads[AfterMoveFacts]):
 
 
 def proof_end(c: Context) -> LogPosition | None:
-    """Return where PROVE stopped reading source's log; None before the door of dest was opened."""
+    """Return where PROVE stopped reading source's log; None before dest was opened to clients."""
     proved, survey = known(Proved, c), known(Surveyed, c)
     if "open" not in seconds(c, "cutover") or proved is None or survey is None:
         return None

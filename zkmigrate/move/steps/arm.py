@@ -116,8 +116,8 @@ class ArmStep(Step[ArmFacts]):
 def arm_spec(inventory: Inventory, rehearsal: bool, members: Members) -> str:
     """Return what a dest host must know to act alone, in the format of ``zkm-host arm``.
 
-    It holds addresses and no names: rules need them, and a name may not resolve while the host is alone.
-    Raises IndexError for a host without an address.
+    It contains addresses and no names: rules need addresses, and a name may not resolve while the host is
+    alone. Raises IndexError for a host without an address.
     """
     dest, source = inventory.dest, inventory.source
     values = {
@@ -169,9 +169,9 @@ def _without_address(inventory: Inventory) -> tuple[Finding, ...]:
 
 
 def _changed(members: Members, configs: Mapping[str, Reading[ZooConfig]]) -> tuple[Finding, ...]:
-    """Return a finding for each dest host that observes old members of a reconfigured source.
+    """Return a finding for each dest host that observes source with members that are out of date.
 
-    An observer of the old members that is cut off for a moment would not follow again.
+    If an observer with the old members is cut off for a moment, it does not follow source again.
     """
     return tuple(
         claim(

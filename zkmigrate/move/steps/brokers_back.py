@@ -127,7 +127,7 @@ class BrokersBackStep(Step[BackFacts]):
 
 
 def _order(c: Context) -> tuple[str, ...]:
-    """Return the brokers, the one that stopped last first; those without a record come last."""
+    """Return the brokers, the one that stopped last first; those whose stop was not recorded come last."""
     outage = known(Outage, c)
     last_first = outage.order[::-1] if outage is not None else ()
     return (
@@ -137,7 +137,7 @@ def _order(c: Context) -> tuple[str, ...]:
 
 
 def _back(f: BackFacts, rewritten: list[str], used: list[str]) -> Verdict:
-    """Put the files back, as long as no broker has been on source.
+    """Put the old files back, as long as no broker has been registered on source.
 
     used: running brokers whose files may name source.
     """

@@ -124,7 +124,7 @@ def _back(c: Context, f: DownFacts, order: tuple[str, ...]) -> Verdict:
 
 
 def registered_among(c: Context, started: list[str], shown: Reading[Registered]) -> list[str]:
-    """Return those of the started brokers that the ensemble shows as registered."""
+    """Return those of the started brokers that are registered, as the ensemble shows."""
     ids = shown.value.ids if isinstance(shown, Seen) else frozenset()
     return [name for name in started if c.inventory.broker(name).id in ids]
 

@@ -50,7 +50,7 @@ MOVES = ("roll back: zkmigrate rollback",)
 
 @dataclass(frozen=True)
 class CheckFacts:
-    """The state in which dest serves.
+    """The facts about dest once it serves.
 
     synced: number of followers that the leader counts as synced. owners: from ``dump``.
     """
@@ -158,7 +158,7 @@ def baseline(c: Context) -> Ownership:
 
 
 def has_baseline(c: Context) -> bool:
-    """Return whether PROVE's record is known; it is not if the journal that held it is lost."""
+    """Return whether PROVE's record exists. It does not if the journal that held it is lost."""
     return known(Proved, c) is not None
 
 
@@ -217,8 +217,9 @@ def same_ownership(
 ) -> tuple[Finding, ...]:
     """Check that every session under the chroot still owns the same ephemerals, with the same czxid.
 
-    Only what the dependent must keep is compared. exact: while the door is closed, nothing may have been
-    added either. Otherwise nothing is compared if the dependent keeps none of the ephemerals.
+    Only what the dependent must keep is compared. exact: whether nothing may have been added either, because
+    no client is let in yet. Without ``exact`` nothing is compared if the dependent keeps none of the
+    ephemerals.
     """
     kept = wanted.kept(dependent.keeps)
     if not exact and wanted.ephemerals and not kept.ephemerals:

@@ -32,10 +32,10 @@ from zkmigrate.zookeeper.changes import DEST, DeleteZnodes, mark
 
 @dataclass(frozen=True)
 class CleanUpFacts:
-    """The next batch of znodes to delete, with what speaks against it.
+    """The next batch of znodes to delete, and the findings that speak against it.
 
-    rest: the znodes of the subtree, parents before their children; empty if no named one is left. contents:
-    the znodes of the batch at its end, with their data.
+    rest: the remaining znodes of the subtree, parents before their children; empty if no named subtree is
+    left. contents: the last of these znodes, which form the batch, with their data.
     """
 
     rest: tuple[Node, ...] = ()
@@ -46,7 +46,8 @@ class CleanUpFacts:
     def target(self) -> str:
         """The batch's name in the journal: its subtree, and the number of znodes left before it.
 
-        The number falls with each batch. So a parent has a smaller one than its children.
+        The number falls with each batch. So the batch of a parent has a smaller number than those of its
+        children.
         """
         return f"{self.rest[0].path}:{len(self.rest)}"
 
@@ -66,7 +67,10 @@ class CleanUpStep(Step[CleanUpFacts]):
         return self._continued(c, look) or self._from_the_top(c, look)
 
     def _continued(self, c: Context, look: Look) -> CleanUpFacts | None:
-        """Return the batch after the one sent last, or None if that one is not gone or was the last."""
+        """Return the batch after the one that was sent last.
+
+        Return None if that batch is not deleted yet, or if it was the last.
+        """
         rest: tuple[Node, ...] = c.kept.get("rest", ())
         if not rest or _contents(look, rest):
             return None
@@ -77,7 +81,7 @@ class CleanUpStep(Step[CleanUpFacts]):
         return CleanUpFacts(rest, _contents(look, rest))
 
     def _from_the_top(self, c: Context, look: Look) -> CleanUpFacts:
-        """List and judge the first named subtree that is there."""
+        """List and judge the first named subtree that still exists."""
         run, named = self._named(c.inventory)
         around = look_outside(c, look, self._dependent, run)
         nodes: tuple[Node, ...] = next(filter(None, (look.ask(ReadTree(path)) for path in named)), ())
@@ -111,7 +115,7 @@ class CleanUpStep(Step[CleanUpFacts]):
         return Done((claim("clean-up.deleted", "no named subtree remains on dest", True, seen=few(named)),))
 
     def plan(self, c: Context, f: CleanUpFacts, target: str) -> Changes:
-        """Return the deletion of the batch, each znode with the mark that it had when it was judged."""
+        """Return the deletion of the batch. It expects each znode as it was when it was judged."""
         there = {node.path: node for node in f.contents if node.acl is not None}
         nodes = tuple(
             (
@@ -129,7 +133,7 @@ class CleanUpStep(Step[CleanUpFacts]):
         return inverses(applied)
 
     def forecast(self, c: Context, look: Look) -> Forecast[CleanUpFacts]:
-        """Return the named subtrees as targets. Their batches are known only at their turn."""
+        """Return the named subtrees as targets. Their batches are known only when the step is reached."""
         return Forecast(CleanUpFacts(), self._named(c.inventory)[1])
 
     def basis(self, c: Context, f: CleanUpFacts) -> Mapping[str, str]:

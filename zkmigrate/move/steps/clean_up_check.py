@@ -32,7 +32,10 @@ Named: TypeAlias = Callable[[Inventory], tuple[str, tuple[str, ...]]]
 
 @dataclass(frozen=True)
 class CheckFacts:
-    """Dest outside every chroot with its subtrees; None where no move is named."""
+    """The part of dest outside every chroot, and its subtrees.
+
+    around: None where the inventory names no move.
+    """
 
     around: Outside | None
     trees: tuple[Subtree, ...] = ()
@@ -93,7 +96,7 @@ def subtree(look: Look, path: str, nodes: tuple[Node, ...], cut: int, *, begun: 
 
 
 def judge(c: Context, around: Outside, tree: Subtree) -> tuple[Finding, ...]:
-    """Return the findings of a subtree; those that somebody accepts do not block."""
+    """Return the findings of a subtree; those that a person has accepted do not block."""
     assert isinstance(around.cut, Seen)
     return accepted(c.inventory.accept, subtree_findings(tree, around.cut.value, around.users), around.at)
 

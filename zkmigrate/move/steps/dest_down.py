@@ -44,7 +44,7 @@ SERVES_S = 120.0
 
 @dataclass(frozen=True)
 class DestFacts:
-    """Every broker, ZooKeeper of every dest host, and the disk of each stopped one.
+    """The state of every broker, of ZooKeeper on every dest host, and of the disk of each stopped one.
 
     view: how dest serves, read only walking back.
     """
@@ -101,7 +101,7 @@ class DestDownStep(Step[DestFacts]):
 
 
 def _running(states: Mapping[str, BrokerState]) -> tuple[Finding, ...]:
-    """Return a finding for each broker that runs again."""
+    """Return a finding for each broker that runs, although all were stopped."""
     return tuple(
         claim(
             "dest.brokers-down",

@@ -33,8 +33,8 @@ DRAIN_DEADLINE_S = 3.0
 class DrainFacts:
     """The outstanding requests of dest, and zxids of both ensembles.
 
-    before: what is outstanding; not read again once nothing is. z: source's zxid, read after that; None while
-    something is outstanding. after: dest's zxids, read after Z.
+    before: the outstanding requests; not read again once there are none. z: the zxid of source, read after
+    that; None while something is outstanding. after: the zxids of dest, read after Z.
     """
 
     before: dict[str, Reading[Drain]]

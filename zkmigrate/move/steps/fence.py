@@ -33,7 +33,7 @@ from zkmigrate.runbook.model.window import Phase
 class FenceFacts:
     """The state of the fence.
 
-    foreign: other clients of dest, read before the first door is closed; an accepted one only warns.
+    foreign: other clients of dest, read before the first host is fenced; an accepted one only warns.
     """
 
     states: DestStates
@@ -82,7 +82,7 @@ class FenceStep(OfDependent, Step[FenceFacts]):
 
 
 def closed_findings(f: Statuses[HostStatus]) -> tuple[Finding, ...]:
-    """Check that the door is closed on every host, as observed."""
+    """Check that clients are shut out on every host, as observed."""
     return f.claims(
         "fence.closed",
         "no client reaches this dest host",

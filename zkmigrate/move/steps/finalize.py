@@ -47,8 +47,8 @@ from zkmigrate.zookeeper.facts.config import ZooConfig, zoo_config
 class FinalizeFacts:
     """The remains of the move on the hosts.
 
-    programs: the installed program per host, Absent once removed. configs: each dest host's config. hosts:
-    each dest host's phase.
+    programs: host → the installed program, Absent once removed. configs: dest host → its config. hosts: the
+    phase of each dest host.
     """
 
     programs: dict[str, Reading[bytes]]

@@ -49,7 +49,7 @@ TOO_LATE_S = 4.0
 class GoFacts:
     """The phases of the dest hosts.
 
-    alive: those whose ZooKeeper may run, read only walking back.
+    alive: the hosts whose ZooKeeper may run, read only walking back.
     """
 
     hosts: Statuses[HostPhase]

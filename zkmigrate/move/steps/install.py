@@ -37,8 +37,8 @@ Programs: TypeAlias = Mapping[str, Reading[bytes]]
 class InstallStep(OfDependent, Step[Programs]):
     """Installs zkm-host, and removes it on the way back.
 
-    keep: on the way back, leave a zkm-host that was there before this run. hosts: where to install it; None:
-    on dest's hosts and the members'.
+    keep: whether the way back leaves a zkm-host that was there before this run. hosts: where to install it;
+    None: on dest's hosts and the members'.
     """
 
     id = "install"

@@ -186,8 +186,8 @@ def _files(inventory: Inventory, f: JoinFacts, host: str) -> tuple[PutFile, ...]
 def _written(inventory: Inventory, state: JoinHost) -> tuple[str, ...]:
     """Return the paths that ZooKeeper itself wrote: data, logs, and files beside the config.
 
-    As an observer 3.5 writes a dynamic file there. A reformed server with reconfigEnabled writes more of them
-    and a ``.bak``.
+    As an observer, 3.5 writes a dynamic config there. A reformed server with reconfigEnabled writes more of
+    them and a ``.bak``.
     """
     dest = inventory.dest
     paths = []
@@ -210,7 +210,7 @@ def _left_over(inventory: Inventory, state: JoinHost) -> bool:
 
 
 def _aside(inventory: Inventory, state: JoinHost) -> list[tuple[str, str]]:
-    """Return what this step's undo has moved aside: path, and the operation in zkm-host's ``move-aside``.
+    """Return what this step's undo has moved aside: each path, and the id of the ``move-aside`` operation.
 
     It can be deleted: preflight saw these directories empty, so the observer wrote all of it.
     """

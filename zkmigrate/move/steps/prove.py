@@ -148,7 +148,7 @@ def _same_leader(c: Context, f: ProveFacts) -> Finding:
 def _from_survey(c: Context, lowest: int) -> Finding:
     """Check that every dest disk reaches the place up to which SURVEY read source's log.
 
-    The log is read from there on: what a disk lacks before that place would not be seen.
+    The log is read only from that place on, so transactions before it that a disk lacks would go unseen.
     """
     survey = needed(Surveyed, c)
     cursor = survey.cursors.get(survey.leader)

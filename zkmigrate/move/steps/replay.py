@@ -41,8 +41,8 @@ class ReplayFacts:
     """The state of the replay on source.
 
     mark: the marker on source. own: whether the disk read as source's shows the mark; checked before the
-    first transaction. same: the comparison of the subtrees, made once all is repeated. wall: seconds since
-    the epoch.
+    first transaction. same: the comparison of the subtrees, made once every transaction is repeated. wall:
+    seconds since the epoch.
     """
 
     mark: Reading[Mark]

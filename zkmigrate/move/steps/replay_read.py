@@ -32,8 +32,9 @@ SESSION_S = 120.0
 class ReadFacts:
     """The services, registrations and disks after the brokers have stopped.
 
-    services: ZooKeeper of every dest host. source: Kafka's registrations there. replay: read from the disks
-    only once no broker is registered on source, because they are read whole.
+    services: the state of ZooKeeper on every dest host. source: Kafka's registrations on source. replay: what
+    there is to replay. Because whole disks are read for it, it is read only once no broker is registered on
+    source.
     """
 
     services: Mapping[str, Reading[HostStatus]]

@@ -42,7 +42,7 @@ LATER = ("source.at-rest", "dest.at-rest")
 
 @dataclass(frozen=True)
 class ReturnFacts:
-    """Both ensembles, Kafka as its brokers report it, their files, and what the disks hold.
+    """Both ensembles, Kafka as its brokers report it, the brokers' files, and what the disks hold.
 
     wall: seconds since the epoch.
     """
@@ -85,7 +85,7 @@ class ReturnPreflightStep(Reads[ReturnFacts]):
 def replayable(c: Context, look: Look, leader: str | None) -> Reading[ReplayScope]:
     """Read what there is to replay from the disks of source's leader and of dest.
 
-    If source has a mark, the replay behind it is continued.
+    If source has a mark, the replay continues from it.
     """
     if leader is None:
         return Unknown("failed", "source has no single leader, whose disk would be read")

@@ -170,7 +170,7 @@ class RollStep(OfDependent, Step[RollFacts]):
         return (*inverses(applied), *self.dependent.restart_or_reload(c.inventory, target))
 
     def forecast(self, c: Context, look: Look) -> Forecast[RollFacts]:
-        """Forecast from the members' files alone, because the cluster may change until then."""
+        """Forecast from the members' files alone, because the cluster may change before the roll."""
         d = self.dependent
         members = look.each(
             (m.name for m in d.members(c.inventory)), lambda h: self._file(c.inventory, look, h)
@@ -196,7 +196,7 @@ class RollStep(OfDependent, Step[RollFacts]):
         return member
 
     def _ending(self, inventory: Inventory, target: str) -> Ending | None:
-        """Return the ending that follows the last wave if this is its target."""
+        """Return the changes that follow the last wave, if this is their target."""
         ending = self.dependent.ending(inventory)
         return ending if ending is not None and ending.target == target else None
 
@@ -242,7 +242,7 @@ class RollStep(OfDependent, Step[RollFacts]):
         return Position(name, moved, touched, not state.runs, settling)
 
     def _file_done(self, c: Context, member: MemberFacts) -> bool:
-        """Return whether the file names the ensemble to which this way leads."""
+        """Return whether the member's file names the ensemble to which the current direction leads."""
         return self._names_dest(c.inventory, member) is (c.way is Way.FORWARD)
 
     def _has_read(self, c: Context, f: RollFacts, name: str) -> bool:
@@ -297,7 +297,7 @@ class RollStep(OfDependent, Step[RollFacts]):
     def _out_of_hours(
         self, inventory: Inventory, f: RollFacts, positions: tuple[Position, ...]
     ) -> tuple[Finding, ...]:
-        """Return the finding that the roll may not continue now, or nothing inside policy.window.
+        """Return the finding that the roll may not continue at this hour; nothing inside policy.window.
 
         It applies only walking forward, to running members and to the ending. A member that is down is
         started at any hour, and the way back waits for no window.
@@ -345,8 +345,8 @@ class RollStep(OfDependent, Step[RollFacts]):
     def _stopped_by_others(self, c: Context, f: RollFacts, wave: tuple[str, ...]) -> tuple[Finding, ...]:
         """Return a finding for each member of a wave that is down and that this run did not stop.
 
-        Somebody may be working on it. A member counts as stopped by this run if a change of ours is in doubt,
-        or what we started has failed.
+        Somebody may be working on it. A member counts as stopped by this run if a change of this run is in
+        doubt, or if the run started the member and that failed.
         """
         words = self.dependent.words
 
@@ -457,7 +457,7 @@ def _silence(member: MemberFacts) -> str:
 
 
 def _wait_for_silent(c: Context, silent: Mapping[str, str], reason: str) -> Waiting:
-    """Return the wait for hosts that do not answer, with what to do about one that never will."""
+    """Return the wait for hosts that do not answer, with what to do about a host that never will."""
     names = ", ".join(silent)
     waits = f"; the others wait as well: {reason}" if reason else ""
     return Waiting(
@@ -474,7 +474,7 @@ def _state_known(status: Reading[HostStatus]) -> bool:
 
 
 def _state_unknown(dependent: AnyDependent, host: str, status: Reading[HostStatus]) -> Finding:
-    """Return the finding that it is not known whether a member runs: it must not be restarted then."""
+    """Return the finding that it is not known whether a member runs, so that it must not be restarted."""
     return claim(
         "roll.service",
         f"it is known whether this host's {dependent.words.one} runs",
@@ -497,7 +497,7 @@ def _peers(look: Look, host: str, ports: set[int]) -> Reading[frozenset[str]]:
 
 
 def _connected(c: Context, state: MemberFacts) -> bool:
-    """Return whether the member is connected only to the ensemble to which this way leads."""
+    """Return whether the member is connected only to the ensemble to which the current direction leads."""
     if not isinstance(state.zookeepers, Seen):
         return False
     source = {a for h in c.inventory.source.hosts for a in addresses(h)}

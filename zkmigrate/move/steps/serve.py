@@ -64,7 +64,7 @@ class ServeStep(Reads[Statuses[HostPhase]]):
 
 
 def serving_s(c: Context) -> float:
-    """Return the seconds that the hosts get to serve.
+    """Return the seconds within which the hosts must serve.
 
     No session depends on it: until dest has a leader no session expires. A machine that was slow in the
     rehearsal is slow in the window too. In a rehearsal no client waits, so the limit is that of any step.
@@ -77,7 +77,7 @@ def serving_s(c: Context) -> float:
 def can_continue_without(c: Context, f: Statuses[HostPhase]) -> bool:
     """Return whether the hosts that serve continue without the missing ones.
 
-    Once a host is open the only way is forward. Before that, while clients wait at the door, a majority
+    Once a host is open the only way is forward. Before that, while clients wait to be let in, a majority
     continues without hosts that do not answer or have no GO. A rehearsal, where no client waits, needs every
     host.
     """

@@ -34,7 +34,7 @@ from zkmigrate.zookeeper.facts.disk import durable_tail
 class StopFacts:
     """The state of the dest hosts, and of their disks.
 
-    tails, stamps: of hosts whose ZooKeeper is down, read only walking forward.
+    tails, stamps: read only walking forward, from hosts whose ZooKeeper is down.
     """
 
     states: DestStates

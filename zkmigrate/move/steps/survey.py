@@ -64,11 +64,12 @@ TRIES = 5
 class SurveyFacts:
     """The readings of SURVEY from source and dest.
 
-    leader: source's, with the epoch of its zxid and the number of learners it counts. ownership: with the
-    cursor in the leader's log. tails: of every dest host, read before source's log. renewals: the longest
-    round trip of each dest host, in seconds.
+    leader: source's leader, with the epoch of its zxid and the number of learners it counts. ownership: the
+    owners under the chroot, with the cursor in the leader's log. tails: the newest zxid of every dest host,
+    read before source's log. renewals: the longest round trip of each dest host, in seconds.
 
-    Not read in a rehearsal: comparison, homes, and foreign, the other clients of dest, which may be accepted.
+    In a rehearsal these are not read: comparison, homes, and foreign, the other clients of dest (an accepted
+    one only warns).
     """
 
     leader: str
@@ -154,7 +155,10 @@ class SurveyStep(OfDependent, Reads[SurveyFacts]):
 
 
 def _earlier(c: Context) -> Surveyed | None:
-    """Return the record of an earlier walk; None also if another version wrote it: all can be read anew."""
+    """Return the record of an earlier walk of this step, or None.
+
+    If another version wrote it, it counts as none, because everything can be read anew.
+    """
     try:
         return known(Surveyed, c)
     except RecordError:
@@ -243,7 +247,7 @@ def _window_fits(words: Words, c: Context, trip_s: float, left_s: float) -> Find
 
 
 def _worst_s(f: SurveyFacts) -> float | None:
-    """Return the longest round trip of all; None if a host did not answer."""
+    """Return the longest round trip to any host in seconds; None if a host did not answer."""
     trips = [r.value for r in f.renewals.values() if isinstance(r, Seen)]
     return max(trips) if trips and len(trips) == len(f.renewals) else None
 
@@ -286,7 +290,10 @@ def _lease_fits(words: Words, c: Context, f: SurveyFacts, kept: Ownership, picke
 
 
 def _baseline(words: Words, state: Ownership, kept: Ownership) -> tuple[Finding, ...]:
-    """Check what CHECK will compare sessions and ephemerals with, and what the deadline is computed from."""
+    """Check that the chroot holds ephemerals to compare later, and that every timeout is known.
+
+    CHECK compares sessions and ephemerals with this baseline; the timeouts give the deadline.
+    """
     nameless = kept.without_timeout
     return (
         claim(
@@ -309,7 +316,7 @@ def _baseline(words: Words, state: Ownership, kept: Ownership) -> tuple[Finding,
 
 
 def _homes(found: Homes | None) -> Finding:
-    """Check that every session is connected to dest: another one's ephemerals are lost at OPEN."""
+    """Check that every session is connected to dest. The ephemerals of any other would be lost at OPEN."""
     found = found or Homes(frozenset(), {}, ("the client lists were not read",))
     astray = sorted(found.astray.items())
     listed = [f"session {format_session(session)}: {where}" for session, where in astray[:LISTED]]

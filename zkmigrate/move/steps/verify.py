@@ -163,7 +163,7 @@ class VerifyStep(OfDependent, Step[VerifyFacts]):
     def _needed_s(self, c: Context) -> float:
         """Return the seconds that the youngest server must have run.
 
-        They are twice the smallest timeout, plus the time from a server's start to the opening of its door.
+        They are twice the smallest timeout, plus the time from a server's start until it lets clients in.
         """
         smallest = (
             baseline(c).kept(self.dependent.keeps).smallest_timeout_ms
@@ -182,7 +182,10 @@ class VerifyStep(OfDependent, Step[VerifyFacts]):
         return digests(look, c.inventory, chroot, survey.leader, at_the_cut, c.tell)
 
     def _since_proof(self, c: Context, look: Look) -> Reading[DeltaResult]:
-        """Read source's log from where PROVE stopped to its current end; dest's sessions expire in it."""
+        """Read source's log from where PROVE stopped to its current end.
+
+        There the sessions that moved to dest expire.
+        """
         proved, leader = needed(Proved, c), needed(Surveyed, c).leader
         owners = proved.baseline.owners
         _, logs = directories(look, leader, c.inventory.source)
@@ -238,7 +241,7 @@ def _age_s(status: HostStatus) -> float:
 
 
 def _longest_timeout_ms(c: Context) -> int:
-    """Return the longest session timeout that dest grants; in ZooKeeper -1 stands for the default."""
+    """Return the longest session timeout that dest grants. In ZooKeeper -1 means the default."""
     settings = c.inventory.dest.settings
     tick = int(settings.get("tickTime", DEFAULT_TICK_MS))
     most = int(settings.get("maxSessionTimeout", -1))

@@ -16,7 +16,7 @@ from zkmigrate.runbook.model.step_record import recorded
 
 
 class FinishedMoves:
-    """Answers to the questions about finished moves of one inventory."""
+    """Answers the questions about finished moves of one inventory."""
 
     def __init__(self, inventory: Inventory, _look: Look) -> None:
         self._inventory = inventory

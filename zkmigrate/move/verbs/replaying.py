@@ -1,4 +1,4 @@
-"""The output of ``replay list``."""
+"""Write the output of ``replay list``."""
 
 from __future__ import annotations
 

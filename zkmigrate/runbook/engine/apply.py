@@ -1,4 +1,4 @@
-"""Apply: sends a change to a host or a cluster, and the wave that journals around it."""
+"""Send changes to hosts and clusters, and journal each change before and after it is sent."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ An empty verb means a look. Both are infinite outside a window.
 
 
 def unlimited(_verb: str) -> tuple[float, float]:
-    """Return infinite limits: outside a window a change has only its own limit."""
+    """Return infinite limits, because outside a window a change has only its own time limit."""
     return math.inf, math.inf
 
 
 class Apply(Protocol):
-    """Sends one change. Raises HostError if the outcome is unknown."""
+    """A function that sends one change. It raises HostError if the outcome is unknown."""
 
     def __call__(self, change: Change, operation: str, fencing: int) -> Outcome: ...
 
@@ -57,9 +57,12 @@ class Wave:
     """Applies the plans of several targets at once, and the changes of one target in order.
 
     One fsync makes all intents durable before the first change is sent; one more makes the outcomes durable.
-    A change that fails or whose outcome is unknown ends its target's plan: the rest is journaled as skipped,
-    and the step looks again. In a window each change has a limit. The wave does not wait for a target that is
-    late while most others have answered: the outcome of its change is unknown, and it is sent nothing more.
+    If a change fails or its outcome is unknown, the rest of its target's plan is journaled as skipped. The
+    step then observes its targets again.
+
+    In a window each change has a time limit, and the wave does not wait for a target that is late while most
+    others have answered. The outcome of that target's last change is then unknown, and nothing more is sent
+    to it.
     """
 
     def __init__(
@@ -78,10 +81,11 @@ class Wave:
     def run(
         self, at: Next, plans: Mapping[str, Changes], fencing: int, limits: Limits = unlimited
     ) -> dict[str, str]:
-        """Apply and journal. Return why each failed target failed.
+        """Send and journal the changes of one wave. Return target → why it failed, for each that failed.
 
-        Raises LockedError if a host refuses this operator's fencing number, and JournalError if something
-        could not be recorded.
+        at: the step. plans: the changes of each target. limits: the seconds allowed for a verb. Raises
+        LockedError if a host refuses this operator's fencing number, and JournalError if something could not
+        be recorded.
         """
         for planned in plans.values():
             self._refuse(planned)
@@ -137,7 +141,7 @@ class Wave:
         self._journal.append("intent", {**where, **body}, sync=False)
 
     def _send(self, target: str, plan: _TargetPlan, fencing: int) -> str:
-        """Send the changes of one target in order. Return why the first failed one failed, else empty."""
+        """Send the changes of one target in order. Return why one of them failed, or an empty string."""
         failure = ""
         for operation, change in plan.changes:
             if failure:
@@ -187,8 +191,9 @@ class Wave:
 class _TargetPlan:
     """The changes of one target of a wave, with their operation ids.
 
-    seconds: verb → the limit of one change. end: the time at which all changes must be over, by the engine's
-    clock. left: the wave no longer waits for the target. sent: the operation id of the change sent last.
+    seconds: verb → the time limit of one change. end: the time at which all changes must be over, by the
+    engine's clock. left: whether the wave has stopped waiting for this target. sent: the operation id of the
+    change sent last.
     """
 
     changes: tuple[tuple[str, Change], ...]
@@ -211,18 +216,24 @@ class Alter(Protocol):
     """Sends changes to one cluster (``Playbook.clusters``)."""
 
     def __call__(self, change: ClusterChange, /) -> tuple[int, str]:
-        """Send one change, as :data:`Send` does."""
+        """Send one change. Return 0 and the result, or 1 and why the cluster refused it.
+
+        Raises HostError if the outcome is unknown.
+        """
 
     def close(self) -> None:
-        """Close what it keeps open between changes."""
+        """Close the connections that stay open between changes."""
 
 
 class ChannelApply:
-    """Sends real changes: of hosts over open channels to zkm-host, of clusters through their clients.
+    """Sends changes to real hosts and clusters.
 
-    Installing and uninstalling zkm-host use ``program``. A change is sent once. Without a reply the outcome
-    is unknown until the host's own record, or a look at the cluster, shows it. clusters: cluster name, as in
-    a change → sender. others: channel name, as in a change → channels to another program on hosts.
+    A change of a host goes over an open channel to zkm-host, except that ``program`` installs and uninstalls
+    zkm-host itself. A change of a cluster goes through the client of that cluster. Each change is sent once.
+    Without a reply its outcome is unknown until the host's own record, or the state of the cluster, shows it.
+
+    clusters: name of a cluster, as in a change → its sender. others: name of a channel, as in a change →
+    channels to another program on hosts.
     """
 
     def __init__(

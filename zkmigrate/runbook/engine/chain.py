@@ -33,9 +33,9 @@ Another format of lines needs another text.
 class Parsed:
     """The result of parsing a journal's bytes.
 
-    - length: bytes of the whole lines.
+    - length: the number of bytes in the whole lines.
     - last: the sum of the last line, which the next line's sum covers.
-    - torn: the incomplete rest.
+    - torn: the bytes of the incomplete line at the end.
     - damage: why line ``len(entries) + 1`` cannot be read, else empty.
     - unended: whether the last line is whole but lacks its newline.
     - earlier: whether an earlier version wrote the journal.
@@ -50,7 +50,7 @@ class Parsed:
     earlier: bool = False
 
     def intact(self, file: Path) -> Parsed:
-        """Return self if the journal is undamaged.
+        """Return the parsed journal itself if it is undamaged.
 
         file: the journal, in the directory of its run. Raises LostJournalError, which names the damaged line
         and what the operator can do, and JournalError for a journal of an earlier version.
@@ -93,7 +93,7 @@ def sum_of(line: bytes) -> str:
 
 
 def parse(data: bytes) -> Parsed:
-    """Read as many lines as are intact; never raises."""
+    """Parse as many lines as are intact. Never raises."""
     *lines, rest = data.split(b"\n")
     entries: list[Entry] = []
     last, length = START, 0
@@ -139,7 +139,7 @@ def _is_earlier(line: bytes) -> bool:
 
 
 def _is_prefix(rest: bytes) -> bool:
-    """Return whether ``rest`` can be the beginning of a line, or padding."""
+    """Return whether ``rest`` can be the beginning of a line, or only padding."""
     rest = rest.rstrip(b"\0")
     if not rest:
         return True

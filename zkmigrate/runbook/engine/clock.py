@@ -32,10 +32,11 @@ class Clock(Protocol):
 
 
 class Interrupt:
-    """Ctrl-C: the first asks the walk to stop at the next safe point, the second stops at once.
+    """Turns Ctrl-C into a request to stop: the first signal asks for it, the second stops at once.
 
-    While ``listening``, it takes SIGINT, SIGTERM and SIGHUP; the second signal raises KeyboardInterrupt in
-    the main thread. at_once: the first signal raises it, and only SIGINT is taken.
+    After the first signal the walk stops at the next safe point. While ``listening``, SIGINT, SIGTERM and
+    SIGHUP are handled, and the second of them raises KeyboardInterrupt in the main thread. at_once: the first
+    signal already raises KeyboardInterrupt, and only SIGINT is handled.
     """
 
     def __init__(self, *, at_once: bool = False) -> None:
@@ -58,7 +59,7 @@ class Interrupt:
         self._writer.send(b"\0")
 
     def wait(self, seconds: float) -> None:
-        """Wait that long, or until a stop is requested."""
+        """Wait ``seconds``, or until a stop is requested."""
         ready = select.poll()  # select() takes no descriptor above 1023
         ready.register(self._reader, select.POLLIN)
         ready.poll(max(0.0, seconds * 1000))
@@ -107,7 +108,10 @@ class Interrupt:
             over.set()
 
     def _seen(self) -> bytes:
-        """Return one byte per signal, its number, and 0 for each ``ask``; they stay in the socket."""
+        """Return the stop requests so far, without removing them from the socket.
+
+        Each is one byte: the number of the signal, or 0 for a call of ``ask``.
+        """
         try:
             return self._reader.recv(64, socket.MSG_PEEK | socket.MSG_DONTWAIT)
         except BlockingIOError:
@@ -117,14 +121,17 @@ class Interrupt:
         return sum(number in _SIGNALS for number in self._seen())
 
     def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
-        """Raise once: a further signal must not interrupt the clean-up after the first exception."""
+        """Raise KeyboardInterrupt once enough signals have come, and never a second time.
+
+        A further signal must not interrupt the clean-up after the first exception.
+        """
         if not self._raised and self._signals() >= (1 if self._at_once else 2):
             self._raised = True
             raise KeyboardInterrupt
 
 
 class RealClock:
-    """The system's clocks; a pause ends early when a stop is requested."""
+    """The system's clocks. A pause ends early when a stop is requested."""
 
     def __init__(self, interrupt: Interrupt) -> None:
         self._interrupt = interrupt

@@ -23,7 +23,10 @@ from zkmigrate.runbook.model.finding import Finding, Held, Severity
 
 
 def encode_change(change: Change, *, pack: bool = False) -> dict[str, Any]:
-    """Return a change as a JSON value; :func:`decode_change` reverses it. pack: compress the files in it."""
+    """Return a change as a JSON value, which :func:`decode_change` reads.
+
+    pack: whether to compress the contents of files in it.
+    """
     body: dict[str, Any] = {"type": type(change).__name__}
     for field in fields(cast(Any, change)):
         body[field.name] = _encode(getattr(change, field.name), pack)
@@ -61,7 +64,7 @@ def _of_other_playbooks() -> Mapping[str, type[HostChange] | type[ClusterChange]
 
 
 def encode_finding(finding: Finding) -> dict[str, Any]:
-    """Return a finding as a JSON value with every field."""
+    """Return a finding as a JSON value with all of its fields."""
     body = {**vars(finding), "held": finding.held.value, "severity": finding.severity.value}
     return {**body, "moves": list(finding.moves)}
 

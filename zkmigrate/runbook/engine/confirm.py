@@ -1,8 +1,8 @@
-"""The operator's answers: from a person at a terminal, or from ``--yes``.
+"""Get the operator's answers, from a person at a terminal or from ``--yes``.
 
-Both get the same questions. ``--yes`` answers go; for a question of the rules (Ask) it gives the answer that
-they assume without an operator. At a terminal, silence until a second before the deadline means the same. A
-Console prints.
+Both get the same questions. ``--yes`` answers go. To a question that the window's rules ask (``Ask``), it
+gives the answer that the rules assume without an operator. At a terminal the rules' answer also counts if
+nothing is typed until a second before the deadline. A Console prints the questions.
 """
 
 from __future__ import annotations
@@ -92,10 +92,10 @@ class Terminal:
         self._hold = _Hold(console, look_up, user)
 
     def step(self, stage: Stage, step: AnyStep, findings: tuple[Finding, ...]) -> Answer:
-        """Show the step's brief and the findings so far; ask for go, stop or back.
+        """Show the step's brief and the findings so far, and ask for go, stop or back.
 
-        There is no question before the only changing step of a stage that was just agreed to, unless a
-        finding is in doubt.
+        No question is asked before the only changing step of a stage to which the operator has just agreed,
+        unless a finding is in doubt.
         """
         if self._consented == stage.id and len(_changing(stage)) == 1 and not doubts(findings):
             return Answer("go")
@@ -125,7 +125,7 @@ class Terminal:
         return self._ask(stage.id, skip=bool(stage.skip))
 
     def listen(self) -> bool:
-        """Show the findings that were requested. Return whether stop was typed."""
+        """Show the findings that the operator asked for. Return whether stop was typed."""
         line = self._console.poll(0.0)
         if line is None or not line.strip():
             return False
@@ -136,7 +136,11 @@ class Terminal:
         return False
 
     def decide(self, phase: str, finding: Finding, unanswered: Word, left_s: float | None) -> Answer:
-        """Ask for go or back (or stop, where silence means that) before the time runs out."""
+        """Ask for go or back, and return the answer. Without one in time, return ``unanswered``.
+
+        phase: the window's phase. left_s: the seconds within which this method must return; None without a
+        deadline. Stop is a possible answer only if ``unanswered`` is stop.
+        """
         words = ("go", "back", unanswered)
         stop = "stop (s), " if unanswered == "stop" else ""
         keys = f"go (g), {stop}back (b) or findings (f)?"
@@ -166,7 +170,7 @@ class Terminal:
         return Answer(unanswered)
 
     def hold(self, where: str) -> Answer | None:
-        """Return go, stop or back, or None while nothing was typed; polled during a hold."""
+        """Return the answer typed during a hold (go, stop or back), or None. It is called again and again."""
         return self._hold.answer(where)
 
     def _ask(self, where: str, *, skip: bool = False) -> Answer:
@@ -211,7 +215,7 @@ class Unattended:
         return Answer(unanswered, by=_UNATTENDED)
 
     def hold(self, where: str) -> Answer | None:
-        """Return what was typed during a hold, or None."""
+        """Return the answer that was typed during a hold, or None."""
         return self._hold.answer(where)
 
 
@@ -243,10 +247,10 @@ class _Hold:
 
 
 def _understood(line: str, look_up: LookUp) -> tuple[Answer | None, Sequence[str]]:
-    """Parse ``go``, ``stop``, ``skip``, ``back`` or ``back TO``.
+    """Parse ``go``, ``stop``, ``skip``, ``back`` or ``back TO``, or a request for findings.
 
-    Return the answer, or None and the lines to show. The lines hold requested findings or an error, and are
-    empty if the input is not understood.
+    Return the answer, or None and the lines to show. These are the requested findings or an error; there are
+    none if the input is not understood.
     """
     words = line.split()
     first, rest = (words[0].lower(), words[1:]) if words else ("", [])

@@ -1,8 +1,8 @@
-"""Copies of the journal on the playbook's witnesses.
+"""Keep copies of the journal on the playbook's witnesses.
 
-With them a run survives the loss of the operator's machine. Only the part that a host lacks is sent:
-zkm-host's ``journal`` takes bytes that follow its own, and otherwise reports their length and sum. A copy
-that is not the beginning of this journal is kept, unless this journal was recovered.
+With a copy, a run survives the loss of the operator's machine. Only the part that a host lacks is sent:
+zkm-host's ``journal`` takes bytes that follow those it has, and otherwise reports how many it has, with their
+checksum. A copy with other lines than this journal is kept, unless this journal was recovered.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ _HOLDS = re.compile(r"holds ([0-9]{1,15}) bytes with sha256 ([0-9a-f]{64})")
 
 
 class Copies:
-    """Brings the copies on hosts up to date; a host that was silent follows once it answers again.
+    """Brings the copies on hosts up to date. A host that did not answer is brought up to date later.
 
     hosts: returns the hosts that granted the lock. number: returns the fencing number. recovered: returns
-    whether the journal was recovered without some of its lines, so that it replaces copies that have others.
-    The time limit also makes the channels skip a host that is known to be silent.
+    whether the journal was recovered without some of its lines; if so, it replaces copies with other lines.
+    Because of the time limit the channels also skip a host that is known not to answer.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class Copies:
         self._held: dict[str, int] = {}
 
     def __call__(self, content: bytes) -> dict[str, str]:
-        """Send the journal's content. Return, by host, why a host took nothing."""
+        """Send the journal's content to all hosts. Return host → why its copy is not up to date."""
 
         def bring(host: str) -> str:
             try:
@@ -64,10 +64,10 @@ class Copies:
         return {host: why for host, why in said.items() if why}
 
     def _bring(self, host: str, content: bytes) -> str:
-        """Send what the host lacks. Return why that failed, else an empty string.
+        """Send one host the part of the journal that it lacks. Return why that failed, or an empty string.
 
-        It assumes that the host has what this process last sent it, or everything; the host's answer corrects
-        that.
+        At first it assumes that the host has what this process last sent to it, or everything if it sent
+        nothing yet. The host's answer corrects that.
         """
         said = self._send(host, content, self._held.get(host, len(content)))
         if said.rc == _REFUSED and (told := _HOLDS.search(said.output)):

@@ -48,8 +48,8 @@ class StageBegun:
 class StepBegun:
     """The walk enters a step.
 
-    waves: how many waves of it earlier processes began. done, of, left_s, many: as in ``WaveBegun`` for its
-    last wave; 0 without one.
+    waves: how many waves of the step earlier processes began. done, of, left_s, many: as in ``WaveBegun`` for
+    the last of those waves; 0 without one.
     """
 
     stage: str
@@ -109,8 +109,8 @@ class ChangeEnded:
 class Waits:
     """The step waits.
 
-    what: a clause that fits after "until", or a noun during a long look. left_s: seconds until the wait
-    fails; None during a long look.
+    what: a clause that fits after "until"; during a long look, a noun. left_s: seconds until the wait fails;
+    None during a long look.
     """
 
     stage: str
@@ -170,12 +170,12 @@ class Turned:
 
 @dataclass(frozen=True)
 class Consented:
-    """A question was answered, before a stage, or before or in a step.
+    """A question before a stage, before a step or in a step was answered.
 
     - step: empty for a stage's own question.
-    - answer: go, stop, back or skip. to: where back leads, empty for the start of the stage.
+    - answer: go, stop, back or skip. to: the place to which back leads, empty for the start of the stage.
     - by: the person or option that answered, empty without an answer.
-    - findings: those in doubt at the time.
+    - findings: the findings that were in doubt at the time.
     """
 
     stage: str
@@ -236,7 +236,7 @@ class Holding:
 
 @dataclass(frozen=True)
 class HoldAsked:
-    """A person at another terminal wants the walk to hold. where: the place at which it will, in words."""
+    """A person at another terminal wants the walk to hold. where: where it will hold, in words."""
 
     where: str
     who: str
@@ -246,8 +246,8 @@ class HoldAsked:
 class HoldEnded:
     """The walk stops holding.
 
-    how: released, go, stop, back, deadline, or left for another reason. by: the person who released it, if
-    known.
+    how: why it stopped: released, go, stop, back, deadline, or left for another reason. by: the person who
+    released it, if known.
     """
 
     step: str
@@ -257,7 +257,7 @@ class HoldEnded:
 
 @dataclass(frozen=True)
 class Countdown:
-    """The seconds in which the window can still turn back without losing a session."""
+    """The countdown of the seconds in which the window can still turn back without losing a session."""
 
     left_s: float
 
@@ -273,7 +273,7 @@ class Alarm:
 
 @dataclass(frozen=True)
 class HookBegun:
-    """A program of the operator starts. waited: the walk waits for it."""
+    """A program of the operator starts. waited: whether the walk waits for it."""
 
     moment: str
     stage: str
@@ -287,7 +287,7 @@ class HookEnded:
     """A program of the operator ended.
 
     how: done, timeout, interrupted or not-started. code: its exit code, None unless it ended by itself. said:
-    the end of its output. output: the file with all of its output. stops: its failure stops the run.
+    the end of its output. output: the file with all of its output. stops: whether its failure stops the run.
     """
 
     moment: str

@@ -1,6 +1,6 @@
-"""Files that a verb writes: each one whole, and all of a group or none.
+"""Write the files of a verb completely or not at all, also several of them together.
 
-They replace another file only with ``force``.
+Files that exist already are replaced only with ``force``.
 """
 
 from __future__ import annotations

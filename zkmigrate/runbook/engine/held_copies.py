@@ -1,6 +1,7 @@
-"""Compares a run's journal with the copies that hosts keep, before anything is added to it.
+"""Compare a run's journal with the copies that hosts keep, before anything is added to it.
 
-The operator's file may have been restored from a backup: then it ends at a whole line, and hosts have more.
+The operator's journal may have been restored from a backup. It then ends with a whole line, and only the
+hosts have the later lines.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ Each line's sum covers all lines before it, so equal last lines mean equal files
 def beyond(content: bytes, copy: RandomReader) -> bytes | None:
     """Return the part of a copy after the last whole line of the journal; None if their lines differ.
 
-    content: the journal's. Raises HostError if the copy cannot be read.
+    content: the bytes of the journal. Raises HostError if the copy cannot be read.
     """
     ours, size = _whole(content), copy.size()
     upto = min(size, len(ours))
@@ -33,11 +34,11 @@ def beyond(content: bytes, copy: RandomReader) -> bytes | None:
 
 
 def longest(file: Path, content: bytes, copies: Mapping[str, bytes | None]) -> bytes:
-    """Return the journal with the lines that copies have beyond it.
+    """Return the journal, with the lines appended that only copies have.
 
-    file, content: the journal. copies: the results of ``beyond`` by host. A copy may differ if this journal
-    was recovered without some of its lines. Raises LostJournalError for any other difference, and for a
-    damaged journal.
+    file: the path of the journal. content: its bytes. copies: the results of ``beyond`` by host. A copy may
+    differ if this journal was recovered without some of its lines. Raises LostJournalError for any other
+    difference, and for a damaged journal.
     """
     ours = _whole(content)
     best = max((one for one in copies.values() if one is not None), key=len, default=b"")

@@ -56,9 +56,9 @@ REHEARSED = "the rehearsal is complete"
 
 
 class NotUndone(NamedTuple):
-    """The number of changes of a step (``stage.step``) on one host or cluster that are not undone.
+    """The number of changes of one step (``stage.step``) on one host or cluster that are not undone.
 
-    where: the host or cluster. cluster: whether it is a cluster.
+    where: the name of the host or cluster. cluster: whether it is a cluster.
     """
 
     step: str
@@ -76,9 +76,10 @@ def complete(playbook: str) -> str:
 class Turn:
     """A way back to the start of ``to`` (stage, ``stage.step``, or empty for everything).
 
-    - code: exit code on arrival.
-    - then: what follows: the ``next`` stage (a rehearsal is complete), the stage ``again``, or ``end``.
-    - findings: the findings that caused it, journaled separately.
+    - code: the exit code on arrival.
+    - then: what follows on arrival: the ``next`` stage (a rehearsal is complete), the stage ``again``, or the
+      ``end`` of the run.
+    - findings: the findings that caused the way back, journaled separately.
     """
 
     to: str
@@ -94,7 +95,7 @@ class Turn:
 
 
 class Leave(Exception):
-    """Raised to leave the current step: stop with this result, or turn back."""
+    """An exception that ends the current step: the walk stops with this result, or turns back."""
 
     def __init__(self, outcome: RunEnded | Turn) -> None:
         super().__init__(outcome)
@@ -239,7 +240,7 @@ class History:
         return tuple(t for t in self._changes.of_step(step) if t not in self.retired)
 
     def unrestored(self, step: str) -> frozenset[str]:
-        """Return the touched targets of a step on which a file or setting is not restored."""
+        """Return the touched targets of a step on which a file or setting is not yet restored."""
         return self._among(step, lambda applied: inverse(applied) is not None)
 
     def in_doubt(self, step: str) -> frozenset[str]:
@@ -256,14 +257,14 @@ class History:
         return any(t not in self.retired for t in self._changes.of_step(step))
 
     def waves_begun(self, step: str, way: Way) -> int:
-        """Return how many waves of a step all processes began in this direction.
+        """Return how many waves of a step were begun in this direction, by all processes together.
 
         The count starts over when the walk enters the step from its other end.
         """
         return len(self._waves.get((step, way), ()))
 
     def last_wave(self, step: str, way: Way) -> tuple[str, ...]:
-        """Return the targets of the newest wave of a step in this direction, if any."""
+        """Return the targets of the newest wave of a step in this direction; empty without a wave."""
         return tuple(next(reversed(self._waves.get((step, way), {0: []}).values())))
 
     def step_progress(
@@ -281,7 +282,7 @@ class History:
         return StepProgress(done, of, left)
 
     def entered(self, stage: str) -> bool:
-        """Return whether any step of a stage was begun and is not walked back."""
+        """Return whether any step of a stage was begun and has not been walked back."""
         return any(step.partition(".")[0] == stage for step in self.begun)
 
     def touched_in(self, stage: str) -> bool:
@@ -303,7 +304,7 @@ class History:
         return over
 
     def not_undone(self) -> tuple[NotUndone, ...]:
-        """Return what is changed and not undone, by step and host or cluster, oldest first."""
+        """Return the changes that are not undone, counted by step and host or cluster, oldest first."""
         found: dict[tuple[str, str, bool], int] = {}
         for step, _, applied in self._changes:
             change = applied.change
@@ -315,13 +316,13 @@ class History:
 
     @property
     def is_over(self) -> bool:
-        """Whether the run is complete or all of it is undone, as far as is known without the playbook."""
+        """Whether the run is complete or entirely undone, as far as that is known without the playbook."""
         undone = self.way is Way.BACK and not self.begun
         return undone or self.ended == (0, complete(self.playbook))
 
     @property
     def binds(self) -> bool:
-        """Whether the run must keep the inventory it began with: a host was, or may have been, changed."""
+        """Whether the run must keep the inventory it began with, because it may have changed a host."""
         return self.sent or self.lost
 
     def unconfirmed(self) -> tuple[Applied, ...]:
@@ -368,7 +369,7 @@ class History:
         )
 
     def short_of(self, playbook: Playbook, to: str) -> str:
-        """Return the step the run is at if it has not reached the start of ``to``, else empty.
+        """Return the step at which the run is, if it has not yet reached the start of ``to``; else "".
 
         With a lost journal the result is empty, because only the facts show how far the run came.
         """
@@ -382,7 +383,7 @@ class History:
         return ""
 
     def no_way_back(self, playbook: Playbook) -> str:
-        """Return the first step without a way back that is done or confirmed by a host, else empty."""
+        """Return the first step without a way back that is done or that a host confirmed; empty if none."""
         sent = {step for step, _, applied in self._changes if applied.confirmed}
         final = [
             f"{stage.id}.{step.id}"
@@ -499,7 +500,7 @@ class History:
             self._changes.drop(operation)
 
     def _on_consent(self, body: Mapping[str, Any], _: Entry) -> None:
-        """Record a consent: only go to a stage's own question is one."""
+        """Record an answer as consent, if it is go to a stage's own question."""
         if body["answer"] == "go" and not body["step"]:
             self.consents[body["stage"]] = body["answer"]
 

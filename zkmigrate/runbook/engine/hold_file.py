@@ -64,7 +64,7 @@ def where_held(held: Mapping[str, Any]) -> str:
 
 
 class HoldPort:
-    """The walk's interface to the hold of one run. Reading never raises. This base class never holds."""
+    """The walk's interface to the hold of one run. Reading never raises; this base class has no hold."""
 
     def wanted(self) -> Hold | None:
         """Return the hold that is requested now."""
@@ -107,7 +107,7 @@ class HoldFile(HoldPort):
     def place(self, hold: Hold) -> Hold | None:
         """Write a hold. Return the hold of the same person that it replaces, if any.
 
-        Raises LockedError while another person holds, and OSError if the file cannot be written.
+        Raises LockedError while a hold of another person exists, and OSError if the file cannot be written.
         """
         before = self.wanted()
         if before is not None and (before.by != hold.by or before.wrong):
@@ -130,7 +130,7 @@ class HoldFile(HoldPort):
     def release(self, by: str, place: str, since: float) -> Hold | None:
         """Record a release and remove the hold. Return the hold, or None if there was none.
 
-        Raises OSError if that fails.
+        Raises OSError if the files cannot be changed.
         """
         hold = self.wanted()
         run_file.write(self._released, {"by": by, "place": place, "since": since})

@@ -1,8 +1,8 @@
 """The moments of a walk at which the operator's own programs, the hooks, run.
 
-From the first FENCE to OPEN (or the reopened door) a hook runs beside the walk; otherwise the walk waits for
-it. A hook may stop the run only where stopping is harmless: going forward, at a moment that allows it, while
-the walk waits for it. Any other failure is only reported.
+From the first FENCE until clients are served again (by OPEN, or on the way back) a hook runs beside the walk;
+otherwise the walk waits for it. A hook may stop the run only where stopping is harmless: going forward, at a
+moment that allows it, while the walk waits for it. Any other failure is only reported.
 
 A hook runs once: one that is journaled as ended does not run again on resume, unless it stopped the run or
 was stopped itself. A hook that was running when the tool was killed runs again.
@@ -41,9 +41,9 @@ _VARIABLE = 8192
 
 @dataclass(frozen=True)
 class HookPoint:
-    """The walk's position when a hook runs.
+    """The position of the walk when a hook runs.
 
-    stage, step: empty between them. targets: the targets of one wave.
+    stage, step: empty where the walk is in none. targets: the targets of the current wave.
     """
 
     way: Way
@@ -90,8 +90,8 @@ class HookPoints:
     def before_wave(self, at: Next, targets: tuple[str, ...]) -> bool:
         """Run the hooks for a wave outside windows that is about to be sent.
 
-        Return True if the walk waited for one, so that the step must be observed again. A wave that finishes
-        changes already begun on a host runs no hooks.
+        Return True if the walk waited for a hook, so that the step must be observed again. A wave that
+        finishes changes already begun on a host runs no hooks.
         """
         begun = at.way is Way.FORWARD and any(self._history.applied(at.id, target) for target in targets)
         if at.stage.window or begun:
@@ -99,7 +99,10 @@ class HookPoints:
         return self._fire("before_wave", _hook_point(at, at.way, targets))
 
     def due(self) -> None:
-        """Run the hooks for a way back, a finished stage or an opened door that have not run yet."""
+        """Run each hook that is due and has not run: ``on_turn_back``, ``after_open`` and ``after_stage``.
+
+        ``after_open`` is due once the step that opens a window is done.
+        """
         turn = self._history.turn
         if self._history.way is Way.BACK:
             if turn is not None and turn.then == "end":
@@ -116,7 +119,7 @@ class HookPoints:
         self._fire("after_stage", place)
 
     def ended(self, ended: RunEnded) -> None:
-        """Run the hooks for the end of the walk; afterwards no hook is reported."""
+        """Run the hooks for the end of the walk. No hook is reported any more after that."""
         at = self._history.next(self._playbook)
         place = _hook_point(at, at.way) if isinstance(at, Next) else HookPoint(self._history.way)
         if ended.code == _INTERRUPTED:
@@ -203,7 +206,7 @@ class HookPoints:
     def _shut(self) -> bool:
         """Return whether clients are, or may be, refused.
 
-        This lasts from the first FENCE to OPEN or the reopened door.
+        This lasts from the first FENCE until OPEN, or until the way back lets them in again.
         """
         return any(
             stage.window
@@ -267,7 +270,7 @@ def _hook_point(at: Next, way: Way, targets: tuple[str, ...] = ()) -> HookPoint:
 
 
 def _split(to: str) -> tuple[str, str]:
-    """Return stage and step of the place that a way back leads to; a stage alone has no step."""
+    """Split the place to which a way back leads into stage and step; a stage alone has an empty step."""
     stage, _, step = to.partition(".")
     return stage, to if step else ""
 

@@ -102,7 +102,8 @@ class Journal:
     def extend(cls, run_dir: Path, before: bytes, content: bytes) -> None:
         """Append to the journal the lines that only the copies on hosts have. They are durable on return.
 
-        before: the journal's present content. content: all of its whole lines, and more.
+        before: the present content of the journal. content: the whole lines of ``before``, followed by the
+        lines to append.
         """
         fd = _open_private(run_dir / NAME, os.O_RDWR | os.O_APPEND)
         try:
@@ -178,9 +179,9 @@ class Journal:
             self._mark_length()
 
     def _mark_length(self) -> None:
-        """Write the number of durable lines into the mark of a run that has begun.
+        """Write the number of durable lines into the file that marks the run as begun, if there is one.
 
-        The mark itself need not be durable: an older one names fewer lines.
+        That file itself need not be durable: an older version of it names fewer lines.
         """
         with contextlib.suppress(OSError):
             fd = os.open(self._path.with_name(BEGUN), os.O_WRONLY | os.O_NOFOLLOW)
@@ -244,7 +245,7 @@ class Journal:
 
 
 def read(run_dir: Path) -> History:
-    """Return the history of a run. The file is only read: a torn line stays.
+    """Return the history of a run. The file is only read; a torn last line stays in it.
 
     Raises JournalError as in :meth:`Journal.open`.
     """
@@ -280,10 +281,10 @@ def _missed(parsed: chain.Parsed, written: int) -> chain.Parsed:
 
 
 def _written_lines(run_dir: Path) -> int:
-    """Return how many lines of a run's journal are durable at least.
+    """Return how many lines of a run's journal are known to be durable, at least.
 
-    Return 0 before the run has begun, and 1 if the mark contains no number. Call it before the journal is
-    read, because another process may be writing both.
+    Return 0 before the run has begun, and 1 if the file that marks it as begun contains no number. Call it
+    before the journal is read, because another process may be writing both.
     """
     try:
         return max(1, int((run_dir / BEGUN).read_bytes()[:20]))
@@ -307,7 +308,7 @@ def kept_lines(run_dir: Path, copies: Iterable[bytes] = ()) -> tuple[Entry, ...]
 
 
 def folded(entries: Iterable[Entry]) -> History:
-    """Return the history that these lines result in."""
+    """Return the history that follows from these lines."""
     history = History()
     for entry in entries:
         history.fold(entry)

@@ -1,8 +1,9 @@
 """The lock of a run: on this machine by flock, on the playbook's witnesses through ``zkm-host lock``.
 
 Each witness keeps owner, heartbeat and the highest fencing number it has seen, and refuses calls with a lower
-one. The run holds the lock when a majority of the witnesses granted it. Its number is the highest that any of
-them answered; a first heartbeat sends it to all of them. Without witnesses only this machine has a lock.
+one. The run has the lock when a majority of the witnesses have granted it. The run's fencing number is the
+highest that any of them answered; the first heartbeat sends it to all of them. Without witnesses only this
+machine has a lock.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ class LocalLock:
     def leave(self) -> None:
         """Remove the record of the process that works on the run.
 
-        Until ``close`` this process still has the lock.
+        This process keeps the lock until ``close``.
         """
         if self._said >= 0:
             (self._run_dir / process.NAME).unlink(missing_ok=True)
@@ -148,7 +149,7 @@ class HostLock:
         return self._number
 
     def close(self) -> None:
-        """Release the lock; a host that does not answer drops it after its TTL."""
+        """Release the lock. On a host that does not answer, the lock expires with its TTL."""
         self._over.set()
         if self._beater is not None:
             self._beater.join(timeout=2 * self._beat_s)

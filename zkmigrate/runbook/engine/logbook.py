@@ -60,7 +60,7 @@ class Logbook:
     # --- steps -----------------------------------------------------------------------------------------
 
     def begun(self, at: Next, progress: Callable[[], StepProgress]) -> None:
-        """Record that a step is entered; its first intent makes this durable.
+        """Record that a step is entered. The step's first intent makes this line durable.
 
         progress: called once the entry is written.
         """
@@ -83,9 +83,10 @@ class Logbook:
                 self._ports.emit(events.Noted(f"{path} {file.words}"))
 
     def recorded(self, at: Next, record: Mapping[str, Any], *, both_ways: bool = False) -> None:
-        """Record what later looks and steps use, going forward, or in both directions.
+        """Record facts of a step for later looks and steps.
 
-        The wave or the step's end makes it durable.
+        both_ways: whether to record them on the way back too. The wave or the step's end makes the line
+        durable.
         """
         if record and (both_ways or at.way is Way.FORWARD):
             body = {"stage": at.stage.id, "step": at.step.id, "record": dict(record)}
@@ -122,9 +123,9 @@ class Logbook:
         self._ports.emit(ended)
 
     def copy(self) -> None:
-        """Send copies of the journal to the witnesses, outside windows and while a step is left.
+        """Send copies of the journal to the witnesses, outside windows and while a step remains to be walked.
 
-        A host that takes none is reported once, until it takes one; the run continues.
+        A host that takes no copy is reported once, until it takes one again; the run continues.
         """
         at = self._journal.history.next(self._playbook)
         if self._ports.copies is None or not isinstance(at, Next) or at.stage.window:

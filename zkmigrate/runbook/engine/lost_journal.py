@@ -1,4 +1,4 @@
-"""Continuing a run whose journal is lost, or of which only the beginning is left, from the hosts' records.
+"""Continue a run whose journal is lost, or damaged from some line on, from the hosts' own records.
 
 The sources count in this order: the world as it is now; each host's own record (its operations and
 before-images); the remaining lines of the journal. Only the operator chooses the direction.
@@ -52,10 +52,10 @@ class Found:
 
 
 def ask_hosts(left: History, playbook: Playbook, inventory: Inventory, look: Look, run: str) -> Found:
-    """Read the own record of every host that the run may change, and observe the steps.
+    """Read the records that the hosts themselves keep, and observe the steps.
 
-    left: the history from the remaining lines. Raises HostError, before anything is written, if a host does
-    not answer: it may have a file that must be put back.
+    Every host that the run may change is read. left: the history from the remaining lines. Raises HostError,
+    before anything is written, if a host does not answer: it may have a file that must be put back.
     """
     every = _records(playbook, playbook.without(inventory, left.retired), look)
     steps = playbook.step_ids()
@@ -104,7 +104,7 @@ def _known(left: History, playbook: Playbook, newer: list[Operation]) -> tuple[s
     """Return the stages and steps that are done, by the remaining lines and the hosts' records.
 
     Everything before the latest work, in either direction, is done. A window is walked again from its first
-    step, because its steps are valid only while their lease is.
+    step, because its steps count only while their lease lasts.
     """
     position = left.next(playbook)
     at = position.id if isinstance(position, Next) else ""
@@ -123,7 +123,10 @@ def _known(left: History, playbook: Playbook, newer: list[Operation]) -> tuple[s
 
 
 def _over(playbook: Playbook, context: Context, look: Look) -> list[int]:
-    """Return the numbers of the stages with a final step that no longer sees a way back."""
+    """Return the indices of the stages that cannot be walked back any more.
+
+    In such a stage the check of a final step (``Hazard.FINAL``) reports that there is no way back.
+    """
     return [
         number
         for number, stage in enumerate(playbook.stages)
@@ -139,9 +142,9 @@ def _no_way_back(step: AnyStep, context: Context, look: Look) -> bool:
 
 
 def _entered(playbook: Playbook, newer: list[Operation]) -> list[Stage]:
-    """Return the window that the run was in last, as a list.
+    """Return the window in which the run was last, as a list of one stage; empty if it was in none.
 
-    A rehearsal is left out: it is walked back and begun again instead.
+    A rehearsal is left out, because it is walked back and begun again instead.
     """
     latest = _stage(_latest(newer).step) if newer else ""
     return [s for s in playbook.stages if s.window and not s.rehearsal and s.id == latest]
@@ -150,7 +153,8 @@ def _entered(playbook: Playbook, newer: list[Operation]) -> list[Stage]:
 def _gone(stage: Stage, context: Context, look: Look, *, opened: bool) -> set[str]:
     """Return the steps of a window that are over, because the hosts are sealed and finish by themselves.
 
-    opened: a host has opened its door, so that missing steps on other hosts can only be done, not undone.
+    opened: whether a host already lets clients in on the new side. The steps that other hosts lack can then
+    only be done, not undone.
     """
     ids = [step.id for step in stage.steps]
     if stage.window is None or stage.window.steps.seals not in ids:

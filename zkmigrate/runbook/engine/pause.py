@@ -24,13 +24,13 @@ _DATED = re.compile("[0-9]{4}-[0-9]{2}-[0-9]{2}T.+")
 
 
 class Pause(NamedTuple):
-    """A request to pause; without name and number at the next possible place.
+    """A request to pause; without name and number it applies to the next possible place.
 
     - name: a stage or ``stage.step``.
-    - number: how many targets of the paced step are changed by then.
+    - number: pause once this many targets of the paced step are changed.
     - at: no earlier than this time, in seconds since the epoch.
-    - end: the run ends, after the named place. Otherwise it waits: before the place, or after a step of a
-      window.
+    - end: whether the run ends, after the named place. Otherwise it waits: before the place, or after a step
+      of a window.
     """
 
     name: str = ""
@@ -56,7 +56,7 @@ class Moment(Enum):
 class Spot:
     """A place at which the walk can pause.
 
-    - entered: whether the stage has begun. done: the finished stages and steps.
+    - entered: whether the walk has entered the stage. done: the finished stages and steps.
     - changed: the number of changed targets of the paced step; 0 at another step.
     """
 
@@ -76,10 +76,10 @@ class Verdict(Enum):
 
 
 def decide(pause: Pause, spot: Spot, now: float) -> Verdict:
-    """Return what the run does at a place because of one pause.
+    """Return whether the run goes on, waits or ends at a place because of one pause.
 
-    A window or rehearsal that has begun neither ends nor waits, except after a step of a window. The way back
-    waits for a pause without a place only.
+    Once a window or a rehearsal has begun, the run does not end in it. In a window it waits only after a
+    step. On the way back it waits only for a pause that names no place.
     """
     if pause.at is not None and now < pause.at:
         return Verdict.GO
@@ -116,11 +116,11 @@ def _waits(pause: Pause, spot: Spot) -> bool:
 def parse(
     playbook: Playbook, text: str, now: float, *, end: bool = False, zone: tzinfo | None = None
 ) -> Pause:
-    """Parse the value of ``--until`` (end) or of ``hold --at``.
+    """Parse the value of ``--until`` or of ``hold --at``.
 
-    It is a name of the playbook, HH:MM within the next day, or an ISO time; for a hold also a number of
-    targets. zone: the zone of times without one; None: this machine's. Raises UsageError for anything else,
-    and for a past time.
+    It is a stage or step of the playbook, HH:MM within the next day, or an ISO time; for a hold also a number
+    of targets. end: whether it is ``--until``. zone: the time zone of a time that names none; None: this
+    machine's. Raises UsageError for anything else, and for a past time.
     """
     if _CLOCK.fullmatch(text):
         return Pause(at=_next(time.fromisoformat(text), now, zone), end=end)
@@ -146,9 +146,10 @@ def parse(
 
 
 def requested(playbook: Playbook, hold: Hold) -> tuple[Pause, str]:
-    """Return the pause that a hold means, and why its place is invalid; then it means the next place.
+    """Return the pause that a hold requests, and why its place is invalid, or an empty string.
 
-    HH:MM in a file counts from when it was written.
+    If it is invalid, the pause applies to the next possible place. HH:MM counts from the moment when the hold
+    was written.
     """
     try:
         return parse(playbook, hold.at, hold.since), ""

@@ -36,9 +36,8 @@ _NAMED = 20
 class PausePoints:
     """The places at which one walk can pause.
 
-    - until: where the walk ends; None for the playbook's end.
-
-    It removes a hold that was answered at the run's own terminal.
+    It also removes a hold that was answered at the run's own terminal. until: where the walk ends; None for
+    the playbook's end.
     """
 
     def __init__(
@@ -74,14 +73,17 @@ class PausePoints:
         return not every or not every.isdisjoint(targets)
 
     def limited(self, at: Next, targets: tuple[str, ...]) -> tuple[str, ...]:
-        """Return as many targets of a wave as a hold at a number of them still allows, at least one."""
+        """Return as many targets of a wave as the hold still allows before it begins, at least one.
+
+        Only a hold at a number of changed targets limits them.
+        """
         hold = self._wanted()
         if hold is None or not hold[1].number or at.way is Way.BACK or self._paced(at).isdisjoint(targets):
             return targets
         return targets[: max(1, hold[1].number - self._changed(at, targets))]
 
     def notice(self) -> None:
-        """Report once that a hold is requested and where it takes effect, or that the request has ended."""
+        """Report a new hold and where it takes effect, or that its request has ended; each only once."""
         hold = self._wanted()
         mark = "" if hold is None else hold[0].mark
         if mark == self._noticed:
@@ -125,21 +127,21 @@ class PausePoints:
         return Spot(at, moment, history.entered(at.stage.id), history.done | history.stages_done, changed)
 
     def _paced(self, at: Next) -> frozenset[str]:
-        """Return all targets of the paced step; none at another step."""
+        """Return all targets of the paced step; an empty set at another step."""
         paced = self._playbook.paced
         if paced is None or at.id != paced.step:
             return frozenset()
         return frozenset(paced.targets(self._inventory, self._journal.history.records()))
 
     def _changed(self, at: Next, wave: tuple[str, ...]) -> int:
-        """Return how many targets of the paced step are changed, without those of the coming wave."""
+        """Return how many targets of the paced step are changed, not counting those of the coming wave."""
         return len(self._paced(at).intersection(self._journal.history.touched(at.id)).difference(wave))
 
     def _progress(self, at: Next, *, whole: bool) -> str:
         """Return the progress of a step in words; empty before its first target.
 
-        whole: the last wave is over. Otherwise its targets count as begun, because a process may have ended
-        inside it.
+        whole: whether the last wave is over. If not, its targets count as begun, because a process may have
+        ended inside it.
         """
         history = self._journal.history
         counted = next((c for c in self._playbook.counted if c.step == at.id), None)
@@ -230,7 +232,7 @@ class PausePoints:
     def _here(self, spot: Spot) -> Hold | None:
         """Return the hold that makes the walk wait at a place, if any.
 
-        In the window neither an invalid hold nor one that has outlasted it makes the walk wait.
+        In the window the walk does not wait for an invalid hold, nor for a hold whose deadline has passed.
         """
         wanted = self._wanted()
         if wanted is None:
@@ -242,9 +244,10 @@ class PausePoints:
         return hold if decide(where, spot, self._ports.clock.wall()) is Verdict.WAIT else None
 
     def _wanted(self) -> tuple[Hold, Pause] | None:
-        """Return the requested hold that has not been answered.
+        """Return the requested hold that has not been answered, and the pause it requests; None without one.
 
-        A hold that names no place of this playbook is invalid, and takes effect at the next place.
+        A hold at a place that this playbook does not have takes effect at the next place, and carries the
+        error in ``wrong``.
         """
         hold = self._ports.holds.wanted()
         if hold is None or hold.mark in self._answered:

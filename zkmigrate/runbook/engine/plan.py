@@ -1,4 +1,4 @@
-"""The plan: what a playbook would do, per stage, step and target, without doing it.
+"""Make the plan: what a playbook would do, per stage, step and target, without doing it.
 
 Each step gives its forecast, and its ``check`` and ``plan`` are called with that as the engine does. Files
 and commands that follow from the inventory and the present world are listed with their diffs; a step whose
@@ -99,7 +99,7 @@ class PlannedStep:
     """One step with its changes per target.
 
     - note: why no changes are listed, else empty.
-    - unknown: why a look for them failed, else empty.
+    - unknown: why the changes could not be looked up, else empty.
     - facts: its forecast, if any.
     - basis: what a saved plan of it depends on (``Step.basis``).
     """
@@ -141,7 +141,7 @@ class Plan:
 
     @property
     def unknown(self) -> Mapping[str, str]:
-        """What failed looks left unknown: ``stage.step``, or that and a target → the reason."""
+        """What could not be looked up: ``stage.step``, or that with a target → the reason."""
         steps = {f"{stage.id}.{step.id}": step for stage in self.stages for step in stage.steps}
         diffs = {
             f"{name} on {target}": change.unread
@@ -178,9 +178,10 @@ def make(
     window: tuple[str, ...],
     retired: Sequence[Retired] = (),
 ) -> Plan:
-    """Plan a whole playbook; it only looks.
+    """Plan a whole playbook. Hosts and clusters are only read.
 
-    window: the playbook's own lines about it. retired: hosts that the run leaves out.
+    window: the playbook's own lines about the whole run, such as the length of its window. retired: the hosts
+    that the run leaves out.
     """
     whole, specs = inventory_digest(inventory), dict[str, str]()
     inventory = playbook.without(inventory, [r.host for r in retired])
@@ -226,9 +227,9 @@ def _step(
 
 
 def _turns(step: AnyStep, context: Context, foreseen: Forecast[Any]) -> tuple[str, ...] | None:
-    """Return the targets that the step will change, or None while it waits.
+    """Return the targets that the step will change; None if it would first have to wait.
 
-    Raises HostError if the step would refuse.
+    Raises HostError if the step would be blocked.
     """
     if foreseen.targets is not None:
         return foreseen.targets
@@ -247,10 +248,10 @@ def _change(change: Change, inventory: Inventory, look: Look, spec: str) -> Plan
 
 
 def command(change: Change) -> str:
-    """Return the command that makes the same change by hand. OPID and N are the run's own.
+    """Return the command that makes the same change by hand, with OPID and N as placeholders.
 
-    OPID is the operation id and N the fencing number. For a change of a cluster it is the command of the
-    cluster's own tool. Long content is replaced by the name of the file that would hold it.
+    OPID stands for the run's operation id and N for its fencing number. For a change of a cluster it is the
+    command of the cluster's own tool. Long content is replaced by the name of the file that would hold it.
     """
     if isinstance(change, InstallProgram):
         return f"sudo install -o root -g root -m 0755 zkm-host {zkm_host.INSTALLED_PATH}"
@@ -268,7 +269,10 @@ def command(change: Change) -> str:
 
 
 def own_command(text: str) -> str:
-    """Return one ``KEY=VALUE`` of a service as a shell word; the inventory allows no quote in a command."""
+    """Return one ``KEY=VALUE`` of a service as a shell word.
+
+    The inventory allows no quote in a command.
+    """
     key, _, value = text.partition("=")
     return text if key == "ports" else f"{key}=\"$(printf %s '{value}' | base64 -w0)\""
 

@@ -1,4 +1,4 @@
-"""A plan as a file: ``plan --json`` prints it, ``plan --out`` writes it and ``run --plan`` takes it.
+"""Write and read a plan as a file: ``plan --json``, ``plan --out`` and ``run --plan`` use this format.
 
 It is one JSON object with sorted keys, the same bytes for the same plan. ``digest`` identifies the plan:
 SHA-256 over what a run would be bound to (playbook, inventory, host program, every change by its fingerprint,
@@ -96,7 +96,7 @@ class PlanFile(_Frozen):
 
 
 def from_plan(plan: Plan) -> PlanFile:
-    """Return the file of a plan."""
+    """Convert a plan to the content of a file."""
     stages = tuple(
         FileStage(
             id=stage.id,
@@ -155,7 +155,7 @@ def _digest(plan: PlanFile) -> str:
 
 
 def checksum_of(plan: PlanFile) -> str:
-    """Return the value that ``checksum`` must have for all the rest."""
+    """Compute the value of ``checksum`` from all other fields of the file."""
     return sha256_of({**plan.to_json(), "checksum": ""})
 
 

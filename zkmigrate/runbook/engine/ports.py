@@ -1,7 +1,7 @@
 """The engine's interfaces to everything outside; :class:`Ports` holds them.
 
-The command line passes the real ones. ``WatchPort``, ``HoldPort`` and ``HookRunner`` do nothing themselves: a
-world without a watch, hold file or hooks uses them as they are.
+The command line passes the real ones. ``WatchPort``, ``HoldPort`` and ``HookRunner`` do nothing themselves:
+where there is no watch, hold file or hook, they are used as they are.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class WatchPort:
     """The watch beside the steps of a stage."""
 
     def follow(self, _stage: Stage, _history: History, _context: Context, /) -> None:
-        """Start, continue or stop renewing and probing, as the journal's history says."""
+        """Start, continue or stop the renewals and probes, as the journal's history says."""
 
     def finding(self) -> Finding | None:
         """Return the first finding that the walk has not answered yet."""
@@ -82,16 +82,19 @@ class Confirm(Protocol):
         """Ask the stage's own question."""
 
     def decide(self, phase: str, finding: Finding, unanswered: Word, left_s: float | None, /) -> Answer:
-        """Ask for go or back, or for stop if ``unanswered`` is stop, because the rules said Ask.
+        """Ask for go or back (or stop, if ``unanswered`` is stop) about a finding that the rules leave open.
 
         It returns within ``left_s`` seconds, with ``unanswered`` if there is no answer.
         """
 
     def listen(self) -> bool:
-        """Return whether the operator wants to stop; polled while a step waits outside the window."""
+        """Return whether the operator wants to stop. It is called again and again while a step waits.
+
+        It is not called inside a window.
+        """
 
     def hold(self, where: str, /) -> Answer | None:
-        """Return go, stop or back, or None while nothing was typed; polled during a hold.
+        """Return the answer typed during a hold (go, stop or back), or None. It is called again and again.
 
         where: the step, or the phase in a window.
         """
@@ -132,11 +135,11 @@ class HookRunner:
     """Runs the operator's own programs. It raises nothing if a program fails or cannot be started."""
 
     def run(self, _call: HookCall, /) -> HookEnd:
-        """Run a program and wait for it. A request to stop that comes meanwhile ends the program."""
+        """Run a program and wait for it. A request to stop ends the program early."""
         return HookEnd("not-started", None, 0.0, "nothing is run here", "")
 
     def start(self, call: HookCall, done: Callable[[HookEnd], None], /) -> None:
-        """Run a program without waiting; another thread calls ``done``."""
+        """Start a program without waiting for it; another thread calls ``done`` with the result."""
         done(self.run(call))
 
 

@@ -64,7 +64,7 @@ def terminal(environ: Mapping[str, str]) -> str:
 
 
 def announce(run_dir: Path, process: Process) -> int:
-    """Record which process works on the run, and return a descriptor to close at the end.
+    """Record that this process works on the run, and return a descriptor to close at the end.
 
     Raises OSError if the record cannot be written, LockedError if another process holds the file's lock.
     """

@@ -33,7 +33,7 @@ _UNTIL, _NUMBER, _EVERY_MS, _FENCE_MS, _CUT_MS, _REACHED = range(6)
 
 
 def limit_s(cut_ms: float) -> float:
-    """Return the seconds after which a renewal is abandoned.
+    """Return the seconds after which a renewal is abandoned, for a cut of this length.
 
     A longer cut was chosen because the hosts answer slowly, so the limit grows with it.
     """
@@ -53,7 +53,7 @@ class SecondRenewer:
     """The watch's interface to a second process that renews. This base class renews nothing."""
 
     def ready(self) -> None:
-        """Log in to the hosts, because FENCE may come soon."""
+        """Log in to the hosts, because FENCE may be sent soon."""
 
     def renew(self, lease: Lease, until: float) -> None:
         """Renew every host from now on, never past ``until`` (monotonic seconds; 0: do not renew)."""
@@ -99,7 +99,7 @@ class SharedNumbers:
         return (self._all[_EVERY_MS] or Lease().renew_every_ms) / 1000
 
     def times_ms(self) -> tuple[int, int] | None:
-        """Return for how long to renew the fence and the cut now; None: not at all."""
+        """Return for how many milliseconds to renew the fence and the cut now; None: do not renew."""
         left = (self._all[_UNTIL] - time.monotonic()) * 1000
         if left < _LEAST_MS:
             return None
@@ -113,10 +113,13 @@ class SharedNumbers:
 
 
 class RenewalProcess(SecondRenewer):
-    """The second process of one run, started once until ``close``.
+    """The second process of a run, which renews leases.
 
-    If it does not start, it reaches no host. names: the hosts that are renewed. hosts: how to reach them.
-    number: returns the run's fencing number, 0 before there is one.
+    It is started at the first ``ready`` or ``renew``, and not again before ``close``. If it cannot be
+    started, ``reached`` returns 0 for every host, so that the watch's own threads renew.
+
+    names: the hosts whose leases it renews. hosts: how to reach them. number: returns the run's fencing
+    number, 0 before there is one.
     """
 
     def __init__(
@@ -195,7 +198,7 @@ class RenewalProcess(SecondRenewer):
 
 
 def _keep(numbers: SharedNumbers, host: str, channels: Channels) -> None:
-    """Renew one host forever, as ordered; before the first order, keep the channel open."""
+    """Renew the lease of one host forever, as ordered; while nothing is ordered, keep the channel open."""
     opened = 0
     while True:
         number, times = numbers.number, numbers.times_ms()
@@ -213,7 +216,7 @@ def _keep(numbers: SharedNumbers, host: str, channels: Channels) -> None:
 
 
 def main() -> None:
-    """Run the child: renew in threads, and end as soon as the parent has ended."""
+    """Run the second process: renew in threads, and end as soon as the parent process has ended."""
     try:
         setting = json.loads(sys.stdin.buffer.readline())
         hosts = _Reach(Ssh.model_validate_json(setting["ssh"]), setting["addresses"])

@@ -74,7 +74,7 @@ class Walk:
     def forward(self, until: str = "", skip: tuple[str, ...] = (), end_at: float | None = None) -> RunEnded:
         """Walk forward to the end, through ``until`` (a stage or ``stage.step``), or until a time.
 
-        After a finished way back this turns the run forward again.
+        If a way back has finished, the run first turns forward again.
 
         - skip: stages to skip unless they have begun.
         - end_at: seconds since the epoch, after which no wave and no window begins.
@@ -113,7 +113,7 @@ class Walk:
         return self._guarded(lambda: self._begin_back(to, by), Way.BACK)
 
     def _wish(self, until: str, skip: tuple[str, ...], end_at: float | None) -> None:
-        """Store how far to go and what to skip. Raises UsageError for an unknown name."""
+        """Store where the walk ends and which stages it skips. Raises UsageError for an unknown name."""
         self._skip = step_names.skippable(self.playbook, skip)
         step_names.known(self.playbook, until)
         self._pauses.until = Pause(until, at=end_at, end=True) if until or end_at is not None else None
@@ -229,9 +229,9 @@ class Walk:
                     assert_never(verdict)
 
     def _look(self, at: Next, context: Context) -> tuple[Verdict, object]:
-        """Observe and check.
+        """Observe the step and check its facts. Return the verdict and the facts.
 
-        In a window an unforeseen error counts as a refusal, so that the run turns back.
+        Going forward in a window, an unforeseen error counts as a blocked step, so that the run turns back.
         """
         if at.way is Way.BACK and at.step.hazard.reads:
             return Done(), None
@@ -299,7 +299,7 @@ class Walk:
     # --- entering and leaving a step -------------------------------------------------------------------
 
     def _enter(self, at: Next) -> bool:
-        """Begin a step after holds and questions. Return False if its stage is skipped."""
+        """Begin a step, after any hold and question. Return False if its stage is skipped."""
         self._stop_if_asked()
         self._hold_before(at)
         if self._entered != f"{at.stage.id} {at.way.value}" and not self._enter_stage(at):
@@ -327,9 +327,9 @@ class Walk:
         self._obey(self._pauses.before(at), at.stage)
 
     def _hold_again(self, at: Next) -> None:
-        """Hold after the previous step if a hold is wanted there and this process has not sent anything yet.
+        """Hold after the previous step if a hold is requested there and this process has sent nothing yet.
 
-        A process that ended during such a hold must not make the run pass that place.
+        If a process ends during such a hold, the next process must not go past that place.
         """
         fresh, self._fresh = self._fresh, False
         steps = at.stage.steps
@@ -341,7 +341,7 @@ class Walk:
             self._obey(self._pauses.after(before), at.stage)
 
     def _enter_stage(self, at: Next) -> bool:
-        """Begin a stage after its question. Return False if it is skipped."""
+        """Begin a stage, after its question is answered. Return False if it is skipped."""
         stage = at.stage
         fresh = at.way is Way.FORWARD and not self.history.entered(stage.id)
         if fresh and stage.id in self._skip:
@@ -376,7 +376,7 @@ class Walk:
             self._obey(self._pauses.after(at), at.stage)
 
     def _blocked(self, at: Next, verdict: Blocked) -> None:
-        """Stop at a blocked step, or in a window let the rules decide whether to turn back."""
+        """Stop the run at a blocked step. In a window the rules first decide whether to turn back."""
         findings = verdict.findings
         self._log.blocked(at, findings)
         if at.way is Way.BACK and verdict.no_way_back:
@@ -401,9 +401,10 @@ class Walk:
         self._window.refused(at, findings)
 
     def _others_back(self, at: Next) -> None:
-        """Walk back a window's earlier steps once, so that a missing host delays no other.
+        """Walk the other hosts back through a window's earlier steps, so that a missing host delays none.
 
-        These visits do not count as walked: the missing host must still come back through each of the steps.
+        This is done once for each step at which a host is missing. The visits do not count as walked, because
+        the missing host must still come back through each of the steps.
         """
         if at.id in self._passed:
             return
@@ -426,7 +427,10 @@ class Walk:
         self.ports.emit(events.Turned(Way.BACK, turn.to, turn.why))
 
     def _turn_forward(self, why: str, kept: Sequence[str] = ()) -> None:
-        """Turn forward. kept: stages that were done before the way back, which never reached them."""
+        """Change the direction to forward.
+
+        kept: the stages that were done before the way back and that the way back never reached.
+        """
         self.journal.append("turn", {"way": Way.FORWARD.value, "why": why, "kept": list(kept)})
         self.ports.emit(events.Turned(Way.FORWARD, "", why))
 
@@ -444,9 +448,9 @@ class Walk:
         return None
 
     def _kept(self) -> str:
-        """Return whether a way back through a window was in time and what clients kept.
+        """Return whether a way back through a window was in time, and what clients kept.
 
-        The text is empty without a window.
+        The text is the end of the final message. It is empty without a window.
         """
         return "".join(
             f"; {words}"
@@ -550,10 +554,10 @@ class Walk:
 class Patience:
     """The limits on a step's waits and repeated changes during one visit.
 
-    It counts on the monotonic clock from this process's own looks: a process that resumes starts anew.
-    Standstill counts only between two consecutive looks that wait with the same mark, so neither a wave nor
-    an operator's hold counts. A time in which the process itself was stopped does count, because the mark was
-    the same at both ends.
+    Time is measured on the monotonic clock, from this process's own looks; after a resume it counts from
+    zero. Standstill counts only between two consecutive looks that wait with the same mark, so neither a wave
+    nor an operator's hold counts. A time in which the process itself was stopped does count, because the mark
+    was the same at both ends.
     """
 
     def __init__(self, now: Callable[[], float]) -> None:
@@ -581,11 +585,14 @@ class Patience:
         return min(waiting.deadline_s - (now - self._since), waiting.stalled_s - still_s)
 
     def ready(self) -> None:
-        """Start later waits anew, because the step has something to do."""
+        """Forget the current wait, because the step has something to do. The next wait begins anew."""
         self._what, self._looked = "", None
 
     def overdue(self, waiting: Waiting, *, back: bool) -> Blocked:
-        """Return the refusal for a wait past its deadline or without progress. back: there is a way back."""
+        """Return the refusal for a wait past its deadline or without progress.
+
+        back: whether there is a way back.
+        """
         claim, seen = f"{waiting.what} within {waiting.deadline_s:g} s", waiting.progress
         _, still_s = self._still.get(waiting.what, (None, 0.0))
         if still_s >= waiting.stalled_s:
@@ -599,7 +606,7 @@ class Patience:
     def count(self, plans: Mapping[str, Changes]) -> int:
         """Record a wave that is about to be sent.
 
-        Return how often in a row a target received exactly the same changes before.
+        Return how many times in a row a target has already received exactly the same changes.
         """
         before = {t: n for t, (changes, n) in self._tries.items() if plans.get(t) == changes}
         self._tries = {t: (changes, before.get(t, 0) + 1) for t, changes in plans.items()}
@@ -610,9 +617,9 @@ class Patience:
         self._said = dict(failures)
 
     def exhausted(self, plans: Mapping[str, Changes], *, back: bool) -> Blocked:
-        """Return the refusal after ``TRIES`` sends of the same changes in a row.
+        """Return the refusal after the same changes were sent ``TRIES`` times in a row.
 
-        back: there is a way back.
+        back: whether there is a way back.
         """
         claim = "a change brings its target forward"
         findings = []
@@ -630,9 +637,9 @@ class Patience:
 
 
 def _refused(step: AnyStep, plans: Mapping[str, Changes]) -> Blocked | None:
-    """Return a refusal if a step that declares that it only reads wants to change something, else None.
+    """Return a refusal if a read-only step plans to change something, else None.
 
-    There was no question before such a step, and the way back skips it.
+    Such a step is walked without a question, and the way back skips it.
     """
     changes = [change.describe() for changes in plans.values() for change in changes]
     if step.hazard is not Hazard.READ_ONLY or not changes:

@@ -57,7 +57,7 @@ def moment(value: object) -> float:
 
 @contextlib.contextmanager
 def named(path: Path) -> Iterator[None]:
-    """Add the file's name to an error of the block that has none, as on a full disk."""
+    """Add this file's name to an OSError raised in the block that names no file, as on a full disk."""
     try:
         yield
     except OSError as error:

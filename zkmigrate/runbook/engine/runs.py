@@ -77,7 +77,7 @@ class KnownRun:
         return not self.history.is_over
 
     def is_of(self, playbook: Playbook) -> bool:
-        """Return whether the run is one of this playbook; True if its journal does not say."""
+        """Return whether the run uses this playbook; True if its journal does not say."""
         return self.history.playbook in ("", playbook.id)
 
 
@@ -210,7 +210,7 @@ def _of_step(step: str, found: list[NotUndone]) -> str:
 
 
 def past_first_gate(runs: Path, inventory: Inventory, playbook: Playbook) -> tuple[KnownRun, str] | None:
-    """Return the open run to which the first gate's checks no longer apply, and what it has done.
+    """Return the open run that has outdated the checks of the first gate, and what it has done.
 
     The text comes from ``Stage.outdates``. Raises JournalError if a journal of this playbook is damaged.
     """
@@ -252,12 +252,15 @@ def known_ids(runs: Path) -> list[str]:
 
 
 def has_begun(run_dir: Path) -> bool:
-    """Return whether the run has, or had, a journal. A refused run leaves a directory without either file."""
+    """Return whether the run has, or had, a journal.
+
+    A run that was refused leaves a directory without a journal and without the mark of a begun run.
+    """
     return (run_dir / journal.NAME).exists() or (run_dir / journal.BEGUN).exists()
 
 
 def mark_begun(run_dir: Path) -> None:
-    """Create the file beside the journal by which lost lines are noticed."""
+    """Create the file beside the journal that marks the run as begun, by which lost lines are noticed."""
     (run_dir / journal.BEGUN).touch(mode=0o600)
 
 
@@ -273,7 +276,7 @@ def directory(runs: Path, run: str) -> Path:
 
 
 def state_of(history: History, playbook: Playbook) -> RunState:
-    """Return where a run is, from its history."""
+    """Return the state of a run, as its history shows it."""
     position = history.next(playbook)
     if isinstance(position, Next):
         return RunState("open", f"at {position.id}, {position.way.value}")

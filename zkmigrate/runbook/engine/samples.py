@@ -1,6 +1,6 @@
-"""Samples: what the run observed in passing, for the report; the run never reads them.
+"""Record samples: what the run observed in passing, for the report. The run never reads them.
 
-``runs/<run>/samples.jsonl``: one JSON object a line, each with ``at`` (seconds since the epoch), ``mono``
+``runs/<run>/samples.jsonl`` has one JSON object a line, each with ``at`` (seconds since the epoch), ``mono``
 (monotonic seconds of the process that sampled) and ``kind``. It is outside the journal's hash chain and never
 synced: losing it does no harm; a full disk ends the sampling, not the run.
 
@@ -70,7 +70,7 @@ class Samples:
         self.note_at(self.now(), kind, body)
 
     def note_at(self, mono: float, kind: str, body: Mapping[str, Any]) -> None:
-        """Record a sample of a moment on this process's monotonic clock."""
+        """Record a sample that was taken at ``mono`` seconds of this process's monotonic clock."""
         self._show(mono, kind, body)
         with self._guard:
             if self._fd < 0:

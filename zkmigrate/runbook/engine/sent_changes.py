@@ -1,6 +1,6 @@
 """The changes of a run that are not undone, by step and target.
 
-A look at one target of twenty thousand must not read the changes of all the others.
+They are indexed, so that a look at one target does not read the changes of twenty thousand others.
 """
 
 from __future__ import annotations

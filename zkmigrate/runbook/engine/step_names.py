@@ -50,7 +50,7 @@ def is_phase(playbook: Playbook, name: str) -> bool:
 
 
 def place(playbook: Playbook, at: str) -> str:
-    """Return the place to hold at: a stage or ``stage.step``; in a window the phase alone suffices.
+    """Return the place to hold at: a stage or ``stage.step``. In a window the phase alone suffices.
 
     Raises UsageError if the walk cannot hold there.
     """

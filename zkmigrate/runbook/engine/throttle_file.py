@@ -51,9 +51,9 @@ class ThrottleFile:
     def change(
         self, edit: Callable[[Overrides], Overrides], by: str, place: str, since: float
     ) -> tuple[Overrides, Overrides]:
-        """Replace the overrides by ``edit`` of them. Return the overrides before and after.
+        """Replace the overrides by ``edit(overrides)``. Return the overrides before and after.
 
-        Two changes at once never mix. by, place: as in :class:`~zkmigrate.runbook.engine.hold_file.Hold`.
+        Two calls at once never mix. by, place: as in :class:`~zkmigrate.runbook.engine.hold_file.Hold`.
         Raises OSError if the file cannot be written, and any exception of ``edit``.
         """
         with self._alone():
@@ -69,7 +69,7 @@ class ThrottleFile:
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """Hold a lock file of its own, because the run's process holds the directory's lock."""
+        """Lock a separate file during the block, because the run's process has the directory's lock."""
         lock = self._path.with_name(f"{NAME}.lock")
         fd = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
         try:

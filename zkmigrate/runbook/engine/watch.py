@@ -1,16 +1,17 @@
-"""The watch: renews the lease and probes beside the steps of a window stage; beside others it does nothing.
+"""Renew the lease and run the probes beside the steps of a window; do nothing beside other steps.
 
-From the first FENCE until OPEN (or the reopened door) one thread per host of the lock sends ``renew FENCE_TTL
-CUT_TTL`` over a channel of its own. Going forward no TTL reaches past the deadline, so that nothing keeps a
-host closed longer. Going back the TTLs are not shortened, because the walk itself reopens the doors. A window
-that is resumed after its deadline is renewed once, for the shortest time. A host whose lease has ended
-reports that, and the run turns back for that reason; a host that is still closed is reopened by that turn. A
-sealed host answers ``permanent``; after the SEAL step nothing is renewed.
+From the first FENCE until clients are served again (by OPEN, or on the way back) one thread for each host
+that has the lock sends ``renew FENCE_TTL CUT_TTL`` over a channel of its own. Going forward no TTL reaches
+past the deadline, so that nothing keeps a host closed longer. Going back the TTLs are not shortened, because
+the walk itself reopens the hosts. A window that is resumed after its deadline is renewed once, for the
+shortest time. A host whose lease has ended reports that, and the run turns back for that reason; a host that
+is still closed is reopened by that turn. A sealed host answers ``permanent``; after the SEAL step nothing is
+renewed.
 
 A window with ``renews=False`` is watched in the same way, but nothing is renewed.
 
-Probe threads ask at their own pace. The watch never acts on the steps: it stores findings, and the walk reads
-them between steps and while it waits.
+Each probe runs in a thread, at its own interval. The watch never acts on the steps: it stores findings, and
+the walk reads them between steps and while it waits.
 
 A second process renews as well (:mod:`zkmigrate.runbook.engine.renewal_process`). A host that it reaches in
 time gets no renewal from the thread; otherwise the thread renews and judges the answer.
@@ -115,7 +116,7 @@ class Watch(WatchPort):
             self._order(session)
 
     def _leased(self, window: WindowSpec, fenced: tuple[int, float, float], context: Context) -> _Session:
-        """Return the session of this window, and begin it if need be.
+        """Return the session of this window; begin it if there is none.
 
         The deadline counts from the first FENCE: by the monotonic clock if this process sent it, else by the
         wall clock.
@@ -132,7 +133,7 @@ class Watch(WatchPort):
         return self._session
 
     def finding(self) -> Finding | None:
-        """Return the first blocking finding that the walk has not answered, a lapsed lease before others."""
+        """Return the first blocking finding that the walk has not answered; a lapsed lease comes first."""
         session = self._session
         with self._guard:
             if session is not None and session.renewing and self._now() >= session.deadline:
@@ -156,7 +157,7 @@ class Watch(WatchPort):
         return session.deadline - self._now()
 
     def close(self) -> None:
-        """Stop and wait for all threads; a lease that is not sealed now ends by itself."""
+        """Stop all threads and wait for them. A lease that is not sealed ends by itself from now on."""
         self._stop()
         self._second.close()
 
@@ -201,7 +202,10 @@ class Watch(WatchPort):
         self._second.renew(session.lease, until)
 
     def _round(self, session: _Session, host: str, delivered: float, least_ms: int = 0) -> float:
-        """Renew one host once, for at least ``least_ms``. Return when a renewal last reached it."""
+        """Renew the lease of one host once, for at least ``least_ms`` even after the deadline.
+
+        delivered: when a renewal last reached the host. Return the same, updated.
+        """
         left_ms = math.inf if session.back else max(least_ms, (session.deadline - self._now()) * 1000)
         if left_ms < LEAST_MS:
             return delivered
@@ -251,7 +255,7 @@ class Watch(WatchPort):
 
 
 class _Session:
-    """The threads beside one window, from FENCE to OPEN or to the reopened door."""
+    """The threads that run beside one window, from FENCE until clients are served again."""
 
     def __init__(self, window: WindowSpec, deadline: float, lease: Lease) -> None:
         self.steps, self.renews, self.deadline, self.lease = window.steps, window.renews, deadline, lease
@@ -287,9 +291,9 @@ def _undelivered(host: str, silent: float, why: str) -> Finding:
 
 
 def past_deadline(steps: WindowSteps) -> Finding:
-    """Return the finding that the way back must start now.
+    """Return the finding that the deadline for the way back has passed.
 
-    After that sessions are lost, or requests continue by themselves.
+    After it sessions are lost, or requests continue by themselves.
     """
     claim = "there is still time to turn back before clients notice"
     seen, needed = "the deadline for the way back has passed", f"{steps.seals.upper()} before the deadline"

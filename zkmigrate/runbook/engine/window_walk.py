@@ -48,14 +48,17 @@ class Window:
         self._ports.watch.follow(at.stage, self._history, context)
 
     def limits(self, at: Next, verb: str) -> tuple[float, float]:
-        """Return the seconds for one message, and for all of a change with this verb (empty: a look), now."""
+        """Return the seconds allowed now for one message, and for all messages of a change or look.
+
+        verb: the verb of the change; empty for a look.
+        """
         if at.stage.window is None:
             return math.inf, math.inf
         back = at.way is Way.BACK
         return at.stage.window.limits(self.phase(at.stage), verb, back, self._ports.watch.left_s())
 
     def look(self, at: Next) -> AbstractContextManager[None]:
-        """Return the scope in which a step looks, with the window's limits."""
+        """Return the context in which a step observes hosts under the window's time limits."""
         each_s, whole_s = self.limits(at, "")
         if math.isinf(each_s):
             return nullcontext()
@@ -64,8 +67,8 @@ class Window:
     def ask(self, at: Next) -> None:
         """Check the watch's findings between steps and while waiting.
 
-        Raises Leave if a finding turns or stops the run. On the way back there is nothing to turn and no
-        deadline.
+        Raises Leave if a finding turns back or stops the run. On the way back it does nothing, because there
+        is no deadline then.
         """
         if at.way is Way.BACK:
             return
@@ -78,7 +81,7 @@ class Window:
     def refused(self, at: Next, findings: tuple[Finding, ...]) -> None:
         """Turn back from a blocked step of a window if the rules say so, else retry for a while.
 
-        The watch's findings come first: a lapsed lease may be why a step finds its host changed.
+        The watch's findings come first: a lapsed lease may be the reason why the step is blocked.
         """
         self.ask(at)
         for finding in [f for f in findings if f.blocks] or findings:
@@ -90,11 +93,11 @@ class Window:
         self._ports.clock.pause(_RETRY_S)
 
     def hears_again(self, at: Next, findings: tuple[Finding, ...]) -> bool:
-        """Return whether to observe a step on the way back again, because something has not answered.
+        """Return whether to observe a step of the way back again, because a host or server did not answer.
 
-        One missing answer must not keep hosts closed. Where leases are renewed the wait is short: once the
-        tool ends, hosts that are not sealed go back by themselves. A hold that ends by itself leaves the time
-        of a step: brokers need their whole session timeout to find a new coordinator.
+        One missing answer must not keep hosts closed. Where leases are renewed the retries end soon: once the
+        tool ends, hosts that are not sealed reopen by themselves. Where the block ends by itself, they may
+        last as long as a step: brokers need their whole session timeout to find a new coordinator.
         """
         if not at.stage.window or any(f.held is not Held.UNKNOWN for f in findings if f.blocks):
             return False
@@ -108,8 +111,8 @@ class Window:
     def holding(self, at: Next, who: str) -> events.Holding | None:
         """Return the event of a hold after a step, or None if the hold is over and the run goes on.
 
-        who: the person who made it hold, and why. A hold may have been forgotten, so it ends at its deadline.
-        Raises Leave if the run must turn back then, or because of a finding of the watch.
+        who: the person who requested the hold, and why. The hold ends at its deadline, because it may have
+        been forgotten. Raises Leave if the run must turn back then, or because of a finding of the watch.
         """
         self.ask(at)
         left, opens = self._ports.watch.left_s(), self._opens_s(at.stage)
@@ -121,10 +124,10 @@ class Window:
         return events.Holding(at.step.id, left, opens, who=who, late=self._late(at, costs=True))
 
     def told_back(self, stage: Stage, context: Context) -> list[str]:
-        """Return whether a window's way back began in time, and what clients kept.
+        """Return lines that say whether a window's way back began in time, and what clients kept.
 
-        It waits some seconds for clients that are not back yet. The list is empty if the window was not
-        walked back or has no limit.
+        It waits some seconds for clients that have not reconnected yet. There are no lines if the window was
+        not walked back or has no time limit.
         """
         spec, clock = _spec(stage), self._ports.clock
         begun = self._history.walked_back.get(f"{stage.id}.{spec.steps.begins}")
@@ -158,9 +161,10 @@ class Window:
         return reached[-1] if reached else ""
 
     def _opens_s(self, stage: Stage) -> float | None:
-        """Return the seconds, at most, until the hosts open by themselves; None before they serve.
+        """Return the seconds, at most, until the hosts open by themselves; None before all of them serve.
 
-        Each host counts from its own start of serving; all had started when that step was done.
+        Each host counts from its own start of serving. All had started when the step that waits for it was
+        done.
         """
         served = f"{stage.id}.{_spec(stage).steps.serves}"
         if served not in self._history.done or served not in self._history.done_at:
@@ -168,9 +172,10 @@ class Window:
         return self._policy.open_limit_s - (self._ports.clock.wall() - self._history.done_at[served])
 
     def _late(self, at: Next, *, costs: bool = False) -> bool:
-        """Return whether the way back would start after its deadline, counted from the first FENCE.
+        """Return whether a way back that starts now would start after its deadline.
 
-        costs: or would cost clients something, if it starts at this step.
+        The deadline counts from the first FENCE. costs: whether the earlier time counts from which a way back
+        that starts at this step would cost clients something.
         """
         spec = _spec(at.stage)
         first = self._history.first_sent.get(f"{at.stage.id}.{spec.steps.begins}")
@@ -182,7 +187,7 @@ class Window:
         return self._ports.clock.wall() - first[1] > limit_s
 
     def _all_sealed(self, stage: Stage) -> bool:
-        """Return whether the step that seals is done on every host; a first SEAL sent is not enough."""
+        """Return whether the step that seals is done on every host; one SEAL that was sent is not enough."""
         return f"{stage.id}.{_spec(stage).steps.seals}" in self._history.done
 
     def _judge(self, at: Next, finding: Finding, findings: tuple[Finding, ...]) -> None:
@@ -205,7 +210,7 @@ class Window:
             raise Leave(Turn(stage.id, what, code, findings=findings))
 
     def _decided(self, at: Next, finding: Finding) -> tuple[str, Decision]:
-        """Return the phase and the playbook's decision about a finding; journal and report both."""
+        """Return the phase, and the playbook's decision about a finding. Journal and report both."""
         phase = self.phase(at.stage)
         decision = _spec(at.stage).decide(phase, finding, self._policy)
         body = {"stage": at.stage.id, "step": at.step.id, "finding": encode_finding(finding)}
@@ -215,10 +220,11 @@ class Window:
 
 
 def _at_a_cost(spec: WindowSpec, finding: Finding) -> tuple[Decision, Finding]:
-    """Return the decision about a way back from sealed hosts after the deadline, with the finding.
+    """Return the decision about a way back from sealed hosts after the deadline, and the finding to show.
 
-    Sealed hosts do not go back by themselves, so nothing forces a way back that costs every session: only the
-    operator may choose it. Where no lease is renewed it costs no session.
+    Where leases are renewed, only the operator may choose such a way back: it costs every session, and
+    nothing forces it, because sealed hosts do not go back by themselves. Where no lease is renewed it costs
+    no session, so the run turns back.
     """
     if not spec.renews:
         return Decision.BACK, finding

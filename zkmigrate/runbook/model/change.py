@@ -131,7 +131,7 @@ class ClusterChange:
         return None
 
     def by_default(self) -> ClusterChange:
-        """Return the change that has the same effect when it is sent in the usual way."""
+        """Return the equivalent change as sent to a broker that is up; by default, this change itself."""
         return self
 
 
@@ -485,7 +485,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Applied:
-    """A journaled change of one step and target with its operation id.
+    """A journaled change of one step on one target, with its operation id.
 
     confirmed: False while only the intent is known.
     """
@@ -514,7 +514,10 @@ def inverses(applied: tuple[Applied, ...]) -> Changes:
 
 
 def undoes(change: Change, applied: Applied) -> bool:
-    """Return whether a change of the way back undoes an applied one, whatever value it found before."""
+    """Return whether a change of the way back undoes an applied one.
+
+    The value that it found before does not count.
+    """
     if isinstance(change, Restore):
         return change.operation == applied.operation
     made = inverse(applied)

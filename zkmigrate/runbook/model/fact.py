@@ -19,7 +19,7 @@ NotHeard: TypeAlias = Literal["timeout", "refused", "unreachable"]
 
 @dataclass(frozen=True)
 class Seen(Generic[T_co]):
-    """A look that succeeded. value: what was there."""
+    """A look that succeeded. value: what it found."""
 
     value: T_co
 
@@ -33,7 +33,7 @@ class Absent:
 
 @dataclass(frozen=True)
 class Unknown:
-    """A look that failed: it proves nothing, not even absence."""
+    """A look that failed. It proves nothing, not even absence."""
 
     cause: Cause
     why: str

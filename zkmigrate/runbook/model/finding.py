@@ -1,4 +1,4 @@
-"""Findings: one claim about the world, whether it held, and the evidence.
+"""Findings: each is one claim about the world, whether it held, and the evidence.
 
 Preflight results, refusals and proofs are findings.
 """
@@ -70,14 +70,15 @@ class Finding:
 
     @property
     def blocks(self) -> bool:
-        """Whether it stops a gate: a claim of severity BLOCK that is false or unknown."""
+        """Whether the finding stops a gate: its claim has severity BLOCK and is false or unknown."""
         return self.severity is Severity.BLOCK and self.held is not Held.YES
 
     @property
     def verdict(self) -> str:
-        """The result as one line: ``Failed`` or ``Unknown`` and what was seen, or the expected claim.
+        """The result as one line.
 
-        The claim itself if it holds.
+        It is the claim if that holds. Otherwise it is ``Failed`` or ``Unknown`` and what was seen; if nothing
+        was seen, the claim that was expected.
         """
         if self.held is Held.YES:
             return self.claim
@@ -85,7 +86,7 @@ class Finding:
 
     @property
     def word(self) -> str:
-        """``Held``, ``Failed`` or ``Unknown``."""
+        """The result as one word: ``Held``, ``Failed`` or ``Unknown``."""
         return _VERDICT[self.held]
 
 
@@ -93,8 +94,8 @@ class Finding:
 class Meaning:
     """The meaning of a finding that does not hold, for the page *findings* and ``zkmigrate help``.
 
-    A word of the id in capitals matches any name, as in ``STEP.phase``. means: the fact. cause: how it comes
-    about, or why it matters. todo: what to do, in imperatives.
+    A word of the id in capitals matches any name, as in ``STEP.phase``. means: what a failed finding says.
+    cause: how it comes about, or why it matters. todo: what to do, in imperatives.
     """
 
     id: str
@@ -150,12 +151,15 @@ def claim(
 
 
 def each(told: Mapping[str, object]) -> str:
-    """Return what was seen, host by host, as one line; ``none`` without a host."""
+    """Return what was seen on each host, as one line; ``none`` without a host."""
     return "; ".join(f"{host}: {seen}" for host, seen in told.items()) or "none"
 
 
 def doubts(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """Return the findings that need a decision before going on: false or unknown, and more than a remark."""
+    """Return the findings that need a decision before going on.
+
+    Their claims are false or unknown, and their severity is not INFO.
+    """
     return tuple(f for f in findings if f.held is not Held.YES and f.severity is not Severity.INFO)
 
 

@@ -17,11 +17,11 @@ T = TypeVar("T")
 
 
 class Request(Generic[T]):
-    """A question that a look answers with a ``T``. Its room defines it and answers it.
+    """A typed question to a look, with an answer of type ``T``. The package that defines it also answers it.
 
     Each subclass is a frozen dataclass. answered_by: ``module:Class.method``. The class is created once for
     each look, with the inventory and that look, and is closed with it. The method takes the request. costs:
-    the cost in requests to servers, in words, if the question is repeated beside a long stage.
+    in words, how many requests to servers it costs if the question is repeated beside a long stage.
     """
 
     answered_by: ClassVar[str]
@@ -90,7 +90,7 @@ class RandomReader(Protocol):
 
 
 class Look(Protocol):
-    """The queries for facts, each about one host or cluster."""
+    """The interface that observes hosts and clusters; each method asks about one of them."""
 
     def now(self) -> float:
         """Return seconds on the operator's monotonic clock, comparable within one process only."""
@@ -99,16 +99,16 @@ class Look(Protocol):
         """Return seconds since the epoch, for messages and the journal."""
 
     def ask(self, request: Request[T]) -> T:
-        """Answer a request that any room defines."""
+        """Return the answer to a request, whichever package defines it."""
 
     def zkm(self, host: str, *words: str) -> Reading[str]:
-        """Return the output of a reading verb of zkm-host on a dest or broker host.
+        """Return the output of a zkm-host verb that only reads, on a dest or broker host.
 
         Where zkm-host is not installed, the program is streamed to the host.
         """
 
     def program(self, channel: str, host: str, *words: str) -> Reading[str]:
-        """Return the output of a reading verb of the program with this ``channel`` on a host."""
+        """Return the output of a verb that only reads, from the program with this ``channel`` on a host."""
 
     def file(self, host: str, path: str) -> Reading[bytes]:
         """Read a whole small file (≤ 1 MiB) of any host."""
@@ -117,7 +117,7 @@ class Look(Protocol):
         """List a directory of any host."""
 
     def reader(self, host: str, path: str) -> RandomReader:
-        """Return random access to a file of any host; reads raise ``HostError`` when the host fails them."""
+        """Return random access to a file of any host. Its reads raise ``HostError`` if the host fails."""
 
     def sockets(self, host: str) -> Reading[str]:
         """Return the output of ``ss -Htn state established`` on any host."""
@@ -150,7 +150,7 @@ class Look(Protocol):
         """
 
     def here(self) -> Reading[tuple[str, ...]]:
-        """Return the operator's machine's addresses.
+        """Return the addresses of the operator's machine.
 
         First come the inventory's ``operator`` addresses that the machine has, then the addresses from which
         it sends to the hosts.
@@ -160,10 +160,10 @@ class Look(Protocol):
         """Return the volume of each of these directories of a host, by ``df``."""
 
     def produced(self) -> Mapping[str, Sequence[Pulse]]:
-        """Return the produce canary's records since the last call, by the broker that led them.
+        """Return the records that the produce canary sent since the last call, by the broker that led them.
 
         The result is empty where no canary sends.
         """
 
     def each(self, hosts: Iterable[str], ask: Callable[[str], T]) -> dict[str, T]:
-        """Ask several hosts at once through a bounded pool; the result keeps their order."""
+        """Call ``ask`` for several hosts at once, in a bounded pool; the result keeps their order."""

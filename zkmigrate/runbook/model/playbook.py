@@ -21,16 +21,18 @@ class Stage:
     - consent: question asked on a terminal before the stage starts, empty for none.
     - skip: what is unknown if the stage is skipped; empty if it may not be skipped.
     - rehearsal: walk the steps forward, then back to the stage's start.
-    - window: clients are refused in these steps; the watch (lease, probes) runs beside them.
+    - window: the window that the steps form, in which clients are shut out (in a rehearsal there may be none
+      to shut out); the watch (lease, probes) runs beside them.
     - locked: the run holds its hosts' lock. This is impossible before zkm-host, which keeps it, is installed.
     - noticed: clients may notice the stage in either direction, so the produce canary runs.
     - refused: exit code when a step of the stage is blocked.
-    - gate: ``preflight`` checks what the stage's first step checks; at the first gate, what all its steps
-      check.
+    - gate: ``preflight`` makes the checks of the stage's first step; for the first gate, those of every step
+      of that stage.
     - outdates: the change made here, such as ``joined dest``, after which the first gate's checks no longer
       apply; empty if they still do.
-    - idle: returns the inventory key that leaves the stage nothing to do, so that it is skipped; else empty.
-    - unnoticed: why clients notice nothing of a window that refuses nobody; else empty.
+    - idle: returns the inventory key whose value leaves nothing to do in this stage, so that the run skips
+      it; else an empty text.
+    - unnoticed: in a rehearsal, why clients notice nothing although the stage has a window; else empty.
     """
 
     id: str
@@ -55,10 +57,10 @@ class Counted:
 
     - step: ``stage.step``. many: the plural noun for its targets.
     - targets: returns all of them, from the inventory and the run's records; none while unknown.
-    - paced: whether the run reports its progress and time left, and ``hold --at`` counts its targets;
-      true for at most one step.
-    - told: whether the step reports its own progress and time left while it waits, because a changed target
-      is not done yet.
+    - paced: whether the run reports its progress and time left, and ``hold --at`` counts its targets; true
+      for at most one step.
+    - told: whether the step reports its own progress and time left while it waits. It does so if a target
+      still has work to finish after its change.
     """
 
     step: str
@@ -70,7 +72,7 @@ class Counted:
 
 @dataclass(frozen=True)
 class Role:
-    """The hosts with one part in a runbook.
+    """The hosts that play one part in a runbook.
 
     - part: the key of ``Inventory.hosts``. many: the plural noun for such hosts.
     - changed: whether a run may change them.
@@ -79,7 +81,7 @@ class Role:
     - without: returns the inventory without some of them; None if none can be retired.
     - ordered: the channel for orders to them. They refuse an order whose fencing number is lower than that of
       an earlier order from any run.
-    - told: returns the line of ``status`` about a host that is no witness.
+    - told: returns the line that ``status`` shows about a host that is no witness.
     """
 
     part: str
@@ -123,14 +125,15 @@ class Playbook:
     - go_no_go: makes the page that is signed before the point of no return, if there is one.
     - report: what is specific to its report.
     - foreseen: the lines of ``plan`` about the whole run, such as the length of its window.
-    - measured: further lines of ``plan`` that need two looks; Waiting until it is time for the second.
+    - measured: returns further lines of ``plan`` that need two looks; returns Waiting until it is time for
+      the second.
     - foreseen_back: the lines that ``rollback`` shows before its question. The context's ``unrestored``
       belongs to the paced step.
     - sampling: what the run samples in passing.
     - throttled: whether the run copies replicas at rates that ``zkmigrate throttle`` overrides.
     - files: the files that the run keeps in its directory, by name, computed from its records. Each is on
       disk before the step after that record begins.
-    - looks: stages outside the walk that only look; ``preflight --stage`` names one.
+    - looks: stages that only read and that no run walks; ``preflight --stage`` names one.
     - clusters: the clusters that its changes name → the sender for each. A sender is ``module:name`` of a
       function of inventory and look that returns an ``engine.apply.Alter``.
     """
@@ -155,7 +158,7 @@ class Playbook:
     clusters: Mapping[str, str] = field(default_factory=dict)
 
     def hosts(self, inventory: Inventory) -> dict[str, tuple[str, ...]]:
-        """Return the names of the hosts by their part, in the order shown."""
+        """Return the names of the hosts by their part in the runbook, in the order shown."""
         there = inventory.hosts
         parts = [role.part for role in self.roles] or list(there)
         return {part: there[part] for part in parts if part in there}
@@ -172,7 +175,7 @@ class Playbook:
         return _names(inventory, (role for role in self.roles if role.witness))
 
     def ordered(self, inventory: Inventory) -> dict[str, str]:
-        """Return the hosts that take orders, each with its channel."""
+        """Return the hosts that take orders → the channel of each."""
         roles = [role for role in self.roles if role.ordered]
         return {host: role.ordered for role in roles for host in inventory.hosts.get(role.part, ())}
 
@@ -195,7 +198,7 @@ class Playbook:
 
     @property
     def retirable(self) -> tuple[str, ...]:
-        """The parts of which a run can leave out a host that is gone permanently."""
+        """The parts whose hosts a run can leave out when they are gone permanently."""
         return tuple(role.part for role in self.roles if role.without is not None)
 
     def without(self, inventory: Inventory, names: Collection[str]) -> Inventory:
@@ -220,7 +223,7 @@ class Playbook:
         return tuple(stage.id for stage in self.stages if stage.noticed)
 
     def views(self) -> tuple[View, ...]:
-        """Return one view of each sampling, for one screen."""
+        """Create one view for each sampling, for one screen."""
         return tuple(sampling.view() for sampling in self.sampling)
 
     @property

@@ -63,7 +63,8 @@ class Visit:
     """One walk of a step.
 
     seconds: the journaled duration, by the monotonic clock. outcome: ``done``, ``blocked``, or ``left`` if
-    the journal stops inside the walk. tries: how often in a row it was refused for the same reasons.
+    the journal stops inside the walk. tries: how many times in a row the step was blocked for the same
+    reasons.
     """
 
     step: str
@@ -115,7 +116,7 @@ class Story:
 
 @dataclass(frozen=True)
 class Part:
-    """The stretch of a window spent in one step."""
+    """The part of a window that was spent in one step."""
 
     step: str
     back: bool
@@ -133,7 +134,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Window:
-    """The time from the first FENCE sent until the door is open.
+    """The time from the first FENCE sent until clients can connect again.
 
     outcome: ``opened``, ``turned back``, ``rehearsed`` or ``not over``. deadline: when the way back had to
     start, as the run calculated it. gone_s: seconds in which no process of the tool was working. held_s:
@@ -213,8 +214,8 @@ class Lag:
 class Curve:
     """One figure over time.
 
-    plot: the figure with its unit; curves of one plot share a scale. name: the curve's subject, such as a
-    broker. points: (time, value) in order; values are 0 or more.
+    plot: the name of the figure with its unit; curves of one plot share a scale. name: what the curve is
+    about, such as a broker. points: (time, value) in order; values are 0 or more.
     """
 
     plot: str
@@ -226,7 +227,7 @@ class Curve:
 class Acks:
     """The acknowledgements that a real client recorded.
 
-    count: their number. gaps: the gaps between them, longest first. times: when they came. took: (time of
+    count: their number. gaps: the gaps between them, longest first. times: the time of each. took: (time of
     acknowledgement, milliseconds since sent) in order, if the client recorded both.
     """
 

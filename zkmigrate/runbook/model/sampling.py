@@ -43,9 +43,9 @@ class Question:
 
 
 class View(Protocol):
-    """The presentation of samples on a screen.
+    """The presentation of one sampling on a screen.
 
-    Times are seconds on the clock that dates the samples. hosts: the hosts with a line of their own.
+    Times are seconds on the clock that dates the samples. hosts: the hosts that have a line each.
     """
 
     def take(self, at: float, kind: str, body: Body) -> None:
@@ -69,8 +69,8 @@ class Sampling:
     - canary: the kind of its samples, and the program that writes into the system while clients may notice
       the run. It is ``module:name`` of a function of the inventory that returns a ``site.sampler.Canary`` or
       None. ``Look.produced`` gives its records to steps.
-    - heard: the kind of sample, the request of the steps whose answers are sampled, and the function that
-      returns the body for an answer.
+    - heard: samples what steps ask anyway: the kind of the samples, the type of request whose answers are
+      sampled, and the function that returns the body for an answer.
     - report: how a report shows the samples; at most one sampling of a playbook has it.
     """
 

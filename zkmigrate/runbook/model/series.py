@@ -19,7 +19,7 @@ _STEPS = 3
 
 
 def number(values: Mapping[str, Any], name: str) -> float | None:
-    """Return the finite number of this name, else None."""
+    """Return the value of this name if it is a finite number, else None."""
     value = values.get(name)
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         return None
@@ -113,7 +113,7 @@ def ms(value: float | None) -> str:
 
 
 def when(gap: Gap | None) -> str:
-    """Return as text when a gap was, in which steps, and why."""
+    """Return text that says when a gap was, in which steps, and why."""
     if gap is None:
         return "-"
     until = "to the end" if gap.end is None else f"to {clock(gap.end, 0.1)}"

@@ -30,7 +30,7 @@ class Hazard(StrEnum):
     """The effects that a step can have on hosts, clusters and clients.
 
     - READ_ONLY: it sends nothing, and the engine refuses to send a change of it.
-    - LATE: it reads, and sends a host only what that host missed in an earlier step.
+    - LATE: it reads, and sends to a host only what that host missed in an earlier step.
     - WINDOW: it acts under a lease with a deadline.
     - FINAL: it has no plain way back.
     """
@@ -74,10 +74,10 @@ class Done:
 class Ready:
     """The targets that can be changed now, all at once, as one wave.
 
-    - record: as in ``Done``, but durable before the wave's first change. It holds an original map that the
-      way back needs, or a plan that must not be made twice. On the way back nothing is recorded, unless
-      ``both_ways``. While ``Context.begun`` is true the step uses the record it finds; otherwise that record
-      belongs to an earlier walk. With a lost journal there may be none.
+    - record: as in ``Done``, but durable before the wave's first change. It holds what the way back needs,
+      such as the original assignment of replicas, or a plan that must not be made twice. On the way back
+      nothing is recorded, unless ``both_ways``. While ``Context.begun`` is true the step uses the record it
+      finds; otherwise that record belongs to an earlier walk. With a lost journal there may be none.
     - keep: as in ``Waiting``.
     - ask: findings, each with a target, about which the operator is asked before this wave.
     """
@@ -131,9 +131,9 @@ class Waiting:
 class Blocked:
     """The step cannot continue; the findings say why and what the operator can do.
 
-    no_way_back: on the way back, there is no way back any more, so the run can only go forward from here.
-    others_back: on the way back, every target that answers is back. The findings name the others; the earlier
-    steps need not wait for them.
+    no_way_back: on the way back, whether the run can only go forward from here. others_back: on the way back,
+    whether every target that answers is back. The findings then name the others, and the earlier steps need
+    not wait for them.
     """
 
     findings: tuple[Finding, ...]
@@ -153,7 +153,7 @@ Teller: TypeAlias = Callable[[str, str], None]
 
 
 def tell_nobody(_what: str, _progress: str) -> None:
-    """Discard the progress of a look."""
+    """Discard the reported progress of a long look."""
 
 
 @dataclass(frozen=True)
@@ -179,7 +179,8 @@ class Context:
     """What every step of a run knows without looking.
 
     - run: id of the run, ``[a-z0-9-]{1,24}``. way: the direction of the walk.
-    - rehearsal: whether the cut-over steps rehearse. fencing: this operator's fencing number.
+    - rehearsal: whether the steps of the cut-over are only rehearsed. fencing: this operator's fencing
+      number.
     - records: step id → the record it journaled last (baseline, zxids, times).
     - unrestored: targets on which this step wrote or moved files, or changed cluster settings, that are not
       put back. unconfirmed: targets with a change that was refused or has an unknown outcome.
@@ -216,7 +217,7 @@ class Context:
 
 @dataclass(frozen=True)
 class Forecast(Generic[F]):
-    """The expected facts and targets of a step at its turn, as far as they are known before the run.
+    """The expected facts and targets of a step when the walk reaches it, as far as known before the run.
 
     - facts: the expected observation, as ``plan`` and ``undo`` take it.
     - targets: the targets that the step will change, if ``check`` cannot decide that yet. None: the targets
@@ -252,7 +253,7 @@ class Step(Protocol[F]):
         """Return the changes that undo one target, given its journaled changes, oldest first."""
 
     def forecast(self, c: Context, look: Look) -> Forecast[F] | None:
-        """Return what the step will see at its turn; by default, what it sees now.
+        """Return what the step will see when the walk reaches it; by default, what it sees now.
 
         Return None if that is only known when the step is reached. Raises HostError if a look failed.
         """
@@ -261,14 +262,14 @@ class Step(Protocol[F]):
     def basis(self, c: Context, f: F) -> Mapping[str, str] | None:
         """Return what a saved plan of this step depends on, as name → value in words.
 
-        The plan is stale if and only if one of these values differs. None: every change must be identical,
-        with all of its content.
+        The plan is stale if and only if one of these values differs. If None is returned, the plan is stale
+        unless every change is identical, with all of its content.
         """
         return None
 
 
 class Reads(Step[F]):
-    """Base class of a step that sends nothing and is only walked forward."""
+    """Base class of a step that sends nothing and that is only walked forward."""
 
     hazard = Hazard.READ_ONLY
 

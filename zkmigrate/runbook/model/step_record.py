@@ -62,13 +62,13 @@ def recorded(kind: type[R], body: Mapping[str, Any], run: str) -> R:
 
 
 def known(kind: type[R], c: Context) -> R | None:
-    """Return the record of a step, or None if the journal has none."""
+    """Return the last record of this kind from the journal, or None if there is none."""
     body = c.records.get(kind.step)
     return recorded(kind, body, c.run) if body else None
 
 
 def needed(kind: type[R], c: Context) -> R:
-    """Return the record of a step that must have been walked. Raises RecordError without one."""
+    """Return the last record of this kind. Raises RecordError if the journal has none."""
     found = known(kind, c)
     if found is None:
         raise RecordError(

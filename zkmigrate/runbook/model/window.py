@@ -19,7 +19,7 @@ Word: TypeAlias = Literal["go", "stop", "back", "skip"]
 
 
 class Phase(StrEnum):
-    """The position of a window: the last step that is done or has sent its first change.
+    """The position of a window: the last of its steps that is done or has sent its first change.
 
     zkm-host uses the same names; before ARM a host is :data:`IDLE`.
     """
@@ -35,7 +35,7 @@ class Phase(StrEnum):
     OPEN = "open"
 
     def until(self, end: Phase) -> tuple[Phase, ...]:
-        """Return this phase and those after it, before ``end``."""
+        """Return this phase and those after it, up to but without ``end``."""
         every = list(Phase)
         return tuple(every[every.index(self) : every.index(end)])
 
@@ -44,7 +44,7 @@ IDLE = "idle"
 
 
 class Stand(StrEnum):
-    """The state of a window's host: whether it lets clients in, and what it will do by itself.
+    """Whether a host of the window lets clients in, and what it will do by itself.
 
     - BEFORE: clients are let in as before the window.
     - LEASED: it opens by itself when its lease ends.
@@ -101,7 +101,7 @@ class Probe:
 
     - ask: returns findings. A finding that holds clears an earlier one with the same id and target; an error
       becomes a finding.
-    - leased: ask only while the lease is renewed, until all hosts are sealed.
+    - leased: whether to ask only while the lease is renewed, until all hosts are sealed.
     - within_s: seconds for each of its looks, so that one silent host does not hide the others.
     """
 
@@ -113,7 +113,7 @@ class Probe:
 
 
 def no_limits(_phase: str, _verb: str, _back: bool, _left_s: float | None) -> tuple[float, float]:
-    """Return infinite limits: every wait has only its own limit."""
+    """Return infinite limits, so that every wait has only its own limit."""
     return math.inf, math.inf
 
 
@@ -124,7 +124,7 @@ class WindowSteps:
     - phases: each step in order → the phase that its first change begins.
     - begins: starts the lease. cuts: adds the cut to it. seals: makes it permanent.
     - serves: waits until every host serves; each host then counts down to its own limit.
-    - opens: opens the door.
+    - opens: lets clients in on the new side.
     """
 
     phases: Mapping[str, Phase] = field(hash=False)
@@ -135,7 +135,7 @@ class WindowSteps:
     opens: str
 
     def between(self, first: str, end: str) -> tuple[str, ...]:
-        """Return the steps from ``first`` on, before ``end``."""
+        """Return the steps from ``first`` on, up to but without ``end``."""
         ids = list(self.phases)
         return tuple(ids[ids.index(first) : ids.index(end)])
 
@@ -154,7 +154,7 @@ class WindowSteps:
         return self.between(self.begins, self.opens)
 
     def reached(self, step: str) -> Phase:
-        """Return the phase once this step has sent a change.
+        """Return the phase that the window has reached once this step has sent a change.
 
         Return the first phase for a step that is not one of the window's own.
         """
@@ -163,10 +163,10 @@ class WindowSteps:
 
 @dataclass(frozen=True)
 class Loss:
-    """The loss for clients in a long window.
+    """What clients lose in a window that lasts too long.
 
-    what: for example their sessions. from_s: seconds from the first change of ``begins`` until the first
-    client can lose it. forward: why going forward costs less; empty if it does not.
+    what: the loss, such as their sessions. from_s: seconds from the first change of ``begins`` until the
+    first client can suffer it. forward: why going forward costs less; empty if it does not.
     """
 
     what: str
@@ -176,7 +176,7 @@ class Loss:
 
 @dataclass(frozen=True)
 class Kept:
-    """The result of a way back for clients.
+    """What clients kept through a way back.
 
     words: a sentence, empty if nothing was at risk. settled: False if a later look may show something else.
     """
@@ -190,8 +190,8 @@ class Unattended:
     """The description of a window whose process has died.
 
     - one, many: the noun for its hosts, singular and plural.
-    - shut, still, opened: a clause about clients while all hosts are closed, while some still are, and after
-      they opened on either side.
+    - shut, still, opened: a clause each about clients: while all hosts are closed, while only some are, and
+      once the hosts have opened on either side.
     - stands: returns the state of each host.
     - alone_s: seconds from the last renewal until hosts without a seal have opened by themselves.
     - loss: what clients lose, None if unknown.

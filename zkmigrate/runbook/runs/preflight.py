@@ -85,7 +85,7 @@ def _look_of(playbook: Playbook, id: str) -> Stage:
 
 
 def looked(step: AnyStep, context: Context, look: Look, clock: Clock) -> tuple[Finding, ...]:
-    """Return the findings of a read-only step. As long as the step waits, it looks again."""
+    """Return the findings of a read-only step. While the step waits, it is observed again."""
     patience = Patience(clock.now)
     while isinstance(verdict := step.check(context, step.observe(context, look)), Waiting):
         if (left := patience.left(verdict)) <= 0:

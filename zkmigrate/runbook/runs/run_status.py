@@ -212,8 +212,8 @@ def of_run(
 def waited(run_dir: Path, name: str) -> int | None:
     """Return the exit code of a wait for a stage, a step or ``END``; None while the wait goes on.
 
-    It is 0 if the place was reached. If the process ended before, it is its exit code, ``NOT_REACHED`` if
-    that is 0, or ``GONE`` if it recorded no end.
+    It is 0 if the place was reached. If the process ended before that, it is the exit code of the process,
+    ``NOT_REACHED`` if that is 0, or ``GONE`` if the process recorded no end.
     """
     working = process.at_work(run_dir)  # read before the journal, which then has what the process wrote last
     history = journal.read(run_dir)

@@ -1,4 +1,4 @@
-"""Look at real hosts: answer the engine's questions over ssh, and let rooms answer their own requests.
+"""Observe real hosts over ssh. Requests that another package defines are answered by that package.
 
 Read-only hosts are queried by SFTP and plain commands of an ordinary account: no sudo, nothing installed. On
 the others zkm-host answers what needs root: over an open channel once it is installed, streamed before that.
@@ -65,9 +65,9 @@ class Observe:
         self._answers: dict[str, Any] = {}
 
     def close(self) -> None:
-        """Close the connections that the rooms' answers opened.
+        """Close the connections that were opened to answer other packages' requests.
 
-        Transport and channels stay open for their maker.
+        Transport and channels stay open, because the caller owns them.
         """
         for answers in self._answers.values():
             answers.close()

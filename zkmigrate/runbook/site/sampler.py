@@ -1,7 +1,7 @@
-"""Ask a playbook's questions regularly during a run, for the report and the screen.
+"""Ask a playbook's questions at regular intervals during a run, for the report and the screen.
 
-Samples decide nothing. Each question has its own thread and connections, so that a silent system delays no
-other question.
+No decision depends on the samples. Each question has its own thread and connections, so that a silent system
+delays no other question.
 """
 
 from __future__ import annotations
