@@ -1,4 +1,4 @@
-"""Find what is wrong with the replicas and leaders of a cluster, from what its brokers report."""
+"""Find problems with the replicas and leaders of a cluster, from what its brokers report."""
 
 from __future__ import annotations
 
@@ -80,15 +80,15 @@ class Check:
 
 
 def check(view: KafkaView, reading: Reading[Mapping[Name, InFlight]], expected: Mapping[int, str]) -> Check:
-    """Check a cluster.
+    """Check a cluster's brokers, racks, replicas, leaders and reassignments.
 
     reading: its reassignments in flight.
-    expected: the brokers, besides those of the sets, that should be registered and answer: ids and
+    expected: the brokers, besides those in replica sets, that should be registered and answer: ids and
     ``host:port``.
 
-    Replicas that a reassignment adds do not count as behind. The racks are those of the set that it leads to.
-    A set can span as many racks as it has replicas, up to the number of racks of the registered brokers. A
-    broker that is down counts as a rack of its own.
+    Replicas that a reassignment adds do not count as behind. While one is in flight, the racks that count are
+    those of the replica set at its end. A replica set can span as many racks as it has replicas, up to the
+    number of racks of the registered brokers. A broker that is down counts as a rack of its own.
     """
     moves, unknown = _moves(view, reading)
     in_flight = moves or {}

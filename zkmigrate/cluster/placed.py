@@ -34,7 +34,7 @@ _AT_ONCE = 20
 
 
 class Sight(Protocol):
-    """The part of the site's look that this module uses."""
+    """The methods of ``Look`` that this module uses."""
 
     def ask(self, request: Request[T]) -> T: ...
     def volumes(self, host: str, paths: Sequence[str]) -> Reading[Mapping[str, Volume]]: ...
@@ -44,7 +44,7 @@ class Sight(Protocol):
 def read(
     inventory: Inventory, look: Sight, tell: Callable[[str], None], pause: Pause | None = None
 ) -> Cluster | Refused:
-    """Return the cluster of the inventory.
+    """Query the inventory's brokers, and return their cluster with sizes and free bytes.
 
     tell: receives lines of progress. pause: as for :func:`settled`. Raises HostError if no broker answers.
     """
@@ -52,7 +52,7 @@ def read(
 
 
 def seen_by_brokers(look: Sight, tell: Callable[[str], None], pause: Pause | None = None) -> KafkaView:
-    """Return the partitions and racks.
+    """Query the brokers for partitions and racks.
 
     pause: as for :func:`settled`. Raises HostError if no broker answers.
     """
@@ -84,7 +84,7 @@ def measured(
     tell: Callable[[str], None],
     only: Collection[Name] = (),
 ) -> Cluster | Refused:
-    """Return the cluster of a view, with sizes and free bytes.
+    """Return the cluster that a view shows, with sizes and free bytes from its log directories.
 
     only: the partitions to include; empty for all. Raises HostError if no broker answers.
     """
@@ -110,7 +110,7 @@ def measured(
 
 
 def other_cluster(view: KafkaView, inventory: Inventory) -> Refused | None:
-    """Return the refusal of brokers that belong to another cluster than the inventory's, else None."""
+    """Return a refusal if the brokers belong to another cluster than the inventory's, else None."""
     if view.cluster_id == inventory.kafka.cluster_id:
         return None
     text = f"the brokers are of cluster {view.cluster_id}; needed: {inventory.kafka.cluster_id}"
@@ -138,7 +138,7 @@ def _reason(reading: Reading[object]) -> str:
 
 
 def _moving(view: KafkaView, copying: Sequence[str]) -> Refused | None:
-    """Return the refusal of sets and directories that are changing, else None."""
+    """Return a refusal if replicas are moving between brokers or log directories, else None."""
     if view.reassigning is None:
         seen = "these brokers are older than 2.4 and do not report whether a reassignment is in flight"
     elif view.reassigning:
@@ -153,7 +153,7 @@ def _moving(view: KafkaView, copying: Sequence[str]) -> Refused | None:
 def _directories(
     told: Mapping[int, LogDirs],
 ) -> tuple[dict[int, dict[str, live.Directory]], dict[int, str], list[str]]:
-    """Return the reported directories, why a broker has none, and replicas that change their directory."""
+    """Return the reported log directories, why a broker has none, and replicas that change theirs."""
     dirs: dict[int, dict[str, live.Directory]] = {}
     unseen: dict[int, str] = {}
     copying: list[str] = []
@@ -173,9 +173,9 @@ def _directories(
 
 
 def _directory(told: LogDir) -> live.Directory:
-    """Return a log directory as placement sees it.
+    """Convert a reported log directory to one of placement.
 
-    A cordoned one has no room, because it accepts no replica that is assigned to it by name.
+    A cordoned directory has no room, because it accepts no replica that is assigned to it by name.
     """
     sizes = {(one.topic, one.partition): one.size for one in told.replicas}
     return live.Directory(sizes, 0 if told.cordoned else told.usable, told.total)

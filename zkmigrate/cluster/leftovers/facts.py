@@ -53,9 +53,9 @@ class Tree:
     """Kafka's znodes that may be leftovers.
 
     cluster_id: the id in ``/cluster/id``.
-    steady: whether the same broker was controller, in the same epoch, before and after the look.
+    steady: whether the same broker was controller, in the same epoch, before and after its znodes were read.
     assigned: the topics that no broker names but that have an assignment.
-    deleting: the topics under deletion.
+    deleting: the topics that are being deleted.
     found: possible leftovers by path; each with the znodes below it, children first.
     """
 
@@ -71,10 +71,10 @@ class Disks:
     """The directories of one broker.
 
     runs: whether the broker runs, or answers.
-    looked: whether they were read over ssh, so that a run can change them.
+    looked: whether the directories were read over ssh, so that a run can change them.
     mounts: the mount points of the broker's host.
-    identity: whether the broker could start again with its own id and cluster; None if its config was not
-    read.
+    identity: whether the broker finds its own id and cluster in its directories, so that it could start
+    again; None if its config was not read.
     """
 
     broker: Broker
@@ -87,13 +87,13 @@ class Disks:
 
 @dataclass(frozen=True)
 class Scan:
-    """Everything that one look for leftovers has read.
+    """Everything that was read to find leftovers.
 
     tree: Absent if the inventory names no ZooKeeper.
     partitions: the partitions of every topic that a broker, a znode or a directory names.
     throttles: the throttle settings that are set.
     unread: what could not be read, in words, and does not stop the run.
-    wall_s: the time of the look, in seconds since the epoch.
+    wall_s: the time at which all this was read, in seconds since the epoch.
     """
 
     cluster: Reading[ClusterTopics]
@@ -139,7 +139,7 @@ def section(c: Context) -> Leftovers:
 
 
 def scan(c: Context, look: Look) -> Scan:
-    """Look for leftovers in the cluster.
+    """Read from the cluster everything that is needed to find leftovers.
 
     The topics are read last, so that a topic created meanwhile does not count as a leftover.
     """
@@ -283,7 +283,7 @@ _Seens: TypeAlias = tuple[tuple[Disks, ...], tuple[str, ...]]
 
 
 def _disks(c: Context, look: Look) -> _Seens:
-    """Read the directories over ssh if the inventory has that section, else as the brokers report them."""
+    """Read the directories over ssh if the inventory has a section ``ssh``, else from the brokers."""
     brokers = c.inventory.kafka.brokers
     if c.inventory.has("ssh"):
         by_name = {broker.name: broker for broker in brokers}

@@ -41,7 +41,7 @@ from zkmigrate.runbook.model.step_record import Recorded, known
 class Named(Recorded):
     """The leftovers that a run removes; it adds none later.
 
-    names: their names, in order, by their names in the journal.
+    names: by each leftover's name in the journal, its name in the inventory.
     """
 
     step: ClassVar[str] = "leftovers"
@@ -51,9 +51,9 @@ class Named(Recorded):
 
 @dataclass(frozen=True)
 class RemoveFacts:
-    """The leftovers now.
+    """The current leftovers.
 
-    found: the leftovers by their names in the journal. scan: the look that found them.
+    found: the leftovers by their names in the journal. scan: the scan that found them.
     """
 
     found: Mapping[str, Leftover]
@@ -83,9 +83,9 @@ class RemoveStep(Step[RemoveFacts]):
         return self._check_back(c, f) if c.way is Way.BACK else self._forward(c, f)
 
     def _names(self, c: Context, f: RemoveFacts) -> Mapping[str, str]:
-        """Return the leftovers to remove by target.
+        """Return the leftovers to remove, by their names in the journal.
 
-        The first removal fixes them, so a pattern matches nothing that appears later.
+        The first removal fixes this list, so a pattern matches no leftover that appears later.
         """
         record = known(Named, c) if c.begun else None
         if record is not None:

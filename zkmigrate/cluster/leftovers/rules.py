@@ -112,7 +112,7 @@ def kind_of(name: str) -> Kind:
 
 
 def leftovers(c: Context, found: Scan) -> tuple[Leftover, ...]:
-    """Return every leftover of a scan, by kind and name. Nothing that belongs to a live topic is one."""
+    """Return every leftover of a scan, by kind and name. What belongs to a live topic is no leftover."""
     wanted = section(c)
     every = (*_znodes(wanted, found), *_throttles(found), *_directories(c, wanted, found))
     return tuple(sorted(every, key=lambda one: (list(Kind).index(one.kind), one.name)))
@@ -152,7 +152,7 @@ def _explain(kind: Kind, topic: str) -> str:
 
 
 def _throttles(found: Scan) -> Iterator[Leftover]:
-    """Yield settings as leftovers; they limit nothing while no reassignment is in flight."""
+    """Yield each throttle setting as a leftover. It limits nothing while no reassignment is in flight."""
     for target, settings in found.throttles.value.items() if isinstance(found.throttles, Seen) else ():
         what, _, name = target.partition("-")
         for key, own in settings.items():
@@ -203,7 +203,8 @@ def named_leftovers(c: Context, every: Iterable[Leftover]) -> tuple[Leftover, ..
 def quiet(c: Context, found: Scan) -> tuple[Finding, ...]:
     """Return the findings that must hold before each removal.
 
-    They require the right cluster, a steady controller, and no reassignment in flight.
+    They require the inventory's cluster, a controller that did not change during the scan, and no
+    reassignment in flight.
     """
     missing = found.missing_answer
     answers = claim(
@@ -250,7 +251,11 @@ def quiet(c: Context, found: Scan) -> tuple[Finding, ...]:
 
 
 def report(c: Context, found: Scan) -> tuple[Finding, ...]:
-    """Return one finding for each leftover, and one for each kind that occurs by the thousand."""
+    """Return the findings about all leftovers.
+
+    They are one for each leftover, but one in all for each kind in ``MANY``, and those about the inventory's
+    names and about what was not read.
+    """
     every = leftovers(c, found)
     told = [_found_finding(c, [one]) for one in every if one.kind not in MANY]
     told += [_found_finding(c, some) for kind in MANY if (some := [one for one in every if one.kind is kind])]

@@ -99,7 +99,7 @@ class LeftoversInventory(Inventory):
 
     @property
     def doors(self) -> dict[str, Door]:
-        """The doors of Kafka's ensemble, and those of the dest hosts if the file names any."""
+        """The client addresses of Kafka's ZooKeeper servers, and of the dest hosts if the file names any."""
         dest = {name: door for name, door in super().doors.items() if name in self.dest_names}
         return self.leftovers.doors | dest
 
@@ -107,7 +107,7 @@ class LeftoversInventory(Inventory):
     def hosts(self) -> dict[str, tuple[str, ...]]:
         """The brokers with a directory that ``remove`` names.
 
-        Only their hosts are changed, and keep the lock.
+        A run changes only their hosts, and they keep its lock.
         """
         named = tuple(
             name
@@ -125,17 +125,20 @@ def named_hosts(inventory: Inventory) -> tuple[str, ...]:
 
 
 def tenants(inventory: Inventory) -> tuple[str, tuple[str, ...]]:
-    """Return the move whose dest is cleaned, empty for none, and the named subtrees of other tenants."""
+    """Return the run of the move whose dest is cleaned, and the named subtrees of other tenants.
+
+    The run is empty if no move is named.
+    """
     assert isinstance(inventory, LeftoversInventory)
     return inventory.leftovers.after_move or "", inventory.leftovers.subtrees
 
 
 def foreseen(c: Context, _look: Look) -> tuple[str, ...]:
-    """Return the lines of a plan about the subtrees of other tenants."""
+    """Return what ``plan`` prints about the subtrees of other tenants."""
     named = tenants(c.inventory)[1]
     return (f"  deleted from dest, batch by batch, at their turn: {', '.join(named)}",) if named else ()
 
 
 def no_tenants(inventory: Inventory) -> str:
-    """Return the key that names no subtree of other tenants; empty if it names one."""
+    """Return the inventory key that names no subtree of other tenants; an empty text if it names one."""
     return "" if tenants(inventory)[1] else "leftovers.subtrees"

@@ -58,7 +58,7 @@ class Created(Recorded):
 class CreateFacts:
     """The topic, if it exists.
 
-    records: on the way back, how many records the topic has taken; None if not queried.
+    records: on the way back, how many records were written to the topic; None if not queried.
     """
 
     topic: TopicReading
@@ -129,7 +129,7 @@ class CreateStep(Step[CreateFacts]):
 
 
 def _records(c: Context, found: Topic, look: Look) -> Reading[int]:
-    """Return how many records the topic has taken: the sum of its log ends at the leaders."""
+    """Return how many records were written to the topic: the sum of its leaders' log ends."""
     name = new_partitions_of(c.inventory).topic
     asked: dict[int, dict[str, list[int]]] = {}
     for number, leader in enumerate(found.leaders):

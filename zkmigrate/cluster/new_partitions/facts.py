@@ -71,7 +71,7 @@ def change(inventory: Inventory, found: TopicReading) -> CreateTopic | GrowTopic
 
 
 def silent(c: Context, found: Unknown) -> Waiting:
-    """Return a wait for the brokers' answer."""
+    """Return a wait, because the brokers did not report the topic."""
     limit = c.inventory.policy.step_deadline_s
     return Waiting("a response of Kafka about the topic", str(found), limit, poll_s=1.0, keep=c.kept)
 

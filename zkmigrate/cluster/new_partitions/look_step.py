@@ -25,7 +25,7 @@ from zkmigrate.runbook.model.step import Context, Done, Reads, Verdict
 
 @dataclass(frozen=True)
 class FirstLook:
-    """A look at the cluster before the change.
+    """What the brokers report before the change.
 
     cluster_id: the id that brokers report; empty if none does.
     brokers: the registered brokers.

@@ -1,7 +1,7 @@
 """Kafka's own assignment of replicas to brokers, as Kafka 2.8 and 3.9 compute it for a new topic.
 
 The result depends only on the order of brokers, a start and a shift. Kafka draws the last two at random. Here
-the caller gives them, so the same input gives the same sets.
+the caller gives them, so the same input gives the same replica sets.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ def assigned(
     """Return the replica sets that Kafka assigns (``AdminUtils.assignReplicasToBrokers``).
 
     brokers: without racks they are used in the given order. With racks they are used in ``rack_alternating``
-    order, and each set spans as many racks as it can.
-    partitions: the number of sets.
-    start: the index in the order of the leader of partition 0.
+    order, and each replica set spans as many racks as it can.
+    partitions: the number of replica sets.
+    start: the position of partition 0's leader in the order of brokers.
     shift: the distance from the leader to the next replica; None for start, as in Kafka.
     first: the number of the first partition.
     """
@@ -77,10 +77,12 @@ def assigned(
 def grown(
     cluster: Cluster, topic: str, partitions: int, *, start: int | None = None, shift: int | None = None
 ) -> Sets | Refused:
-    """Return the sets of the new partitions of a topic that grows to so many; existing sets stay.
+    """Return the replica sets of the new partitions of a topic; those of existing partitions stay.
 
-    ``kafka-topics --alter`` places them the same way: with as many replicas as partition 0 has and, by
-    default, a start at its leader.
+    partitions: how many partitions the topic then has.
+
+    ``kafka-topics --alter`` places new partitions the same way: with as many replicas as partition 0 has and,
+    by default, a start at its leader.
     """
     have = {one.number: one for one in cluster.partitions if one.topic == topic}
     if not have or sorted(have) != list(range(len(have))):

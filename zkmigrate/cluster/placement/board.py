@@ -1,7 +1,8 @@
 """The board of the planners: where every replica is, and the rules that a move keeps.
 
 A level is what a broker has to spare, such as free bytes. Sources give replicas and takers take them; a
-broker may do both. What it gives makes no room for what it takes, so every order of a plan has room.
+broker may do both. What a broker gives away makes no room for what it takes, so its moves have room in any
+order.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class Task:
 
     sets: the replica sets.
     racks: the rack of each broker, as a number.
-    needed: how many racks each set must span.
+    needed: how many racks each replica set must span.
     level: the level of each broker.
     room: the bytes of each broker for new copies.
     ranked: the brokers whose levels are to become equal; sources and takers are among them.
@@ -52,8 +53,8 @@ class Task:
     local: whether a replica stays in its rack.
     window: how many of its heaviest remaining replicas a source offers.
     enough: the width at which a corridor is level.
-    steps: how often the search may look for a change that narrows the corridor. Making the plan cheaper ends
-    by itself.
+    steps: how often the search may look for a change that narrows the corridor. The search for a cheaper plan
+    has no such limit, because it ends by itself.
     limit: the most bytes that the moves may copy.
     """
 
@@ -80,7 +81,7 @@ Change = tuple[tuple[int, int], ...]
 
 
 def numbered(cluster: Cluster, choice: Chosen) -> tuple[list[int], dict[int, int], list[int]]:
-    """Number the brokers of a choice; those that only a set names come last.
+    """Number the brokers that a choice selects; those that only occur in a replica set come last.
 
     Returns their ids by number, the numbers by id, and the number of each one's rack.
     """
@@ -144,7 +145,7 @@ class Board:
     # The rules
 
     def suits(self, row: int, broker: int) -> bool:
-        """Return whether the set of a replica keeps its rules when the replica moves to a broker."""
+        """Return whether a replica's set still spans the needed racks if the replica moves to a broker."""
         task = self.task
         partition = task.replicas.partition[row]
         replicas = self.sets[partition]
@@ -163,7 +164,7 @@ class Board:
         return len(others) >= task.needed[partition]
 
     def offered(self, change: Change) -> bool:
-        """Return whether, after a change, each source has given only some of its heaviest replicas."""
+        """Return whether, after a change, each source gives only heavy replicas, as ``window`` demands."""
         homes = self.task.replicas.home
         left = {homes[row] for row, to in change if (self.at[row] == homes[row]) != (to == homes[row])}
         for home in left:
@@ -246,14 +247,14 @@ class Board:
         return self.offered(((row, broker),) if other is None else ((row, broker), (other, giver)))
 
     def taken(self, row: int | None, broker: int) -> int:
-        """Return the bytes of a broker's room that a replica takes; none on its home broker."""
+        """Return the room in bytes that a replica takes on a broker; 0 on its home broker."""
         replicas = self.task.replicas
         return 0 if row is None or replicas.home[row] == broker else replicas.size[row]
 
     def holds(self, giver: int, taker: int) -> list[Sequence[tuple[int, int]]]:
         """Return the replicas that one broker could give to another, by rising weight.
 
-        The first list has its own replicas, the second those that it took.
+        The first list has the giver's own replicas, the second those that it took from others.
         """
         if not self.takes[taker]:
             return [[], [entry for entry in self.gone[taker] if self.at[entry[1]] == giver]]

@@ -1,4 +1,4 @@
-"""Check written maps against the rules that no plan breaks.
+"""Check written reassignment files against the rules that every plan must keep.
 
 It deliberately shares no code with the planners.
 """
@@ -54,9 +54,10 @@ def log_dirs_of(written: str) -> dict[Name, tuple[str, ...]]:
 def log_dir_faults(
     before: Cluster, maps: Sequence[Mapping[Name, Set]], named: Sequence[Mapping[Name, tuple[str, ...]]]
 ) -> tuple[str, ...]:
-    """Return what is wrong with the log directories in maps that are carried out one after the other.
+    """Return what is wrong with the log directories that a plan's reassignments name.
 
-    named: the directories of each map.
+    maps: the replica sets of each reassignment, in the order in which they are carried out.
+    named: the log directories of each reassignment.
 
     Only brokers with several known directories count. There each new copy of known size must have a
     directory, and no directory may ever have less than 0 bytes free. Old copies are removed last. Names of
@@ -114,15 +115,16 @@ def faults(
     away: Mapping[str, frozenset[int]] | None = None,
     sized: bool = True,
 ) -> tuple[str, ...]:
-    """Return what is wrong with the sets of maps that are carried out one after the other.
+    """Return what is wrong with the replica sets of a plan's reassignments.
 
-    replication: the replicas requested for each set; 0 for as many as before.
+    maps: the replica sets of each reassignment, in the order in which they are carried out.
+    replication: the replicas requested for each partition; 0 for as many as before.
     away: by topic, the brokers that must not be preferred leaders.
     sized: whether a copy of unknown size is wrong; otherwise it takes no room.
 
-    An intermediate set is neither shorter than requested, nor longer than requested or before. It may have
-    one more
-    replica: the old leader in front, if the rest is the next set.
+    A set that a later reassignment changes again has at least the requested replicas, and at most the
+    requested or the former number, whichever is higher. It may have one replica more: the old leader in
+    front, if the rest is the next set.
     """
     state = {partition.name: partition.replicas for partition in before.partitions}
     free = {broker.id: broker.free for broker in before.brokers.values()}
@@ -168,7 +170,10 @@ def _wrong_set(
 
 
 def _racks(before: Cluster, replicas: Set) -> int:
-    """Return the racks that a set spans. A broker without a rack, or gone, counts as its own rack."""
+    """Return the number of racks that a replica set spans.
+
+    A broker that is gone or has no rack counts as a rack of its own.
+    """
     alone = {broker for broker in replicas if broker not in before.brokers or not before.brokers[broker].rack}
     return len(alone) + len({before.brokers[broker].rack for broker in replicas if broker not in alone})
 
@@ -176,7 +181,10 @@ def _racks(before: Cluster, replicas: Set) -> int:
 def _wrong_room(
     before: Cluster, name: Name, now: Set, replicas: Set, free: dict[int, int], *, sized: bool
 ) -> Iterator[str]:
-    """Yield faults of room. New copies take free bytes first, then the old copies give theirs back."""
+    """Yield what is wrong with the free bytes of brokers after one change of a replica set.
+
+    New copies take free bytes first, then the old copies give theirs back.
+    """
     size = before.by_name[name].size
     gets = sorted(set(replicas) - set(now))
     if size is None:

@@ -111,7 +111,7 @@ class Cluster:
         )
 
     def rack(self, broker: int) -> str:
-        """Return a key to compare racks by. A broker without a rack, or gone, has a rack of its own."""
+        """Return a key to compare racks by. A broker that is gone or has no rack has a key of its own."""
         found = self.brokers.get(broker)
         return f"rack {found.rack}" if found and found.rack else f"broker {broker}"
 

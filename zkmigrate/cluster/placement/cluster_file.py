@@ -199,9 +199,9 @@ def brokers(raw: Any, origin: str) -> tuple[Broker, ...]:
 
 
 def load_json(content: bytes, origin: str, needed: str) -> Any:
-    """Parse JSON that has one meaning: no duplicate key in an object, no NaN.
+    """Parse JSON, and refuse what has no clear meaning: a duplicate key in an object, or NaN.
 
-    needed: what it should contain, in words. Raises ClusterFileError.
+    origin: its name in errors. needed: what it should contain, in words. Raises ClusterFileError.
     """
     needed = f"needed: {needed}"
     try:
@@ -232,7 +232,7 @@ def mistakes(origin: str, wrong: Iterable[str]) -> str:
 
 
 def _explain_mistake(raw: Any, error: Any) -> str:
-    """Return a mistake that pydantic found, in our words. raw: the input, to name the partition."""
+    """Describe a mistake that pydantic found. raw: the input, which shows the name of the partition."""
     loc = error["loc"]
     parts = [f"[{part}]" if isinstance(part, int) else f".{part}" for part in loc]
     if len(loc) > 1 and loc[0] == "partitions" and isinstance(raw["partitions"][loc[1]], dict):
@@ -259,7 +259,7 @@ _ITEM = {
 
 
 def _faults(read: _File) -> Iterator[str]:
-    """Yield mistakes in how values fit together."""
+    """Yield a description of each value that contradicts another one."""
     for text, broker in read.brokers.items():
         yield from _broker_faults(text, broker)
     numbers: dict[str, set[int]] = defaultdict(set)

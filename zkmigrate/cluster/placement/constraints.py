@@ -1,4 +1,4 @@
-"""The rules that no plan and no intermediate map breaks. Every planner applies them; no option lifts them."""
+"""The rules that every plan and every intermediate reassignment keeps, whatever the options."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from zkmigrate.cluster.placement.cluster import Cluster
 
 
 def racks_needed(cluster: Cluster, before: Sequence[int], length: int) -> int:
-    """Return how many racks a set of ``length`` replicas must span so that no rack is lost.
+    """Return how many racks a partition with ``length`` replicas must span so that it loses no rack.
 
     The rack of a broker that is gone is unknown. It counts as a different rack, up to the number of racks
     left.

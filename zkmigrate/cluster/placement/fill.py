@@ -15,13 +15,15 @@ from zkmigrate.cluster.placement.search import NEAR
 
 
 class Fill(Board):
-    """The board while open slots are filled. A row is such a slot; its size is what to reserve for it.
+    """The board while open slots are filled.
+
+    A row is such a slot, and its size is the bytes to reserve for its replica.
 
     The home of an open slot is a broker that does not exist, in a rack of its own.
 
-    held: the replicas of each set before the plan.
+    held: the replicas of each partition before the plan.
     ids: the brokers' ids.
-    count: the replicas of the chosen sets on each broker.
+    count: the replicas of the chosen partitions on each broker.
     ranking: the takers in order; the first one gets the next replica.
     """
 
@@ -35,7 +37,7 @@ class Fill(Board):
         self.ranking = sorted(map(self.key, task.takers))
 
     def key(self, broker: int) -> tuple[int, int, int]:
-        """Return the key that orders brokers."""
+        """Return the key by which brokers are ranked; the lowest one gets the next replica."""
         return self.count[broker] if self.by is By.COUNT else 0, -self.room[broker], broker
 
     # One replica
@@ -48,7 +50,7 @@ class Fill(Board):
         return self.room[broker] >= self.task.replicas.size[row] and self.suits(row, broker)
 
     def go(self, row: int, broker: int) -> None:
-        """Put a replica on a broker, or remove it by putting it at home."""
+        """Put a replica on a broker, or open its slot again by putting it on its home."""
         ends = self.at[row], broker
         for end in ends:
             if self.takes[end]:
@@ -80,7 +82,8 @@ class Fill(Board):
     def best(self, row: int) -> int | None:
         """Return the first broker by rank that may take the replica, or None.
 
-        By count, among equal brokers one that already has the replica comes first.
+        If brokers are ranked by the number of their replicas, one that already has this replica comes first
+        among equals.
         """
         found = next((broker for *_, broker in self.ranking if self.fits(row, broker)), None)
         if found is None or self.by is not By.COUNT:
@@ -91,7 +94,7 @@ class Fill(Board):
         return found
 
     def make_room(self, row: int) -> bool:
-        """Fill a slot by moving one planned replica elsewhere, of a full broker or of the same set.
+        """Fill a slot by moving another planned replica: one on a full broker, or of the same partition.
 
         Returns whether that was possible.
         """
@@ -110,7 +113,7 @@ class Fill(Board):
     def moved_all(self, *steps: tuple[int, int | None]) -> bool:
         """Make all of these moves or none. Return whether they were made.
 
-        A step puts a replica on a broker, or on the best one for it if that is None.
+        A step is a row and the broker for it; None means the best broker.
         """
         mark = len(self.log)
         for row, broker in steps:
@@ -124,8 +127,8 @@ class Fill(Board):
     def searched(self, looks: int) -> bool | None:
         """Try all ways to fill the open slots.
 
-        Returns whether one was found, or None if the looks did not suffice. Slots of one set take brokers in
-        ascending order, because their order among each other changes nothing.
+        Returns whether one was found, or None if ``looks`` attempts did not suffice. Slots of one set take
+        brokers in ascending order, because their order among each other changes nothing.
         """
         self.clear()
         replicas = self.task.replicas
@@ -202,7 +205,7 @@ class Fill(Board):
             end = source
 
     def level_out(self, looks: int) -> None:
-        """Make free bytes more equal, in at most this many looks at two brokers.
+        """Make free bytes more equal, in at most ``looks`` comparisons of two brokers.
 
         A copy that is made anyway costs as much on any broker, so no step costs a byte.
         """

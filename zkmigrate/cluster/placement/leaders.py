@@ -12,7 +12,7 @@ from zkmigrate.cluster.placement.request import Rollout, matcher
 
 
 def led_by(leader: int, replicas: Set) -> Set:
-    """Return the same set with another preferred leader; the others keep their order."""
+    """Return the replica set with another preferred leader; the other replicas keep their order."""
     return leader, *(broker for broker in replicas if broker != leader)
 
 
@@ -40,7 +40,9 @@ def barred(rollout: Rollout, topics: Iterable[str]) -> dict[str, frozenset[int]]
 def evacuated(
     cluster: Cluster, sets: Mapping[Name, Set], away: Mapping[str, frozenset[int]]
 ) -> dict[Name, Set] | Refused:
-    """Return the same sets, each led by its first broker that may lead. away: the result of ``barred``.
+    """Return the same replica sets, each led by the first of its brokers that may lead.
+
+    away: the result of ``barred``.
 
     A refusal names each partition whose registered brokers are all evacuated.
     """
@@ -69,7 +71,7 @@ def evacuated(
 def spread_leaders(
     cluster: Cluster, sets: Mapping[Name, Set], away: Mapping[str, frozenset[int]] | None = None
 ) -> dict[Name, Set]:
-    """Return the same sets, reordered so that brokers lead as equally many partitions as the sets permit.
+    """Return the same replica sets, reordered so that all brokers lead as equal numbers as possible.
 
     No other choice of leaders has a lower maximum or a higher minimum of partitions led by a broker. The
     cluster's other partitions count with their leaders. away: the result of ``barred``.

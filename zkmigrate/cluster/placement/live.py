@@ -1,4 +1,4 @@
-"""Build the cluster of a live system from its sets and racks and the log directories of its brokers."""
+"""Build the cluster of a live system from its replica sets, its racks and its brokers' log directories."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def cluster(
     dirs: the log directories of each registered broker, by path.
     unseen: why the directories of a broker are unknown.
 
-    The size of a partition is that of its largest replica; None if no broker of its set holds one. Returns
-    Refused if something about a registered broker is unknown.
+    The size of a partition is that of its largest replica; None if no broker of its replica set holds one.
+    Returns Refused if something about a registered broker is unknown.
     """
     missing = {
         id_: why for id_ in sorted(assigned.racks) if (why := unseen.get(id_) or _missing(dirs.get(id_)))
@@ -82,7 +82,7 @@ def moving_partitions(names: Sequence[tuple[str, object]]) -> str:
 
 
 def reassigning(seen: str) -> Refused:
-    """Return the refusal of sets or directories that are changing. seen: the evidence for that."""
+    """Return the refusal to plan while replicas are being moved. seen: the evidence for that."""
     text = (
         f"{seen}. Needed: replicas that do not move. Next: wait until they end; zkmigrate "
         "placement also accepts --cluster"

@@ -1,9 +1,9 @@
 """Choose the log directory of each copy on brokers that have several.
 
 Kafka puts a new replica into the directory with the fewest partitions, however full that is
-(``LogManager.nextLogDirs``, Kafka 2.8 to 3.9). A map may name the directory instead. Kafka chooses for
-brokers whose directories are not known individually, for copies that ``nameable`` excludes, and for copies of
-unknown size: the emptiest directory would get all of those.
+(``LogManager.nextLogDirs``, Kafka 2.8 to 3.9). A reassignment file may name the directory instead. The choice
+is left to Kafka on brokers whose directories are not known individually, for copies that ``nameable``
+excludes, and for copies of unknown size, because the emptiest directory would get all of those.
 """
 
 from __future__ import annotations
@@ -76,9 +76,9 @@ def narrowed(cluster: Cluster, names: Collection[Name]) -> Cluster:
 
     names: the partitions that may move.
 
-    A copy that fits into no directory means that each has less than its size free. So copies of at most the
-    largest partition's size fit in any order, as long as they total no more than what each directory has free
-    beyond that.
+    If a copy fits into no directory, each directory has less than the copy's size free. So copies of at most
+    the largest partition's size fit in any order, as long as they total no more than what each directory has
+    free beyond that.
     """
     largest = max((one.size or 0 for one in cluster.partitions if one.name in names), default=0)
     limits = {
@@ -148,7 +148,7 @@ def _packed(free: Mapping[str, int], moves: Iterable[Reassignment]) -> dict[Name
 
 
 def _in_turn(plan: Plan, broker: int, free: Mapping[str, int]) -> dict[Name, str] | None:
-    """Put each copy in the order of the maps, using what earlier moves freed.
+    """Put each copy into a directory in the order of the moves, using the bytes that earlier moves freed.
 
     Return None if one does not fit.
     """
@@ -166,9 +166,10 @@ def _in_turn(plan: Plan, broker: int, free: Mapping[str, int]) -> dict[Name, str
 
 
 def kafkas_choice(cluster: Cluster, broker: int, copies: int) -> list[str]:
-    """Return the directories in which Kafka starts so many new replicas at once, each where the fewest are.
+    """Return the directories that Kafka chooses for ``copies`` new replicas that start at once.
 
-    Between equal ones Kafka has no order; here the order of the paths decides.
+    Each replica goes into the directory with the fewest partitions. Between equal directories Kafka has no
+    order; here the order of the paths decides.
     """
     counts = {one.path: cluster.in_dir[broker, one.path] for one in cluster.brokers[broker].dirs}
     found = []
@@ -184,10 +185,10 @@ def _begun(
 ) -> Iterable[Notice]:
     """Yield a notice for each directory that runs full while copies are in two directories.
 
-    A copy may be whole both in the directory that Kafka chose and in the chosen one.
+    A copy may exist in full both in the directory that Kafka chose and in the one that the plan names.
 
     Kafka's tool starts the reassignment before it names directories (``ReassignPartitionsCommand``, 2.6 and
-    later). A replica that exists by then started where Kafka chose, and is moved from there.
+    later). A replica that exists by then started in Kafka's directory, and is moved from there.
     """
     left = {one.path: one.free for one in plan.cluster.brokers[broker].dirs}
     for move, begun in zip(moves, kafkas_choice(plan.cluster, broker, len(moves)), strict=True):
@@ -221,8 +222,8 @@ def levelled(plan: Plan, names: Collection[Name], brokers: Collection[int]) -> P
 
     names, brokers: the partitions and brokers whose replicas may move.
 
-    A replica moves once. While it is copied it occupies both directories, and space that other moves free
-    is not used. A notice refuses the plan if no directories are known individually.
+    A replica moves once. While it is copied it occupies both directories, and space that other moves free is
+    not used. A notice refuses the plan if no directories are known individually.
     """
     known = several(plan.cluster)
     if not known:

@@ -1,4 +1,4 @@
-"""Write and read the maps of a plan as Kafka's reassignment JSON, which ``kafka-reassign-partitions`` takes.
+"""Write and read a plan's reassignments in the JSON that ``kafka-reassign-partitions`` takes.
 
 ::
 
@@ -53,7 +53,7 @@ Entry = tuple[Name, Set, tuple[str, ...]]
 
 
 def text(entries: Iterable[Entry]) -> str:
-    """Return a map as text, one partition a line, in the order given."""
+    """Return a reassignment as JSON, one partition a line, in the order given."""
     rows = []
     for (topic, number), replicas, dirs in entries:
         row = {"topic": topic, "partition": number, "replicas": list(replicas)}
@@ -92,7 +92,7 @@ def files(plan: Plan, name: str) -> dict[str, str]:
 
 
 def _inside(plan: Plan) -> list[Name]:
-    """Return the partitions whose sets stay, while a replica moves into another directory of its broker."""
+    """Return the partitions of which a replica moves within its broker, while the replica set stays."""
     moved = {move.name for move in plan.moves}
     return sorted({name for name, _ in plan.dirs} - moved)
 
@@ -102,7 +102,7 @@ def _forward(plan: Plan, name: Name, replicas: Set) -> Entry:
 
 
 def _back_entry(plan: Plan, several: Collection[int], name: Name, before: Set, after: Set) -> Entry:
-    """Return an entry of the way back, with the directories that held what returns.
+    """Return an entry of the way back, with the log directories that held the replicas that return.
 
     several: the brokers on which Kafka has a choice.
     """
@@ -115,15 +115,15 @@ def _back_entry(plan: Plan, several: Collection[int], name: Name, before: Set, a
 
 
 def _way_back(plan: Plan) -> list[Reassignment]:
-    """Return the moves whose old sets can be restored, the last one first: in this order they have room."""
+    """Return the moves that can be undone, the last one first: in this order they have room."""
     known = plan.cluster.brokers
     return [move for move in reversed(plan.moves) if all(broker in known for broker in move.before)]
 
 
 def no_way_back(plan: Plan) -> tuple[Notice, ...]:
-    """Return a notice about moves that the way back leaves out.
+    """Return a notice about the moves that the way back cannot undo.
 
-    Kafka accepts no set with a broker that is gone.
+    Kafka accepts no replica set with a broker that is gone.
     """
     left_out = len(plan.moves) - len(_way_back(plan))
     if not left_out:
@@ -138,7 +138,7 @@ def no_way_back(plan: Plan) -> tuple[Notice, ...]:
 
 
 def parse(content: bytes, origin: str) -> dict[Name, tuple[int, ...]]:
-    """Return the replica sets of a map, in its order. Raises ClusterFileError."""
+    """Parse a reassignment, and return its replica sets in the order of the file. Raises ClusterFileError."""
     raw: Any = load_json(content, origin, _NEEDED)
     try:
         read = TypeAdapter(_Map).validate_python(raw)
@@ -184,7 +184,7 @@ def _wrong_dirs(row: _Row) -> str:
 
 
 def mapped(cluster: Cluster, sets: Mapping[Name, Set]) -> Cluster | Refused:
-    """Return the cluster with these sets in place of its own; sizes and rates stay.
+    """Return the cluster with these replica sets in place of its own; sizes and rates stay.
 
     Returns Refused if the cluster lacks one of these partitions.
     """

@@ -2,13 +2,14 @@
 
 A new copy takes its room before the old one frees any.
 
-Between two moves each broker has what it had, less the copies it got, plus those it lost. A move is possible
-if the brokers that get a copy have room for it. So an order works exactly if no broker is below 0
-between any two of its moves, and the reversed order is one of the way back.
+Between two moves a broker has free what it had at first, less the copies that it got, plus those that it
+lost. A move is possible if the brokers that get a copy have room for it. So an order works exactly if no
+broker is below 0 between any two of its moves, and the reversed order works for the way back.
 
 A broker that has room for everything it is still to get limits no order: it is *ample*. If only ample brokers
 get a copy, a move may come first; if only ample brokers lose one, it may come last. Both leave an order
-possible if there was one. The remaining moves are searched, one group at a time of moves that share a broker.
+possible if there was one. An order of the remaining moves is searched for, one group at a time; the moves of
+a group share brokers.
 """
 
 from __future__ import annotations
@@ -89,7 +90,7 @@ def _works(free: Mapping[int, int], moves: Iterable[Reassignment]) -> bool:
 
 
 def _short_after(free: Mapping[int, int], moves: Sequence[Reassignment]) -> tuple[Notice, ...]:
-    """Return notices for brokers that no order helps: they hold too much once all moves are complete."""
+    """Return a notice for each broker that holds too much after all moves, so that no order helps."""
     getting = {broker for move in moves if move.size for broker in move.added}
     left = after(free, moves)
     return tuple(
@@ -221,9 +222,9 @@ def _by_rule(free: Mapping[int, int], moves: Sequence[Reassignment]) -> list[Rea
 def _greedy(
     free: Mapping[int, int], moves: Sequence[Reassignment], rule: Callable[[Reassignment], int]
 ) -> list[Reassignment] | _Stuck:
-    """Return the order that always takes the first move that fits, by the rule, or where it gets stuck.
+    """Return the order that always takes the first move that fits, or the move at which it gets stuck.
 
-    A move that does not fit waits until its broker loses a copy.
+    rule: the key that sorts the moves. A move that does not fit waits until its broker loses a copy.
     """
     left = dict(free)
     heap = [(rule(move), place) for place, move in enumerate(moves)]
@@ -253,7 +254,7 @@ def _greedy(
 def _searched(
     free: Mapping[int, int], moves: Sequence[Reassignment]
 ) -> tuple[list[Reassignment] | None, bool]:
-    """Search an order by trying every move that fits, depth first.
+    """Search for an order by trying every move that fits, depth first.
 
     Returns None if none was found, and whether that is certain.
     """

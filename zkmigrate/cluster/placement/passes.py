@@ -1,4 +1,4 @@
-"""Plan as topicmappr does, pass by pass, so that a plan of as many bytes is never worse than its plan."""
+"""Plan as topicmappr does, pass by pass, so that no plan is worse than topicmappr's for the same bytes."""
 
 from __future__ import annotations
 
@@ -45,9 +45,10 @@ def by_passes(task: Task) -> Found:
 
 
 def _apart(board: Board, row: int, order: Iterable[tuple[int, int]]) -> int | None:
-    """Return the first taker that shares no rack with the rest of the set; for local moves, one of the rack.
+    """Return the first taker that shares no rack with the rest of the replica set.
 
-    order: the takers, the one to try first in front.
+    For local moves it is the first taker in the replica's own rack. order: the takers, the one to try first
+    in front.
     """
     racks, giver = board.task.racks, board.at[row]
     replicas = board.sets[board.task.replicas.partition[row]]

@@ -41,7 +41,7 @@ class Metrics:
 
 
 def too_old(changed_ms: Iterable[int], now_ms: int, minutes: int) -> Refused | None:
-    """Return the refusal of metrics if a znode has not changed for more than so many minutes.
+    """Return a refusal if a znode with metrics has not changed for more than ``minutes``, else None.
 
     changed_ms: when each znode was last written, in milliseconds since the epoch, as ``now_ms``.
     """

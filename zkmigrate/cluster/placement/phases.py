@@ -1,4 +1,4 @@
-"""Cut a plan into maps: first settle the leaders, then the chunks, then two phases of each chunk."""
+"""Cut a plan into reassignments: first settle the leaders, then form chunks, then two phases of each."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from zkmigrate.cluster.placement.request import Rollout
 
 
 def cut(plan: Plan, rollout: Rollout, names: Collection[Name] | None = None) -> Plan | Refused:
-    """Return the plan with the leaders and maps of the rollout, each map in an order that has room.
+    """Return the plan with the rollout's leaders and reassignments, each in an order that has room.
 
     names: the partitions whose leaders may change, besides those of the plan's moves; None for all of the
     cluster.
 
     1. Evacuated brokers pass their leadership on. 2. Leaders are spread over the brokers. 3. The moves are
-    cut into chunks of source brokers. 4. Each chunk becomes two maps: in the first the old leader stays
-    preferred. A map contains the sets that it changes; a reordered set, or one that only grows, is in the
-    last chunk.
+    cut into chunks of source brokers. 4. Each chunk becomes two reassignments: in the first the old leader
+    stays preferred. A reassignment contains the replica sets that it changes. A set that is only reordered,
+    or only grows, is in the last chunk.
     """
     cluster = plan.cluster
     planned = {move.name: move for move in plan.moves}
@@ -81,7 +81,7 @@ def cut(plan: Plan, rollout: Rollout, names: Collection[Name] | None = None) -> 
 def _in_order(
     cluster: Cluster, maps: Iterable[Iterable[Reassignment]]
 ) -> tuple[tuple[Reassignment, ...], ...] | Refused:
-    """Return each map in an order that has room after the maps before it."""
+    """Return the moves of each reassignment in an order that has room after the ones before it."""
     left, found = cluster, list[tuple[Reassignment, ...]]()
     maps = list(maps)
     for number, one in enumerate(maps, 1):
@@ -98,7 +98,7 @@ def _in_order(
 def _phases(
     cluster: Cluster, chunk: list[Reassignment], away: Mapping[str, frozenset[int]]
 ) -> tuple[list[Reassignment], list[Reassignment]]:
-    """Split a chunk into two maps: the old leader in front of the new set, then the new set.
+    """Split a chunk into two reassignments: first with the old leader in front, then the new replica sets.
 
     A leader that is gone or evacuated leaves at once.
     """
@@ -150,13 +150,14 @@ def _chunks(
 def _intermediate_sets(
     cluster: Cluster, move: Reassignment, leaving: list[frozenset[int]], away: frozenset[int]
 ) -> list[Set] | None:
-    """Return the set of a move after each of its chunks. leaving: the brokers that lose their copy in each.
+    """Return the replica set of a move after each of its chunks.
 
-    Brokers that leave are replaced by as many of the new brokers as the length allows, using the first choice
-    that keeps the racks and has an allowed leader. No choice contains a broker twice. The racks alone always
-    allow a
-    choice: the last set has enough of them, so new brokers bring as many further racks as were lost. Returns
-    None if evacuated brokers leave no choice.
+    leaving: the brokers that lose their copy in each chunk.
+
+    Brokers that leave are replaced by as many of the new brokers as the length allows. The first choice that
+    keeps the racks, contains no broker twice and has an allowed leader is taken. The racks alone always allow
+    a choice: the last set has enough of them, so new brokers bring as many further racks as were lost.
+    Returns None if evacuated brokers leave no choice.
     """
     needed = racks_needed(cluster, move.before, len(move.after))
     longest = max(len(move.before), len(move.after))
@@ -181,7 +182,7 @@ def _intermediate_sets(
 
 
 def _in_places(now: Set, leaving: frozenset[int], chosen: Iterable[int]) -> Set:
-    """Return the set with new brokers in the places of those that leave, and the rest of them at the end."""
+    """Return the replica set with new brokers in the places of leaving ones; further new ones come last."""
     new = iter(chosen)
     held = (next(new, None) if broker in leaving else broker for broker in now)
     return (*(broker for broker in held if broker is not None), *new)

@@ -1,4 +1,4 @@
-"""The result of a placement: new replica sets in the order in which they are made, or why there are none."""
+"""The result of a placement: new replica sets in the order in which they are made, or a refusal."""
 
 from __future__ import annotations
 
@@ -82,8 +82,8 @@ class Plan:
 
     cluster: the cluster before the plan.
     moves: the moves in the order in which they are made; partitions whose set stays are left out.
-    phases: maps to carry out one after the other, the last of which ends at ``moves``; empty if one map
-    suffices.
+    phases: reassignments to carry out one after the other, the last of which ends at the replica sets of
+    ``moves``; empty if one suffices.
     limited: what kept the planner from a better plan.
     notices: everything that a reader should know.
     dirs: by partition and broker, the log directory of each replica that goes into a chosen one.
@@ -106,7 +106,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Refused:
-    """The answer if there is no plan.
+    """The answer to a request for which there is no plan.
 
     reasons: notices that name what was seen and needed; ``--ignore-warnings`` lifts none of them.
     options: whether the request contradicts itself, whatever the cluster.

@@ -1,4 +1,4 @@
-"""Turn a cluster and a request into a whole plan, whose maps an independent check reads."""
+"""Turn a cluster and a request into a whole plan, whose files are checked independently."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from zkmigrate.cluster.placement.validation import chosen
 
 
 def planned(cluster: Cluster, request: Request) -> Plan | Refused:
-    """Return the whole plan: the replica sets, the leaders, the intermediate maps, and the log directories.
+    """Return the whole plan: the replica sets, leaders, phases and log directories.
 
     If the copies do not fit into the directories, it makes another plan whose copies are sure to fit.
     """
@@ -43,7 +43,10 @@ def planned(cluster: Cluster, request: Request) -> Plan | Refused:
 
 
 def _laid(cluster: Cluster, seen: Cluster, request: Request, names: Collection[Name]) -> Plan | Refused:
-    """Plan, cut the plan into maps, and choose log directories. seen: the cluster as the planners see it."""
+    """Plan, cut the plan into reassignments, and choose log directories.
+
+    seen: the cluster as the planners see it.
+    """
     if isinstance(request, Rebuild):
         plan = rebuild(seen, request)
     else:

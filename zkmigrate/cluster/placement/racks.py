@@ -1,8 +1,8 @@
-"""Racks of replica sets: which sets could span more of them, and the repairs of ``--fix-racks``.
+"""Racks of replica sets: which replica sets could span more of them, and the repairs of ``--fix-racks``.
 
-A repair moves one replica out of a rack that its set uses twice into a rack that the set does not use. It
-always copies one replica, so the fewest moves are also the fewest bytes. The search chooses which replica
-moves, and to which broker: leaders stay if possible, and the brokers' free bytes become more equal.
+A repair moves one replica out of a rack that its replica set uses twice into a rack that the set does not
+use. It always copies one replica, so the fewest moves are also the fewest bytes. The search chooses which
+replica moves, and to which broker: leaders stay if possible, and the brokers' free bytes become more equal.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ TOGETHER = 3
 
 
 def racks_possible(cluster: Cluster, replicas: Set, racks: Collection[str]) -> int:
-    """Return how many racks a set could span. racks: the racks of the chosen brokers."""
+    """Return how many racks a replica set could span. racks: the racks of the chosen brokers."""
     return min(len(replicas), len({cluster.rack(broker) for broker in replicas}.union(racks)))
 
 
@@ -40,7 +40,7 @@ def shared_racks(
     brokers: Sequence[int],
     moves: Sequence[Reassignment],
 ) -> tuple[Notice, ...]:
-    """Return a notice that refuses the plan if chosen sets stay in fewer racks than possible.
+    """Return a notice that refuses the plan if chosen partitions stay in fewer racks than possible.
 
     ``rebuild`` requires at most ``--min-rack-ids`` racks, and none with ``--use-meta=false``.
     """
@@ -70,7 +70,7 @@ def fix_racks(cluster: Cluster, request: FixRacks) -> Plan | Refused:
     """Return the moves after which every chosen set spans as many racks as possible, and no other move.
 
     Each set makes as many moves as it lacks racks. If the range of free bytes grows, a notice refuses the
-    plan. A refusal names the set that no broker of another rack has room for.
+    plan. A refusal names the partition for which no broker of another rack has room.
     """
     choice = chosen(cluster, request.choice)
     if isinstance(choice, Refused):
@@ -96,7 +96,7 @@ def fix_racks(cluster: Cluster, request: FixRacks) -> Plan | Refused:
 
 @dataclass(slots=True)
 class _Repair:
-    """A move of one replica to a broker. slot is the replica's index in its set."""
+    """A move of one replica to a broker. slot is the replica's index in its replica set."""
 
     name: Name
     size: int
@@ -110,7 +110,7 @@ _Way = tuple[int, int, int]
 
 
 class _Repairs:
-    """The sets while they are repaired.
+    """The replica sets while they are repaired.
 
     free: bytes that each broker has free after the repairs.
     room: bytes for further copies. Replicas that a broker gives away add no room, so every order of the moves
@@ -162,12 +162,12 @@ class _Repairs:
             self.free[repair.home] += size
 
     def slots(self, name: Name) -> list[int]:
-        """Return the slots whose rack the set uses twice."""
+        """Return the slots whose rack the partition's replica set uses twice."""
         racks = [self.rack[broker] for broker in self.sets[name]]
         return [slot for slot, rack in enumerate(racks) if racks.count(rack) > 1]
 
     def takers(self, name: Name) -> list[int]:
-        """Return the chosen brokers in racks that the set does not use."""
+        """Return the chosen brokers in racks that the partition's replica set does not use."""
         racks = {self.rack[broker] for broker in self.sets[name]}
         return [broker for broker in self.brokers if self.rack[broker] not in racks]
 
@@ -190,7 +190,7 @@ class _Repairs:
     # All repairs
 
     def fill(self) -> Notice | None:
-        """Choose a repair for each rack that a set lacks, the largest set first.
+        """Choose a repair for each rack that a partition lacks, the largest partition first.
 
         Returns a notice if a rack has no repair.
         """
@@ -256,7 +256,7 @@ class _Repairs:
         self.put(repair)
 
     def narrow(self) -> None:
-        """While the range of free bytes is wider than before, try other choices, also of leaders."""
+        """Try other repairs, also of leaders, while the range of free bytes is wider than before."""
         looks = LOOKS
         better = True
         while better and self.spread()[0] > self.range:
@@ -276,7 +276,7 @@ class _Repairs:
                     self.change(repair, way)
 
     def others(self) -> Iterator[list[tuple[_Repair, _Way]]]:
-        """Yield other choices of one repair, then of two and three sets together.
+        """Yield other choices of one repair, then of the repairs of two and three partitions together.
 
         Each of them touches the broker with the least or the most free bytes.
         """

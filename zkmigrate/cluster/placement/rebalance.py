@@ -209,7 +209,10 @@ def _task(
     sources: Sequence[int],
     takers: Sequence[int],
 ) -> Task:
-    """Return the input of the search, at the widest tolerance. Brokers that only a set names come last."""
+    """Return the input of the search, at the widest tolerance.
+
+    Brokers that only occur in a replica set come last.
+    """
     ids, number, racks = numbered(cluster, choice)
     giving = set(sources)
     least = request.partition_size_threshold * MIB

@@ -89,7 +89,7 @@ def _capacity_unknown(partitions: Sequence[Partition]) -> tuple[Notice, ...]:
 
 
 def _short_sets(partitions: Sequence[Partition], request: Rebuild) -> tuple[Notice, ...]:
-    """Return a notice about sets with too few replicas to span the requested racks."""
+    """Return a notice about replica sets that are too short to span the requested racks."""
     short = [one for one in partitions if (request.replication or len(one.replicas)) < request.min_rack_ids]
     if not short:
         return ()
@@ -143,9 +143,9 @@ def _faulty_options(request: Rebuild) -> tuple[Notice, ...]:
 
 
 def _started(cluster: Cluster, choice: Chosen, request: Rebuild) -> tuple[Fill, Mapping[int, int]] | Refused:
-    """Return the board before any slot is filled, and the bytes that shortened sets free later, by broker.
+    """Return the board before any slot is filled, and the bytes that dropped replicas free later, by broker.
 
-    Returns Refused if a set cannot span the requested racks.
+    Returns Refused if a partition cannot span the requested racks.
     """
     ids, number, racks = numbered(cluster, choice)
     targets = set(choice.brokers)
@@ -198,7 +198,10 @@ def _started(cluster: Cluster, choice: Chosen, request: Rebuild) -> tuple[Fill, 
 def _racks_to_span(
     cluster: Cluster, one: Partition, held: Sequence[int | None], request: Rebuild, targets: Collection[int]
 ) -> int | Notice:
-    """Return how many racks a set must span, or why it cannot. held: None for an open slot."""
+    """Return how many racks a partition's replicas must span, or a notice that says why they cannot.
+
+    It is 0 if every slot is filled. held: the broker in each slot of the replica set; None for an open slot.
+    """
     kept = [broker for broker in held if broker is not None]
     if None not in held:
         return 0
@@ -223,7 +226,7 @@ def _racks_to_span(
 def _shortened(
     cluster: Cluster, replicas: tuple[int, ...], targets: Collection[int], length: int
 ) -> tuple[int, ...]:
-    """Return the replicas that a set of this length keeps: the first ones.
+    """Return the replicas that a partition keeps if it has ``length`` of them: the first ones.
 
     A replica that must move anyway is dropped before the last ones. One of the last ones is kept if its rack
     would be lost.
@@ -243,7 +246,10 @@ def _shortened(
 
 
 def _fill(fill: Fill, choice: Chosen, request: Rebuild) -> tuple[Notice, ...]:
-    """Fill the open slots. Return nothing, or the partition that could not be placed and its limit."""
+    """Fill the open slots.
+
+    Returns no notice if that succeeded, else one that names the partition without a place and the reason.
+    """
     for row in _turns(fill, request):
         if (broker := fill.best(row)) is not None:
             fill.go(row, broker)
@@ -263,7 +269,7 @@ def _fill(fill: Fill, choice: Chosen, request: Rebuild) -> tuple[Notice, ...]:
 
 
 def _turns(fill: Fill, request: Rebuild) -> Sequence[int]:
-    """Return the open slots in the order in which to fill them: slot by slot over all sets, or set by set."""
+    """Return the open slots in the order of filling: slot by slot over all partitions, or by partition."""
     by_set = request.placement is By.STORAGE and request.optimize is Optimize.STORAGE
     replicas = fill.task.replicas
 
@@ -295,7 +301,7 @@ def _limit(fill: Fill, choice: Chosen, row: int) -> str:
 def _substitute(cluster: Cluster, fill: Fill, choice: Chosen) -> tuple[Notice, ...]:
     """Fill each slot of a gone broker with the new broker that replaces it.
 
-    Return nothing, or why none does.
+    Returns no notice if that succeeded, else one that says why no new broker replaces it.
     """
     by_broker: dict[int, list[int]] = {broker: [] for broker in (*choice.missing, *choice.replaced)}
     columns = fill.task.replicas
@@ -338,7 +344,8 @@ def _substitute(cluster: Cluster, fill: Fill, choice: Chosen) -> tuple[Notice, .
 def _replaces(cluster: Cluster, fill: Fill, old: int, new: int, rows: Sequence[int]) -> bool:
     """Return whether a new broker is in an old one's rack and has room for its replicas.
 
-    The rack of a broker that is not registered is unknown; any broker that suits all its sets will do.
+    The rack of a broker that is not registered is unknown; any new broker that suits all its replica sets may
+    replace it.
     """
     number = fill.ids.index(new)
     if old in cluster.brokers and cluster.brokers[old].rack != cluster.brokers[new].rack:

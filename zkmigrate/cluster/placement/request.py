@@ -79,13 +79,13 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Rollout:
-    """How a plan is cut into maps.
+    """How a plan is cut into reassignments.
 
-    optimize_leadership: whether to reorder sets so that brokers lead equally many partitions.
-    phased: whether to write two maps, with the old leader preferred in the first.
+    optimize_leadership: whether to reorder replica sets so that brokers lead equally many partitions.
+    phased: whether to write two reassignments, with the old leader preferred in the first.
     leader_evac_brokers, leader_evac_topics: these brokers lead none of these topics; both or neither are
     given.
-    chunk_step_size: the number of source brokers in one map; 0 for one map.
+    chunk_step_size: the number of source brokers in one reassignment; 0 for a single one.
     log_dirs: who chooses the log directories.
     """
 
@@ -146,9 +146,9 @@ class Rebuild:
 
     force_rebuild: whether every replica gets a new place.
     use_meta: whether racks and sizes count.
-    replication: the number of replicas of each set; 0 keeps the length.
+    replication: the number of replicas of each partition; 0 keeps the number.
     sub_affinity: whether each gone broker is replaced by one new broker of its rack.
-    min_rack_ids: the number of racks of each set; 0 for all different.
+    min_rack_ids: the number of racks of each partition; 0 for all different.
     partition_size_factor: bytes to reserve for a replica, as a multiple of its size.
     """
 

@@ -40,7 +40,7 @@ class Found:
     moves: the new broker of each moved replica.
     level: the level of each broker afterwards.
     spent: how many changes were looked for.
-    reach: how far from the mean the search looked; a limit beyond that changes nothing.
+    reach: how far from the mean the levels were that the search tried; a limit beyond that changes nothing.
     """
 
     moves: dict[int, int]
@@ -113,7 +113,7 @@ _Changes = Callable[[int, int, int, int], Iterator[tuple[int, Change]]]
 
 
 class _Pick(Protocol):
-    """``nlargest`` or ``nsmallest``."""
+    """The signature of ``nlargest`` and ``nsmallest``."""
 
     def __call__(self, n: int, iterable: Iterable[int], key: Callable[[int], Any]) -> list[int]: ...
 
@@ -161,7 +161,7 @@ class _Search(Board):
     def foremost(self, pick: _Pick, partners: Iterable[int], broker: int) -> list[int]:
         """Return the first partners overall and the first of the broker's rack.
 
-        If sets span all racks, only those of its rack fit.
+        If partitions span all racks, only those of its rack fit.
         """
         partners = list(partners)
         racks = self.task.racks
@@ -170,7 +170,7 @@ class _Search(Board):
         return list(dict.fromkeys((*found, *near)))
 
     def better(self, broker: int) -> Change | None:
-        """Return the change that brings a broker outside the corridor nearest to it for the fewest bytes."""
+        """Return the change that brings an outside broker closest to the corridor for the fewest bytes."""
         self.steps -= 1
         below = self.level[broker] < self.low
         partners = self.takers(broker) if below else self.givers(broker)

@@ -38,7 +38,7 @@ class Held:
     """What a broker holds.
 
     free: its free bytes.
-    degree: the number of other brokers in its sets.
+    degree: the number of other brokers in the replica sets that name it.
     rate: bytes per second of all its replicas; None if the rate of one is unknown.
     """
 
@@ -98,7 +98,7 @@ def statistics(
     """Return the figures of moves.
 
     brokers: the brokers that count in a spread, and that the plan does not empty; None for all registered
-    ones. The moves must take what they take from any other broker.
+    ones. What the moves take from any other broker has to move in every plan.
     """
     counted = [broker for broker in cluster.brokers if brokers is None or broker in brokers]
     incoming: dict[int, int] = defaultdict(int)
@@ -143,12 +143,12 @@ def lower_bound(
 
     free: the free bytes before, of the brokers that count.
     reached: the range.
-    moves: moves that show which bytes must move anyway, and how many replicas sets get.
+    moves: moves that show which bytes must move anyway, and how many replicas partitions get.
     counted: the brokers that count.
 
     With L the lowest free bytes afterwards, a broker above L + range must be filled down to it, and one below
-    L must give up the rest. Every byte that fills is a copy. So is every byte given up, except those of
-    sets that get shorter. L is unknown, so the minimum over all L counts.
+    L must give up the rest. Every byte that fills is a copy. So is every byte given up, except those of sets
+    that get shorter. L is unknown, so the minimum over all L counts.
     """
     forced = shorter = left = 0
     staying = set(counted)

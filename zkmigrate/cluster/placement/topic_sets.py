@@ -1,4 +1,4 @@
-"""The sets of a new topic, and of the partitions that a topic grows by, made as by Kafka's own code."""
+"""The replica sets of a new topic or of added partitions, made as by Kafka's own code."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ _TRIES = 100
 
 @dataclass(frozen=True)
 class TopicSets:
-    """The sets of a topic's new partitions.
+    """The replica sets of a topic's new partitions.
 
-    sets: the sets by partition number; the first number is 0 for a new topic.
-    start, shift: values that give the same sets again.
-    after: all sets of the topic, including these.
+    sets: the replica sets by partition number; the first number is 0 for a new topic.
+    start, shift: values that give the same replica sets again.
+    after: the replica sets of all partitions of the topic, including these.
     """
 
     topic: str
@@ -43,9 +43,9 @@ class TopicSets:
 def new_topic(
     cluster: Cluster, topic: str, partitions: int, replication: int, start: int, shift: int | None = None
 ) -> TopicSets | Refused:
-    """Return the sets of a new topic.
+    """Return the replica sets of a new topic.
 
-    start: the index in the order of brokers of partition 0's leader, modulo their number.
+    start: the position of partition 0's leader in the order of brokers, modulo their number.
     shift: the distance from the leader to the next replica; None for start.
     """
     if wrong := (*_name_faults(topic), *_name_conflicts(topic, {one.topic for one in cluster.partitions})):
@@ -61,10 +61,10 @@ def new_topic(
 def more_partitions(
     cluster: Cluster, topic: str, partitions: int, start: int | None = None, shift: int | None = None
 ) -> TopicSets | Refused:
-    """Return the sets of a topic's new partitions; the old ones stay.
+    """Return the replica sets of a topic's new partitions; those of old partitions stay.
 
-    start: None puts the leaders where the topic has the fewest.
-    shift: None puts the replicas where the topic has the fewest.
+    start: as for :func:`new_topic`; None puts the leaders on brokers that lead the fewest of the topic.
+    shift: as for :func:`new_topic`; None puts the replicas on brokers that hold the fewest of the topic.
 
     Kafka itself begins at the leader of partition 0, wherever the others are.
     """

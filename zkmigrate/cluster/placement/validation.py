@@ -19,10 +19,10 @@ class Chosen:
     """What a ``Choice`` selects in a cluster. Every tuple of brokers is ascending.
 
     brokers: registered brokers that may hold replicas afterwards.
-    missing: brokers in a set that not registered.
-    replaced: brokers in a set that are registered, but left out of ``--brokers``.
-    unregistered: brokers given in ``--brokers`` that not registered.
-    new: brokers that are given, registered and in no chosen set.
+    missing: brokers in a replica set that are not registered.
+    replaced: brokers in a replica set that are registered, but left out of ``--brokers``.
+    unregistered: brokers given in ``--brokers`` that are not registered.
+    new: brokers that are given, registered and in none of the chosen replica sets.
     """
 
     partitions: tuple[Partition, ...]
@@ -130,7 +130,7 @@ def additions_only(found: Chosen) -> tuple[Notice, ...]:
 
 
 def sizes_missing(partitions: Iterable[Partition]) -> Refused | None:
-    """Return the refusal of a plan that needs the size of each partition while one is unknown."""
+    """Return a refusal if the size of one of these partitions is unknown, else None."""
     unknown = [partition for partition in partitions if partition.size is None]
     if not unknown:
         return None

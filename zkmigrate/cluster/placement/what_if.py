@@ -148,7 +148,7 @@ def parse(content: bytes, origin: str) -> tuple[WhatIf, ...]:
 
 
 def _explain_mistake(error: Mapping[str, Any]) -> str:
-    """Return a mistake that pydantic found, in our words. The verb is left out of its place."""
+    """Describe a mistake that pydantic found. The verb is left out of the place that it names."""
     loc = [part for at, part in enumerate(error["loc"]) if at != 1 or part not in _VERBS]
     place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in loc) or "the file"
     if error["type"] == "extra_forbidden":

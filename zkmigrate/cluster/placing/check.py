@@ -1,4 +1,4 @@
-"""The verb ``placement check``: what the brokers report, as lines or JSON, and the exit code."""
+"""Run the verb ``placement check``: print what the brokers report, as lines or JSON."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def lines(found: Check) -> list[str]:
 
 
 def _uneven(leaders: Mapping[str, Mapping[int, int]]) -> list[tuple[str, str, str, str]]:
-    """Return a row for each topic, the least even first."""
+    """Return a row for each topic, those whose partitions are led least evenly first."""
     spread = {topic: (min(of.values()), max(of.values())) for topic, of in leaders.items() if of}
     order = sorted(spread, key=lambda topic: (spread[topic][0] - spread[topic][1], topic))
     return [

@@ -1,4 +1,4 @@
-"""Read the cluster as ZooKeeper shows it, with topicmappr's metrics. It changes nothing."""
+"""Read the cluster from ZooKeeper, with topicmappr's metrics. This changes nothing."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NAME = "ZooKeeper"
 
 
 class Client(Protocol):
-    """The part of kazoo's client that is used. ``get(timeout=)`` of an answer waits for it."""
+    """The part of kazoo's client that this module uses. A result's ``get(timeout=)`` waits for it."""
 
     def get_async(self, path: str) -> Any: ...
     def get_children_async(self, path: str) -> Any: ...
@@ -38,7 +38,7 @@ def read(
     prefix: the prefix of Kafka's znodes. metrics_prefix: the prefix of the metrics' znodes, beside it.
     minutes: the highest age of the metrics.
     now_ms: the current time in milliseconds since the epoch.
-    sized: whether the call fails without good metrics.
+    sized: whether the call fails if the metrics are missing or too old.
 
     Raises UsageError and HostError.
     """
@@ -89,7 +89,7 @@ def cluster(
 
 
 def _metrics(client: Client, metrics: str, minutes: int, now_ms: int) -> peer_metrics.Metrics | Refused:
-    """Return the sizes and free bytes, or the refusal of old ones. Raises UsageError."""
+    """Return the sizes and free bytes, or a refusal if the metrics are too old. Raises UsageError."""
     found = [*_got(client, [f"{metrics}/{name}" for name in _METRICS])]
     if old := peer_metrics.too_old([stat.mtime for _, stat in found], now_ms, minutes):
         return old
@@ -120,10 +120,12 @@ def _topics(client: Client, kafka: str) -> dict[str, dict[str, Any]]:
 
 
 def _moving(client: Client, kafka: str, topics: Mapping[str, Mapping[str, Any]]) -> Refused | None:
-    """Return the refusal of a running reassignment: a moving partition names old and new brokers together.
+    """Return a refusal if a reassignment is running, else None.
+
+    While it runs, the replica set of a moving partition contains its old and its new brokers together.
 
     Kafka 2.4 and later keep the moving brokers in the topic's znode. Before that, and for a reassignment that
-    was submitted through ZooKeeper, the znode of reassignments exists while one runs.
+    was submitted through ZooKeeper, ``/admin/reassign_partitions`` exists while one runs.
     """
     moving = {
         (topic, str(number))

@@ -1,4 +1,4 @@
-"""Measure sizes and write rates of a live cluster by two looks at its log directories."""
+"""Measure sizes and write rates of a live cluster by reading its log directories twice."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Clock:
 class Measured:
     """A measured cluster.
 
-    cluster: the cluster as the second look saw it, with rates. seconds: the time between both looks.
+    cluster: the cluster at the second reading, with rates. seconds: the time between both readings.
     """
 
     cluster: Cluster
@@ -47,10 +47,10 @@ class Measured:
 def measure(
     inventory: Inventory, look: placed.Sight, apart_s: float, tell: Callable[[str], None], clock: Clock
 ) -> Measured | Refused:
-    """Measure the cluster by two looks, ``apart_s`` seconds apart.
+    """Measure the cluster by two readings, ``apart_s`` seconds apart.
 
     A partition's rate is the growth of its largest replica. It is unknown if the partition shrank, or was not
-    there in the first look. Raises HostError if no broker answers.
+    there in the first reading. Raises HostError if no broker answers.
     """
     began = clock.now()
     first = placed.read(inventory, look, tell, clock.pause)

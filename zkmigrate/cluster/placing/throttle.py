@@ -46,7 +46,10 @@ def set_rate(context: VerbContext, run_id: str, rate: str, brokers: Collection[i
 
 
 def clear(context: VerbContext, run_id: str, brokers: Collection[int]) -> int:
-    """Remove the overrides of these brokers, or of all if none are given. Repeating this is no error."""
+    """Remove the rates that were set for these brokers, or for all if none are given.
+
+    Repeating this is no error.
+    """
     run_dir = _known_run(context, run_id)
 
     def edit(before: Overrides) -> Overrides:
@@ -59,7 +62,7 @@ def clear(context: VerbContext, run_id: str, brokers: Collection[int]) -> int:
 
 
 def show(context: VerbContext, run_id: str) -> int:
-    """Print the overrides. Return 8 if their file cannot be read, else 0."""
+    """Print the rates that were set. Return 8 if their file cannot be read, else 0."""
     run_dir = _known_run(context, run_id)
     now = ThrottleFile(run_dir).read()
     print_result(context, {"run": run_dir.name, "overrides": _body(now)}, _lines(run_dir.name, now))

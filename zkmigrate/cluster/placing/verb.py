@@ -32,7 +32,7 @@ class NoPlanError(ZkmigrateError):
 
 
 class BrokenPlanError(ZkmigrateError):
-    """The finished maps break a rule, so the planner has a defect."""
+    """The finished reassignments break a rule, so the planner has a defect."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class Asked:
 
 
 def refusal(found: Refused) -> UsageError | NoPlanError:
-    """Return the error with which the verb ends."""
+    """Return the error to raise: UsageError if the options contradict each other, else NoPlanError."""
     return (UsageError if found.options else NoPlanError)(_explain_refusal(found.reasons))
 
 
@@ -109,7 +109,7 @@ def place(asked: Asked, echo: Callable[[str], None], planner: Planner = planned)
 
 
 def _refuse_one_file_for_two(asked: Asked) -> None:
-    """Raise UsageError if two files of this call are the same file, under any name."""
+    """Raise UsageError if two files that this call reads or writes are the same file, under any name."""
     for option, path in (("--out", asked.out), ("--page", asked.page)):
         if path == Path("-"):
             raise UsageError(
@@ -141,7 +141,7 @@ def _is_phase(out: Path, path: Path) -> bool:
 
 
 def _earlier(out: Path | None) -> list[Path]:
-    """Return the files of phases beside ``out``, of any plan."""
+    """Return the existing phase files beside ``out``, also those of another plan with the same file name."""
     if out is None or not out.parent.is_dir():
         return []
     return sorted(path for path in out.parent.iterdir() if _is_phase(out, path))

@@ -51,7 +51,7 @@ class Exporter(BaseModel):
 class Adapt(BaseModel):
     """How the rates follow the load; they begin at ``reassign.throttle_bytes_s``.
 
-    tick_s: seconds between two decisions; Kafka averages a rate over 11 s.
+    tick_s: seconds between two decisions; more than 11, because Kafka averages a rate over 11 s.
     source: where the load is read: from ``/proc`` by ssh, or from the ``exporters``, which serve node
     exporter's metrics.
     interfaces: network interfaces of each host, if the route to its address does not show them.
@@ -85,7 +85,7 @@ class Adapt(BaseModel):
     def disks_count(self) -> bool:
         """Whether a limit concerns the brokers' disks.
 
-        If none does, a host needs no disk that the kernel counts.
+        If none does, the disks of a host need not be known.
         """
         return self.busy_limit is not None or self.await_limit_ms is not None
 

@@ -94,7 +94,7 @@ class Cluster:
 def cluster(look: Look, names: Iterable[Name]) -> Cluster:
     """List the reassignments in flight, then describe the topics of these partitions.
 
-    In this order, a move that ends in between is seen in flight and looked at again.
+    In this order, a move that ends between both queries is seen in flight, and is queried again later.
     """
     return described(look, look.ask(ListReassignments(KAFKA)), names)
 

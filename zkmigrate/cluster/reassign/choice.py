@@ -67,7 +67,9 @@ def tight(moves: Iterable[Move], room: Mapping[int, int]) -> tuple[int, ...]:
 
 
 def in_room(moves: Sequence[Move], room: Mapping[int, int]) -> tuple[Move, ...] | Refused:
-    """Return the moves in an order in which each broker has room, given that old replicas go as moves end.
+    """Return the moves in an order in which each broker has room.
+
+    Each move that ends frees the bytes of its old replicas.
 
     room: free bytes by broker; a broker that is not in it limits nothing. Returns Refused if there is no such
     order.

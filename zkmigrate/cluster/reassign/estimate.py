@@ -1,8 +1,8 @@
 """Estimate how much each broker copies and how long that takes, before a run and during it. Pure.
 
-The figures below were measured on Kafka 2.8.2 and 4.3.1, with 1 to 60 partitions of 0.1 to 240 MB and
-rates of 1 to 16 MB/s. A throttle below ``ANSWER_BYTES`` in ``QUOTA_WINDOW_S`` delays little, and the
-estimate is coarse there.
+The figures below were measured on Kafka 2.8.2 and 4.3.1, with 1 to 60 partitions of 0.1 to 240 MB and rates
+of 1 to 16 MB/s. A throttle below ``ANSWER_BYTES`` in ``QUOTA_WINDOW_S`` delays little, and the estimate is
+coarse there.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ class Load:
     """The moves in flight, counted by broker.
 
     total: the number of moves.
-    to: how many moves bring a copy to each broker, by broker id.
-    of: how many moves copy from each leader, by broker id.
+    to: how many moves bring a copy to a broker, by broker id.
+    of: how many moves copy from a leader, by broker id.
     """
 
     total: int
@@ -113,7 +113,7 @@ class Copies:
     """Moves that are still to be made, and what they copy.
 
     bytes_s: the throttle.
-    left, done: bytes of the broker with most to do.
+    left, done: the bytes that the busiest broker still has to copy, and those that it has copied.
     written_s: bytes per second of clients' writes that the throttle carries too.
     """
 
@@ -154,17 +154,18 @@ class Copies:
 
 @dataclass(frozen=True)
 class Throughput:
-    """The bytes that were copied in the last minutes.
+    """The progress of the copies in the last minutes, from which their rate follows.
 
-    looks: the time of each look that saw fewer bytes left, and the bytes left then, oldest first.
-    begun: whether the first bytes have arrived, which no throttle delayed.
+    looks: the time of each reading that saw fewer bytes left, and the bytes left then, oldest first.
+    begun: whether the first copied bytes were seen. The throttle does not delay these, so they do not show
+    the rate.
     """
 
     looks: tuple[tuple[float, int], ...] = ()
     begun: bool = False
 
     def with_reading(self, at: float, left: int) -> Throughput:
-        """Return the throughput with one more look.
+        """Return the throughput with one more reading.
 
         It starts anew if more bytes are left, as after a cancelled move.
         """
@@ -179,14 +180,14 @@ class Throughput:
 
     @property
     def measured(self) -> bool:
-        """Whether two looks have seen bytes being copied."""
+        """Whether two readings have seen bytes being copied."""
         return len(self.looks) > 1
 
     def seconds(self, at: float, left: int, expected_s: float) -> float:
         """Return the estimated seconds for the bytes that are left.
 
-        expected_s: the estimate without any look. It counts as much as one window of Kafka's quota, and less
-        with time. Until that window has passed without a byte, the estimate only decreases.
+        expected_s: the estimate without any reading. It counts as much as one window of Kafka's quota, and
+        less with time. Until that window has passed without a byte, the estimate only decreases.
         """
         if not self.looks or left <= 0 or expected_s <= POLL_S:
             return expected_s

@@ -30,13 +30,13 @@ With KRaft each broker learns of a change independently.
 
 @dataclass(frozen=True)
 class Stands:
-    """The state of each move, by topic and partition."""
+    """The state of each move in a run, by topic and partition."""
 
     moves: Sequence[Move]
     of: Mapping[Name, Stand]
 
     def but(self, disputed: Collection[Name]) -> Stands:
-        """Return a copy in which these partitions are disputed by ZooKeeper."""
+        """Return a copy in which the state of these partitions' moves is disputed by ZooKeeper."""
         return Stands(self.moves, {**self.of, **dict.fromkeys(disputed, Stand.DISPUTED)})
 
     def at(self, *stands: Stand) -> tuple[Move, ...]:
@@ -45,7 +45,7 @@ class Stands:
 
 
 def ends_in(c: Context, done: Iterable[Move], alive: Collection[int]) -> Ends:
-    """Return what ZooKeeper should show for completed moves: each set, and which of it must be in sync.
+    """Return each completed move's replica set, as ZooKeeper should show it, and the brokers to be in sync.
 
     On the way back, brokers that are down need not be in sync.
     """
@@ -116,7 +116,10 @@ def _stand(
 
 
 def _placed(move: Move, way: Way, brokers: Collection[int], placed: Disks) -> Stand:
-    """Return the state of an in-sync move from the directories of its replicas on these brokers."""
+    """Return the state of a move that is in sync, judged by the log directories of its replicas.
+
+    brokers: the brokers whose replicas count.
+    """
     found = {
         placed.stand(broker, move.name, path) for broker, path in move.paths(way).items() if broker in brokers
     }
@@ -134,7 +137,7 @@ class FirstLook:
     copying: broker settings that bound a copy, by key and broker.
     limits: throttle settings by target and key.
     loads: why the load of a broker cannot be read, if the throttle follows the load.
-    wall: the time of the look, in seconds since the epoch.
+    wall: the time of these answers, in seconds since the epoch.
     """
 
     cluster: Cluster
@@ -162,7 +165,7 @@ class FirstLook:
     def phased(self, phases: Phases) -> tuple[Move, ...]:
         """Return the moves of all phases that are not complete yet, first phase first.
 
-        A partition continues after the last phase whose set it has.
+        A partition continues after the last phase whose replica set it has.
         """
         have = {name: state.replicas for name, state in self.cluster.partitions.items()}
         ends: dict[Name, int] = {}
@@ -200,7 +203,7 @@ class FirstLook:
         """Return the other tools' reassignments that must end before the run records the current state.
 
         others: ``reassign.others`` of the inventory.
-        names: the partitions of the plan, whose sets no other tool may change.
+        names: the partitions of the plan, whose replica sets no other tool may change.
         """
         flights = self.cluster.flights
         if others == "take":

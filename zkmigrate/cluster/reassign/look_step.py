@@ -31,7 +31,7 @@ from zkmigrate.runbook.model.step import Context, Done, Reads, Verdict, Waiting,
 
 
 def first_look(c: Context, look: Look) -> FirstLook:
-    """Look at every partition of the plan, at its size, and at the throttle settings."""
+    """Read every partition of the plan, its size, and the throttle settings."""
     sets, dirs = reassign_inventory(c.inventory).sets, reassign_inventory(c.inventory).dirs
     in_flight = look.ask(ListReassignments(KAFKA))
     others = in_flight.value if isinstance(in_flight, Seen) else {}

@@ -99,7 +99,7 @@ class Originals(Recorded):
     """The moves of a run, and what was there before its first change.
 
     moves: the moves in the order of the plan, without partitions that already had their new set.
-    gone: brokers of the old sets that were down.
+    gone: brokers of the old replica sets that were down.
     others: reassignments that other tools had in flight; this run throttles them too.
     at: when the moves were planned, in seconds since the epoch, if the run itself plans them.
     tight: brokers without room for all their new replicas at once. Moves to them wait until old replicas are
@@ -157,7 +157,7 @@ class Stragglers(Recorded):
 
 @dataclass(frozen=True)
 class LateStragglers(Stragglers):
-    """Moves that the step that stops brokers adds.
+    """The moves that were added by the step that stops brokers.
 
     stopped: the hosts of the stopped brokers, in the order of the stops.
     """

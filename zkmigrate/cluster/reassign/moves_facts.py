@@ -21,7 +21,7 @@ from zkmigrate.runbook.model.step import Context, Way
 
 @dataclass(frozen=True)
 class MovesFacts:
-    """What one look found out about the moves of a run.
+    """The state of a run's moves, as read at one time.
 
     plan: the moves of the run.
     found: what brokers report about ``looked``.
@@ -32,7 +32,7 @@ class MovesFacts:
     taken: reassignments of other tools that are in flight and throttled too.
     disputes: why ZooKeeper shows a move as not done that seems complete.
     cramped: moves that wait until a broker has room.
-    wall: the time of the look, in seconds since the epoch.
+    wall: the time of the reading, in seconds since the epoch.
     phase: the phase of these moves, from 0 to ``last_phase``.
     ends: the log ends of replicas that are not in sync, and of their leaders.
     given_up: brokers that are down and that the run does not wait for.
@@ -61,7 +61,7 @@ class MovesFacts:
         return max(move.size, self.sizes.get(move.name, 0))
 
     def stands(self, way: Way) -> Stands:
-        """Return the state of each move that was looked at."""
+        """Return the state of each move that was read."""
         assert self.found is not None
         gone = self.given_up if way is Way.FORWARD else ()
         return facts.stands(self.looked, self.found, way, self.disks, gone).but(self.disputes)
@@ -69,7 +69,7 @@ class MovesFacts:
 
 @dataclass(frozen=True)
 class Queue:
-    """The moves of one phase, in the order of a direction, sorted by whether they are in flight.
+    """The moves of one phase, in the order of the run's direction, sorted by whether they are in flight.
 
     left: the moves that were not seen complete yet.
     sent: the moves among ``left`` that were sent.
@@ -77,7 +77,7 @@ class Queue:
     are left.
     flying: the moves in flight.
     taken: reassignments of other tools in flight.
-    whole: whether no move is left, so that all are looked at.
+    whole: whether no move is left, so that the state of all is read.
     """
 
     plan: Originals
@@ -115,7 +115,7 @@ class Queue:
 
     @property
     def log_dirs_to_read(self) -> tuple[list[int], list[Name]]:
-        """The brokers whose log directories the look reads, and the partitions to read there."""
+        """The brokers whose log directories are to be read, and the partitions to find there."""
         adding = {broker for move in self.copying for broker in self.flights[move.name].adding}
         senders = {ends(move, self.way)[0] for move in self.copying}
         return sorted(adding | senders | self.tight), [move.name for move in (*self.copying, *self.short[:1])]
@@ -155,7 +155,7 @@ class Queue:
         return next_moves(wanted, self.flying, fit, self.way)
 
     def looked(self, starting: Collection[Move], cramped: Collection[Move]) -> tuple[Move, ...]:
-        """Return the moves whose partitions the look describes, each once."""
+        """Return the moves whose partitions are to be described, each once."""
         some = (*self.sent, *self.flying, *starting, *cramped)
         return self.moves if self.whole else tuple({move.name: move for move in some}.values())
 

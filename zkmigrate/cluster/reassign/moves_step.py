@@ -91,9 +91,9 @@ class MovesStep(Step[MovesFacts]):
         self._replans = replans
 
     def observe(self, c: Context, look: Look) -> MovesFacts:
-        """Look at the moves that were sent and are not complete, and at those that may start now.
+        """Read the state of the moves that were sent and are not complete, and of those that may start now.
 
-        Once all are complete, look at all of them.
+        Once all are complete, read the state of all of them.
         """
         plan, wanted = self._moves(c), section(c.inventory)
         if plan is None:
@@ -156,7 +156,7 @@ class MovesStep(Step[MovesFacts]):
         return self._at_rest(c, f, stands, todo)
 
     def _at_rest(self, c: Context, f: MovesFacts, stands: Stands, todo: Collection[Move]) -> Verdict:
-        """Return the verdict if nothing can be sent now."""
+        """Return the verdict if no change can be sent at present."""
         looks, waits = c.kept.get("looks", 0), {move.name for move in todo}
         odd = [move for move in stands.at(Stand.TO_SUBMIT, Stand.FOREIGN) if move.name not in waits]
         if odd and looks >= LOOKS and c.way is Way.FORWARD:
@@ -200,7 +200,7 @@ class MovesStep(Step[MovesFacts]):
 
 
 def _towards(f: MovesFacts, move: Move, way: Way) -> Changes:
-    """Return the changes that give a partition its set and its directories.
+    """Return the changes that give a partition its replica set and its log directories.
 
     The directories come first: a broker that is to get the replica remembers the directory and copies
     straight into it.
@@ -219,9 +219,10 @@ def _towards(f: MovesFacts, move: Move, way: Way) -> Changes:
 
 
 def _replaced(c: Context, f: MovesFacts, stands: Stands) -> Flights:
-    """Return reassignments that other tools have started on partitions of the run.
+    """Return the reassignments that other tools have started on partitions of the run.
 
-    The run's own set of the other direction counts as one, too, if the run has not sent it.
+    A reassignment to the run's own replica set of the other direction counts, too, if the run did not send
+    it.
     """
     assert f.found is not None
     flights = f.found.flights
@@ -254,8 +255,8 @@ def _starting(c: Context, f: MovesFacts, stands: Stands, todo: Sequence[Move]) -
 def _wait(c: Context, f: MovesFacts, stands: Stands, looks: int, *, at_end: bool) -> Waiting:
     """Return the wait for moves in flight.
 
-    at_end: all moves of this look are complete, and the next look is at others. While nothing moves because
-    no move may be submitted, neither throughput nor a stall is measured.
+    at_end: all moves whose state was read this time are complete, and next time others are read. While
+    nothing moves because no move may be submitted, neither throughput nor a stall is measured.
     """
     assert f.found is not None
     finished = _finished(c, f, stands, looks)
@@ -286,7 +287,7 @@ def _wait(c: Context, f: MovesFacts, stands: Stands, looks: int, *, at_end: bool
 
 
 def _finished(c: Context, f: MovesFacts, stands: Stands, looks: int) -> frozenset[Name]:
-    """Return the moves that were seen complete; at the last look, only those of that look."""
+    """Return the moves that were seen complete; once all moves are read together, only those seen then."""
     over = {move.name for move in stands.at(Stand.DONE, Stand.LEFT)}
     if looks > LOOKS:  # deleted, or on the way back changed by other tools
         over |= {move.name for move in stands.at(Stand.GONE, Stand.TO_SUBMIT, Stand.FOREIGN)}
@@ -294,7 +295,7 @@ def _finished(c: Context, f: MovesFacts, stands: Stands, looks: int) -> frozense
 
 
 def _next_phase(c: Context, f: MovesFacts, phase: int) -> Waiting:
-    """Return the verdict that moves on to a phase, once all moves of the current one are complete."""
+    """Return the wait that begins ``phase`` after all moves of the current phase are complete."""
     keep = {**_rates_kept(c, f), "down": c.kept.get("down", frozenset()), "phase": phase}
     what, mark = "the moves in flight have ended", (phase, 0)
     told = f"phase {f.phase} is complete"
@@ -302,7 +303,7 @@ def _next_phase(c: Context, f: MovesFacts, phase: int) -> Waiting:
 
 
 def _new_rates(c: Context, f: MovesFacts) -> Ready | None:
-    """Return the rates to send, if any.
+    """Return the changes that set wanted rates, or None if none is to be sent.
 
     Each wanted rate is sent once, and again if its broker does not show it after ``LOOKS`` looks.
     """
@@ -322,7 +323,7 @@ def _new_rates(c: Context, f: MovesFacts) -> Ready | None:
 
 
 def _rates_kept(c: Context, f: MovesFacts) -> dict[str, object]:
-    """Return what the next look needs to know about the rates."""
+    """Return what has to be kept about the rates for the next time."""
     if f.rates is None:
         return {}
     late = c.kept.get("late", 0) + 1 if f.rates.differ else 0
@@ -338,8 +339,8 @@ def _rate_changes(f: MovesFacts, target: str) -> Changes:
 def _may_send(c: Context, move: Move, looks: int) -> bool:
     """Return whether to send a move that the brokers show as not begun.
 
-    A move that Kafka has confirmed is first looked at again. On the way back it is then left alone, because
-    another tool has changed it.
+    The state of a move that Kafka has confirmed is first read again. On the way back it is then left alone,
+    because another tool has changed it.
     """
     if pending(c, move) or (c.way is Way.FORWARD and move.target in c.unconfirmed):
         return True

@@ -33,7 +33,7 @@ from zkmigrate.runbook.model.step import Blocked, Context, Done, Hazard, Ready, 
 class OriginalsFacts:
     """The state before the first change, or on the way back the state to restore.
 
-    first: the look before anything is sent; None on the way back.
+    first: what was read before anything is sent; None on the way back.
     record: the moves to undo.
     now, disks: the current state.
     """

@@ -26,10 +26,10 @@ LEAST_S = 60.0
 
 @dataclass(frozen=True)
 class Progress:
-    """The progress of the moves at one look.
+    """The progress of the moves at one time.
 
     far: the progress of the phase; its time includes hours in which no move may begin.
-    throughput: the throughput of the broker that has most to do, with this look.
+    throughput: the throughput of the broker that has most to do, with the newest reading.
     copying_s: the seconds that the rest takes while moves may begin.
     """
 
@@ -69,7 +69,7 @@ def progress(c: Context, f: MovesFacts, finished: Collection[Name]) -> Progress:
 
 
 def _ends_at(c: Context, wall: float, copying_s: float) -> float | None:
-    """Return when copies end that take ``copying_s`` of open time, or None if too little open time is left.
+    """Return when copies end that take ``copying_s`` seconds in open hours; None if too few hours are left.
 
     The way back ignores the hours.
     """

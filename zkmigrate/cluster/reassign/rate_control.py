@@ -1,12 +1,12 @@
 """Ticks of a throttle that follows the load: measure the load, decide the rates, keep the state.
 
 A tick compares two readings. So the first tick of a process only takes a reading, and no move is submitted
-before the second. The rates in force come from the brokers then, so a new process continues from the rates of
-a killed one.
+before the second. A process reads the rates in force from the brokers at its start, so it continues from the
+rates of a killed one.
 
-A broker that copies nothing in a role keeps that rate: each change is a request and lines in the journal.
-Before a move begins there, its rate falls to what the last tick computed; it rises only while the broker
-copies.
+A broker that sends no copies, or receives none, keeps its rate for that, because each change costs a request
+and lines in the journal. Before a move begins there, its rate falls to what the last tick computed; it rises
+only while the broker copies.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Figures:
 
 @dataclass(frozen=True)
 class Control:
-    """What a tick leaves for the next looks.
+    """The result of a tick, which is kept until the next tick.
 
     at: the time of the tick's reading, on the operator's clock.
     state: the state with the rates that are in force or about to be.
@@ -81,7 +81,7 @@ class Control:
     endless: tuple[str, ...] = ()
 
     def between(self, active: Collection[tuple[int, Role]]) -> Control:
-        """Return the control for a look between two ticks.
+        """Return the control for a time between two ticks.
 
         active: the brokers and roles that copy or are about to. Their rate is the lower of the current and
         computed one.
@@ -135,7 +135,7 @@ class Control:
 
 @dataclass(frozen=True)
 class Copying:
-    """The moves at one look.
+    """The state of the moves at one time.
 
     every: all moves of the run. flying: the moves in flight. starting: the moves about to be submitted.
     sent: every partition whose move was sent. found: what the brokers report.
@@ -156,7 +156,7 @@ def listen(
     moves: Copying,
     before: Control | None,
 ) -> Control:
-    """Return the control at this look: from a new tick if one is due, else the control from before.
+    """Return the current control: from a new tick if one is due, else the control from before.
 
     shown: the current rates of all brokers of the run, by id; needed if ``before`` is None.
     """
@@ -205,7 +205,7 @@ def _taking(
     active: Collection[tuple[int, Role]],
     choose: Callable[[int, int], int],
 ) -> State:
-    """Return the state in which each active role's rate is chosen from its current and its found rate."""
+    """Return the state with a new rate for each active role: ``choose`` of the current and the found one."""
 
     def rate(id: int, now: Rate) -> Rate:
         new = found.get(id, now)

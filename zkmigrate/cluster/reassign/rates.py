@@ -153,7 +153,7 @@ def rates_in_force(c: Context, look: Look, copying: Copying) -> RatesInForce | N
 
 
 def keeping_control(c: Context, rates: RatesInForce | None, verdict: Verdict) -> Verdict:
-    """Return the verdict with the control kept for the next look."""
+    """Return the verdict, with the control kept for the next time."""
     if rates is None or rates.control is None or not isinstance(verdict, Ready | Waiting):
         return verdict
     return replace(verdict, keep={**(verdict.keep or c.kept), "control": rates.control})

@@ -160,7 +160,7 @@ def in_sync(moves: Sequence[Move], partitions: Mapping[Name, PartitionState]) ->
 
 
 def _stale(c: Context, found: Cluster, flown: Collection[Name]) -> Finding:
-    """Check that each partition still has the set that the plan expects, or a new one.
+    """Check that each partition still has the replica set that the plan expects, or the plan's.
 
     flown: partitions with a reassignment in flight, which are not checked.
     """
@@ -278,7 +278,7 @@ def no_answer(reading: object) -> Finding:
 
 
 def originals_lost() -> Finding:
-    """Return the finding for a journal that lacks the original sets, without which their order is unknown."""
+    """Return the finding for a journal without the original replica sets, whose order is then unknown."""
     return claim(
         "reassign.original",
         "the journal holds the replica sets from before the first change",

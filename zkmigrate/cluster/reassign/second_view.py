@@ -1,7 +1,8 @@
-"""ZooKeeper as a second witness of moves, if the inventory names it, because brokers may report an old state.
+"""Check complete moves in ZooKeeper, if the inventory names it: brokers may report an old state.
 
-Kafka keeps a topic's sets at ``/brokers/topics/T``, with ``adding_replicas`` and ``removing_replicas`` while
-a reassignment is in flight, and a partition's ISR at ``/brokers/topics/T/partitions/N/state``.
+Kafka keeps a topic's replica sets at ``/brokers/topics/T``, with ``adding_replicas`` and
+``removing_replicas`` while a reassignment is in flight, and a partition's ISR at
+``/brokers/topics/T/partitions/N/state``.
 """
 
 from __future__ import annotations

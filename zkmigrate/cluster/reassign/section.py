@@ -58,11 +58,13 @@ class Reassign(Pace):
     """What the playbook kafka_reassign moves, and how fast.
 
     plan: the file of a plan, Kafka's reassignment JSON.
-    back: the file with the sets that the plan expects; ``zkmigrate placement`` writes it beside a plan.
+    back: the file with the replica sets that the plan expects; ``zkmigrate placement`` writes it beside a
+    plan.
     others: what to do about reassignments of other tools in flight: refuse the run, wait for their end, or
     take them. A run that takes them throttles them and reports their progress.
-    zookeeper: servers of Kafka's ensemble, ``ADDRESS:PORT``, as a second witness of each move.
-    phases: files that lead to the plan's sets, each carried out once the one before is complete.
+    zookeeper: servers of Kafka's ensemble, ``ADDRESS:PORT``, which are read too before a move counts as
+    complete.
+    phases: files that lead to the plan's replica sets, each carried out once the one before is complete.
     """
 
     plan: LocalPath
@@ -118,7 +120,7 @@ class PacedInventory(Inventory):
 class ReassignInventory(PacedInventory):
     """The inventory of the playbook kafka_reassign.
 
-    A run is bound to the sets of its plan, not to the name of the file.
+    A run is bound to the replica sets of its plan, not to the name of the file.
     """
 
     not_binding: ClassVar[Mapping[str, Any]] = {"reassign": True}
@@ -147,7 +149,7 @@ class ReassignInventory(PacedInventory):
 
     @property
     def back(self) -> Sets:
-        """The sets that the plan expects to find; empty if ``reassign.back`` names no file."""
+        """The replica sets that the plan expects to find; empty if ``reassign.back`` names no file."""
         return self._back
 
     @property
@@ -163,7 +165,7 @@ class ReassignInventory(PacedInventory):
 
     @property
     def phases(self) -> Phases:
-        """The maps to carry out; only the plan itself if it has no phases."""
+        """The reassignments to carry out one after the other; only the plan itself if it has no phases."""
         return self._phases or ((self._sets, self._dirs),)
 
     @property
@@ -174,7 +176,7 @@ class ReassignInventory(PacedInventory):
     @computed_field  # type: ignore[prop-decorator]
     @property
     def plan_sha256(self) -> str:
-        """The digest of the plan's sets and directories, independent of the spelling of its file."""
+        """The digest of the plan's replica sets and directories, however its file spells them."""
         texts = (
             maps.text((name, of, dirs.get(name, ())) for name, of in sets.items())
             for sets, dirs in self.phases
@@ -182,7 +184,7 @@ class ReassignInventory(PacedInventory):
         return hashlib.sha256("".join(texts).encode()).hexdigest()
 
     def with_sets(self, sets: Sets, back: Sets, dirs: Dirs | None = None, phases: Phases = ()) -> Self:
-        """Return a copy with these sets."""
+        """Return a copy with the replica sets, log directories and phases of a plan."""
         made = self.model_copy()
         made._sets, made._back, made._dirs, made._phases = sets, back, dirs or {}, phases
         return made
@@ -199,7 +201,7 @@ class ReassignInventory(PacedInventory):
 
 
 def _not_leading_to(sets: Sets, phases: Phases) -> str:
-    """Return why phases do not end at these sets, or an empty string if they do."""
+    """Return why phases do not end at these replica sets, or an empty string if they do."""
     ends = {name: of for own, _ in phases for name, of in own.items()}
     odd = [name for name in {**sets, **ends} if ends.get(name) != sets.get(name)]
     named = [f"{t}-{n} ends at {ends.get((t, n))}, the plan at {sets.get((t, n))}" for t, n in odd[:3]]

@@ -126,7 +126,10 @@ class SentRates(Recorded):
 
 
 def throttles(c: Context) -> Throttles | None:
-    """Return this run's record, with the lists of topics whose moves were added; None before its step."""
+    """Return the throttle settings that this run recorded, or None if it has not recorded any yet.
+
+    They include the lists of topics whose moves were added later.
+    """
     record, added = known(Throttles, c), stragglers(c).found
     return record if record is None or not added else replace(record, found={**added, **record.found})
 

@@ -78,7 +78,7 @@ class ThrottleFacts:
     record: the record to write with the first change; else empty.
     seen: the current settings.
     after: in a forecast, the settings after the step, from which it is undone.
-    wall: the time of the look, in seconds since the epoch.
+    wall: the time at which the facts were read, in seconds since the epoch.
     set_since: what another tool has set since the preflight, in words.
     refused: for each broker that does not answer, why the controller refuses to restore its rates; empty if
     it accepts.
@@ -263,7 +263,7 @@ class ThrottleStep(Step[ThrottleFacts]):
         return self._changes(c, f if f.after is None else replace(f, seen=f.after), target)
 
     def forecast(self, c: Context, look: Look) -> Forecast[ThrottleFacts] | None:
-        """Forecast from the settings as they will be: as they are now, or with the throttle."""
+        """Forecast the step from the settings that it will find: current ones, or those with the throttle."""
         if self.foresee is None:
             return None
         facts = self._observed(c, look, Originals(self.foresee(c, look)))

@@ -1,4 +1,4 @@
-"""The way back as a map for Kafka's own tool, for use without zkmigrate and its journal."""
+"""Write the way back as a file for Kafka's own tool, for use without zkmigrate and its journal."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ NAME = "way-back.json"
 
 
 def way_back(records: Records) -> Mapping[str, KeptFile]:
-    """Return the file with the sets from before the run, the last move first, with their log directories.
+    """Return the file with the replica sets from before the run, the last move first, with log directories.
 
-    Empty before the sets are recorded. Kafka refuses a whole file if one of its sets names a broker that is
-    gone, so partitions with a replica on such a broker are left out.
+    Empty before the replica sets are recorded. Kafka refuses a whole file if one of its replica sets names a
+    broker that is gone, so partitions with a replica on such a broker are left out.
     """
     if not (body := records.get(Originals.step)):
         return {}

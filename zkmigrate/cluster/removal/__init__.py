@@ -1,1 +1,1 @@
-"""Remove brokers: which replicas leave them, how new replicas are kept off, and when they may stop."""
+"""Remove brokers: move their replicas away, keep new replicas off them, and stop them once they are empty."""

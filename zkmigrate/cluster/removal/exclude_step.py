@@ -46,7 +46,7 @@ class Excluded(Recorded):
 class ExcludeFacts:
     """The settings that keep new replicas off the brokers.
 
-    first: the look that decides on the method; None once the method is recorded.
+    first: the facts that decide on the method; None once the method is recorded.
     cordons: the setting of the brokers to be removed.
     """
 

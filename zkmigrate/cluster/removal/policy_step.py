@@ -46,7 +46,7 @@ class Closed(Recorded):
 class PolicyFacts:
     """The files from which our policy reads what it refuses.
 
-    files: the content by host. now: the time of the look, in seconds since the epoch.
+    files: the content by host. now: the time at which the files were read, in seconds since the epoch.
     """
 
     files: Mapping[str, Reading[bytes]]
@@ -85,7 +85,7 @@ class PolicyStep(Step[PolicyFacts]):
         return Done((self._policy_finding(c, len(f.files)), *self._in_time(c, f)))
 
     def _since(self, c: Context, f: PolicyFacts) -> Mapping[str, Any]:
-        """Return the record of when the first file closed creation, because its time is over first."""
+        """Return the record of when the first file closed creation, because that file's time ends first."""
         if self._word != "close":
             return {}
         before = known(Closed, c) if c.begun else None

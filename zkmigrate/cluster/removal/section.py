@@ -109,7 +109,7 @@ def policed(inventory: Inventory) -> tuple[str, ...]:
 
 
 def stoppable_alone(inventory: Inventory) -> tuple[str, ...]:
-    """Return the hosts of brokers to stop, if no policy file needs zkm-host on all hosts earlier."""
+    """Return the hosts of the brokers to stop; none if a policy file needs zkm-host on all hosts."""
     return () if policed(inventory) else stoppable(inventory)
 
 

@@ -97,7 +97,7 @@ class StopStep(SweepStep):
         return LateStragglers(made.moves, made.found, made.planned_at, stopped)
 
     def _empty(self, c: Context, f: SweepFacts) -> Verdict:
-        """Stop the next broker, and look again for partitions on the brokers to be removed."""
+        """Stop the next broker, and check again for partitions on the brokers to be removed."""
         assert f.every is not None
         again = {**c.kept, "empty": None}
         gone, up = removal(c.inventory).brokers, [h for h, told in f.services.items() if runs(told)]

@@ -26,13 +26,13 @@ NO_SIZE = "placement.size-missing"
 
 @dataclass(frozen=True)
 class Survey:
-    """A look at the cluster before a removal.
+    """The cluster before a removal, with the moves that it needs.
 
     wanted: the request for the removal.
-    in_flight: the reassignments in flight before or after the rest of the look.
+    in_flight: the reassignments that were in flight before or after the rest was read.
     cluster: the cluster with sizes and free bytes.
     only: the partitions to place; empty for all that name a broker to be removed.
-    at: the time of the look, in seconds since the epoch.
+    at: the time at which it was read, in seconds since the epoch.
     """
 
     wanted: Removal
@@ -61,8 +61,8 @@ class Survey:
     def plan(self) -> Plan | Refused:
         """The plan, which moves only what must move.
 
-        New replicas go where most bytes are free, and the margin stays free. Sets span as many racks as
-        possible, or as many as before if there is no room for that.
+        New replicas go where most bytes are free, and the margin stays free. Replica sets span as many racks
+        as possible, or as many as before if there is no room for that.
         """
         if isinstance(self.cluster, Refused):
             return self.cluster
@@ -115,7 +115,7 @@ def naming(partitions: Collection[PartitionState], brokers: Collection[int]) -> 
 
 
 def survey(c: Context, look: Look, only: Collection[Name] = ()) -> Survey:
-    """List the reassignments in flight, then look at the cluster. Raises HostError if no broker answers."""
+    """List the reassignments in flight, then read the cluster. Raises HostError if no broker answers."""
     in_flight = look.ask(ListReassignments(KAFKA))
 
     def tell(line: str) -> None:

@@ -18,7 +18,7 @@ def in_flight_elsewhere(p: PartitionState) -> str:
 
 
 def came(s: Survey) -> Finding:
-    """Check that the partitions that have landed on the brokers meanwhile can be placed."""
+    """Check that new partitions on the brokers to be removed can be placed elsewhere."""
     reasons = s.plan.reasons if isinstance(s.plan, Refused) else ()
     named = [f"{p.topic}-{p.partition}" for p in s.naming if (p.topic, p.partition) in s.only]
     return claim(

@@ -75,7 +75,7 @@ _LIST = "list:"
 
 @dataclass(frozen=True)
 class SweepFacts:
-    """What one look for new replicas on the brokers found.
+    """What was read about new replicas on the brokers to be removed.
 
     moves: the state of the moves that this step has added.
     every: all partitions; None while the step's own moves are in flight.
@@ -83,12 +83,12 @@ class SweepFacts:
     lists: the throttle lists of topics that are about to move.
     limits: the throttle with the new moves; None if the run has none.
     held, aside: what is on the disks, as the brokers and as their hosts report it.
-    now: the time of the look on the monotonic clock, in seconds.
+    now: the time of the reading on the monotonic clock, in seconds.
 
     Only the step that stops brokers uses the others.
     services: the brokers' services, by host.
     identities: whether brokers to be started have their own id and cluster, by host.
-    view: the cluster, if it was looked at once more.
+    view: the cluster, if it was read once more.
     """
 
     moves: MovesFacts
@@ -238,7 +238,7 @@ class SweepStep(Step[SweepFacts]):
         return removal(c.inventory).shutdown and alone and not f.held.replicas and not f.held.silent
 
     def _empty(self, c: Context, f: SweepFacts) -> Verdict:
-        """Return the verdict once the brokers are empty."""
+        """Return the verdict ``Done``, because the brokers to be removed are empty."""
         assert f.every is not None
         wanted = removal(c.inventory)
         told = empty(wanted.brokers, f.every, f.own, self._remaining_partitions(c, f))
@@ -249,7 +249,7 @@ class SweepStep(Step[SweepFacts]):
         return Done((told, *directories_left(f.aside)), self._record(c, f).encode())
 
     def _go_on(self, c: Context, f: SweepFacts, verdict: Verdict) -> Verdict:
-        """Return the verdict of the moves, with the throttle lists set around them.
+        """Return the verdict of the moves, or the changes of throttle lists that have to come before it.
 
         Going forward the lists name the topics before they move; on the way back the entries are removed
         last.

@@ -62,7 +62,7 @@ class ValidateFacts:
 
 @dataclass(frozen=True)
 class FirstRates(FirstLimits):
-    """The rates of all brokers that the step saw that checks a removal."""
+    """The throttle rates of all brokers, as the step that checks a removal saw them."""
 
     step: ClassVar[str] = "validate"
 
@@ -76,7 +76,7 @@ def settings(look: Look, key: str, brokers: Collection[int]) -> Settings:
 
 
 def validated(c: Context, look: Look) -> ValidateFacts:
-    """Look at the cluster, and at how new replicas can be kept off the brokers."""
+    """Read the cluster, and find out how new replicas can be kept off the brokers."""
     found = survey(c, look)
     pulses = look.ask(PingBrokers(ANSWER_S)).values() if removal(c.inventory).policy_file is not None else ()
     return ValidateFacts(
@@ -88,9 +88,9 @@ def validated(c: Context, look: Look) -> ValidateFacts:
 
 
 def unsized(c: Context, f: Survey) -> Waiting | None:
-    """Wait for the size of a partition that was just created.
+    """Return a wait for the size of a partition that was just created.
 
-    Returns None if no size is missing, or if one stays missing.
+    Returns None if no size is missing, or if one is still missing after ``LOOKS`` looks.
     """
     looks = c.kept.get("unsized", 0)
     if not f.unsized or looks >= LOOKS:

@@ -65,7 +65,7 @@ def decide(
 def never_finishing(
     moving: Sequence[Moving], rates: Mapping[int, Rate], end_within_s: float
 ) -> tuple[Endless, ...]:
-    """Return those of these rates, by broker id, at which copies can never finish."""
+    """Return those rates at which copies can never finish. rates: by broker id."""
     found = (
         _endless(broker, role, rate.of(role), _need(moving, broker, role, end_within_s))
         for broker, rate in rates.items()
@@ -175,7 +175,7 @@ class _Tick:
         return before, f"{why}; a change below {settings.threshold:.0%} is not sent"
 
     def _ended(self, broker: int, role: Role, target: float, most: float, why: str) -> tuple[float, str]:
-        """Raise a rate that ends too late or never, but not above ``most``."""
+        """Raise a rate at which copies would end too late or never, but not above ``most``."""
         need = self._need(broker, role)
         if need is not None and target < (ending := min(self._step_above(need.ending), most)):
             target = ending

@@ -1,1 +1,1 @@
-"""The gateway: a proxy for Kafka's protocol that hides leader epochs, holds applications and routes them."""
+"""The gateway: a Kafka proxy that hides leader epochs, and holds and routes applications' requests."""

@@ -16,8 +16,8 @@ GatewayVerb: TypeAlias = Literal["route", "settle", "hold", "unhold", "seal", "u
 class GatewayOrder(HostChange):
     """An order to the gateway on a host.
 
-    The gateway remembers the operation id, as zkm-host does. The fields order, app, to, hold and ttl_ms are
-    the arguments of ``zkmigrate gateway order``.
+    The gateway remembers the operation id, so that an order that is sent twice takes effect once. The fields
+    order, app, to, hold and ttl_ms are the arguments of ``zkmigrate gateway order``.
     """
 
     host: str

@@ -1,4 +1,4 @@
-"""Check an application's clients for what hinders a switch, by the gateway's status.
+"""Check by a gateway's status whether an application's clients are ready for a switch.
 
 A producer's ``retries``, and producers that do not connect to the gateway, cannot be checked.
 """

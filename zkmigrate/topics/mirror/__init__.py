@@ -1,1 +1,1 @@
-"""Copies topics to a second Kafka cluster at equal offsets."""
+"""Copy topics to a second Kafka cluster at equal offsets."""

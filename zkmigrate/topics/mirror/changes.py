@@ -1,4 +1,4 @@
-"""Defines the changes of two clusters, of which one mirrors topics of the other."""
+"""Define the changes of two clusters, of which one mirrors topics of the other."""
 
 from __future__ import annotations
 

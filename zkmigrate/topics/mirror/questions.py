@@ -1,4 +1,4 @@
-"""Defines the requests for facts about two clusters, of which one mirrors topics of the other."""
+"""Define the requests for facts about two clusters, of which one mirrors topics of the other."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class BothEnds:
 
 @dataclass(frozen=True)
 class GroupPair:
-    """A comparison of a consumer group's commits on target with its commits on source.
+    """How a consumer group's commits on target compare with its commits on source.
 
     state: equal, behind, ahead, active, refused (the group cannot switch), or unknown. behind: how many
     offsets target's commits are behind. why: an explanation for the operator.
@@ -84,13 +84,13 @@ class MirrorSurvey:
     each group compare.
 
     grants: the ACLs that target lacks, except those that permit writing. later: the ACLs that permit writing.
-    notes: what could not be read, and why. others: by group, how groups that were not named use the topics.
+    notes: what could not be read, and why. others: by group that was not named, how it uses the topics.
     super_users: the clusters where ``super.users`` is set. left: by ``topic: key``, why a setting is not
     copied, for example because only one release has it.
 
     transactional: the producers that write to source's topics in transactions, and what is known of each.
-    transactional_dark: why there may be more of them; empty if these are all. lacking: the rights that the
-    run lacks.
+    transactional_dark: why there may be further such producers; empty if these are all. lacking: the rights
+    that the run lacks.
     """
 
     ids: tuple[str, str]
@@ -126,7 +126,7 @@ class GroupReads:
     """The partitions that the members of a group read on source.
 
     parts: the assigned partitions, each with the group's committed offset, or None without a commit. why: why
-    they are not known; empty if they are.
+    the partitions are not known; empty if they are.
     """
 
     parts: Mapping[tuple[str, int], int | None]
@@ -156,7 +156,7 @@ class MirrorRequest(Request[T]):
 
 @dataclass(frozen=True)
 class SurveyMirror(MirrorRequest[Reading[MirrorSurvey]]):
-    """A request for how the topics, groups and ACLs of both clusters compare.
+    """A request to compare the topics, groups and ACLs of both clusters.
 
     groups: the groups to compare; empty for all groups that use the topics.
     """
@@ -184,7 +184,7 @@ class ReadDirection(MirrorRequest[Reading[Direction]]):
 
 @dataclass(frozen=True)
 class CompareCommits(MirrorRequest[Reading[Mapping[str, GroupPair]]]):
-    """A request for how the commits of these groups on these topics compare.
+    """A request to compare both clusters' commits of these groups for these topics.
 
     groups: the groups to compare; empty for all groups that use the topics.
     """

@@ -33,11 +33,15 @@ Offsets = tuple[tuple[str, int, int], ...]
 class AppSeen:
     """An application as one gateway reports it.
 
-    route, staged: cluster names. gate: open, settling, held, sealed or gone. hold: the operation id of its
-    hold. lapsed: whether a lease has ended by itself since the gateway was ordered to settle. in_flight:
-    requests without a response. connections, on_left_ports: how many connections clients have. seen: its
-    whole status as text. unsure: the batches whose outcome their clients do not know, as text; empty if there
-    are none.
+    route, staged: cluster names.
+    gate: open, settling, held, sealed or gone.
+    hold: the operation id of its hold.
+    lapsed: whether a lease has ended by itself since the gateway was ordered to settle.
+    in_flight: requests without a response.
+    connections, on_left_ports: how many connections clients have in all, and to ports of a cluster that the
+    application has left.
+    seen: the application's status, as tables and values by name.
+    unsure: the batches whose outcome their clients do not know, as text; empty if there are none.
     """
 
     route: str
@@ -136,7 +140,7 @@ class Gateways:
     ) -> tuple[GatewayOrder, ...]:
         """Return the order for each application of a host for which the test holds.
 
-        told: further fields of the order.
+        status: further fields of the order.
         """
         return tuple(
             GatewayOrder(host, verb, name, **status)
@@ -311,7 +315,7 @@ def _unknown_gateway(host: str, seen: str) -> Finding:
 
 
 def forward(c: Context) -> tuple[ClusterAt, ClusterAt]:
-    """Return source and target, as this run switches."""
+    """Return source and target of this run."""
     return move_of(c.inventory).ends
 
 
@@ -410,7 +414,10 @@ def backward_unit(c: Context) -> str:
 
 @dataclass(frozen=True)
 class Looked(Recorded):
-    """The record of the step look. later: the ACLs to write that target lacks, each as its fields."""
+    """The record of the step look.
+
+    later: the ACLs that permit writing and that target lacks, each as its fields. The step grant adds them.
+    """
 
     step: ClassVar[str] = "look"
 
@@ -428,7 +435,10 @@ class Armed(Recorded):
 
 @dataclass(frozen=True)
 class Held(Recorded):
-    """The record of the step hold. holds: gateway's host, application and the operation id of its hold."""
+    """The record of the step hold.
+
+    holds: for each hold, the gateway's host, the application and the operation id.
+    """
 
     step: ClassVar[str] = "hold"
 

@@ -44,7 +44,7 @@ _SILENT_S, _POLL_S = 3.0, 0.1
 
 @dataclass(frozen=True)
 class GoFacts:
-    """Facts for the steps go and open. ends: where the logs end, which the way back does not read."""
+    """Facts for the steps go and open. ends: where the logs end; not read on the way back."""
 
     gateways: Gateways
     ends: Reading[Ends] = field(default_factory=lambda: Seen({}))
@@ -142,7 +142,7 @@ def _may_open(app: AppSeen, target: str) -> bool:
 def _has_staged_route(app: AppSeen, source: str) -> bool:
     """Return whether an application is sealed on source with another route staged.
 
-    An order to go that comes late would lead it to target.
+    A late order ``go`` would route it to target.
     """
     return app.route == source and sealed(app) and app.staged not in ("", source)
 

@@ -65,8 +65,8 @@ _POLL_S = 0.5
 class Delivered:
     """How far groups with members have committed.
 
-    now: seconds, read after ``ends`` and before ``groups``. What the groups had not committed was delivered
-    at that time or later.
+    now: the time in seconds, read after ``ends`` and before ``groups``. What the groups had not committed was
+    delivered at that time or later.
     """
 
     ends: Reading[Ends]
@@ -174,7 +174,7 @@ def _findings(c: Context, f: LookFacts) -> Iterator[Finding]:
 
 
 def _describe_back(back: Copiers) -> str:
-    """Return on which hosts a copier to source runs or is enabled, as text."""
+    """Describe on which hosts a copier to source runs, or is started at boot."""
     running = [f"running on {few(back.running)}"] if back.running else []
     return ", ".join(running + ([f"enabled on {few(back.enabled)}"] if back.enabled else []))
 

@@ -99,7 +99,7 @@ def _read_unit(look: Look, host: str, unit: str) -> UnitTopics:
 
 
 def check_units(found: Mapping[tuple[str, str], UnitTopics], topics: Collection[str]) -> Iterator[Finding]:
-    """Check that each unit copies topics of the set alone. A command that cannot be read is a warning."""
+    """Check that each unit copies only topics of the set. A command that cannot be read is a warning."""
     for (host, unit), one in found.items():
         others = sorted(one.topics - {*topics})
         unknown = not others and one.unclear

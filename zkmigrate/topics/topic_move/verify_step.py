@@ -26,7 +26,10 @@ from zkmigrate.topics.topic_move.section import move_of, switched
 
 @dataclass(frozen=True)
 class VerifyFacts:
-    """Facts for the step verify. survey: the survey of the mirror from target to source."""
+    """Facts for the step verify.
+
+    survey: how topics, groups and ACLs compare, with target as the source of the mirror.
+    """
 
     gateways: Gateways
     survey: Reading[MirrorSurvey]

@@ -1,4 +1,4 @@
-"""Decide about trouble between the hold and the open gate, for each phase and each trouble.
+"""Decide what a switch does about trouble between its hold and its opening, for each phase.
 
 docs/reference/topic-move.md shows these decisions as a table, which a test compares with :func:`decide`.
 """
@@ -72,8 +72,8 @@ _SEALED: dict[Trouble, Decision] = {
 def decide(phase: Phase, trouble: Trouble) -> Decision:
     """Return the decision for one trouble in one phase.
 
-    Before SEAL all trouble turns back, which only makes clients wait. After OPEN the decision is always
-    ``GO``, because clients write on target.
+    Before SEAL the run turns back at any trouble, which only makes clients wait. After OPEN the decision is
+    always ``GO``, because clients write on target.
     """
     if phase is Phase.OPEN:
         return Decision.GO
@@ -96,7 +96,10 @@ def decide_finding(phase: str, finding: Finding, _policy: Policy) -> Decision:
 
 
 def without_operator(all_sealed: bool) -> Word:
-    """Return the answer to a question that no operator answers. all_sealed: whether the step seal is done."""
+    """Return the answer to a question that no operator answers.
+
+    all_sealed: whether the step seal is done.
+    """
     return "go" if all_sealed else "back"
 
 
@@ -107,7 +110,7 @@ MESSAGE_S, SERVICE_S, LEAST_S = 3.0, 30.0, 0.5
 
 
 def deadline_s(c: Context) -> float:
-    """Return how many seconds after the first HOLD the way back must start at the latest."""
+    """Return the seconds from the first HOLD within which the way back must start."""
     hold_s = move_of(c.inventory).topic_move.hold_ms / 1000
     return max(hold_s - BACK_S, hold_s / 2)
 

@@ -1,8 +1,8 @@
-"""List the requests that the gateway offers, and the versions of each.
+"""List the kinds of request that the gateway supports, and the versions of each.
 
-Not offered are topic ids, leaders in answers (KIP-951), the last fetched epoch (FETCH 12), transactions of
-version 2 (KIP-890), KIP-848 and share groups, and requests between brokers. The same holds for answers with
-addresses that a client can get from METADATA.
+It does not support topic ids, leaders in answers (KIP-951), the last fetched epoch (FETCH 12), transactions
+of version 2 (KIP-890), KIP-848 and share groups, or requests between brokers. Nor does it support answers
+with addresses that a client can get from METADATA.
 """
 
 from __future__ import annotations
@@ -15,12 +15,16 @@ from dataclasses import dataclass
 class Api:
     """A kind of request.
 
-    schema: the name of Kafka's message. least, most: the first and last version served. listed: the first
-    version listed in the answer to API_VERSIONS, if clients expect an older one than ``least``. free: it
-    changes nothing, so it is served while an application is held. look: the fields of the request that are
-    read. streamed: the rest of the request is passed on unread. rewritten: its answer is changed. denied:
-    Kafka's error that answers it on a read-only listener, or 0 if it is served there. A kind with ``GroupId``
-    in ``look`` is denied only for mirrored groups.
+    schema: the name of Kafka's message.
+    least, most: the first and last version served.
+    listed: the first version listed in the answer to API_VERSIONS, if clients expect an older one than
+    ``least``.
+    free: it changes nothing, so it is served while an application is held.
+    look: the fields of the request that are read.
+    streamed: the rest of the request is passed on unread.
+    rewritten: its answer is changed.
+    denied: Kafka's error that answers it on a read-only listener, or 0 if it is served there. A kind with
+    ``GroupId`` in ``look`` is denied only for mirrored groups.
     """
 
     key: int

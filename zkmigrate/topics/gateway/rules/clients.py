@@ -21,9 +21,9 @@ Client = tuple[str, str]
 
 
 class _Table(dict[Client, float]):
-    """Clients with a time each.
+    """Clients, each with a time.
 
-    A client above ``MOST_CLIENTS`` displaces the oldest of the address with the most.
+    In a table of ``MOST_CLIENTS`` a new client displaces the oldest client of the address that has the most.
     """
 
     def __init__(self) -> None:

@@ -122,7 +122,7 @@ class Crowd(Generic[T]):
                 del self._shares[near(address)]
 
     def first(self) -> T:
-        """Return the item that has to go first.
+        """Return the item to remove if there are too many.
 
         In the block of addresses that has the most items, it is the oldest item of the address that has the
         most.

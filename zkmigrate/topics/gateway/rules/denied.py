@@ -1,4 +1,4 @@
-"""Build answers that refuse a request with Kafka's error for each topic, partition or name in it.
+"""Build answers that refuse a request, with an error code for each topic, partition or name in it.
 
 A request and its answer have the same structure, so Kafka's definitions of both are enough.
 """
@@ -36,10 +36,10 @@ def read(walk: Walk, schema: Mapping[str, Any], version: int) -> Mapping[str, An
 def written(
     schema: Mapping[str, Any], version: int, request: Mapping[str, Any], error: int, why: str
 ) -> bytes:
-    """Return the body of an answer that has an error code in each place for one.
+    """Return the body of an answer that has the error code in every field for one.
 
-    asked: the fields of the request, which are copied to fields of the same name. error: Kafka's error code.
-    why: the error message, where the answer has one.
+    request: the fields of the request, which are copied to fields of the same name. error: Kafka's error
+    code. why: the error message, where the answer has one.
     """
     flexible = within(schema.get("flexibleVersions"), version)
     return _Writer(version, flexible, _SHORT.pack(error), why.encode()).fields(schema["fields"], request)

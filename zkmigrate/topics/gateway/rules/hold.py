@@ -26,9 +26,11 @@ MOST_TTL_MS = 600_000
 class Gate(enum.Enum):
     """The gate of an application, which decides which requests are served.
 
-    OPEN: all. SETTLING: all but FETCH. HELD: only those that neither read nor change data, until the lease
-    ends. SEALED: the same requests as HELD, without a lease. GONE: the same requests as HELD, on the new
-    route, until ``unhold`` or the end of a time.
+    OPEN: all requests.
+    SETTLING: all but FETCH.
+    HELD: only those that neither read nor change data, until the lease ends.
+    SEALED: the same requests as HELD, without a lease.
+    GONE: the same requests as HELD, on the new route, until ``unhold`` or a time limit.
     """
 
     OPEN = "open"
@@ -42,10 +44,14 @@ class Gate(enum.Enum):
 class App:
     """The state of an application.
 
-    route: its current cluster. staged: the cluster to which ``go`` will route it. hold: the operation id of
-    its hold. until: when its lease ends, in seconds of a monotonic clock. lapsed: whether a lease has ended
-    by itself. flipped: the time of the last switch in seconds since the epoch, 0 without one. flips: the
-    number of switches. fencing: the highest fencing number of its orders.
+    route: its current cluster.
+    staged: the cluster to which ``go`` will route it.
+    hold: the operation id of its hold.
+    until: when its lease ends, in seconds of a monotonic clock.
+    lapsed: whether a lease has ended by itself.
+    flipped: the time of the last switch in seconds since the epoch, 0 without one.
+    flips: the number of switches.
+    fencing: the highest fencing number of its orders.
     """
 
     route: str
@@ -174,9 +180,12 @@ def _sealed(app: App, order: Order, in_flight: int, unsure: Sequence[str]) -> Ap
 class Act(enum.Enum):
     """What the gateway does with a request.
 
-    FORWARD: send it to the broker. REWRITE: send it, and change its answer. PARK: let it wait, then decide
-    again. ANSWER: answer it in the gateway. REFUSE: close the connection. EMPTY: answer it in the gateway
-    after a moment, without records, so that the client asks again.
+    FORWARD: send it to the broker.
+    REWRITE: send it, and change its answer.
+    PARK: let it wait, then decide again.
+    ANSWER: answer it in the gateway.
+    REFUSE: close the connection.
+    EMPTY: answer it in the gateway after a moment, without records, so that the client asks again.
     """
 
     FORWARD = "forward"
@@ -198,8 +207,8 @@ class Verdict:
 def decide(gate: Gate, head: Head, *, synced: bool) -> Verdict:
     """Decide what the gateway does with a request at a gate.
 
-    synced: whether the client's group allows it to fetch. That is so if its SYNC_GROUP was answered since the
-    switch, its group has confirmed it since a long hold, or neither is needed.
+    synced: whether the client's group allows it to fetch. It is True if the client's SYNC_GROUP was answered
+    since the switch, if its group has confirmed it since a long hold, or if neither is needed.
     """
     api = head.api
     if api is None:

@@ -1,4 +1,4 @@
-"""Take orders: check fencing numbers and operation ids, and keep the record that outlives the process."""
+"""Carry out orders: check fencing numbers and operation ids, and keep a record for a restart."""
 
 from __future__ import annotations
 
@@ -69,7 +69,8 @@ def take(
 ) -> tuple[State, Answer]:
     """Return the state after an order, and the answer to it.
 
-    state: the result of :func:`at` for ``now``. in_flight, unsure: see :func:`carried_out`.
+    state: the result of :func:`at` for ``now``. in_flight, unsure: see
+    :func:`zkmigrate.topics.gateway.rules.hold.carry_out`.
     """
     app = state.apps.get(order.app)
     if app is not None and order.fencing < app.fencing:

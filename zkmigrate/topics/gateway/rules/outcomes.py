@@ -102,8 +102,8 @@ class Headers:
 def single(version: int, message: bytes) -> bool:
     """Return True if the first bytes of a PRODUCE request hold all headers of its batches.
 
-    That is so if it has one partition and no transactional id. Returns False also if that cannot be seen at
-    once.
+    This is the case if the request has one partition and no transactional id. Returns False also if the first
+    bytes do not show that.
     """
     if version >= _COMPACT:
         name = message[8] if message[:1] == b"\0" and message[7:8] == b"\2" else 0
@@ -123,7 +123,7 @@ def part_to_remember(version: int, message: bytes, left: int) -> bytes | Headers
 
 
 def headers(version: int, kept: bytes | Headers) -> Headers:
-    """Return the batches of a request from what :func:`kept` returned for it."""
+    """Return the batches of a request from the result of :func:`part_to_remember`."""
     if isinstance(kept, Headers):
         return kept
     found = Headers(version, kept)

@@ -15,7 +15,7 @@ OTHERS = "others"
 
 @dataclass(frozen=True, order=True)
 class Port:
-    """A port of a listener, which always stands for one node of one cluster."""
+    """A port of a listener, through which clients reach one node of one cluster."""
 
     listener: str
     cluster: str

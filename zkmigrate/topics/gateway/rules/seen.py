@@ -39,7 +39,7 @@ class Names(defaultdict[str, int]):
         self._groups, self._of = Groups[str](), dict[str, str]()
 
     def add(self, name: str, by: str) -> None:
-        """Count a name once. by: the address that the client counts for.
+        """Count a name once. by: the client's address block, as ``crowd.share`` returns it.
 
         A name belongs to the address that sent it last. If there is no room, the address with the most names
         loses the one that ``add`` counted longest ago, and its number is added to ``MORE``.
@@ -73,13 +73,16 @@ def _numbers() -> defaultdict[str, int]:
 class Seen:
     """The counts of one application.
 
-    software: connections by name and version of the client's library. clients, principals, transactional:
-    requests by client id, user and transactional id. topics: METADATA requests by topic, or ``ALL``. acks:
-    PRODUCE requests by their setting of acks. refused: requests and frames that were not served, by reason.
-    answered, in_flight: requests by kind. lost: requests of unknown outcome by kind, because the connection
-    to the broker ended first. parked: the connections whose request waits at the gate, each with the
-    request's kind and the start of the wait in seconds. longest_wait_ms: by kind, the longest such wait that
-    has ended.
+    software: connections by name and version of the client's library.
+    clients, principals, transactional: requests by client id, user and transactional id.
+    topics: METADATA requests by topic, or ``ALL``.
+    acks: PRODUCE requests by their setting of acks.
+    refused: requests and frames that were not served, by reason.
+    answered, in_flight: requests by kind.
+    lost: requests of unknown outcome by kind, because the connection to the broker ended first.
+    parked: the connections whose request waits at the gate, each with the request's kind and the start of the
+    wait in seconds.
+    longest_wait_ms: by kind, the longest such wait that has ended.
     """
 
     software: Names = field(default_factory=Names)
@@ -126,7 +129,10 @@ class Seen:
         return [(table, fit(told)) for table, told in counted]
 
     def request(self, fields: Mapping[str, Any], by: str) -> None:
-        """Count the fields that were read from a request. by: the address that the client counts for."""
+        """Count the fields that were read from a request.
+
+        by: the client's address block, as ``crowd.share`` returns it.
+        """
         if name := fields.get("ClientSoftwareName"):
             self.software.add(f"{name} {fields.get('ClientSoftwareVersion')}", by)
         if "Acks" in fields:

@@ -96,7 +96,7 @@ class Connection(Requests, asyncio.BufferedProtocol):
     def _like(self, data: bytes, at: int) -> int:
         """Send the requests from ``at`` on that are like earlier ones, all in one write.
 
-        The first bytes of the last request are enough. Returns where these requests end.
+        Of the last request the first bytes are enough. Returns where these requests end.
         """
         begun, end, link = at, len(data), self._link
         if link is None or self._left or self._request is not None or self._over or self._busy:

@@ -46,7 +46,10 @@ class Cut(Protocol):
     client: Client
 
     def accepted_in(self, name: str) -> bool:
-        """Return True if the broker accepts the client, and its last request was of this application."""
+        """Return True if the broker accepts the client, and the client's last request belonged to ``name``.
+
+        name: an application. A broker that demands a login accepts only clients that have logged in.
+        """
 
     def close(self) -> None:
         """Close the connection at once."""
@@ -58,7 +61,8 @@ class Cut(Protocol):
 class Guest(Cut, Protocol):
     """A connection that counts towards the limits.
 
-    peer: the address of the client. share: the address that it counts for.
+    peer: the address of the client. share: the block of that address to which the limits apply, as
+    ``crowd.share`` returns it.
     """
 
     peer: str

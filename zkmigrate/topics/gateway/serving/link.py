@@ -68,8 +68,9 @@ class Learner(Protocol):
 class Client(Protocol):
     """The client's connection that a link belongs to.
 
-    share: the address that it counts for. waiting: the requests that were sent, the oldest first. full:
-    whether the client is not reading its answers at present.
+    share: the block of the client's address to which the limits apply, as ``crowd.share`` returns it.
+    waiting: the requests that were sent, the oldest first.
+    full: whether the client is not reading its answers at present.
     """
 
     gateway: Gateway

@@ -49,7 +49,7 @@ _LED = frozenset({PRODUCE, FETCH})
 
 
 class Requests(Sending):
-    """The part of a connection that judges each request at the gate of its application."""
+    """The part of a connection that decides what happens to each request at its application's gate."""
 
     def failed(self, error: Ended | FrameError) -> None:
         """Serve no more requests of the connection, and close it after the answers that are due."""
@@ -291,8 +291,9 @@ class Requests(Sending):
         """Return True if the application has left the cluster of this port.
 
         No broker of its current cluster leads the partitions that clients ask for here. If a PRODUCE waited,
-        the next one could overtake it on the way to the leader. This broker would then see that one first of
-        its producer. A Java consumer would go on with FETCH for as long as the leader has the same node id.
+        the next one could overtake it on the way to the leader. The leader would then receive the later one
+        as the first from its producer. A Java consumer would go on with FETCH for as long as the leader has
+        the same node id.
         """
         return app.flips > 0 and app.route != self.port.cluster
 

@@ -1,9 +1,9 @@
 """Limit the memory that clients use: by address, and in total.
 
-What a connection keeps of unfinished messages counts. These are requests that are read whole, and answers
-that are changed or that the client does not read. A connection with up to ``FREE`` bytes always goes on. One
-whose address has up to ``LARGE`` bytes goes on until ``SPARE`` is used up too. Connections whose broker has
-answered nothing but a login have a smaller room of their own.
+The bytes of unfinished messages that a connection keeps count. These are requests that are read whole, and
+answers that are changed or that the client does not read. A connection with up to ``FREE`` bytes always goes
+on. A connection whose address has up to ``LARGE`` bytes goes on until ``SPARE`` is used up too. Connections
+whose broker has answered nothing but a login have a smaller room of their own.
 """
 
 from __future__ import annotations
@@ -32,7 +32,10 @@ ASKED = 16
 
 
 class Holder(Protocol):
-    """A client's connection, which holds bytes. share: the address that its bytes count for."""
+    """A client's connection, which holds bytes.
+
+    share: the block of the client's address to which the limits apply, as ``crowd.share`` returns it.
+    """
 
     share: str
 

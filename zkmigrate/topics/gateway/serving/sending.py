@@ -149,7 +149,10 @@ class Sending(ABC):
 
     @abstractmethod
     def accepted_in(self, name: str) -> bool:
-        """Return True if the broker accepts the client, and its last request belonged to this application."""
+        """Return True if the broker accepts the client, and the client's last request belonged to ``name``.
+
+        name: an application. A broker that demands a login accepts only clients that have logged in.
+        """
 
     @abstractmethod
     def accepted(self) -> None:

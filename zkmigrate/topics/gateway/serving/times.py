@@ -1,4 +1,4 @@
-"""Limit the time for what a client has begun."""
+"""Limit the time in which a client has to finish a login, a request or the reading of an answer."""
 
 from __future__ import annotations
 

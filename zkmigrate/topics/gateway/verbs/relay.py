@@ -1,4 +1,4 @@
-"""Pass orders and questions of a run to the gateway's process on this machine.
+"""Pass a run's orders and queries to the gateway's process on this machine.
 
 The verb relay speaks zkm-host's protocol (``hosts/transport/channels.py``) on its standard input and output.
 A request is ``ID VERB ARGS…``. Its answer is lines ``= TEXT``, then ``. ID RC``.

@@ -1,4 +1,4 @@
-"""Reads the records that are to be copied next, and finds those that target would refuse."""
+"""Read the records that are to be copied next, and find those that target would refuse."""
 
 from __future__ import annotations
 
@@ -25,10 +25,11 @@ and the seconds for all partitions together.
 
 
 def looked(source: Cluster, mirrored: Sequence[Mirrored], placed: Sequence[Place]) -> list[Place]:
-    """Return the partitions, and mark those ``failed`` where target would refuse the next records.
+    """Check the next records of each partition, and mark it ``failed`` where target would refuse them.
 
-    Partitions that cannot be read become ``unknown``; the others are returned unchanged. For a compacted
-    topic that was not read to its end, the note gives the offset up to which its records were checked.
+    Returns all partitions. Those that cannot be read become ``unknown``; the others are returned unchanged.
+    For a compacted topic that was not read to its end, the note gives the offset up to which its records were
+    checked.
     """
     values = {one.topic: one.values for one in mirrored}
     led = source.leaders({one.part[0] for one in placed})

@@ -1,4 +1,4 @@
-"""Sends changes to the cluster to which topics are mirrored."""
+"""Send changes to the cluster to which topics are mirrored."""
 
 from __future__ import annotations
 
@@ -93,8 +93,8 @@ def alter_acls(target: Cluster, change: AlterAcls) -> tuple[int, str]:
 def set_direction(source: Cluster, target: Cluster, change: SetDirection) -> tuple[int, str]:
     """Record on both clusters where copiers may write, first on the cluster where they must stop writing.
 
-    If target now leads, its former copiers also lose the transactional ids of their partitions. Returns 0
-    and what was done, or 1 and why it was refused. Raises HostError if the outcome is unknown.
+    If clients now write to target, its former copiers also lose the transactional ids of their partitions.
+    Returns 0 and what was done, or 1 and why it was refused. Raises HostError if the outcome is unknown.
     """
     sides, ids = (source, target), (source.id(), target.id())
     for side in sides:

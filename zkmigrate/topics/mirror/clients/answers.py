@@ -1,4 +1,4 @@
-"""Answers the requests for facts about what is mirrored, from both clusters."""
+"""Answer the requests for facts about what is mirrored, from both clusters."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ Range = tuple[int, int]
 
 
 class MirrorAnswers:
-    """A client that answers the requests about pairs of clusters.
+    """A client that answers the requests about two clusters.
 
     It keeps the connections to each pair of clusters, and answers one request at a time for each pair.
     """

@@ -1,4 +1,4 @@
-"""Sends the mirror's requests to one cluster: fetch, produce, end markers, ends of logs, topics and settings.
+"""Send the mirror's requests to one cluster: fetch, produce, end markers, ends of logs, topics and settings.
 
 kafka-python has no public call for most of them. Where newer versions of a request name topics by id, an
 older version is sent.
@@ -83,8 +83,8 @@ class _Said(logging.Handler):
 class Topic:
     """A topic of one cluster.
 
-    leaders: broker ids by partition, -1 for a partition without a leader. replicas: the highest replica
-    count of its partitions.
+    leaders: broker ids by partition, -1 for a partition without a leader. replicas: the highest replica count
+    of its partitions.
     """
 
     leaders: Mapping[int, int]
@@ -124,8 +124,8 @@ class _Led(NamedTuple):
 class Fetched:
     """A fetch response for one partition.
 
-    error: Kafka's error code. end: the high watermark. stable: the last stable offset. aborted: the
-    producer id and first offset of each aborted transaction. records: the record batches as received.
+    error: Kafka's error code. end: the high watermark. stable: the last stable offset. aborted: the producer
+    id and first offset of each aborted transaction. records: the record batches as received.
     """
 
     error: int
@@ -142,7 +142,7 @@ class Fetched:
 class _Client(KafkaAdminClient):  # type: ignore[misc]
     """An admin client that ends its thread even if it cannot connect.
 
-    Looks are repeated for hours, so threads would accumulate otherwise.
+    Queries are repeated for hours, so threads would accumulate otherwise.
     """
 
     def __init__(self, **configs: Any) -> None:
@@ -235,8 +235,8 @@ class Cluster:
     def ask(self, request: Any, node: int | None = None) -> Any:
         """Send a request to a broker and return the response.
 
-        Without a node, other brokers are tried until one responds, because any may have died a moment ago.
-        Such a request must not change anything, because a broker that fails may have received it. Raises
+        Without a node, other brokers are tried until one responds, because any broker may have died a moment
+        ago. Such a request must not change anything, because a broker that fails may have received it. Raises
         HostError if none responds.
         """
         began = time.monotonic()
@@ -392,8 +392,8 @@ class Cluster:
     def first_at(self, leader: int, part: Part, ms: int) -> int:
         """Return the offset of the first committed record with this timestamp or a later one.
 
-        ms: milliseconds since the epoch. Returns -1 if there is no such record, or the leader does not
-        report it.
+        ms: milliseconds since the epoch. Returns -1 if there is no such record, or the leader does not report
+        it.
         """
         asked = self._begin_offsets({leader: {part[0]: [part[1]]}}, ms, COMMITTED)
         error, offset = self._end_offsets(asked).get(part, (NO_LEADER, -1))

@@ -1,4 +1,4 @@
-"""Compresses and decompresses records with Kafka's codecs, by zlib and cramjam."""
+"""Compress and decompress records with Kafka's codecs, by zlib and cramjam."""
 
 from __future__ import annotations
 

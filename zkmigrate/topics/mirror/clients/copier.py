@@ -1,14 +1,14 @@
-"""Copies partitions of source to target at equal offsets until it is stopped.
+"""Copy partitions of source to target at equal offsets until it is stopped.
 
-A copier stores no state of its own: when it starts, or gets no response, it reads its position from both
-logs. A batch is appended only once however often it is sent, because its producer id and sequence number
-are derived from target's log. End markers have no sequence number. Therefore the copier that writes them
-owns a transactional id for each partition, and checks every ``LEASE_S`` that it still owns it. A copier
-that takes over waits longer than that.
+A copier stores no state of its own: when it starts, or gets no response, it finds its position from both
+logs. A batch is appended only once however often it is sent, because its producer id and sequence number are
+derived from target's log. End markers have no sequence number. Therefore the copier that writes them owns a
+transactional id for each partition, and checks every ``LEASE_S`` that it still owns it. A copier that takes
+over waits longer than that.
 
-Records from source are written only after target has reported again who leads the topic. So a copier that
-starts again after a switch, or was suspended during one, writes nothing: records that clients write to
-target reach source only after the switch was recorded on target.
+Records from source are written only after target has reported again which cluster leads the topic. So a
+copier that starts again after a switch, or was suspended during one, writes nothing: records that clients
+write to target reach source only after the switch was recorded on target.
 """
 
 from __future__ import annotations
@@ -71,8 +71,9 @@ PAUSE_S = 0.1
 class Copier:
     """A copier of partitions from source to target.
 
-    deletes: the topics of target that records may be deleted from. say: called once when a partition fails or
-    this copier may no longer write it. rate: the highest rate in bytes per second, over all partitions.
+    deletes: the topics of target that records may be deleted from. say: called once for each partition that
+    fails or that this copier may no longer write. rate: the highest rate in bytes per second, over all
+    partitions.
     """
 
     def __init__(
@@ -111,8 +112,9 @@ class Copier:
     def copy(self, ended: Callable[[], bool], tick: Callable[[], None], *, once: bool = False) -> None:
         """Copy until ``ended`` returns True or no partition is left to copy.
 
-        once: whether to copy only up to source's ends at the beginning. tick: called after each round. Raises
-        LockedError if copying ends by itself and this copier may no longer write some partitions.
+        once: whether to stop at the last stable offsets that source had when copying began. tick: called
+        after each round. Raises LockedError if nothing is left to copy and this copier may no longer write
+        some partitions; not if ``ended`` returned True.
         """
         while not ended():
             left = [p for p in self.partitions.values() if p.left]
@@ -400,12 +402,12 @@ class Copier:
         """Read the recorded direction, and stop copying topics whose clients do not use source."""
 
     def still_leads(self) -> None:
-        """Read from target who leads the topics, and give up those that source does not lead."""
+        """Read from target which cluster leads each topic, and give up those that source does not lead."""
         self._unasked = True
         self._hear_leaders(self._ask_leaders())
 
     def _ask_leaders(self) -> tuple[list[str], Any] | None:
-        """Request the leaders of the topics from target, if a request is due.
+        """Request from target which cluster leads each topic, if a request is due.
 
         It is due after each response of source, and at regular intervals. Returns the topics and the pending
         request, or None if no request is due.
@@ -481,7 +483,7 @@ class Copier:
 
 
 def _heard(code: int, tries: int = 0) -> Appended | Again | Fenced | Failed:
-    """Return what an error code means in a response without an error message.
+    """Return what an error code in a response without an error message means.
 
     tries: as for ``outcome``.
     """

@@ -1,7 +1,7 @@
-"""Keeps partitions, settings, group offsets and ACLs on target equal to source's.
+"""Keep partitions, settings, group offsets and ACLs on target equal to source's.
 
-It looks at both sides between two rounds of the copier. What cannot be read or changed becomes a finding, and
-copying continues.
+It compares both clusters between two rounds of the copier. What cannot be read or changed becomes a finding,
+and copying continues.
 """
 
 from __future__ import annotations
@@ -77,14 +77,14 @@ class Follower:
         self.unread: tuple[Part, ...] = ()
 
     def tick(self, copier: Copier) -> None:
-        """Look at both clusters if a look is due."""
+        """Compare both clusters, and make target equal, if that is due."""
         if time.monotonic() >= self._due:
             self.look(copier)
 
     def look(self, copier: Copier) -> bool:
         """Make target equal to source as far as possible now.
 
-        Returns whether the next look can do more.
+        Returns True if this should be repeated soon, because more is left to do.
         """
         before, self.findings = self.findings, {}
         begun, soon = time.monotonic(), False

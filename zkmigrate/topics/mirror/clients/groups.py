@@ -1,4 +1,4 @@
-"""Reads groups and their commits from both clusters, and commits on target."""
+"""Read groups and their commits from both clusters, and commit on target."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def read(source: Cluster, target: Cluster, topics: Collection[str], named: Colle
     copier may have copied that.
 
     named: the groups to read. If empty, all groups that committed on the topics or have members that read
-    them, and groups of newer types that use the topics.
+    them, and KIP-848 groups with members, share groups and streams groups that use the topics.
     """
     here, troubles = listed(source), dict[str, str]()
     wanted = {name: here[name] for name in (named or sorted(here)) if name in here}
@@ -107,8 +107,8 @@ def _starts(cluster: Cluster, parts: Collection[Part]) -> dict[Part, int]:
 def _state(there: Listed | None) -> str:
     """Return the state of a group on target.
 
-    A group of a newer type counts as active, with or without members: Kafka accepts no commits for it from
-    others.
+    A KIP-848 group with members, a share group and a streams group count as active, because Kafka accepts no
+    commits for them from others.
     """
     if there is None:
         return "Dead"
@@ -118,7 +118,7 @@ def _state(there: Listed | None) -> str:
 def _newer(
     source: Cluster, groups: Mapping[str, Listed], topics: Collection[str], concerned: Collection[str]
 ) -> dict[str, str]:
-    """Return, by group, why groups of newer types cannot switch.
+    """Return, by group, why KIP-848 groups with members, share groups and streams groups cannot switch.
 
     Groups that do not use the topics are left out. concerned: groups that are included even if they do not
     use the topics now.
@@ -221,7 +221,7 @@ def _assigned(group: Any, topics: Collection[str]) -> set[Part] | str:
 def touch(target: Cluster, read: Read) -> Read:
     """Find target's coordinators of the groups that target does not know yet.
 
-    The first such request to a cluster makes Kafka create its topic of commits; it succeeds only later.
+    The first such request to a cluster makes Kafka create ``__consumer_offsets``; it succeeds only later.
     Returns ``read`` with the coordinators that were found, and a trouble for each group without one.
     """
     unknown = [one.name for one in read.groups if one.name not in read.brokers]

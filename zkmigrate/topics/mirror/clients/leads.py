@@ -1,4 +1,6 @@
-"""Stores the leader of each mirrored topic in the commits of a consumer group that has no members.
+"""Store which cluster leads each mirrored topic, in the commits of a consumer group without members.
+
+The leading cluster is the one to which clients write.
 
 The committed offset is the fencing number of the run that wrote it. Kafka retains the commit as long as the
 topic exists.
@@ -31,10 +33,10 @@ _MOST_S, _AGAIN_S = 30.0, 0.1
 
 
 class Leads:
-    """A store of the leaders of topics, at the coordinator of the group ``GROUP``.
+    """A store of the leading cluster of each topic, at the coordinator of the group ``GROUP``.
 
     begin: sends a request to a node. end: waits for its response. The first request to a cluster creates
-    Kafka's topic of commits if it does not exist yet.
+    ``__consumer_offsets`` if it does not exist yet.
     """
 
     def __init__(self, what: str, begin: Callable[..., Any], end: Callable[[Any], Any]) -> None:
@@ -42,11 +44,11 @@ class Leads:
         self._node: int | None = None
 
     def ask(self, topics: Collection[str]) -> Any:
-        """Send the request for the leaders and return at once; ``told`` waits for the response."""
+        """Send the request for the leading clusters and return at once; ``told`` waits for the response."""
         return self._begin(_question(topics), self._coordinator())
 
     def told(self, topics: Collection[str], sent: Any) -> dict[str, Lead]:
-        """Wait for the response to ``ask`` and return the topics that have a recorded leader.
+        """Wait for the response to ``ask`` and return the recorded leading clusters by topic.
 
         The response is at least as new as the request. Raises HostError.
         """
@@ -56,14 +58,14 @@ class Leads:
         return _leads(self._what, topics, answer)
 
     def told_by(self, node: int, topics: Collection[str]) -> dict[str, Lead]:
-        """Return the leaders that this node, the group's coordinator, reports.
+        """Return the leading clusters that this node, the group's coordinator, reports.
 
         No topic is created. Raises HostError.
         """
         return _leads(self._what, topics, self._end(self._begin(_question(topics), node)))
 
     def keep(self, kept: Mapping[str, Lead]) -> None:
-        """Record the leaders of these topics.
+        """Record the leading clusters of these topics.
 
         Raises HostError with Kafka's reason, or if the outcome is unknown.
         """
@@ -140,7 +142,7 @@ def _question(topics: Collection[str]) -> OffsetFetchRequest:
 
 
 def _leads(what: str, topics: Collection[str], answer: Any) -> dict[str, Lead]:
-    """Return the leaders in a coordinator's response, by topic.
+    """Return the leading clusters in a coordinator's response, by topic.
 
     Raises HostError if the response has an error or lacks one of the topics. Topics without a record are left
     out; every copier may write them.

@@ -1,7 +1,7 @@
-"""Lists a cluster's groups with state and type, and reads which topics groups of the newer types use.
+"""List a cluster's groups with state and type, and read which topics groups of other types use.
 
-DescribeGroups describes classic groups only: up to version 5 it reports a live group of another type as
-Dead. kafka-python has no messages for the other types, so their schemas are stored beside this module.
+DescribeGroups describes classic groups only: up to version 5 it reports a live group of another type as Dead.
+kafka-python has no messages for the other types, so their schemas are stored beside this module.
 """
 
 from __future__ import annotations
@@ -70,8 +70,8 @@ with warnings.catch_warnings():
 class Listed(NamedTuple):
     """A group as ListGroups reports it.
 
-    broker: its coordinator. state: Kafka's name of it, empty before Kafka 2.6. type: classic, consumer,
-    share or streams; empty before Kafka 3.8, where almost all groups are classic.
+    broker: its coordinator. state: Kafka's name of it, empty before Kafka 2.6. type: classic, consumer, share
+    or streams; empty before Kafka 3.8, where almost all groups are classic.
     """
 
     broker: int
@@ -90,10 +90,10 @@ class Listed(NamedTuple):
 
 
 def leads(cluster: Cluster, topics: Collection[str]) -> dict[str, Lead]:
-    """Return who leads the topics, as recorded in the cluster.
+    """Return which cluster leads each topic, as recorded in this cluster.
 
-    Does not look for a coordinator, because that would create a topic. Raises HostError, also if this
-    account may not see the mirror's group.
+    Does not look for a coordinator, because that would create ``__consumer_offsets``. Raises HostError, also
+    if this account may not see the mirror's group.
     """
     known = _every(cluster).get(GROUP)
     if known is not None:
@@ -174,9 +174,9 @@ def _described(cluster: Cluster, brokers: Mapping[str, int], request: Any) -> It
 
 
 def uses(cluster: Cluster, groups: Mapping[str, Listed], topics: Collection[str]) -> dict[str, str]:
-    """Return, by group of a newer type, a text that says how it uses these topics; empty if it does not.
+    """Return how groups that cannot switch use these topics, by group; an empty text if one does not.
 
-    Groups that can switch are left out.
+    These are KIP-848 groups with members, share groups and streams groups.
     """
     newer = {name: one for name, one in groups.items() if one.newer}
     found = {

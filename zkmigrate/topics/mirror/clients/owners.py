@@ -1,4 +1,4 @@
-"""Takes over the transactional ids with which a copier writes end markers, at their coordinators.
+"""Take over the transactional ids with which a copier writes end markers, at their coordinators.
 
 All requests are in flight at once, because a copier may own thousands of ids.
 """

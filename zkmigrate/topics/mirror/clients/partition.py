@@ -21,13 +21,15 @@ class Partition:
 
     position: the end of target's log; None until it was read. due: when the position may be read; None until
     the partition was taken over. fetched: the next offset to fetch from source. stable: source's last stable
-    offset. producer: the next id and sequence number to write with. steps: the next steps to carry out.
-    later: the size in bytes of each response of source, and those of its steps that are not built yet.
+    offset. producer: the producer id and the sequence number for the next batch. steps: the next steps to
+    carry out. later: for each response of source, its size in bytes and its steps that are not built yet.
 
     tries: how often the position was read since the last progress. why: what the partition waits for, or why
     it is taken. failed: why it cannot be copied further. taken: whether this copier may no longer write it,
-    because another copier, or none, may. asked: when target last confirmed that this copier may write end
-    markers. heard: when target last accepted a batch of this producer. served: when source last sent records.
+    because another copier may, or because none may. asked: when target last confirmed that this copier may
+    write end markers.
+
+    heard: when target last accepted a batch of this producer. served: when source last sent records.
 
     joins: whether small batches are joined. bytes: how many were copied so far. goal: source's last stable
     offset at the start.

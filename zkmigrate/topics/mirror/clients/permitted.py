@@ -1,4 +1,4 @@
-"""Finds out from a cluster's brokers which rights this account has, without changing anything.
+"""Find out from a cluster's brokers which rights this account has, without changing anything.
 
 No topic is created either. Brokers report the operations on topics, also on missing ones, and on the cluster.
 For groups and transactional ids they do not. So a request is sent that any broker refuses, first for a

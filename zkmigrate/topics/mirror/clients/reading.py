@@ -1,4 +1,4 @@
-"""Reads a partition of either cluster: its last batches, and the records that a consumer sees."""
+"""Read a partition of either cluster: its last batches, and the records that a consumer sees."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def committed(
 def _standing(
     cluster: Cluster, leader: int, part: Part, begun: int, end: int, codecs: records.Codecs
 ) -> Iterator[Stand]:
-    """Yield what a log holds, from the batch that contains ``begun`` up to ``end``.
+    """Yield the content of a log at each offset, from the batch that contains ``begun`` up to ``end``.
 
     Raises BatchError or HostError.
     """

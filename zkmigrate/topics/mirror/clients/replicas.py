@@ -1,4 +1,4 @@
-"""Reads where logs end, including records that cannot be read yet because too few replicas have them.
+"""Read where logs end, including records that cannot be read yet because too few replicas have them.
 
 A leader acknowledges a record with acks=1 at once. Since KIP-966 its high watermark does not advance while
 fewer than min.insync.replicas are in sync. Until then consumers cannot read the record, and it is lost if the

@@ -1,4 +1,4 @@
-"""Reads a cluster's ACLs of topics and groups, and adds and deletes them."""
+"""Read a cluster's ACLs of topics and groups, and add and delete them."""
 
 from __future__ import annotations
 

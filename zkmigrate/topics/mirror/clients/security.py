@@ -1,4 +1,4 @@
-"""Reads the TLS and SASL settings of a cluster from a file of Kafka client properties.
+"""Read the TLS and SASL settings of a cluster from a file of Kafka client properties.
 
 No message contains the value of a secret.
 """

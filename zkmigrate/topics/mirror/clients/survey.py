@@ -1,4 +1,4 @@
-"""Reads from both clusters everything that is mirrored: topics, partitions, groups and ACLs."""
+"""Read from both clusters everything that is mirrored: topics, partitions, groups and ACLs."""
 
 from __future__ import annotations
 
@@ -37,11 +37,14 @@ from zkmigrate.topics.mirror.rules.transactions import Writers
 class Mirrored:
     """A mirrored topic, as it is and as it must be on target.
 
-    found: how many partitions target has, 0 without the topic. replicas: target's replica count. settings:
-    the settings to set on target because source changed them, or because target's Kafka has another
-    default. left: settings that remain different, and why. differ: settings with another value on target:
-    the needed one and the current one. refused: why the topic cannot be mirrored; empty if it can. values:
-    the settings that the topic will have on target, as far as they are known.
+    found: how many partitions target has, 0 without the topic.
+    replicas: target's replica count.
+    settings: the settings to set on target because source changed them, or because target's Kafka has another
+    default.
+    left: settings that remain different, and why.
+    differ: settings with another value on target: the needed one and the current one.
+    refused: why the topic cannot be mirrored; empty if it can.
+    values: the settings that the topic will have on target, as far as they are known.
     """
 
     topic: str
@@ -171,7 +174,7 @@ def _to_make(target: Cluster, new: Mapping[str, Topic]) -> dict[str, Mirrored]:
 
 
 def _alone(target: Cluster, refused: Sequence[New]) -> dict[str, str]:
-    """Return, by topic, each setting that target refuses even on its own, with Kafka's reason."""
+    """Return, by topic, the settings that target refuses even if each is sent alone, with Kafka's reason."""
     found = dict[str, str]()
     for one in refused:
         wrong = []
@@ -213,8 +216,8 @@ def _to_keep(target: Cluster, known: Mapping[str, tuple[Topic, Topic]]) -> dict[
 def fenced_off(source: Cluster, target: Cluster, names: Sequence[str]) -> dict[str, str]:
     """Return, by topic, why copiers may not write it on target.
 
-    Topics that they may write are left out. Looks for a coordinator, which creates Kafka's topic of commits
-    if there is none.
+    Topics that they may write are left out. Looks for a coordinator, which creates ``__consumer_offsets`` if
+    there is none.
     """
     ids, told = (source.id(), target.id()), target.leads.told(names, target.leads.ask(names))
     return {name: why for name in names if (why := barred(name, told.get(name), *ids))}
@@ -299,7 +302,7 @@ def beside(source: Cluster, target: Cluster, names: Sequence[str], named: Sequen
     """Read the groups, ACLs and transactional producers from both clusters.
 
     names: the topics. named: the groups; empty for all groups that use the topics. Changes nothing, and looks
-    for no coordinator, because that would create a topic.
+    for no coordinator, because that would create ``__consumer_offsets``.
     """
     standings, found, notes = dict[str, Standing](), _NO_RIGHTS, dict[str, str]()
     try:

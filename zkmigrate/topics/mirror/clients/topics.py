@@ -1,4 +1,4 @@
-"""Reads topics for the mirror, and creates and changes those of target.
+"""Read topics for the mirror, and create and change those of target.
 
 It also tries changes, to find out what target would accept.
 """

@@ -1,4 +1,4 @@
-"""Finds out who writes to topics in transactions: from a cluster's leaders, its coordinators, or their log.
+"""Find out who writes to topics in transactions: from a cluster's leaders, its coordinators, or their log.
 
 DescribeProducers exists since Kafka 2.8, ListTransactions since 3.0. Coordinators of an older cluster store
 what they know in the topic ``__transaction_state``, which is read instead.

@@ -1,4 +1,4 @@
-"""Finds records of source that target's topic would refuse, before they are copied."""
+"""Find records of source that target's topic would refuse, before they are copied."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parses, checks and writes record batches of format 2 (Kafka 0.11 and later).
+"""Parse, check and write record batches of format 2 (Kafka 0.11 and later).
 
 The records themselves stay packed. The format is that of Kafka's ``DefaultRecordBatch``.
 """

@@ -1,4 +1,4 @@
-"""Decides which offsets of groups to commit on target, and compares the commits of both clusters.
+"""Decide which offsets of groups to commit on target, and compare the commits of both clusters.
 
 A consumer with an offset beyond the log's end is reset. So target's offset is never above target's end. It is
 not above source's offset either, because records would be skipped.
@@ -32,8 +32,7 @@ Commits = Mapping[tuple[str, int], Commit]
 class Group:
     """A consumer group's commits for the mirrored topics.
 
-    state: Kafka's name of the group's state on target. refused: why the group cannot switch; empty if it
-    can.
+    state: Kafka's name of the group's state on target. refused: why the group cannot switch; empty if it can.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Describes the results of a comparison as text and exit code, and compares two logs on disk."""
+"""Describe the results of a comparison as text and exit code, and compare two logs on disk."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Describes how two records differ."""
+"""Describe how two records differ."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Decides which of two clusters leads a mirrored topic.
+"""Decide which of two clusters leads a mirrored topic.
 
 Clients write to the cluster that leads a topic, so no copier may write it there. Each cluster stores its own
 :class:`Lead` for a topic. A switch writes it, and a copier reads it from target. If a cluster stores none,
@@ -20,7 +20,7 @@ only.
 
 @dataclass(frozen=True)
 class Lead:
-    """The record of one cluster about the leader of a topic.
+    """One cluster's record of which cluster leads a topic.
 
     cluster: the id of the leading cluster; empty if the record cannot be parsed. number: the fencing number
     of the run that wrote it.
@@ -120,10 +120,10 @@ def direction(
 
 
 def leaders(copies: Copies, ids: tuple[str, str]) -> tuple[tuple[int, str], ...]:
-    """Return which leader each cluster must record, as pairs of side (0 source, 1 target) and cluster id.
+    """Return what each side must record: pairs of side (0 source, 1 target) and id of the leading cluster.
 
-    The pairs are in the order of writing: first the side where copiers must stop writing. ids: of source
-    and target.
+    The pairs are in the order of writing: first the side where copiers must stop writing. ids: of source and
+    target.
     """
     source, target = ids
     return {

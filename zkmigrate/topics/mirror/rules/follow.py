@@ -1,7 +1,7 @@
-"""Decides how target's topics follow changes of source's: partitions, settings, or an end of the copying.
+"""Decide how target's topics follow changes of source's: partitions, settings, or an end of the copying.
 
-Target has no place for notes. So each look compares both sides, and a Memory keeps what earlier looks of this
-run saw.
+Nothing about earlier states is stored on target. So each comparison reads both sides, and a Memory keeps what
+earlier comparisons of this run saw.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ class State:
 
 @dataclass(frozen=True)
 class Memory:
-    """What earlier looks saw of a topic on source.
+    """What earlier comparisons saw of a topic on source.
 
-    keys: the settings that the mirror keeps equal. gone: whether the last look did not find the topic.
+    keys: the settings that the mirror keeps equal. gone: whether the last comparison did not find the topic.
     """
 
     id: str = ""
@@ -71,10 +71,10 @@ Change = Grow | Configure | Stop
 
 @dataclass(frozen=True)
 class Followed:
-    """The result of a look at one topic.
+    """The result of the comparison of one topic.
 
     changes: the changes for target. left: by setting, why it stays different; the key "" is the whole topic.
-    memory: what this look saw, for the next one.
+    memory: what this comparison saw, for the next one.
     """
 
     changes: tuple[Change, ...]
@@ -85,9 +85,9 @@ class Followed:
 def follow(name: str, here: State | None, there: State | None, before: Memory) -> Followed:
     """Compare a topic on both clusters, and return the changes for target.
 
-    here, there: the topic on source and target; None if it does not exist. before: what earlier looks saw. A
-    topic is deleted only if two looks in a row miss it, because a broker that has just started may not know
-    it yet.
+    here, there: the topic on source and target; None if it does not exist. before: what earlier comparisons
+    saw. A topic counts as deleted only if two comparisons in a row miss it, because a broker that has just
+    started may not know it yet.
     """
     if here is None:
         stop = (Stop(name, "source no longer has this topic: it was deleted or renamed"),)

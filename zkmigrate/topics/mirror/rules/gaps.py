@@ -1,4 +1,4 @@
-"""Builds the steps that append source's records to target at equal offsets.
+"""Build the steps that append source's records to target at equal offsets.
 
 Offsets that a read_committed consumer does not see are filled: holes of compaction, control records, aborted
 records. If source's log begins above 0, target gets empty records up to there, which are then deleted.

@@ -1,4 +1,4 @@
-"""Compares two reads by offset: counts equal and differing records, and describes the first difference.
+"""Compare two reads by offset: count equal and differing records, and describe the first difference.
 
 Both are in the order of offsets, so they are read side by side. A batch that both sides have, byte for byte,
 is not unpacked.
@@ -50,7 +50,7 @@ class _Side:
         self.batch = next(self._batches, None)
 
     def past(self, stop: int) -> bool:
-        """Whether the next batch begins at ``stop`` or later."""
+        """Return whether the next batch begins at ``stop`` or later."""
         return not self.left and (self.batch is None or self.batch.base_offset >= stop)
 
     def head(self) -> Read | None:

@@ -1,4 +1,4 @@
-"""Joins the segments of a partition's log on disk, and reads its committed batches."""
+"""Join the segments of a partition's log on disk, and read its committed batches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lists the rights that a mirror and a switch need on each cluster, and finds those that an account lacks.
+"""List the rights that a mirror and a switch need on each cluster, and find those that an account lacks.
 
 Names of operations and resources are those of Kafka's ACLs.
 """
@@ -89,8 +89,8 @@ class Permitted:
 class Lacking:
     """The rights on one resource that an account lacks on one cluster.
 
-    account: its principal, such as ``User:mirror``. name: empty for the cluster; for transactional ids of
-    the mirror the beginning of their names. topics: the topics that need the rights.
+    account: its principal, such as ``User:mirror``. name: empty for the cluster; for transactional ids of the
+    mirror the beginning of their names. topics: the topics that need the rights.
     """
 
     side: Side
@@ -133,8 +133,8 @@ def needed(
 ) -> Iterator[Right]:
     """Yield the rights that an account needs on a cluster.
 
-    groups: the groups with offsets to copy. own_group: the group in which the mirror records who leads. ids:
-    by transactional id of target, its topic. permitted: the rights that the account has.
+    groups: the groups with offsets to copy. own_group: the group in which the mirror records which cluster
+    leads a topic. ids: by transactional id of target, its topic. permitted: the rights that the account has.
     """
     creating = () if _CREATE in permitted.cluster else permitted.missing
     for topic in topics:
@@ -193,6 +193,6 @@ def not_copied(found: Iterable[Lacking]) -> dict[str, str]:
 def only_warns(one: Lacking) -> bool:
     """Return whether a switch works without these rights.
 
-    It then only cannot see whether there are super users.
+    The switch then only does not know whether there are super users.
     """
     return one.resource == CLUSTER and one.operations == (_SETTINGS,)

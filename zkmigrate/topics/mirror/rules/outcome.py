@@ -1,4 +1,4 @@
-"""Decides what a broker's response to the copier means."""
+"""Decide what a broker's response to the copier means."""
 
 from __future__ import annotations
 

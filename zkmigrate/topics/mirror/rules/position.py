@@ -1,4 +1,4 @@
-"""Decides where a copier continues, and as which producer, from both logs alone.
+"""Decide where a copier continues, and as which producer, from both logs alone.
 
 The producer id is derived from an offset of target's log. It is far above the ids that brokers assign from 0
 in blocks of a thousand. Two copiers that see the same log therefore use the same id and the same next
@@ -79,9 +79,9 @@ class Sides:
 def begin(sides: Sides, last: Sequence[Batch], *, deletes: bool) -> Begin | Failed:
     """Return where a copier continues, or why it cannot.
 
-    last: target's last batches of data, one more than a copier has in flight, so that they include a foreign
-    write that made the copier fail. Batches of other producers are accepted if source has the same records,
-    because target may have been the source before a switch.
+    last: target's last batches of data, one more than a copier has in flight, so that they include a write of
+    another producer that made the copier fail. Batches of other producers are accepted if source has the same
+    records, because target may have been the source before a switch.
 
     deletes: whether the topic has the cleanup policy delete. Then retention may have deleted such records on
     source first, so that they cannot be compared.

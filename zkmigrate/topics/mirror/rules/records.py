@@ -1,4 +1,4 @@
-"""Reads and writes the records of a batch, and splits batches so that no offset is missing.
+"""Read and write the records of a batch, and split batches so that no offset is missing.
 
 A broker refuses a client's batch with a missing offset, as compaction leaves them. Key, value and headers are
 not decoded here. The format is that of Kafka's ``DefaultRecord``.

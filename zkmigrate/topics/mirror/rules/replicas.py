@@ -1,4 +1,4 @@
-"""Decides whether enough replicas of a partition are in sync for its records to be safe and readable."""
+"""Decide whether enough replicas of a partition are in sync for its records to be safe and readable."""
 
 from __future__ import annotations
 

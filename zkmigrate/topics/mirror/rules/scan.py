@@ -1,4 +1,4 @@
-"""Scans a segment of a broker's log: its end, its transactions, and positions at which reading can begin.
+"""Scan a segment of a broker's log: its end, its transactions, and positions at which reading can begin.
 
 Only the headers of batches are read, and the payloads of control batches. Consumers read up to the last
 stable offset: the first offset of the oldest transaction that no marker has ended.
@@ -57,9 +57,11 @@ class Transactions:
 class Scanned:
     """The result of the scan of a segment.
 
-    base_offset: the offset in its file name. end: the bytes up to the end of its last whole batch.
-    next_offset: the offset after that batch. rest: what follows it: zeros (preallocated), torn (cut off, or
-    being written now), or empty. marks: the base offset and byte of a batch about every MARK bytes.
+    base_offset: the offset in its file name.
+    end: the bytes up to the end of its last whole batch.
+    next_offset: the offset after that batch.
+    rest: what follows that batch: zeros (preallocated), torn (cut off, or being written now), or empty.
+    marks: the base offset and byte of a batch about every MARK bytes.
     """
 
     base_offset: int
@@ -126,7 +128,7 @@ def _rest(block: bytes, here: int, at: int, size: int) -> str:
 def _aborts(data: bytes, at: int, codecs: Codecs) -> bool:
     """Return whether a control batch aborts a transaction.
 
-    Compaction leaves control batches without a record, which do not.
+    Compaction leaves control batches without a record, which abort nothing.
     """
     try:
         return any(one.count and aborts(one, codecs) for one in parse(data))

@@ -1,7 +1,7 @@
-"""Divides partitions among several copiers by rendezvous hashing.
+"""Divide partitions among several copiers by rendezvous hashing.
 
-Each copier computes its share by itself. If the number of copiers changes, only those partitions move that a
-new copier gets or a former one leaves.
+Each copier computes its share by itself. If the number of copiers changes, only partitions that a new copier
+gets, or that a former one had, change their copier.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Joins small batches into larger ones, because each batch that is sent adds to the cost of a request.
+"""Join small batches into larger ones, because each batch that is sent adds to the cost of a request.
 
 A producer that does not wait sends batches of one record. Consumers see the same records at the same offsets.
 """

@@ -1,4 +1,4 @@
-"""Reads what a log holds at each offset, and finds where target's log differs from source's."""
+"""Read what a log holds at each offset, and find where target's log differs from source's."""
 
 from __future__ import annotations
 
@@ -52,9 +52,8 @@ def stands(batches: Sequence[Batch], aborted: Sequence[tuple[int, int]], codecs:
 def first_wrong(source: Iterable[Stand], target: Iterable[Stand]) -> Stand | None:
     """Return the first entry of target that differs from source's at its offset; None if there is none.
 
-    Compaction may have removed offsets on either side since they were copied. So an offset that only one
-    side holds is no difference, unless target holds a record of another producer there that source does not
-    have.
+    Compaction may have removed offsets on either side since they were copied. So an offset that only one side
+    holds is no difference, unless target holds a record of another producer there that source does not have.
     """
     ours, theirs = iter(source), iter(target)
     here, there = next(ours, None), next(theirs, None)

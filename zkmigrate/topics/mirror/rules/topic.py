@@ -1,4 +1,4 @@
-"""Decides which partitions, replicas and settings target's topic must have."""
+"""Decide which partitions, replicas and settings target's topic must have."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def first(here: Settings, would: Settings | None, replicas: int) -> dict[str, st
 def align(here: Settings, there: Settings, replicas: int, had: Collection[str] = frozenset()) -> Aligned:
     """Compare target's settings with source's.
 
-    had: the settings that an earlier look saw changed at source. Only these are removed from target.
+    had: the settings that were seen changed at source earlier. Only these are removed from target.
     """
     put, remove, differ = dict[str, str](), list[str](), dict[str, tuple[str, str]]()
     left = not_copied(here, there.values.keys())

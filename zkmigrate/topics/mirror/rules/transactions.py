@@ -1,4 +1,4 @@
-"""Finds who writes to topics in transactions, from what brokers report of producers and transactional ids.
+"""Find who writes to topics in transactions, from what brokers report of producers and transactional ids.
 
 The state of a producer's transactions is not copied to another cluster: its id is unknown there, and each
 transaction ends with INVALID_PRODUCER_ID_MAPPING. What a gateway has seen since its start does not show who
@@ -61,8 +61,8 @@ class Transactional:
 class Writers:
     """The producers that write in transactions.
 
-    named: what is known of each, by transactional id, or by producer id if no other name is known. dark:
-    why there may be more of them; empty if these are all.
+    named: what is known of each, by transactional id, or by producer id if no other name is known. dark: why
+    there may be further producers; empty if these are all.
     """
 
     named: Mapping[str, str]
@@ -108,10 +108,10 @@ def writers(
 
 
 def kept(key: bytes, value: bytes | None) -> tuple[str, Transactional | None] | None:
-    """Parse a record of Kafka's topic of transactions.
+    """Parse a record of the topic ``__transaction_state``.
 
-    Returns the transactional id and its current state, which is None if the id was removed. Returns None
-    for a record of another kind. Raises ValueError.
+    Returns the transactional id and its current state, which is None if the id was removed. Returns None for
+    a record of another kind. Raises ValueError.
     """
     try:
         version, length = struct.unpack_from(">hh", key)

@@ -1,4 +1,4 @@
-"""Shows what the mirror keeps equal beside the records, as text and JSON."""
+"""Show the groups, ACLs and transactional producers of a mirror as text and JSON."""
 
 from __future__ import annotations
 

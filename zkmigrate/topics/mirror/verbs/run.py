@@ -58,9 +58,9 @@ class Printer:
         self.line(event, f"{word} {topic}-{number}: {why}", topic=topic, partition=number, why=why)
 
     def followed(self, what: Told) -> None:
-        """Print a change beside the records, or a finding.
+        """Print a change of something else than records, or a finding.
 
-        Commits, which come at every look, are printed only as events.
+        Commits, which are repeated at every comparison, are printed only as JSON events.
         """
         event, text, body = told(what)
         if self._as_json or not isinstance(what, Committed):

@@ -44,7 +44,7 @@ def plan(asked: Request, say: Callable[[str], None]) -> int:
 
 
 def status(asked: Request, say: Callable[[str], None]) -> int:
-    """Print how far target is, and return the exit code."""
+    """Print how far target is behind source, and return the exit code."""
     with both(asked) as (here, there):
         mirrored = topics(here, there, asked.topics)
         found = places(here, there, mirrored)
