@@ -188,7 +188,7 @@ def test_a_file_that_does_not_read_is_told_stops_no_run_and_goes_by_clear_alone(
     assert "the throttle file cannot be read, so the run chooses the rates: " in shown
     assert why in shown
     for words in (("set", "10M"), ("clear", "--broker", "1")):
-        assert "Next: zkmigrate throttle clear, without --broker" in desk.ends(2, "throttle", *words)
+        assert "Next: run zkmigrate throttle clear without --broker" in desk.ends(2, "throttle", *words)
     desk.ends(0, "resume", "--yes")
     assert desk.told() == {"every": None, "each": {}}
     desk.ends(0, "throttle", "clear")

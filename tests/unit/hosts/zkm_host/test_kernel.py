@@ -153,4 +153,4 @@ def test_a_machine_without_a_shell_plans_the_rest_and_says_so(monkeypatch: pytes
     assert {*made.unknown} == {
         f"{s}.{step}" for s in ("rehearse", "cutover") for step in ("arm", "fence", "cut")
     }
-    assert made.unknown["cutover.cut"] == "zkm-host --print cut 2000 cannot be run here: /bin/sh"
+    assert made.unknown["cutover.cut"] == "cannot run zkm-host --print cut 2000: /bin/sh"

@@ -224,7 +224,7 @@ def test_orders_and_looks_reach_a_gateways_relay_on_channels_of_their_own(ssh: S
             )
         told = site.look.program("gateway", "gw1", "status")
         assert isinstance(told, Unknown)
-        with deadline.within(0.3), pytest.raises(HostError, match=r"source 127\.0\.0\.1:1 did not answer"):
+        with deadline.within(0.3), pytest.raises(HostError, match=r"source 127\.0\.0\.1:1 did not respond"):
             site.apply(CopyOffsets(MIRRORED, ("orders",), ()), "o.1", 3)
     finally:
         site.close()
