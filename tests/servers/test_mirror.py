@@ -594,7 +594,7 @@ def test_both_clusters_are_reached_by_tls_and_sasl(
     # Who may not come in is told why, and not the secret.
     monkeypatch.setattr(cluster, "REQUEST_S", 4.0)
     scram.write_text(scram.read_text().replace(SECRET, f"{SECRET} of old"))
-    with pytest.raises(HostError, match="look at user and password first") as caught:
+    with pytest.raises(HostError, match="check the user and the password first") as caught:
         Cluster("source", [doors["SASL_PLAINTEXT"]], settings(scram))
     assert SECRET not in str(caught.value)
     keys.write_text("security.protocol=SSL\n")

@@ -246,7 +246,7 @@ def measured_by_two_looks(made: Racks, release: str) -> None:
     words = ["placement", "measure", "-i", str(made.inventory()), "--out", str(out), "--force"]
     if release == "2.8.2":
         code, output = made.zkmigrate(*words, "--minutes", "0.01")
-        assert (code, "only its host tells its free bytes" in output) == (3, True), output
+        assert (code, "only its host can report its free bytes" in output) == (3, True), output
         return
 
     def written() -> str | None:
@@ -257,7 +257,9 @@ def measured_by_two_looks(made: Racks, release: str) -> None:
             subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process,
         ):
             assert process.stderr is not None
-            told = next((one for one in process.stderr if one.startswith("the second look begins")), "")
+            told = next(
+                (one for one in process.stderr if one.startswith("the second measurement begins")), ""
+            )
             assert told != "", "the first look has ended"
             producer.send("t.one", b"x" * 100_000, partition=1).get(START_SECONDS)
             said = process.communicate(timeout=WAIT_S)
