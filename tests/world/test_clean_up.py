@@ -214,6 +214,15 @@ def locked(desk: TenantsDesk) -> None:
     desk.dest.nodes["/solr/live"].acl = (make_acl("world", "anyone", read=True),)
 
 
+def not_to_be_created_again(desk: TenantsDesk) -> None:
+    desk.dest.nodes["/solr/live"].acl = (make_acl("world", "anyone", read=True, delete=True),)
+
+
+def of_another_scheme(desk: TenantsDesk) -> None:
+    anybody = make_acl("world", "anyone", all=True)
+    desk.dest.nodes["/solr/live"].acl = (anybody, make_acl("sasl", "solr", all=True))
+
+
 def blind(desk: TenantsDesk) -> None:
     desk.watches["dest1"] = Unknown("denied", "wchp is not in 4lw.commands.whitelist")
 
@@ -235,6 +244,8 @@ IN_USE = {
     "clean-up.watched /solr": watched,
     "clean-up.written /solr": written,
     "clean-up.locked /solr": locked,
+    "clean-up.locked  /solr": not_to_be_created_again,
+    "clean-up.locked   /solr": of_another_scheme,
     "clean-up.cut ": no_cut,
 }
 UNSEEN = {
@@ -260,7 +271,7 @@ def test_what_keeps_a_subtree(
     assert made.dest.state("") == before
     id, _, target = what.partition(" ")
     [found] = [one for one in made.told(id) if one.blocks]
-    assert found.target == target
+    assert found.target == target.strip()
 
 
 @pytest.mark.parametrize(("what", "happens"), EVERY.items(), ids=EVERY.keys())
@@ -270,7 +281,9 @@ def test_a_person_may_accept_what_is_not_seen_and_nothing_that_was_seen(
     happens(made)
     id, _, target = what.partition(" ")
     until = "2099-01-01T00:00Z"
-    made.name("/solr", accept=(Accept(finding=id, target=target, who="Lea", why="it ended", until=until),))
+    made.name(
+        "/solr", accept=(Accept(finding=id, target=target.strip(), who="Lea", why="it ended", until=until),)
+    )
     assert made.process(forward).code == (0 if what in UNSEEN else 3)
     assert (made.dest.state("/solr") == {}) is (what in UNSEEN)
 
@@ -475,3 +488,18 @@ def test_the_cut_comes_from_the_journal_of_the_finished_move(
         assert why in cut.why
     else:
         assert cut == Seen(0x101)
+
+
+@pytest.mark.parametrize("waited_s", [0.0, 3600.0], ids=["at once", "an hour later"])
+def test_users_are_read_again_before_a_batch_that_had_to_wait(made: TenantsDesk, waited_s: float) -> None:
+    """A hold between two batches can last for hours, in which a client may begin to use the subtree."""
+    plant(made.dest, many=220)
+    made.cut = Seen(made.dest.zxid)
+
+    def wait() -> None:
+        made.watches["dest2"] = Seen("/solr/live\n\t0x7\n\n")
+        made.clock.pause(waited_s)
+
+    made.before_change = at(2, DeleteZnodes, wait)
+    assert made.process(forward).code == (6 if waited_s else 0)
+    assert (made.dest.state("/solr") == {}) is not bool(waited_s)

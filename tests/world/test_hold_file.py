@@ -276,6 +276,8 @@ BAD: dict[str, Callable[[Path], object]] = {
     "numbers": lambda path: path.write_text('{"at": 1}'),
     "no time": lambda path: path.write_text('{"since": "soon"}'),
     "deep": lambda path: path.write_text("[" * 60000),
+    "before all times": lambda path: path.write_text('{"at": "0001-01-01T00:00", "by": "x"}'),
+    "after all times": lambda path: path.write_text('{"at": "9999-12-31T23:59-14:00", "by": "x"}'),
     "no place": lambda path: path.write_text('{"at": "nowhere", "by": "x"}'),
     "in the rehearsal": lambda path: path.write_text('{"at": "rehearse.cut", "by": "x"}'),
     "a directory": lambda path: path.mkdir(),
@@ -302,15 +304,16 @@ def test_a_hold_file_that_does_not_read_holds_outside_the_window_and_breaks_noth
     assert holding.startswith("the hold file cannot be read: ")
 
 
+@pytest.mark.parametrize("content", ["{", '{"at": "0001-01-01T00:00", "by": "x"}'], ids=["torn", "no time"])
 def test_in_the_window_a_hold_file_that_does_not_read_is_passed_over(
-    room: Room, monkeypatch: pytest.MonkeyPatch
+    room: Room, monkeypatch: pytest.MonkeyPatch, content: str
 ) -> None:
     assert room.operator().forward(until="roll").code == 0
     apply = room.world.apply
 
     def spoiling(change: Any, operation: str, fencing: int) -> Any:
         if type(change).__name__ == "Fence":
-            (room.run_dir / NAME).write_text("{")
+            (room.run_dir / NAME).write_text(content)
         return apply(change, operation, fencing)
 
     monkeypatch.setattr(room.world, "apply", spoiling)

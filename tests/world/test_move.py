@@ -263,7 +263,7 @@ def test_killed_at_each_change_and_left_alone_the_run_resumes(tmp_path: Path, wh
 
 
 def test_killed_at_each_change_the_run_walks_back_to_the_first_world(tmp_path: Path, whole: Whole) -> None:
-    for n in range(1, len(whole.sent) + 1, every(3)):
+    for n in range(1, len(whole.sent) + 1, every(4)):
         again = whole.after[n - 1].again(tmp_path / f"{n}" / "run")
         world = again.world
         ended = again.back()

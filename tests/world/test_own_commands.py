@@ -57,7 +57,7 @@ def test_the_move_and_its_way_back_go_through_commands_alone(tmp_path: Path) -> 
 
 
 def test_killed_at_a_change_and_left_alone_the_run_resumes(tmp_path: Path, whole: Whole) -> None:
-    for n, moment in enumerate(whole.after[:: every(3)]):
+    for n, moment in enumerate(whole.after[:: every(4)]):
         again = moment.again(tmp_path / f"{n}" / "run")
         world = again.world
         world.advance(30.0)
@@ -66,7 +66,7 @@ def test_killed_at_a_change_and_left_alone_the_run_resumes(tmp_path: Path, whole
 
 
 def test_killed_at_a_change_the_run_walks_back_to_the_first_world(tmp_path: Path, whole: Whole) -> None:
-    for n, moment in enumerate(whole.after[:: every(3)]):
+    for n, moment in enumerate(whole.after[:: every(4)]):
         again = moment.again(tmp_path / f"{n}" / "run")
         world = again.world
         ended = again.back()

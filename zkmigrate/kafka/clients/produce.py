@@ -17,6 +17,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from kafka import KafkaProducer, TopicPartition
@@ -116,7 +117,8 @@ class ProduceCanary:
         """Start sending, unless the canary is already sending or is closed."""
         if self._stop is None and not self._closed:
             self._stop = threading.Event()
-            sender = _Sender(self.topic, self._brokers, self._every_s, self._acknowledged, self._failed)
+            acknowledged, failed = (partial(f, self._stop) for f in (self._acknowledged, self._failed))
+            sender = _Sender(self.topic, self._brokers, self._every_s, acknowledged, failed)
             self._thread = threading.Thread(
                 target=sender.run, args=(self._stop,), name="produce", daemon=True
             )
@@ -165,15 +167,18 @@ class ProduceCanary:
         """Return the results since the last call as a sample."""
         return sample(self.topic, *self.results(), now)
 
-    def _acknowledged(self, home: str, ack: Ack) -> None:
+    def _acknowledged(self, over: threading.Event, home: str, ack: Ack) -> None:
         with self._lock:
+            if over.is_set():
+                return
             self._late.pop(home, None)
             self._acks.append(ack)
             self._pulses[ack.broker].append(Pulse(0.0, took_s=ack.took_s))
 
-    def _failed(self, late: Late) -> None:
+    def _failed(self, over: threading.Event, late: Late) -> None:
         with self._lock:
-            self._late[late.home] = late
+            if not over.is_set():
+                self._late[late.home] = late
 
 
 class _Sender:
@@ -211,6 +216,9 @@ class _Sender:
                 if home not in self._in_flight and due <= time.monotonic() and not over.is_set():
                     self._send(home)
             self._take_answers()
+        self._close()
+
+    def _close(self) -> None:
         while self._producer is not None:
             with suppress(KafkaTimeoutError):  # a record is in flight, and kafka-python 3.0.12 closes nothing
                 self._producer.close(timeout=_METADATA_S)
@@ -221,6 +229,10 @@ class _Sender:
         try:
             partition = self._partition(home)
             sent = self._connection().send(self._topic, _VALUE, _KEY, partition=partition)
+        except ValueError as error:  # the producer does not know the partition yet
+            self._close()
+            self._late(home, self._partitions.get(self._ids[home]), str(error))
+            return
         except (KafkaError, OSError, LookupError) as error:
             self._late(home, self._partitions.get(self._ids[home]), _why(error))
             return
@@ -281,7 +293,8 @@ class _Sender:
 
     def _leader(self, partition: int) -> str | None:
         """Return the name of the partition's current leader, or None if it is none of the brokers."""
-        assert self._producer is not None
+        if self._producer is None:
+            return None
         leader = library.leader_of(self._producer, TopicPartition(self._topic, partition))
         return None if leader is None else self._names.get(leader)
 

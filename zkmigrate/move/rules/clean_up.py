@@ -26,10 +26,13 @@ _BATCH_BYTES = 512 << 10
 ZooKeeper refuses requests above jute.maxbuffer, 1 MiB by default.
 """
 
-_DELETE = 1 << 3
+_CREATE, _DELETE = 1 << 2, 1 << 3
 _ANYBODY = ("world", "ip")
+_BUILT_IN = (*_ANYBODY, "digest")
+"""The schemes that every server takes in an ACL; others need a provider in its configuration."""
+
 _LEAVE = "keep the subtree: remove it from leftovers.subtrees"
-_NO_DELETE = "{}: its ACL does not let this client delete a child"
+_NO_CHANGE = "{}: its ACL does not let this client delete and create a child"
 
 
 @dataclass(frozen=True)
@@ -65,7 +68,7 @@ def subtree_of(
     written: list[str] = []
     children: list[str] = []
     parent = path.rpartition("/")[0] or "/"
-    locked = [] if any(may_delete_in(one.acl or ()) for one in above) else [_NO_DELETE.format(parent)]
+    locked = [] if any(may_change_in(one.acl or ()) for one in above) else [_NO_CHANGE.format(parent)]
     for node in nodes:
         znodes, size = znodes + 1, size + node.size
         newest = max(newest, node.czxid, node.mzxid, node.pzxid)
@@ -100,18 +103,22 @@ def _locks(node: Node) -> Iterable[str]:
     if node.acl is None:
         yield f"{node.path}: no ACL lets this client read it"
         return
-    if node.children and not may_delete_in(node.acl):
-        yield _NO_DELETE.format(node.path)
+    if node.children and not may_change_in(node.acl):
+        yield _NO_CHANGE.format(node.path)
+    if others := sorted({one.scheme for one in node.acl}.difference(_BUILT_IN)):
+        yield f"{node.path}: its ACL uses the scheme {others[0]}, so dest may refuse to create it again"
     if any(one.scheme == "digest" and one.id.endswith(":x") for one in node.acl):
         yield f"{node.path}: its ACL is shown without the digest, so it cannot be put back"
 
 
-def may_delete_in(acl: Sequence[Acl]) -> bool:
-    """Return whether a client without an identity may delete children of a znode with this ACL.
+def may_change_in(acl: Sequence[Acl]) -> bool:
+    """Return whether a client without an identity may delete and create children of a znode with this ACL.
 
-    An ACL by address may mean another client's address; then the server refuses the deletion.
+    The way back creates them again. An ACL by address may mean another client's address; then the server
+    refuses the change.
     """
-    return any(one.scheme in _ANYBODY and one.perms & _DELETE for one in acl)
+    granted = [one.perms for one in acl if one.scheme in _ANYBODY]
+    return all(any(perms & needed for perms in granted) for needed in (_CREATE, _DELETE))
 
 
 def dest_findings(cut: Reading[int], using: Users) -> tuple[Finding, ...]:
@@ -301,7 +308,7 @@ MEANINGS = meanings(
     it. An ephemeral whose session ended after the cut looks the same. To do: Run zkmigrate writers to
     find out which it was. Accept it if only ephemerals ended.
 
-    clean-up.locked: An ACL of the subtree does not let this client read or delete. Cause: Its owner
-    protects it. To do: Let its owner delete it.
+    clean-up.locked: An ACL of the subtree does not let this client read it, or delete it and create it
+    again. Cause: Its owner protects it. To do: Let its owner delete it.
     """
 )

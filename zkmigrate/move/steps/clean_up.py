@@ -29,18 +29,23 @@ from zkmigrate.runbook.model.look import Look
 from zkmigrate.runbook.model.step import Blocked, Context, Done, Forecast, Hazard, Ready, Step, Verdict, Way
 from zkmigrate.zookeeper.changes import DEST, DeleteZnodes, mark
 
+_JUDGED_S = 120.0
+"""How old the last reading of the subtree's users may be when its next batch is deleted, in seconds."""
+
 
 @dataclass(frozen=True)
 class CleanUpFacts:
     """The next batch of znodes to delete, and the findings that speak against it.
 
     rest: the remaining znodes of the subtree, parents before their children; empty if no named subtree is
-    left. contents: the last of these znodes, which form the batch, with their data.
+    left. contents: the last of these znodes, which form the batch, with their data. judged_at: when the
+    users of dest were read, in seconds since the epoch.
     """
 
     rest: tuple[Node, ...] = ()
     contents: tuple[Node, ...] = ()
     findings: tuple[Finding, ...] = ()
+    judged_at: float = 0.0
 
     @property
     def target(self) -> str:
@@ -72,13 +77,14 @@ class CleanUpStep(Step[CleanUpFacts]):
         Return None if that batch is not deleted yet, or if it was the last.
         """
         rest: tuple[Node, ...] = c.kept.get("rest", ())
-        if not rest or _contents(look, rest):
+        judged_at = c.kept.get("judged_at", 0.0)
+        if not rest or look.wall() - judged_at > _JUDGED_S or _contents(look, rest):
             return None
         rest = rest[: -len(next_batch(rest))]
         if not rest:
             return None
         c.tell(f"deleting {rest[0].path}", f"{len(rest):,} znodes remain")
-        return CleanUpFacts(rest, _contents(look, rest))
+        return CleanUpFacts(rest, _contents(look, rest), judged_at=judged_at)
 
     def _from_the_top(self, c: Context, look: Look) -> CleanUpFacts:
         """List and judge the first named subtree that still exists."""
@@ -101,7 +107,7 @@ class CleanUpStep(Step[CleanUpFacts]):
             begun = any(target.rpartition(":")[0] == path for target in c.unrestored)
             tree = subtree(look, path, nodes, around.cut.value, begun=begun)
             findings += judge(c, around, tree)
-        return CleanUpFacts(nodes, _contents(look, nodes), (*findings, outside))
+        return CleanUpFacts(nodes, _contents(look, nodes), (*findings, outside), around.at)
 
     def check(self, c: Context, f: CleanUpFacts) -> Verdict:
         if c.way is Way.BACK:
@@ -110,7 +116,7 @@ class CleanUpStep(Step[CleanUpFacts]):
         if blocking(f.findings):
             return Blocked(f.findings)
         if f.rest:
-            return Ready((f.target,), keep={"rest": f.rest})
+            return Ready((f.target,), keep={"rest": f.rest, "judged_at": f.judged_at})
         _, named = self._named(c.inventory)
         return Done((claim("clean-up.deleted", "no named subtree remains on dest", True, seen=few(named)),))
 

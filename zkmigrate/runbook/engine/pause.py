@@ -127,9 +127,10 @@ def parse(
     if _DATED.fullmatch(text):
         try:
             when = datetime.fromisoformat(text)
-        except ValueError as error:
+            at = (when if when.tzinfo else _local(when, zone)).timestamp()
+            words(at, zone)
+        except (ValueError, OverflowError) as error:
             raise UsageError(f"{text}: {error}; needed: a time such as 2026-11-26T06:00+01:00") from None
-        at = (when if when.tzinfo else _local(when, zone)).timestamp()
         if at <= now:
             raise UsageError(f"{text} is past. Next: a time to come")
         return Pause(at=at, end=end)

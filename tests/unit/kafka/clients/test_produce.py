@@ -14,9 +14,11 @@ from kafka.protocol.producer import ProduceRequest, ProduceResponse
 from kafka.record import MemoryRecords
 
 from tests.unit.kafka.clients.wire_brokers import WireBrokers
+from zkmigrate.kafka.clients import cluster_view, produce
 from zkmigrate.kafka.clients.produce import ProduceCanary, preferred_partitions
 from zkmigrate.kafka.questions import PartitionState
 from zkmigrate.lab.wait import wait_until
+from zkmigrate.runbook.model.fact import Unknown
 from zkmigrate.runbook.model.look import Pulse
 
 TOPIC = "canary"
@@ -266,3 +268,38 @@ def test_a_broker_gets_the_first_partition_that_it_is_the_preferred_leader_of() 
     led = {0: (1, 2), 1: (2, 1), 2: (1, 2), 3: (2, 1)}
     partitions = [PartitionState(TOPIC, number, 2, replicas, replicas) for number, replicas in led.items()]
     assert preferred_partitions(partitions) == {1: 0, 2: 1}
+
+
+def test_a_partition_that_is_created_meanwhile_gets_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(produce, "_LOOK_S", 0.1)
+    cluster = Cluster({1: (2, (2, 1))})
+    with sending(cluster) as canary:
+        seen = Results(canary)
+        seen.until("b1 has none, b2 acknowledges", lambda: "b1" in seen.late and "b2" in seen.by.get(1, ()))
+        cluster.led[0] = (1, (1, 2))
+        seen.until("b1 acknowledges", lambda: "b1" in seen.by.get(0, ()))
+
+
+def test_an_attempt_that_ends_after_the_canary_rests_is_no_late_record(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked, answer = threading.Event(), threading.Event()
+
+    def partitions_of(_brokers: object, _topic: str) -> Unknown:
+        asked.set()
+        assert answer.wait(60)
+        return Unknown("timeout", "no broker answered")
+
+    monkeypatch.setattr(cluster_view, "partitions_of", partitions_of)
+    monkeypatch.setattr(produce, "_ANSWER_S", 0.0)
+    monkeypatch.setattr(produce, "_METADATA_S", 0.1)
+    canary = ProduceCanary(TOPIC, {"b1": (1, "127.0.0.1", 1)})
+    canary.begin()
+    assert asked.wait(60)
+    thread = canary._thread
+    canary.rest()
+    answer.set()
+    assert thread is not None
+    thread.join(60)
+    assert not thread.is_alive()
+    assert canary.results() == ([], [])

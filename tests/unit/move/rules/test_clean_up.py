@@ -11,7 +11,7 @@ from zkmigrate.kafka.rules.connect import chroot_in
 from zkmigrate.move.facts.tenant_znodes import ancestors, outside
 from zkmigrate.move.facts.tenants import Tenant, Tenants, Users
 from zkmigrate.move.questions import Node
-from zkmigrate.move.rules.clean_up import dest_findings, may_delete_in, subtree_findings, subtree_of
+from zkmigrate.move.rules.clean_up import dest_findings, may_change_in, subtree_findings, subtree_of
 from zkmigrate.runbook.model.fact import Reading, Seen, Unknown
 from zkmigrate.runbook.model.finding import blocking
 from zkmigrate.zookeeper.data.txn import Acl
@@ -126,10 +126,18 @@ def test_a_broker_without_a_chroot_has_everything() -> None:
     ]  # fmt: skip
 
 
-def test_who_may_delete_children() -> None:
-    assert may_delete_in((Acl(8, "world", "anyone"),))
-    assert may_delete_in((Acl(1, "world", "anyone"), Acl(8, "ip", "10.0.0.0/8")))
-    assert not may_delete_in((Acl(7, "world", "anyone"), Acl(31, "digest", "solr:q")))
+@pytest.mark.parametrize(
+    ("acl", "may"),
+    [
+        ([Acl(12, "world", "anyone")], True),
+        ([Acl(4, "world", "anyone"), Acl(8, "ip", "10.0.0.0/8")], True),
+        ([Acl(8, "world", "anyone")], False),
+        ([Acl(4, "world", "anyone")], False),
+        ([Acl(3, "world", "anyone"), Acl(31, "digest", "solr:q")], False),
+    ],
+)
+def test_who_may_delete_children_and_create_them_again(acl: list[Acl], may: bool) -> None:
+    assert may_change_in(acl) is may
 
 
 def test_the_sums_of_a_subtree() -> None:
