@@ -297,7 +297,7 @@ def test_nobody_is_retired_twice_nor_is_the_last_broker(night: Night) -> None:
     night.operator.world.hosts["broker1"].stop()
     night.operator.world.advance(20.0)
     assert night.retire("broker1") == 0
-    with pytest.raises(UsageError, match="broker3 is the last broker of the run"):
+    with pytest.raises(UsageError, match="broker3 is the only broker left in the run"):
         night.retire("broker3")
     assert night.retired() == [GONE, "broker1"]
 

@@ -865,7 +865,7 @@ def differing(verb: str) -> set[str]:
 
 def test_the_page_lists_the_options_of_topicmappr_that_differ_and_no_others() -> None:
     page = Path(__file__, "../../../../docs/reference/placement.md").resolve().read_text()
-    table = page.split("These options differ:")[1].split("What they do differs here:")[0]
+    table = page.split("These options differ:")[1].split("Other differences:")[0]
     rows = dict(re.findall(r"^\| `([a-z-]+)` \| ([^|]+) \|", table, re.MULTILINE))
     assert set(rows) == set().union(*map(differing, PEERS))
     every = {name: default for options in PEERS.values() for name, default in options.items()}

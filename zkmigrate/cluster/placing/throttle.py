@@ -126,7 +126,7 @@ def _changed(context: VerbContext, run_dir: Path, edit: Callable[[Overrides], Ov
         if not runs.has_begun(run_dir)
         else "  no process on this machine works on it; the rates apply from the next run or resume"
         if working is None
-        else f"  the rates apply from the next check: process {working.pid} by {working.by}"
+        else f"  process {working.pid} of {working.by} is at work; the rates apply from its next check"
     )
     print_result(context, body, lines)
     return 0

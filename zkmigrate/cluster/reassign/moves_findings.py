@@ -68,7 +68,7 @@ def moved(c: Context, stands: Stands) -> Finding:
     seen += f"; remaining for another plan: {len(left):,}" if left else ""
     return claim(
         "reassign.moved",
-        f"the partitions have {whose} sets, in order and in sync",
+        f"the partitions have {whose} replicas, in order and in sync",
         not (gone or other),
         seen=seen,
         needed="all partitions of the run",

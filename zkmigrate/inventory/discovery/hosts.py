@@ -161,7 +161,9 @@ def config_of(reader: HostReader, address: str, survey: HostSurvey, server: Serv
     named = config_named(server, unit.programs(variables))
     if not named:
         lacks = f"; not read: {', '.join(unread)}" if unread else ""
-        return Found(None, f"{why}, and the ExecStart of {unit.name} has no readable one{lacks}")
+        return Found(
+            None, f"{why}, and the ExecStart of {unit.name} names no config file with an absolute path{lacks}"
+        )
     place = reader.place(address, named, 0)
     return Found(
         place.value if isinstance(place, Seen) else posixpath.normpath(named), f"ExecStart of {unit.name}"

@@ -43,7 +43,8 @@ def case_of(row: Row, seconds: float) -> dict[str, Any]:
         "name": row.client,
         "what": f"a producer and a group of {row.figures.library or row.client}",
         "expected": EXPECTED,
-        "outcome": row.why or "every record where it was acknowledged, and seen",
+        "outcome": row.why
+        or "every acknowledged record is in the log at its offset, and its group received it",
         "seconds": seconds,
         "held": row.held is Held.YES,
         "figures": asdict(row.figures),
@@ -143,7 +144,9 @@ def work(
     default="",
     help="Addresses of brokers from which the log is read at the end. Default: --bootstrap.",
 )
-@click.option("--hook", default="", help="A shell command to run in the middle, such as a switch.")
+@click.option(
+    "--hook", default="", help="A shell command to run halfway, such as one that switches the clusters."
+)
 @click.option(
     "--directory", default=f"drills/{NAME}", type=click.Path(path_type=Path), help="Directory for the result."
 )

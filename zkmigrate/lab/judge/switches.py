@@ -62,5 +62,5 @@ def parts_claim(
         counts[name] = seen[::2]
     idle = [f"{name}: {found}" for name, found in counts.items() if not all(found)]
     least = [min(found) for found in zip(*counts.values(), strict=True)]
-    needed = f"of each program something in each of {len(switches) + 1} parts"
+    needed = f"at least one event of each program in each of {len(switches) + 1} periods around the switches"
     return Claim("at_work", least, truth(bool(counts) and not idle, []), needed, _SOURCE, explain(*idle))

@@ -56,7 +56,7 @@ def config(c: Context, e: Evidence) -> Iterator[Judged]:
         resolve = resolver(k.resolved, host, addresses(inventory.broker(host)))
         strange, unknown = others_than(inventory.source.hosts, written_out, resolve, host)
         if strange:
-            told = f"zookeeper.connect names {', '.join(strange)}, no source host"
+            told = f"zookeeper.connect names {', '.join(strange)}, not a source host"
             wrong[told] = "correct source.hosts in migration.yml, or add the address under also"
         failed = bool(wrong)
         if unknown:

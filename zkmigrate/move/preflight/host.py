@@ -262,7 +262,7 @@ def alone(_c: Context, e: Evidence) -> Iterator[Judged]:
             yield unseen(runs, "zkm-host's state directory, readable through sudo", host)
             continue
         busy = [f"run {run} in phase {phase}" for run, phase in runs.value.items() if phase != IDLE]
-        moves = ("finish or roll back that run first: zkmigrate status",)
+        moves = ("finish or roll back that run first (zkmigrate status shows it)",)
         yield Judged(not busy, ", ".join(busy) or "none", "none", host, moves)
 
 

@@ -216,7 +216,12 @@ def names(c: Context, e: Evidence) -> Iterator[Judged]:
     yield Judged(False if wrong else None if unknown else True, seen, needed, moves=moves)
 
 
-@check("host.namespace", "dest's ZooKeeper is reached where our rules are", Scope.DEST, ALWAYS)
+@check(
+    "host.namespace",
+    "dest's ZooKeeper uses the network namespace in which zkm-host's rules apply",
+    Scope.DEST,
+    ALWAYS,
+)
 def namespace(c: Context, e: Evidence) -> Iterator[Judged]:
     """P23. In a container, or in a unit with a network of its own, ZooKeeper's connections bypass the
     rules of zkm-host. Before the join the unit or the start command tells; afterwards the process and who
@@ -281,7 +286,7 @@ def _container(command: str) -> list[str]:
     return [] if found is None or _HOST_NETWORK.search(command) else [f"started by {found[0]}"]
 
 
-@check(LOGIN, "a login shell is there at once", Scope.EACH, ALWAYS, Severity.WARN)
+@check(LOGIN, "a login shell starts without delay", Scope.EACH, ALWAYS, Severity.WARN)
 def login(_c: Context, e: Evidence) -> Iterator[Judged]:
     """Every look runs in a login shell of the ssh account. Each look waits for profiles that ask a
     directory or a mount, and for a slow banner. The check measures `date` over an open connection.

@@ -30,7 +30,10 @@ def address(c: Context, e: Evidence) -> Iterator[Judged]:
     towards = ", ".join(e.here.value) or "no address at all"
     seen = f"it has {', '.join(own)}" if own else f"it has none of them; it sends from {towards}"
     right = f"run zkmigrate on the machine that has {' or '.join(given)}; is this the right one?"
-    moves = (right, "correct operator in migration.yml, where the hosts see this machine as another")
+    moves = (
+        right,
+        "if the hosts see this machine under another address, add it to operator in migration.yml",
+    )
     if not own and alone:
         seen += "; and no host lets it in"
     yield Judged(bool(own), seen, needed, moves=moves, blocks=alone and not own)

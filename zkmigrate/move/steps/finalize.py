@@ -95,7 +95,7 @@ class FinalizeStep(OfDependent, Step[FinalizeFacts]):
         # A host that VERIFY left out may answer again; a sealed one is sent its GO below.
         if joining := f.hosts.in_phase(Phase.GO, Phase.STARTED, Phase.CHECKED):
             limit = c.inventory.policy.open_limit_s + LATE_HOST_S
-            return Waiting("every dest host is open", f"not yet: {', '.join(joining)}", limit, 1.0)
+            return Waiting("every dest host lets clients in", f"not yet: {', '.join(joining)}", limit, 1.0)
         todo = tuple(h for h, r in f.programs.items() if isinstance(r, Seen))
         if todo:
             return Ready(todo)

@@ -309,7 +309,7 @@ def _baseline(words: Words, state: Ownership, kept: Ownership) -> tuple[Finding,
             "the timeout of every session that owns a znode of the chroot is known",
             None if nameless else True,
             seen=", ".join(format_session(s) for s in nameless[:LISTED]) or f"all of {len(kept.owners)}",
-            needed="a timeout for each: without it there is no deadline for the way back",
+            needed="the timeout of each: the deadline of a way back follows from it",
             moves=("restart the client that owns this session, then resume", *LOOK_MOVES),
         ),
     )

@@ -128,7 +128,7 @@ class VerifyStep(OfDependent, Step[VerifyFacts]):
         if missing and not (enough and f.waited >= limit):
             # With a majority the condition above ends the wait; this deadline is for fewer hosts.
             late, keep = f"not yet: {', '.join(missing)}", {"since": f.since}
-            return Waiting("every dest host is open", late, limit + LATE_HOST_S, 1.0, keep)
+            return Waiting("every dest host lets clients in", late, limit + LATE_HOST_S, 1.0, keep)
         needed, d = self._needed_s(c), self.dependent
         if f.settled_for < needed:
             return Waiting(

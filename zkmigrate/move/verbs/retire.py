@@ -84,7 +84,9 @@ def _refuse_now(history: History, playbook: Playbook, inventory: Inventory, host
     if host in history.retired:
         raise UsageError(f"{history.retired[host].words}; it cannot be retired twice")
     if not playbook.without(inventory, {*history.retired, host}).brokers:
-        raise UsageError(f"{host} is the last broker of the run; needed: one that is left to move")
+        raise UsageError(
+            f"{host} is the only broker left in the run; needed: at least one other broker to move"
+        )
     if runs.state_of(history, playbook).state == "complete":
         raise UsageError(f"run {history.run} is complete; there is nothing left to leave {host} out of")
     at = history.next(playbook)

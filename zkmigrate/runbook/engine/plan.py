@@ -287,7 +287,7 @@ def _detail(change: Change, inventory: Inventory, spec: str) -> tuple[str, ...]:
                 f"{zkm_host.SUDOERS_PATH} (root, mode 0440, checked by visudo first):",
                 f"  {sudoers}",
                 *(
-                    ("  (where ssh.config names another User for the host: that one)",)
+                    ("  (if ssh.config names another User for the host, that user)",)
                     * bool(inventory.ssh.config)
                 ),
             )

@@ -271,7 +271,7 @@ def is_id(run: str) -> bool:
 def directory(runs: Path, run: str) -> Path:
     """Return the directory of a run. Raises UsageError unless the id matches ``[a-z0-9][a-z0-9-]{0,23}``."""
     if not is_id(run):
-        raise UsageError(f"run id {run!r} is invalid; needed: 1 to 24 of a-z, 0-9 and -, not - first")
+        raise UsageError(f"run id {run!r} is invalid; needed: 1 to 24 of a-z, 0-9 and -, the first not -")
     return runs / run
 
 

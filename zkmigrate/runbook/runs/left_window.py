@@ -147,7 +147,9 @@ class LeftWindow:
         }.get(self.kind, [])
         asked = self.stands is not None or self.kind is Kind.SEALED
         return (
-            alone if asked else [*alone, "whether they have opened only they know: status without --offline"]
+            alone
+            if asked
+            else [*alone, "the journal does not show whether they have opened; run status without --offline"]
         )
 
     def _loss(self) -> list[str]:

@@ -9,6 +9,8 @@ from typing import Any, TextIO, cast
 
 from zkmigrate.clean import Clean
 
+_STDERR = 2
+
 
 def outlet(out: TextIO, lost: Callable[[], None]) -> TextIO:
     """Return a stream that writes to ``out`` and does not fail when that is closed.
@@ -49,11 +51,14 @@ class _Outlet:
     def _fail(self) -> None:
         """Send what is buffered, and all that follows, to nothing.
 
-        At its exit Python flushes the stream once more, and ends with 120 if that fails.
+        The same holds for standard error if it goes to the same place. At its exit Python flushes both once
+        more, and ends with 120 if that fails.
         """
         lost, self._lost = self._lost, lambda: None
         with contextlib.suppress(OSError, ValueError):  # a stream without a descriptor
-            nothing = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(nothing, self._out.fileno())
+            nothing, out = os.open(os.devnull, os.O_WRONLY), self._out.fileno()
+            if os.path.sameopenfile(out, _STDERR):
+                os.dup2(nothing, _STDERR)
+            os.dup2(nothing, out)
             os.close(nothing)
         lost()

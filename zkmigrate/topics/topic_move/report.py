@@ -102,7 +102,7 @@ class SwitchView:
             return ""
         at, body = self._gateways
         if host in body["unknown"]:
-            return f"gateway not known{age(now - at)}"
+            return f"state of the gateway unknown{age(now - at)}"
         apps = body["apps"].get(host, {})
         told = few(f"{name} {app['gate']} on {app['route']}" for name, app in apps.items())
         return f"{told}{age(now - at)}" if told else ""

@@ -56,7 +56,7 @@ def source_members(inventory: Inventory, look: Look) -> Reading[Members]:
         return next(reversed(readings.values()), Absent("source config"))
     if len({found.version for found in seen.values()}) > 1:
         versions = ", ".join(f"{host} {found.version:#x}" for host, found in seen.items())
-        return Unknown("failed", f"source's servers have members of different versions: {versions}")
+        return Unknown("failed", f"source's servers have different versions of the member list: {versions}")
     ports = sorted({port for found in seen.values() for port in found.ports})
     return Seen(replace(next(iter(seen.values())), ports=tuple(ports)))
 

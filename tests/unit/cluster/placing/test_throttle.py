@@ -103,7 +103,9 @@ def test_rates_are_set_beside_a_process_at_work(desk: Desk) -> None:
         told = desk.ends(0, "throttle", "set", "10M", "--broker", "1")
     finally:
         with_lock.close()
-    assert f"  the rates apply from the next check: process {os.getpid()} by {process.user()}" in told
+    assert (
+        f"process {os.getpid()} of {process.user()} is at work; the rates apply from its next check" in told
+    )
     assert "  all others: the run chooses" in told
 
 

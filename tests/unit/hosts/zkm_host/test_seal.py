@@ -101,7 +101,7 @@ def test_unseal_gives_the_lease_back_and_the_way_back_ends_where_it_began(dest: 
     dest.do("started-observer")
     dest.do("uncut")
     dest.do("reopen")
-    assert dest.net.reaches("client", "10.77.0.1") == "open"
+    eventually("clients reach it", lambda: dest.net.reaches("client", "10.77.0.1") == "open")
     dest.do("disarm")
     assert dest.tree() == tree
 
@@ -385,7 +385,7 @@ def test_a_rebooted_host_walks_back_like_the_others(dest: Dest, after: str) -> N
     dest.do("started-observer")
     dest.do("uncut")
     dest.do("reopen")
-    assert dest.net.reaches("client", "10.77.0.1") == "open"
+    eventually("clients reach it", lambda: dest.net.reaches("client", "10.77.0.1") == "open")
     dest.do("disarm")
 
 

@@ -89,7 +89,7 @@ FALSE: list[tuple[str, str, str, Break, str]] = [
     ("kafka.addresses", "preflight", "broker1",
      kafka(replace(view(), brokers={**view().brokers, 1: ("10.71.0.31", 9093, "r1")})), "10.71.0.31:9093"),
     ("kafka.config", "preflight", "broker1", broker_file("", "10.71.0.11:2181,10.71.0.99:2181"),
-     "zookeeper.connect names 10.71.0.99, no source host"),
+     "zookeeper.connect names 10.71.0.99, not a source host"),
     ("host.commands", "preflight", "broker2",
      lambda w: w.programs.update({("broker2", "status"): Seen(RUNS.replace("pid=311", "pid=0"))}),
      "active, nobody listens"),

@@ -114,11 +114,11 @@ def test_open_walking_back_needs_every_host() -> None:
 @pytest.mark.parametrize(
     ("phases", "waited", "verdict", "what"),
     [
-        (("open", "open", "-"), 0.0, Waiting, "every dest host is open"),
+        (("open", "open", "-"), 0.0, Waiting, "every dest host lets clients in"),
         (("open", "open", "-"), math.inf, Waiting, "twice the smallest"),
         (("open", "open", "go"), math.inf, Waiting, "twice the smallest"),
         (("open", "open", "idle"), math.inf, Waiting, "twice the smallest"),
-        (("open", "go", "go"), math.inf, Waiting, "every dest host is open"),
+        (("open", "go", "go"), math.inf, Waiting, "every dest host lets clients in"),
         (("open", "-", "-"), math.inf, Blocked, "host.dest2"),
         (("open", "idle", "go"), math.inf, Blocked, "verify.phase"),
         (("open", "open", "armed"), math.inf, Blocked, "verify.phase"),

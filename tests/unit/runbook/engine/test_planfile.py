@@ -84,7 +84,7 @@ def test_a_plan_that_holds_is_applied_once_and_journaled(place: Place, plan: Pat
 
 def test_a_stale_plan_says_what_differs_and_leaves_nothing(place: Place, plan: Path) -> None:
     (place.world / "dest2/one").write_text("tickTime=3000\n")
-    assert "is stale: dest2 /one: was not there, is there; needed: what was planned" in place.ends(
+    assert "is stale: dest2 /one: was not there, is there; needed: a plan" in place.ends(
         4, "run", "--yes", "--plan", str(plan)
     )
     assert place.call("plan", "--out", str(plan), "--force").exit_code == 0

@@ -131,7 +131,7 @@ def test_h25_the_live_view_tells_lag_rate_and_parked_requests_and_each_gateways_
     said = "mirror to new: 120 records behind, 2,300 records/s; parked: PRODUCE 12, FETCH 4"
     assert view.head((), 101.0) == (said, False)
     assert view.host("g1", (), 101.0) == "shop held on old"
-    assert (view.host("g3", (), 101.0), view.troubled("g3")) == ("gateway not known", True)
+    assert (view.host("g3", (), 101.0), view.troubled("g3")) == ("state of the gateway unknown", True)
     assert view.host("m1", (), 101.0) == ""
     assert view.head((), 112.0) is None, "the samples are old"
     view.take(113.0, "mirror", mirror(None, None, way="new old"))

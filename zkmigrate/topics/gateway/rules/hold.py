@@ -123,7 +123,7 @@ def carry_out(
         case "route", Gate.OPEN | Gate.SETTLING | Gate.HELD | Gate.GONE:
             if order.to not in clusters or order.to == app.route:
                 others = ", ".join(one for one in clusters if one != app.route)
-                return Refused(f"cluster {order.to!r} is not possible; needed: {others}")
+                return Refused(f"{order.to!r} cannot be the next route; needed: {others}")
             return replace(app, staged=order.to)
         case "route", Gate.SEALED if order.to == app.route:
             return replace(app, staged="")
