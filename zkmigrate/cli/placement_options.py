@@ -11,7 +11,7 @@ from zkmigrate.cli import flags
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-common: Callable[[F], F] = flags.together(
+source: Callable[[F], F] = flags.together(
     click.option("--cluster", type=flags.FILE, help="The file that describes the cluster: cluster.json."),
     click.option(
         "--inventory",
@@ -19,6 +19,9 @@ common: Callable[[F], F] = flags.together(
         type=flags.FILE,
         help="Read the cluster from the brokers of this inventory, instead of --cluster.",
     ),
+)
+common: Callable[[F], F] = flags.together(
+    source,
     click.option(
         "--zk-addr",
         default="",

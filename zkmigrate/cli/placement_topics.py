@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from zkmigrate.cli import flags
+from zkmigrate.cli import flags, placement_options
 
 if TYPE_CHECKING:
     from zkmigrate.cluster.placement.cluster import Cluster
@@ -62,13 +62,7 @@ _how: Callable[[F], F] = flags.together(
         "derived from --start.",
     ),
     click.option("--ignore-racks", is_flag=True, help="Place as if no broker had a rack."),
-    click.option("--cluster", type=flags.FILE, help="The file that describes the cluster: cluster.json."),
-    click.option(
-        "--inventory",
-        "-i",
-        type=flags.FILE,
-        help="Read the cluster from the brokers of this inventory, instead of --cluster.",
-    ),
+    placement_options.source,
     click.option("--out", type=flags.FILE, help="Write the sets here. Default: only report."),
     click.option("--force", is_flag=True, help="Replace an existing file."),
     flags.as_json,

@@ -203,7 +203,7 @@ class _Sender:
         self._addresses = [f"{address}:{port}" for _, address, port in brokers.values()]
         self._producer: KafkaProducer | None = None
         self._partitions: Mapping[int, int] = {}
-        self._found_at = -math.inf
+        self._found_at, self._unread = -math.inf, ""
         self._sent: dict[str, float] = {}
         self._due = dict.fromkeys(brokers, 0.0)
         self._in_flight: dict[str, int] = {}
@@ -229,11 +229,9 @@ class _Sender:
         try:
             partition = self._partition(home)
             sent = self._connection().send(self._topic, _VALUE, _KEY, partition=partition)
-        except ValueError as error:  # the producer does not know the partition yet
-            self._close()
-            self._late(home, self._partitions.get(self._ids[home]), str(error))
-            return
-        except (KafkaError, OSError, LookupError) as error:
+        except (KafkaError, OSError, LookupError, ValueError) as error:
+            if isinstance(error, ValueError):  # the producer does not know the partition yet
+                self._close()
             self._late(home, self._partitions.get(self._ids[home]), _why(error))
             return
         self._in_flight[home] = partition
@@ -263,12 +261,12 @@ class _Sender:
         """Return the partition of a broker. Raises LookupError if it is the preferred leader of none."""
         if self._ids[home] not in self._partitions and time.monotonic() - self._found_at >= _LOOK_S:
             found = cluster_view.partitions_of(self._addresses, self._topic)
-            if not isinstance(found, Seen):
-                raise LookupError(str(found))
-            self._found_at = time.monotonic()
-            self._partitions = preferred_partitions(found.value)
+            self._found_at, self._unread = time.monotonic(), "" if isinstance(found, Seen) else str(found)
+            if isinstance(found, Seen):
+                self._partitions = preferred_partitions(found.value)
         if self._ids[home] not in self._partitions:
-            raise LookupError(f"topic {self._topic} has no partition whose preferred leader is {home}")
+            none = f"topic {self._topic} has no partition whose preferred leader is {home}"
+            raise LookupError(self._unread or none)
         return self._partitions[self._ids[home]]
 
     def _take_answers(self) -> None:
@@ -307,7 +305,7 @@ class _Sender:
 def _why(error: Exception) -> str:
     if isinstance(error, KafkaTimeoutError):
         return f"no answer within {_ANSWER_S:g} s"
-    return str(error) if isinstance(error, LookupError) else describe_exception(error)
+    return str(error) if isinstance(error, LookupError | ValueError) else describe_exception(error)
 
 
 def preferred_partitions(partitions: Iterable[PartitionState]) -> dict[int, int]:

@@ -90,7 +90,7 @@ class PausePoints:
             return
         self._noticed = mark
         if hold is None:
-            self._ports.emit(events.Noted("nobody asks for a hold any more"))
+            self._ports.emit(events.Noted("no hold is requested any more"))
         else:
             self._ports.emit(events.HoldAsked(pause.where(self._playbook, hold[1]), hold[0].words()))
 

@@ -303,3 +303,25 @@ def test_an_attempt_that_ends_after_the_canary_rests_is_no_late_record(
     thread.join(60)
     assert not thread.is_alive()
     assert canary.results() == ([], [])
+
+
+def test_a_lookup_that_failed_is_not_repeated_at_once_for_each_broker(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    lookups: list[str] = []
+
+    def partitions_of(_brokers: object, topic: str) -> Unknown:
+        lookups.append(topic)
+        return Unknown("timeout", "no broker answered")
+
+    monkeypatch.setattr(cluster_view, "partitions_of", partitions_of)
+    monkeypatch.setattr(produce, "_LOOK_S", 600.0)
+    canary = ProduceCanary(TOPIC, {f"b{id}": (id, "127.0.0.1", 1) for id in (1, 2, 3)})
+    canary.begin()
+    try:
+        seen = Results(canary)
+        seen.until("all are late", lambda: len(seen.late) == 3)
+    finally:
+        canary.close()
+    assert set(seen.late.values()) == {"unknown (timeout): no broker answered"}
+    assert lookups == [TOPIC]
