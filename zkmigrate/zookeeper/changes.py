@@ -9,24 +9,24 @@ from typing import Protocol, TypeAlias
 from zkmigrate.runbook.model.change import ClusterChange
 
 SOURCE = "source"
-"""The name of the source ensemble as a cluster, and of its section in the inventory."""
+"""The cluster name of the source ensemble, and the name of its section in the inventory."""
 
 DEST = "dest"
-"""The name of the dest ensemble as a cluster, and of its section in the inventory."""
+"""The cluster name of the dest ensemble, and the name of its section in the inventory."""
 
 ZNODES = "kafka-znodes"
-"""The name of the znodes of the inventory's Kafka cluster (section ``kafka``), as a cluster of their own."""
+"""The cluster name for changes to the znodes of the Kafka cluster in the inventory (section ``kafka``)."""
 
 CONNECT = "CONNECT"
-"""The placeholder for the brokers' ``zookeeper.connect`` in a command."""
+"""The placeholder in a command for the value of the brokers' ``zookeeper.connect``."""
 
 
 @dataclass(frozen=True)
 class BeginReplay(ClusterChange):
-    """Write the mark of a replay (``zookeeper.data.replay.Mark``) into an ensemble.
+    """Create the znode that records the progress of a replay (``zookeeper.data.replay.Mark``).
 
-    An existing mark is not changed. disk: the dest host whose disk is read. cut: the newest zxid that both
-    ensembles share, as text. consent: the ensemble's owner, who agreed to the replay.
+    An existing znode is not changed. disk: the dest host whose transaction log is read. cut: the newest zxid
+    that both ensembles share, as text. consent: the owner of the source ensemble, who agreed to the replay.
     """
 
     cluster: str
@@ -43,11 +43,12 @@ class BeginReplay(ClusterChange):
 
 @dataclass(frozen=True)
 class ReplayTransactions(ClusterChange):
-    """Replay dest's transactions under the chroot, each once, from the mark up to a zxid.
+    """Send source the transactions of dest under the chroot that source has not received yet, up to ``upto``.
 
-    Znodes may hold secrets, so their contents are read from dest's disk when the change is sent. fingerprint:
-    identifies the requests from the cut up to ``upto``. count: how many transactions this change adds. Zxids
-    are text.
+    Znodes may hold secrets, so their contents are read from dest's disk only when the change is sent. disk:
+    the dest host whose transaction log is read. cut: the newest zxid that both ensembles share. fingerprint:
+    a hash that identifies the requests from the cut up to ``upto``. count: how many transactions this change
+    adds. Zxids are text.
     """
 
     cluster: str
@@ -66,7 +67,7 @@ class ReplayTransactions(ClusterChange):
 
 @dataclass(frozen=True)
 class EndReplay(ClusterChange):
-    """Remove the mark of a replay."""
+    """Delete the znode that records the progress of a replay."""
 
     cluster: str
     chroot: str
@@ -89,7 +90,11 @@ class Versions(Protocol):
 
 
 def mark(znode: Versions) -> str:
-    """Return a text that every change of the znode itself alters, except a change of its ACL."""
+    """Return a text that identifies one version of a znode.
+
+    The text differs after every change of the znode's data, and after the znode was deleted and created
+    again. A change of the ACL or of the children does not alter the text.
+    """
     return f"{znode.czxid:x} {znode.mzxid:x} {znode.version}"
 
 
@@ -97,9 +102,9 @@ def mark(znode: Versions) -> str:
 class DeleteZnode(ClusterChange):
     """Delete one znode that has not changed since it was read.
 
-    path: its path below the chroot. data: its data. acl: its ACL, as permissions, scheme and id of each
-    entry. mark: as :func:`mark` returns it. A znode whose mark differs was changed or created again, and is
-    not deleted.
+    path: the znode's path below the chroot. data: the znode's data. acl: the permissions, scheme and id of
+    each entry. mark: the result of :func:`mark` when the znode was read. A znode with another mark was
+    changed or created again, and is not deleted.
     """
 
     cluster: str
@@ -149,9 +154,9 @@ Kept: TypeAlias = tuple[str, bytes | None, tuple[tuple[int, str, str], ...], str
 
 @dataclass(frozen=True)
 class DeleteZnodes(ClusterChange):
-    """Delete znodes in one transaction, and none of them if one has changed since it was read.
+    """Delete znodes in one transaction, or none of them if any znode has changed since it was read.
 
-    nodes: children before their parents. Those that do not exist are skipped.
+    nodes: children before their parents. Znodes that no longer exist are skipped.
     """
 
     cluster: str
@@ -170,7 +175,7 @@ class DeleteZnodes(ClusterChange):
 class CreateZnodes(ClusterChange):
     """Create deleted znodes again, with their data and ACLs. Existing znodes stay unchanged.
 
-    nodes: in the order in which they were deleted, children first. They are created from the last to the
+    nodes: the znodes in the order of their deletion, children before their parents. The last znode is created
     first.
     """
 
@@ -189,4 +194,7 @@ def _znodes(nodes: tuple[Kept, ...]) -> str:
 
 
 Replaying: TypeAlias = BeginReplay | ReplayTransactions | EndReplay
-"""The changes of :data:`SOURCE`. A znode there holds their position, so a second send has no effect."""
+"""The changes that are sent to the source ensemble.
+
+Source's znode of the replay records the progress, so sending the same change twice has no effect.
+"""

@@ -16,7 +16,7 @@ _ANSWERS = "zkmigrate.zookeeper.clients.answers:ZooKeeperAnswers"
 class Znode:
     """A znode as a client sees it.
 
-    modified_ms: mtime, in milliseconds since the epoch on the clock of the leader that took the write.
+    modified_ms: the znode's mtime, in milliseconds since 1970 on the clock of the leader that took the write.
     """
 
     data: bytes
@@ -53,9 +53,9 @@ class ReadZnode(Request[Reading[Znode]]):
 
 @dataclass(frozen=True)
 class ReadModified(Request[Reading[Mapping[str, int]]]):
-    """Read ``Znode.modified_ms`` of these znodes through one host.
+    """Read ``Znode.modified_ms`` of these znodes by path, through one host.
 
-    A missing path is left out. Each znode costs one read; many reads are in flight at once.
+    A path without a znode is left out. Each znode costs one read; many reads are in flight at once.
     """
 
     host: str
@@ -65,7 +65,7 @@ class ReadModified(Request[Reading[Mapping[str, int]]]):
 
 @dataclass(frozen=True)
 class ReadAcls(Request[Reading[Mapping[str, Rights]]]):
-    """Read the ACLs of these znodes through one host. A missing path is left out."""
+    """Read the ACLs of these znodes by path, through one host. A path without a znode is left out."""
 
     host: str
     paths: Sequence[str]

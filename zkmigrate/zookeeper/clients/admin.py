@@ -1,9 +1,12 @@
 """Client of AdminServer, ZooKeeper's own HTTP server (3.5 and later, port 8080, on by default).
 
-A server that allows only ``srvr`` (the default since 3.5.3) answers other words here, without a restart. The
-JSON is converted to the text of the four-letter word, so that one parser reads both. ``conf`` is left out:
-AdminServer omits the members and their version. ``dump`` of a learner has no timeouts here; ``cons`` has
-those of connected sessions.
+A server that allows only ``srvr`` as a four-letter word (the default since 3.5.3) answers other words through
+AdminServer, without a restart. The JSON answer is converted to the text of the four-letter word, so that one
+parser reads both.
+
+``conf`` is not supported, because AdminServer omits the ensemble's members and their version. In the answer
+to ``dump``, a learner gives no session timeouts; the answer to ``cons`` has the timeouts of connected
+sessions.
 """
 
 from __future__ import annotations
@@ -21,14 +24,18 @@ ADMIN_PORT = 8080
 """ZooKeeper's default of ``admin.serverPort``."""
 
 COMMANDS = {"mntr": "monitor", "cons": "connections", "dump": "dump", "envi": "environment"}
-"""The command of AdminServer for each four-letter word."""
+"""The command of AdminServer for each supported four-letter word."""
 
 _NOT_LISTED = "org.apache.zookeeper.server.quorum.LearnerSessionTracker@0"
-"""The line with which a learner omits its list of sessions."""
+"""The line that a learner prints instead of a list of sessions."""
 
 
 def allowed_word(address: str, port: int, admin_port: int, word: str, deadline_s: float) -> Reading[str]:
-    """Return the answer to a four-letter word, from AdminServer if the server does not allow the word."""
+    """Return the answer to a four-letter word, from AdminServer if the server does not allow the word.
+
+    deadline_s: the time limit in seconds for each of the two requests. Failures are Unknown: see
+    :func:`admin_word`.
+    """
     answer = four_letter_word(address, port, word, deadline_s)
     if not (isinstance(answer, Seen) and not_allowed(answer.value)):
         return answer
@@ -36,9 +43,9 @@ def allowed_word(address: str, port: int, admin_port: int, word: str, deadline_s
 
 
 def word_refused(address: str, admin_port: int, word: str, deadline_s: float) -> Reading[str]:
-    """Return AdminServer's answer for a word that its server does not allow.
+    """Return AdminServer's answer for a four-letter word that the server does not allow.
 
-    Unknown (timeout or denied) names both failures.
+    If AdminServer fails too, the result is Unknown (timeout or denied), and its reason states both failures.
     """
     answer = admin_word(address, admin_port, word, deadline_s)
     if not isinstance(answer, Unknown):
@@ -50,8 +57,9 @@ def word_refused(address: str, admin_port: int, word: str, deadline_s: float) ->
 def admin_word(address: str, port: int, word: str, deadline_s: float) -> Reading[str]:
     """Return AdminServer's answer as the text of a four-letter word.
 
-    Unknown (denied) for a word without a complete equivalent. Other failures are those of `four_letter_word`,
-    Unknown (failed) for another HTTP status, and Unknown (garbled) for JSON that does not fit.
+    The result is Unknown (denied) for a word that AdminServer cannot answer completely, Unknown (failed) for
+    an HTTP status other than 200, and Unknown (garbled) for JSON that does not answer the command. For
+    connection failures see :func:`conversation`.
     """
     place = f"AdminServer at {address}:{port}"
     command = COMMANDS.get(word)
@@ -100,7 +108,7 @@ def _envi(body: Mapping[str, Any]) -> str:
 
 
 def _format_flat(value: object) -> str:
-    """Return a value on one line, so that no text from a server starts a line of its own."""
+    """Return a value as text on one line. Line breaks in the value become blanks."""
     return " ".join(str(value).split())
 
 

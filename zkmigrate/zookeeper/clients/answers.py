@@ -16,14 +16,14 @@ from zkmigrate.zookeeper.questions import ReadAcls, ReadModified, ReadZnode, Rig
 
 _WORD_S = 3.0
 _SILENT_WORD_S = 0.3
-"""The time limit, within a deadline, for a server that did not answer its last four-letter word.
+"""The time limit in seconds for a server that did not answer the previous four-letter word.
 
-A healthy server takes milliseconds.
+It applies only while a deadline runs. A healthy server answers within milliseconds.
 """
 
 
 class ZooKeeperAnswers:
-    """The answers from each ZooKeeper host's client port. Client sessions are kept open."""
+    """A source of facts from the client ports of the ZooKeeper hosts. It keeps client sessions open."""
 
     def __init__(self, inventory: Inventory, _look: Look) -> None:
         self._doors = inventory.doors
@@ -47,9 +47,9 @@ class ZooKeeperAnswers:
         return answer
 
     def _word(self, host: str, word: str, most_s: float) -> Reading[str]:
-        """Send a four-letter word. If the server does not allow it, query its AdminServer, if that is known.
+        """Send a four-letter word, or query AdminServer (if its port is known) for a word not allowed.
 
-        Later requests for that word then go to the AdminServer directly.
+        Later requests for this word then go to AdminServer directly.
         """
         door = self._doors[host]
         if door.admin_port is None or (host, word) not in self._not_allowed:

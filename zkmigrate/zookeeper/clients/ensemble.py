@@ -1,4 +1,4 @@
-"""A kazoo session with an ensemble, whose errors become HostError."""
+"""Open kazoo sessions with an ensemble, and convert kazoo's errors to HostError."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from zkmigrate.zookeeper.data.txn import Acl
 logging.getLogger("kazoo").addHandler(logging.NullHandler())  # its errors say what matters
 
 ANSWER_S = 30.0
-"""The time limit of one answer, in seconds."""
+"""The time limit for the answer to one request, in seconds."""
 
 NOT_ITS_OWN = (RolledBackError, RuntimeInconsistency)
-"""The errors that ZooKeeper reports for the other operations of a failed multi."""
+"""The errors that ZooKeeper reports for those operations of a failed multi that did not fail themselves."""
 
 _CONNECT_S, _SESSION_S = 10.0, 30.0
 
 
 @contextmanager
 def named(ensemble: str, what: str) -> Iterator[None]:
-    """Turn kazoo's errors into HostError that names the ensemble and the operation (what)."""
+    """Convert kazoo's errors in the block to HostError. what: the operation, for the message."""
     try:
         yield
     except (KazooTimeoutError, OSError) as error:
@@ -43,7 +43,7 @@ def named(ensemble: str, what: str) -> Iterator[None]:
 def new_client(hosts: str, timeout_s: float) -> KazooClient:
     """Return a client of these servers that is not started and never repeats a request.
 
-    hosts: ``address:port,…``. timeout_s: the timeout of its session.
+    hosts: ``address:port,…``. timeout_s: the session timeout in seconds.
     """
     return KazooClient(
         hosts=hosts,
@@ -65,7 +65,7 @@ def closed(client: KazooClient) -> None:
 def connect(ensemble: str, servers: Sequence[Server]) -> Iterator[KazooClient]:
     """Yield a client with a session on one of the servers, and close it at the end of the block.
 
-    ensemble: its name in messages. Raises HostError.
+    ensemble: the ensemble's name for messages. Raises HostError if no session is open within 10 seconds.
     """
     hosts = ",".join(map(str, servers))
     client = new_client(hosts, _SESSION_S)

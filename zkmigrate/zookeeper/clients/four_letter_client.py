@@ -12,26 +12,26 @@ from zkmigrate.hosts.transport.failure import socket_cause, socket_text
 from zkmigrate.runbook.model.fact import Reading, Seen, Unknown
 
 NOT_SERVING = b"not currently serving requests\n"
-"""The end of the answer of a server that is still starting.
+"""The last line of the answer of a server that is still starting.
 
-A standalone server may never close that connection, so the client does not wait for it (ZOOKEEPER-5051,
-measured on 3.8.4).
+A standalone server may never close the connection after this line, so the client stops reading there
+(ZOOKEEPER-5051, measured on 3.8.4).
 """
 LIMIT = 8 << 20
 """The largest accepted answer in bytes; ``dump`` and ``cons`` of a busy server stay far below."""
 
 
 def four_letter_word(address: str, port: int, word: str, deadline_s: float) -> Reading[str]:
-    """Return the complete answer to a four-letter word; see :func:`conversation`."""
+    """Return the complete answer to a four-letter word. See :func:`conversation` for limits and failures."""
     return conversation(address, port, word, f"{word} to {address}:{port}", deadline_s)
 
 
 def conversation(address: str, port: int, request: str, place: str, deadline_s: float) -> Reading[str]:
     """Return the complete answer to a request, up to the close of the connection or to NOT_SERVING.
 
-    place: the server's name in messages. Unknown (timeout): the answer did not end within ``deadline_s``
-    seconds. Unknown (garbled): it is longer than ``LIMIT``. Unknown (failed): it is empty, which a healthy
-    server never sends.
+    place: the server's name for messages. The result is Unknown (timeout) if the answer did not end within
+    ``deadline_s`` seconds, and Unknown (garbled) if the answer is longer than ``LIMIT`` bytes. It is Unknown
+    (failed) if the answer is empty, because a healthy server never sends an empty answer.
     """
     end = time.monotonic() + deadline_s
     answer = bytearray()

@@ -37,8 +37,8 @@ class SessionError(Exception):
 class Limits:
     """The limits of a session.
 
-    connect_s: seconds for the connection, and again for the session. timeout_ms: the requested session
-    timeout. largest: the largest reply in bytes.
+    connect_s: the time limit in seconds for the TCP connection, and again for opening the session.
+    timeout_ms: the requested session timeout. largest: the size in bytes of the largest accepted reply.
     """
 
     connect_s: float = 5.0
@@ -49,8 +49,8 @@ class Limits:
 class Session:
     """An open session, created by `session`.
 
-    silence_s: the time limit of a reply: two thirds of the granted timeout, as in ZooKeeper's client.
-    Requests keep the session alive; there are no pings.
+    silence_s: the time limit for a reply in seconds: two thirds of the granted session timeout, as in
+    ZooKeeper's own client. Requests keep the session alive; there are no pings.
     """
 
     def __init__(self, sock: socket.socket, silence_s: float, largest: int) -> None:
@@ -68,9 +68,9 @@ class Session:
             raise SessionError(f"connection lost: {socket_text(error)}") from error
 
     def receive(self) -> list[bytes]:
-        """Wait for bytes, and return the replies that are complete, without their lengths.
+        """Wait for data, and return each reply that is now complete, without its length prefix.
 
-        Raises SessionError if the connection is lost or the bytes are not a reply.
+        Raises SessionError if the connection is lost or the data is not a reply.
         """
         try:
             data = self._sock.recv(_AT_ONCE)
@@ -85,9 +85,9 @@ class Session:
             raise SessionError(f"{error}: a reply larger than --max-reply, or not from ZooKeeper") from error
 
     def close(self) -> None:
-        """End the session now instead of at its timeout. Later replies are dropped.
+        """End the session now instead of at its timeout. Replies that arrive later are dropped.
 
-        It waits at most `_CLOSE_S` seconds for the server's confirmation.
+        Waits at most `_CLOSE_S` seconds for the server's confirmation.
         """
         if self._broken:
             return
@@ -102,7 +102,7 @@ class Session:
 
 @contextmanager
 def session(address: str, port: int, limits: Limits) -> Iterator[Session]:
-    """Open a session with this server for the block. Raises SessionError."""
+    """Yield a session with a server, and end it after the block. Raises SessionError if that fails."""
     try:
         sock = socket.create_connection((address, port), timeout=limits.connect_s)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""A walk over a subtree on one of several servers, with the requests of `zookeeper.data.subtree`."""
+"""Walk a subtree on the first of several servers that answers completely."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Server:
 
 @dataclass(frozen=True)
 class Walked:
-    """A complete walk.
+    """The result of a complete walk over a subtree.
 
     server: the server that gave all answers. seconds: the time from the connection to the last answer.
     """
@@ -48,8 +48,8 @@ def walk_subtree(
     Each server is tried once, in this order. If a walk fails, it starts again on the next server. Answers of
     two servers are never mixed, because one server may lag.
 
-    tell: called with the walk after each read. failed: called with a line for each server that failed. Raises
-    HostError, which names them all.
+    window: how many requests may wait for an answer at once. tell: receives the walk after each read. failed:
+    receives a line of text for each server that failed. Raises HostError with the failures of all servers.
     """
     failures = []
     for server in servers:

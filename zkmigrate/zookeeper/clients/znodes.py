@@ -19,10 +19,11 @@ _STAYS = {
 
 
 def delete(ensemble: str, client: KazooClient, nodes: Sequence[Kept]) -> tuple[int, str]:
-    """Delete znodes in one transaction, children before their parents.
+    """Delete znodes in one transaction. nodes: children before their parents.
 
-    ensemble: its name in messages. Returns 0 and what was done, or 1 and why nothing was deleted: a znode was
-    changed, has a child that is not among them, or is protected. Raises HostError if the outcome is unknown.
+    ensemble: the ensemble's name for messages. Returns 0 and a text that says how many znodes were deleted.
+    Returns 1 and the reason if none was deleted: a znode was changed, is protected by an ACL, or has a child
+    that is not in ``nodes``. Raises HostError if the outcome is unknown.
     """
     while True:
         with named(ensemble, nodes[0][0]):
@@ -51,9 +52,9 @@ def delete(ensemble: str, client: KazooClient, nodes: Sequence[Kept]) -> tuple[i
 
 
 def _found(client: KazooClient, nodes: Sequence[Kept]) -> list[tuple[str, int]] | str:
-    """Return path and version of the znodes that still exist.
+    """Return path and version of each znode that still exists.
 
-    If a znode was changed after it was read, return a text instead that says why none is deleted.
+    If a znode was changed after it was read, return a text instead that says so.
     """
     found = []
     sent = [(path, wanted, client.exists_async(path)) for path, _, _, wanted in nodes]
@@ -66,10 +67,10 @@ def _found(client: KazooClient, nodes: Sequence[Kept]) -> list[tuple[str, int]] 
 
 
 def create(ensemble: str, client: KazooClient, nodes: Sequence[Kept]) -> tuple[int, str]:
-    """Create znodes again, the last first. Existing ones are not changed.
+    """Create znodes again, the last one first. Existing znodes are not changed.
 
-    Returns 0 and what was done, or 1 and why a znode could not be created. Raises HostError if the outcome is
-    unknown.
+    Returns 0 and a text that says how many znodes were created, or 1 and the reason why a znode could not be
+    created. Raises HostError if the outcome is unknown.
     """
     sent = [
         (path, client.create_async(path, data, acl=to_kazoo(Acl(*one) for one in acl)))

@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 
 class ZnodeReader:
-    """A reader of znodes. ``addresses`` maps each host to its address and client port."""
+    """A reader of znodes. addresses: the address and client port of each host. Time limits are in seconds."""
 
     def __init__(
         self, addresses: Mapping[str, tuple[str, int]], connect_s: float = 3.0, answer_s: float = 5.0
@@ -48,7 +48,7 @@ class ZnodeReader:
         return self._read_within(host, path, lambda client: self._znode(client, path))
 
     def modified(self, host: str, paths: Sequence[str]) -> Reading[Mapping[str, int]]:
-        """Read mtime of each existing znode, in milliseconds. ``_IN_FLIGHT`` reads run at once."""
+        """Return the mtime of each existing znode by path, in milliseconds since 1970."""
 
         def read(client: KazooClient) -> Reading[Mapping[str, int]]:
             found: dict[str, int] = {}
@@ -64,7 +64,7 @@ class ZnodeReader:
         return self._read_within(host, f"{len(paths)} znodes", read)
 
     def acls(self, host: str, paths: Sequence[str]) -> Reading[Mapping[str, Rights]]:
-        """Read the ACL of each existing znode: permissions, scheme and id of each entry."""
+        """Return the ACL of each existing znode by path: permissions, scheme and id of each entry."""
 
         def read(client: KazooClient) -> Reading[Mapping[str, Rights]]:
             found: dict[str, Rights] = {}
@@ -79,7 +79,10 @@ class ZnodeReader:
         return self._read_within(host, f"the ACL of {len(paths)} znodes", read)
 
     def _read_within(self, host: str, path: str, read: Callable[[KazooClient], Reading[T]]) -> Reading[T]:
-        """Run a read in the host's session, and turn failures into readings. path: what is read, in words."""
+        """Run a read in the host's session, and return Absent or Unknown if it fails.
+
+        path: a description of the znodes, for messages.
+        """
         held = self._hosts[host]
         if not held.turn.acquire(timeout=deadline.remaining(math.inf) if deadline.bounded() else -1):
             return Unknown("timeout", f"{host}: the previous read has not been answered yet")
@@ -146,7 +149,7 @@ class ZnodeReader:
 
 @dataclass
 class _Host:
-    """The client of one host, used by one reader at a time."""
+    """The kazoo client of one host, and the lock that lets one thread at a time use the client."""
 
     server: Server
     turn: threading.Lock = field(default_factory=threading.Lock)

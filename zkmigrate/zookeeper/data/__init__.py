@@ -68,15 +68,15 @@ These modules build on them:
 |---|---|
 | `tail` | the newest durable zxid |
 | `effect` | what a transaction does |
-| `tree` | a subtree at a zxid |
+| `tree` | the state of a subtree at a zxid |
 | `delta` | a log's changes of a subtree after a zxid |
 | `subtree` | the largest zxids of a subtree's znodes, also from a server (`messages`) |
-| `sums` | a subtree in bounded memory |
+| `sums` | a comparison of subtrees in bounded memory |
 | `histories` | two logs compared |
-| `proofs` | that dest holds what source holds |
+| `proofs` | proofs that dest holds the same subtree as source |
 
-Errors are those of `errors`. An end that a crash explains is no error, but one of the ends of a log
-(`txnlog.EndKind`): exactly after a record, in zero padding, or torn. Zxids are plain integers (`zxid`);
+The readers raise the errors of `errors`. A log that a crash cut off is no error: `txnlog.EndKind` says
+whether a log ends exactly after a record, in zero padding, or torn. Zxids are plain integers (`zxid`);
 session ids are signed longs, as in records (`session`).
 
 Sources: zookeeper.jute, FileTxnLog, FileSnap, SnapStream, SerializeUtils and DataTree of Apache ZooKeeper,

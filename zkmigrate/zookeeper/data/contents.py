@@ -38,9 +38,9 @@ def contents(
 ) -> Iterator[Content]:
     """Yield the data of the znodes at and under `root`, then every later change.
 
-    The first ones come from the best snapshot for the state at `upto`, the changes from the log up to its
-    newest transaction. A change that the snapshot already holds may appear again. data, logs: the `version-2`
-    of dataDir and dataLogDir. `next` raises the errors of `tree.load_tree`.
+    The first contents come from the best snapshot for the state at `upto`; the changes come from the log, up
+    to its newest transaction. A change that the snapshot already holds may appear again. data, logs: the
+    `version-2` of dataDir and dataLogDir. Raises the errors of `tree.load_tree` during the iteration.
     """
 
     def attempt(file: SnapshotFile) -> tuple[tuple[int, list[Content], Owned], bool]:

@@ -1,12 +1,12 @@
 """The delta proof: no transaction in source's log after dest's zxid concerns the chroot's subtree.
 
-It reads the log of source's leader, for the zxids after D (`after`) up to S (`upto`). It reports every
-transaction that changes a path at or under the chroot or deletes an ancestor of it, and the opening and
-closing of sessions that own ephemerals there.
+The proof reads the log of source's leader, for the zxids after D (`after`) up to S (`upto`). It reports every
+transaction that changes a path at or under the chroot or deletes an ancestor of the chroot, and the opening
+and closing of sessions that own ephemerals under the chroot.
 
 Only one change is allowed: the expiry of a session that lives on dest, and only if no dest host has the
-expiry in its log. Dest then keeps that session and its ephemerals. The proof needs a continuous log from D
-on. A hole leaves the claim unproved, which is not the same as false.
+expiry in its log. Dest then keeps the session and its ephemerals. The proof needs a continuous log from D on.
+A hole leaves the claim unproved, which is not the same as false.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from zkmigrate.zookeeper.data.zxid import counter, format_zxid
 
 @dataclass(frozen=True, slots=True)
 class DeltaFinding:
-    """One change that dest lacks.
+    """One change in source's log that dest lacks.
 
-    path: "" for the opening of a session. expiry: whether the server ended the session (cxid 0), not a
-    client.
+    path: the changed znode; "" for the opening of a session. session: the session that made the change.
+    expiry: whether the server ended the session (cxid 0), not a client.
     """
 
     zxid: int
@@ -43,9 +43,10 @@ class DeltaFinding:
 class DeltaResult:
     """The result of a delta proof.
 
-    last: the last zxid read. records: how many were read after D. missing: changes that dest lacks. allowed:
-    expiries of sessions that live on dest. unproved: the hole or damage that leaves the claim open, "" for
-    none. cursor: where to continue; None if no record was read and no cursor given.
+    after, upto: as requested (see `delta`). last: the last zxid read. records: how many records were read
+    after `after`. missing: changes that dest lacks. allowed: expiries of sessions that live on dest.
+    unproved: the hole or damage that leaves the claim open, "" for none. cursor: where to continue; None if
+    no record was read and no cursor was given.
     """
 
     after: int
@@ -64,7 +65,7 @@ class DeltaResult:
 
 
 def delta_held(missing: int, unproved: str) -> bool | None:
-    """Return whether the delta proof holds.
+    """Return whether the delta proof holds, from the number of missing changes and the reason for a doubt.
 
     True: proved. False: dest lacks a change, whatever else is unproved. None: unknown.
     """
@@ -74,9 +75,10 @@ def delta_held(missing: int, unproved: str) -> bool | None:
 
 
 def required_zxid(zxid: int) -> int | None:
-    """Return how far a log must reach if its server is at `zxid`.
+    """Return the zxid that a server's log must reach if the server reports `zxid` as its last one.
 
-    None: to its end, because the leader of a new epoch has proposed nothing yet.
+    Returns None if the log may end anywhere: `zxid` is then the start of an epoch, and the new leader has
+    proposed nothing yet.
     """
     return zxid if counter(zxid) else None
 
@@ -84,7 +86,7 @@ def required_zxid(zxid: int) -> int | None:
 class Judge:
     """The findings of a delta proof, and the owners of ephemerals under the chroot.
 
-    Arguments: see `delta`.
+    The arguments are those of `delta`.
     """
 
     def __init__(
@@ -99,7 +101,7 @@ class Judge:
         self.allowed: list[DeltaFinding] = []
 
     def take(self, txn: Txn) -> None:
-        """Judge the next transaction."""
+        """Add the findings of the next transaction, and update the owners."""
         head = txn.header
         found = [change for change in changes(self._owned.take(txn)) if touches(change, self._chroot)]
         if head.type is TxnType.closeSession:
@@ -137,15 +139,15 @@ def delta(
 ) -> DeltaResult:
     """Make the delta proof over source's log after the zxid `after`.
 
-    directory: the `version-2` of source's dataLogDir. after: the lowest of the newest zxids of dest's hosts.
-    highest: the highest of them. An expiry at or below `highest` is in the log of one host and not of
-    another, so dest does not keep that session. upto: the leader's zxid S, which the log must reach; None
+    directory: the `version-2` of source's dataLogDir. after, highest: the lowest and the highest of the
+    newest zxids of dest's hosts. An expiry at or below `highest` is in the log of some dest host but not of
+    every one, so dest does not keep that session. upto: the leader's zxid S, which the log must reach; None
     reads to the end and requires only continuity.
 
-    owners: session → its ephemerals under the chroot at the later of `after` and the cursor (3.4 and 3.5 do
-    not log them with a closeSession). living: sessions that live on dest. cursor: that of an earlier result,
-    after which reading continues. It must be at or below `after`, or come from a delta that held from the
-    same `after`.
+    owners: the ephemerals of each session under the chroot, at the later of `after` and the cursor. ZooKeeper
+    3.4 and 3.5 do not log the ephemerals with a closeSession. living: sessions that live on dest. cursor: the
+    cursor of an earlier result, after which reading continues. It must be at or below `after`, or come from a
+    delta that held from the same `after`.
 
     Damage and holes are reported as `unproved`; errors of the directory (OSError …) are raised.
     """

@@ -1,7 +1,7 @@
 """The effect of a transaction: its operations, the znodes that they change, and the owners of ephemerals.
 
 Every reader of a log uses these operations: `tree` (which adds what a create or delete does to the parent),
-`delta`, `replay`, `contents`, `log_writers`, and `Owned`. They are those of `txn`, in order, with their type:
+`delta`, `replay`, `contents`, `log_writers`, and `Owned`. An operation is a type and a body of `txn`:
 
 | transaction | operations |
 |---|---|
@@ -11,7 +11,8 @@ Every reader of a log uses these operations: `tree` (which adds what a create or
 | error, check | none |
 
 The ephemerals of a closing session are those that the log names (3.6 and later; 3.4 and 3.5 name none) and
-those that the session is known to own. Their order has no meaning; here it is the log's, then by path.
+those that the session is known to own. The order of these deletes has no meaning: first those in the log, in
+its order, then the others by path.
 
 **ephemeralOwner** says, as a signed long, what deletes a znode without a request:
 
@@ -57,10 +58,10 @@ WRITES = (TxnType.setData, TxnType.reconfig)
 
 CONTAINER_OWNER = -(1 << 63)
 TTL_OWNER = -(1 << 56)
-"""The mark of a TTL znode. Its milliseconds are in the lower bits."""
+"""The high bits of ephemeralOwner that mark a TTL znode. The lower bits hold the TTL in milliseconds."""
 
 SESSIONS = (range(1, 1 << 63), range(CONTAINER_OWNER + 1, TTL_OWNER))
-"""The ranges of ephemeralOwner that are sessions."""
+"""The ranges of ephemeralOwner values that are session ids."""
 
 SYSTEM_ROOT = "/zookeeper"
 _WITHOUT_EFFECT = (TxnType.check, TxnType.error)
@@ -71,14 +72,14 @@ _OF_A_PATH = (SetDataTxn, CreateTxn, DeleteTxn, SetACLTxn, CreateContainerTxn, C
 
 
 def is_under(path: str, root: str) -> bool:
-    """Return whether `path` is `root` or below it, by complete path elements. Every path is under "/"."""
+    """Return whether `path` is `root` or below it, compared element by element. Every path is under "/"."""
     return root == "/" or path == root or path.startswith(root + "/")
 
 
 def is_part(path: str, root: str) -> bool:
     """Return whether `path` belongs to the subtree at `root`.
 
-    `/zookeeper` is each server's own and belongs to no subtree, except one whose root is in it.
+    `/zookeeper` is each server's own. It belongs to a subtree only if the subtree's root is in `/zookeeper`.
     """
     return is_under(path, root) and (not is_under(path, SYSTEM_ROOT) or is_under(root, SYSTEM_ROOT))
 
@@ -117,7 +118,7 @@ class Owned:
 
     @classmethod
     def from_owners(cls, owners: Mapping[int, Collection[str]], root: str) -> Owned:
-        """Return the state for these owners. owners: session → its ephemerals."""
+        """Create the state from known owners. owners: the paths of each session's ephemerals."""
         found = cls(root)
         for session, paths in owners.items():
             for path in paths:
@@ -125,13 +126,13 @@ class Owned:
         return found
 
     def add(self, path: str, session: int) -> None:
-        """Record that an ephemeral was created."""
+        """Record that a session created the ephemeral at `path`."""
         self.drop(path)
         self._owner[path] = session
         self._paths.setdefault(session, set()).add(path)
 
     def drop(self, path: str) -> None:
-        """Record that a znode was deleted."""
+        """Record that the znode at `path` was deleted."""
         session = self._owner.pop(path, None)
         if session is not None:
             paths = self._paths[session]
@@ -150,12 +151,12 @@ class Owned:
         return found
 
     def paths(self, session: int) -> Set[str]:
-        """Return the ephemerals of a session."""
+        """Return the paths of a session's ephemerals."""
         return self._paths.get(session, frozenset())
 
     @property
     def owners(self) -> dict[int, tuple[str, ...]]:
-        """The ephemerals of each session, sorted."""
+        """The paths of each session's ephemerals, sorted."""
         return {session: tuple(sorted(paths)) for session, paths in sorted(self._paths.items())}
 
 
@@ -167,7 +168,8 @@ Operation = tuple[TxnType, TxnBody]
 def operations(txn: Txn, owned: Owned | None = None) -> tuple[Operation, ...]:
     """Return the operations of a transaction.
 
-    owned: the owners before the transaction, for what 3.4 and 3.5 do not log.
+    owned: the owners of ephemerals before the transaction. They supply the deletes by a closeSession, which
+    ZooKeeper 3.4 and 3.5 do not log.
     """
     kind, body = txn.header.type, txn.body
     match body:
@@ -212,13 +214,14 @@ def path_changes(txn: Txn) -> tuple[PathChange, ...]:
 
 
 def touched_paths(txn: Txn) -> tuple[str, ...]:
-    """Return the paths of `path_changes`."""
+    """Return the path of every znode that the transaction names as changed (see `path_changes`)."""
     return tuple(change.path for change in path_changes(txn))
 
 
 def touches(change: PathChange, root: str) -> bool:
     """Return whether a change concerns the subtree at `root`.
 
-    It does if its path is at or under the root, or if it deletes an ancestor of the root.
+    A change concerns the subtree if its path is at or under the root, or if it deletes an ancestor of the
+    root.
     """
     return is_under(change.path, root) or (change.deletes and is_under(root, change.path))

@@ -42,7 +42,10 @@ _NOT_WHITELISTED = "is not executed because it is not in the whitelist"
 
 
 def check_answer(word: str, text: str) -> None:
-    """Raise EmptyAnswerError, NotServingError or NotWhitelistedError if `text` does not answer `word`."""
+    """Raise an error if `text` does not answer the four-letter word.
+
+    Raises EmptyAnswerError, NotServingError or NotWhitelistedError.
+    """
     if not text.strip():
         raise EmptyAnswerError(f"{word}: the answer is empty")
     if _NOT_SERVING in text:
@@ -52,7 +55,7 @@ def check_answer(word: str, text: str) -> None:
 
 
 def not_allowed(text: str) -> bool:
-    """Return whether the server refuses the word."""
+    """Return whether the answer says that the server does not allow the word."""
     return _NOT_WHITELISTED in text
 
 
@@ -62,7 +65,7 @@ def _garbled(word: str, what: str, seen: str) -> GarbledAnswerError:
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """The version of a server. text: as printed ("3.8.4-9316…, built on …"). numbers: (3, 8, 4)."""
+    """The version of a server. text: as printed ("3.8.4-9316…, built on …"). numbers: such as (3, 8, 4)."""
 
     text: str
     numbers: tuple[int, ...]
@@ -84,9 +87,9 @@ def _version(word: str, text: str) -> Version:
 class Srvr:
     """The values of `srvr`, and of the server part of `stat`.
 
-    mode: leader, follower, observer, standalone or read-only. zxid: the last processed one; epoch << 32,
-    above every transaction, if a leader was elected and has written nothing yet. latency_ms: minimum,
-    average, maximum.
+    mode: leader, follower, observer, standalone or read-only. zxid: the last processed zxid. A newly elected
+    leader that has written nothing yet reports epoch << 32, which is above every transaction. latency_ms:
+    minimum, average and maximum.
     """
 
     version: Version
@@ -104,7 +107,7 @@ _MODES = frozenset({"leader", "follower", "observer", "standalone", "read-only"}
 
 
 def parse_srvr(text: str, word: str = "srvr") -> Srvr:
-    """Parse `srvr`, or `stat` without its list of clients. Raises WordError."""
+    """Parse the answer to `srvr`, or to `stat` without its list of clients. Raises WordError."""
     check_answer(word, text)
     values: dict[str, str] = {}
     for line in text.splitlines():
@@ -137,13 +140,13 @@ def parse_srvr(text: str, word: str = "srvr") -> Srvr:
 
 @dataclass(frozen=True, slots=True)
 class Mntr:
-    """The values of `mntr` as printed, by name, with typed accessors for those that decisions use."""
+    """The values of `mntr` as printed, by name. The properties convert those that decisions use."""
 
     values: Mapping[str, str]
 
     @property
     def state(self) -> str:
-        """The zk_server_state: leader, follower, observer, standalone or read-only."""
+        """The value of zk_server_state: leader, follower, observer, standalone or read-only."""
         return self._text("zk_server_state")
 
     @property
@@ -151,7 +154,7 @@ class Mntr:
         return _version("mntr", self._text("zk_version"))
 
     def number(self, name: str) -> float | None:
-        """Return a value as a number; None if it is not printed, or "NaN" (3.6+)."""
+        """Return a value as a number; None if the server does not print the value, or prints "NaN" (3.6+)."""
         text = self.values.get(name)
         if text is None:
             return None
@@ -172,24 +175,24 @@ class Mntr:
 
     @property
     def outstanding(self) -> int:
-        """The zk_outstanding_requests: requests received and not answered yet."""
+        """The value of zk_outstanding_requests: how many requests were received and not answered yet."""
         if (found := self._count("zk_outstanding_requests")) is None:
             raise _garbled("mntr", "no zk_outstanding_requests", " ".join(self.values))
         return found
 
     @property
     def synced_followers(self) -> int | None:
-        """The number of voting followers in sync; None unless this is a leader."""
+        """The number of voting followers in sync; None unless the server is a leader."""
         return self._count("zk_synced_followers")
 
     @property
     def learners(self) -> int | None:
-        """The number of connected followers and observers (zk_followers before 3.6); None unless a leader."""
+        """The number of connected followers and observers; None unless the server is a leader."""
         return self._count("zk_learners", "zk_followers")
 
 
 def parse_mntr(text: str) -> Mntr:
-    """Parse `mntr`. Raises WordError."""
+    """Parse the answer to `mntr`. Raises WordError."""
     check_answer("mntr", text)
     values: dict[str, str] = {}
     for line in text.splitlines():
@@ -204,10 +207,10 @@ def parse_mntr(text: str) -> Mntr:
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """One line of `cons`.
+    """One line of the answer to `cons`.
 
-    address: the client's address, IPv6 in its short form. session: None if there is none yet (a four-letter
-    word, or a client that is still connecting); timeout_ms is then None too.
+    address: the client's address, IPv6 in its short form. session, timeout_ms: None if the connection has no
+    session (it sent a four-letter word, or is still connecting).
     """
 
     address: str
@@ -225,7 +228,7 @@ _CONNECTION = re.compile(r" ?(?P<peer>.*)\[(?P<ops>[0-9a-f]+)\]\((?P<fields>[^()
 def split_peer(text: str) -> tuple[str, int]:
     """Split Java's text of a socket address into address and port. Raises MalformedError.
 
-    It is "/10.0.0.1:4711", "host/10.0.0.1:4711" or "/[0:0:0:0:0:0:0:1]:4711" (without brackets in older
+    Java writes "/10.0.0.1:4711", "host/10.0.0.1:4711" or "/[0:0:0:0:0:0:0:1]:4711" (without brackets in older
     versions).
     """
     host, colon, port = text.rpartition("/")[2].rpartition(":")
@@ -239,7 +242,10 @@ def split_peer(text: str) -> tuple[str, int]:
 
 
 def parse_cons(text: str) -> tuple[Connection, ...]:
-    """Parse `cons`. Raises WordError. It includes the connection that sent the word, without a session."""
+    """Parse the answer to `cons`. Raises WordError.
+
+    The result includes the connection that sent the word, which has no session.
+    """
     check_answer("cons", text)
     return tuple(_connection(line) for line in text.splitlines() if line.strip())
 
@@ -269,16 +275,16 @@ def _connection(line: str) -> Connection:
 class Dump:
     """The values of `dump`.
 
-    sessions: id → timeout in ms. The timeout is None from a leader or standalone server, which lists only the
-    ids. The whole field is None if the server does not list sessions (learners of 3.4). ephemerals: id →
-    paths, on every server.
+    sessions: the timeout in ms of each session id. A timeout is None from a leader or standalone server,
+    which lists only the ids. The whole field is None if the server does not list sessions (learners of 3.4).
+    ephemerals: the paths of each session's ephemerals, which every server lists completely.
     """
 
     sessions: Mapping[int, int | None] | None
     ephemerals: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
 
     def owner(self, path: str) -> int | None:
-        """Return the session that owns an ephemeral path; None if it is not in the dump."""
+        """Return the session that owns an ephemeral path; None if the path is not in the dump."""
         return next((session for session, paths in self.ephemerals.items() if path in paths), None)
 
 
@@ -290,7 +296,7 @@ _EPHEMERALS_HEAD = re.compile(r"Sessions with Ephemerals \((\d+)\):")
 
 
 def parse_dump(text: str) -> Dump:
-    """Parse `dump` of a leader, a learner or a standalone server. Raises WordError."""
+    """Parse the answer to `dump` of a leader, a learner or a standalone server. Raises WordError."""
     check_answer("dump", text)
     head, cut, rest = text.partition("ephemeral nodes dump:\n")
     if not cut or not head.startswith("SessionTracker dump:"):
@@ -335,15 +341,15 @@ def _dumped_ephemerals(text: str) -> dict[int, tuple[str, ...]]:
 class Conf:
     """The values of `conf` as printed.
 
-    values: dataDir and dataLogDir end in `/version-2`. servers: the membership lines (3.5+), "server.1" →
-    "host:2888:3888:participant".
+    values: the value of each key; dataDir and dataLogDir end in `/version-2`. servers: the membership lines
+    (3.5+), such as "server.1" → "host:2888:3888:participant".
     """
 
     values: Mapping[str, str]
     servers: Mapping[str, str]
 
     def number(self, name: str) -> int | None:
-        """Return a value as an integer; None if it is not printed."""
+        """Return a value as an integer; None if the server does not print the value."""
         text = self.values.get(name)
         if text is None:
             return None
@@ -354,9 +360,9 @@ class Conf:
 
 
 def parse_wchp(text: str) -> dict[str, tuple[int, ...]]:
-    """Parse `wchp`: path → the signed ids of the sessions that watch its data or existence. Raises WordError.
+    """Return the signed ids of the sessions that watch the data or existence of each path. Raises WordError.
 
-    Watches of children, and those of sessions on another server, are not in the answer.
+    text: the answer to `wchp`, which omits watches of children and watches of sessions on another server.
     """
     if text == "\n":
         return {}
@@ -379,7 +385,7 @@ def parse_wchp(text: str) -> dict[str, tuple[int, ...]]:
 
 
 def parse_works_in(text: str) -> str:
-    """Return the server's working directory from `envi`. Raises WordError."""
+    """Return the server's working directory from the answer to `envi`. Raises WordError."""
     check_answer("envi", text)
     found = re.search(r"^user\.dir=(/.*)$", text, re.MULTILINE)
     if found is None:
@@ -388,7 +394,7 @@ def parse_works_in(text: str) -> str:
 
 
 def parse_conf(text: str) -> Conf:
-    """Parse `conf`. Raises WordError."""
+    """Parse the answer to `conf`. Raises WordError."""
     check_answer("conf", text)
     lines = [line for line in text.splitlines() if line.strip() not in ("", "membership:")]
     values = dict(line.partition("=")[::2] for line in lines)

@@ -1,9 +1,9 @@
-"""Comparison of two logs: up to which zxid two servers hold the same transactions.
+"""Compare two logs: find the newest zxid up to which two servers hold the same transactions.
 
 Servers of one ensemble, observers included, log the same transaction under the same zxid. Two logs part
 (diverge) at the first zxid under which they hold different transactions, as after a cut-over, when each side
-continues alone. A server that joins again later is synchronised by zxid only. So its log may agree again
-after the parting: the zxids match, the trees do not.
+continues alone. A server that joins again later is synchronised by zxid only. So two logs may agree again
+after they have parted: the zxids match then, but the trees differ.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ class Histories:
     """The result of comparing source's log with dest's.
 
     common: the newest zxid with the same transaction in both logs, or None. compared: how many zxids are in
-    both logs. parting: None if they agree where they overlap. rejoined: whether they agree again after the
-    parting. own: dest's first zxid after `common`, or None.
+    both logs. parting: the first difference; None if the logs agree where they overlap. rejoined: whether the
+    logs agree again after they have parted. own: dest's first zxid after `common`, or None.
     """
 
     common: int | None
@@ -80,8 +80,8 @@ def compare(source: Directory, dest: Directory, *, max_record: int = MAX_RECORD)
 def _is_same(a: Record, b: Record) -> bool:
     """Return whether two records with one zxid are the same transaction.
 
-    Their bytes may differ between versions. The tree's digest and the paths of a closeSession are logged
-    since 3.6. An observer of 3.5 logs the operations of a failed multi as it finds them.
+    The bytes may differ between versions. The tree's digest and the paths of a closeSession are logged since
+    3.6. An observer of 3.5 may log a failed multi with other types for its operations.
     """
     if a.payload == b.payload:
         return True

@@ -3,7 +3,7 @@
 A boolean is 1 byte, 0 or 1; an int 4 bytes; a long 8. A ustring or buffer is an int length (-1: null), then
 UTF-8 text or raw bytes. A vector is an int count (-1: null), then the items.
 
-Source: org.apache.jute.BinaryInputArchive and BinaryOutputArchive. That writer encodes each UTF-16 unit by
+Source: org.apache.jute.BinaryInputArchive and BinaryOutputArchive. The writer encodes each UTF-16 unit by
 itself: a character outside the basic plane becomes two three-byte surrogates, which are read as surrogates.
 """
 
@@ -92,7 +92,7 @@ class JuteInput:
     def count(self, least_item_size: int) -> int:
         """Read the count of a vector (0 for null).
 
-        It is refused if that many items of at least `least_item_size` bytes do not fit in the remaining
+        A count is refused if that many items of at least `least_item_size` bytes do not fit in the remaining
         bytes. So a damaged count never makes a huge list.
         """
         value = self.int32()

@@ -1,8 +1,8 @@
-"""Find in ZooKeeper's log which sessions wrote under a chroot, what they changed, how often and until when.
+"""Find the sessions in ZooKeeper's log that wrote under a chroot, with their changes and times.
 
 The log has no name or address of a client. A session is a broker's if it created `brokers/ids/N` below the
-chroot, or wrote what only brokers write: leaders and ISRs, the controller, their notices to each other. The
-paths show what another session is: an admin tool, or an old consumer.
+chroot, or wrote to paths to which only brokers write: leaders and ISRs, the controller, the brokers' notices
+to each other. For other sessions the paths show the kind of client: an admin tool, or an old consumer.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ BROKERS_OWN = re.compile(
 class Writer:
     """One session that changed something at or under the chroot.
 
-    changes: how many transactions it made. first_ms, last_ms: the time of the first and the last, by the
-    leader's clock. types: changes by kind of operation. places: changes by the first two path elements below
-    the chroot.
+    changes: how many transactions the session made. first_ms, last_ms: the time of the first and the last, in
+    milliseconds since 1970 by the leader's clock. types: the number of changes by kind of operation. places:
+    the number of changes by the first two path elements below the chroot.
 
-    brokers_own: whether it wrote what only brokers write. timeout_ms: None if the log does not hold its
-    opening. ended_ms: None while it is open.
+    brokers_own: whether the session wrote to paths to which only brokers write. timeout_ms: None if the log
+    does not hold the opening of the session. ended_ms: None while the session is open.
     """
 
     session: int
@@ -53,11 +53,11 @@ class Writer:
 
     @property
     def is_broker(self) -> bool:
-        """Whether the log shows that the session is a broker's, even if not which broker's."""
+        """Whether the log shows that the session is a broker's, even if the broker's id is unknown."""
         return self.broker is not None or self.brokers_own
 
     def places_text(self, most: int) -> str:
-        """Return the places with their counts, most written first, at most `most` by name."""
+        """Return a text of at most `most` places with their counts, beginning with the largest count."""
         named = ", ".join(f"{place} ({count})" for place, count in self.places.most_common(most))
         return named + (f" and {len(self.places) - most} more" if len(self.places) > most else "")
 
@@ -66,9 +66,9 @@ class Writer:
 class WriterList:
     """The sessions that wrote under a chroot.
 
-    since_ms, until_ms: the time of the first and last transaction read; 0 for none. records: how many
-    transactions of all tenants were read. under: how many of them changed the chroot. gaps: holes in the
-    zxids, where writers may be missing.
+    since_ms, until_ms: the time of the first and last transaction read, in milliseconds since 1970; 0 for
+    none. records: how many transactions of all tenants were read. under: how many of these transactions
+    changed the chroot. gaps: holes in the zxids, where writers may be missing.
     """
 
     chroot: str
@@ -90,12 +90,12 @@ def writers(
     max_record: int = MAX_RECORD,
     tell: Callable[[int], None] = lambda _done: None,
 ) -> WriterList:
-    """Return the writers in a log (`version-2` of a dataLogDir), most changes first.
+    """Return the writers in a log (`version-2` of a dataLogDir), beginning with the most changes.
 
     span_ms: how far to read back from the newest transaction; None for all. at_most: how many bytes of
-    complete files to read; the newest file is always read. owners: session → its current ephemerals, for
-    brokers that registered before the part that is read. tell: receives the number of records read. Raises
-    the errors of `logdir.LogWalk`.
+    complete files to read; the newest file is always read. owners: the current ephemerals of each session, to
+    recognise brokers that registered before the part that is read. tell: receives the number of records read.
+    Raises the errors of `logdir.LogWalk`.
     """
     files = [file for file in log_files(logs) if file.size > FILE_HEADER_SIZE]
     start, since = -1, 0
@@ -148,7 +148,7 @@ def _count(writer: Writer, txn: Txn, changes: list[PathChange], chroot: str) -> 
 
 
 def broker_of(path: str, chroot: str) -> int | None:
-    """Return the id of the broker that this znode registers; None for another znode."""
+    """Return the id of the broker that registers itself with this znode; None for any other znode."""
     match = re.fullmatch(rf"{re.escape(chroot.rstrip('/'))}/brokers/ids/(\d+)", path)
     return int(match[1]) if match else None
 

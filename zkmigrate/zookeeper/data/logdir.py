@@ -26,7 +26,7 @@ _OTHER_NAMES = frozenset({"acceptedEpoch", "currentEpoch", "acceptedEpoch.tmp", 
 
 @dataclass(frozen=True, slots=True)
 class LogFile:
-    """A transaction log. zxid: the zxid in its name. size: in bytes."""
+    """A transaction log file. zxid: the zxid in its name. size: in bytes."""
 
     name: str
     zxid: int
@@ -34,7 +34,7 @@ class LogFile:
 
 
 def log_files(directory: Directory) -> tuple[LogFile, ...]:
-    """Return the logs of a directory, oldest first, empty files included."""
+    """Return the log files of a directory, oldest first, empty files included."""
     found = [
         LogFile(name, zxid, size)
         for name, size in directory.names_with_sizes().items()
@@ -49,10 +49,10 @@ def is_log_or_snapshot(name: str) -> bool:
 
 
 def strays(directory: Directory) -> tuple[str, ...]:
-    """Return the names that are neither log nor snapshot nor epoch file.
+    """Return the names of all entries that are neither log nor snapshot nor epoch file.
 
-    Some servers (3.6 to 3.9) read `log.X.bak` or `snapshot.X.tmp` as real, others do not. A directory with a
-    log's name stops every server.
+    Some servers (3.6 to 3.9) read `log.X.bak` or `snapshot.X.tmp` as a real log or snapshot, other servers do
+    not. A directory with a log's name stops every server.
     """
     return tuple(
         sorted(
@@ -66,8 +66,8 @@ def strays(directory: Directory) -> tuple[str, ...]:
 class LogWalk(Iterator[Record]):
     """An iterator over the records of several logs in order.
 
-    after: start in the newest file whose zxid in the name is not above after + 1. Its records at or below
-    `after` are included, because they show continuity. cursor: continue where an earlier walk stopped,
+    after: start in the newest file whose zxid in the name is not above after + 1. The file's records at or
+    below `after` are included, because they show continuity. cursor: continue where an earlier walk stopped,
     including new files.
 
     `gaps` lists holes after `after`, inside a file or between two files; the caller knows whether a snapshot
@@ -164,7 +164,10 @@ walk = LogWalk
 
 
 def records_after(directory: Directory, after: int, *, max_record: int = MAX_RECORD) -> Iterator[Record]:
-    """Yield the records after `after`. Raises CorruptError for a hole there, and the errors of LogWalk."""
+    """Yield the records with a zxid above `after`.
+
+    Raises CorruptError if there is a hole between `after` and the last record, and the errors of LogWalk.
+    """
     last: int | None = None
     for record in walk(directory, after=after, max_record=max_record):
         if record.zxid > after:
@@ -175,14 +178,14 @@ def records_after(directory: Directory, after: int, *, max_record: int = MAX_REC
 
 
 def describe_gap(last: int | None, start: int, zxid: int) -> str:
-    """Return why `zxid`, the record after `last`, does not continue a log from `start` on; "" if it does.
+    """Return why the record `zxid` leaves a hole in a log that must be continuous after `start`; "" if none.
 
-    start: the zxid already known (dest's, a snapshot's, a cursor's). last: the record read before; None if
-    the log shows nothing at or below `start`.
+    start: the zxid up to which the state is known (from dest, a snapshot or a cursor). last: the zxid of the
+    record read before; None if the log shows nothing at or below `start`.
 
     Records missing below `start` are no gap, because their effect is known: a server that was away and
     received a snapshot continues in the same log. A step into a new epoch is proved only by a log that shows
-    the record before it. A `start` with counter 0 is the beginning of an epoch: no transaction has it.
+    the record before it. A `start` with counter 0 is the beginning of an epoch: no transaction has this zxid.
     """
     if zxid == start + 1:
         return ""

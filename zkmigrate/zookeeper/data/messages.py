@@ -78,7 +78,7 @@ def framed(message: bytes) -> bytes:
 def connect_request(timeout_ms: int) -> bytes:
     """Return a framed ConnectRequest for a new session.
 
-    readOnly is false, so a server without a quorum refuses it.
+    readOnly is false, so a server without a quorum refuses the session.
     """
     head = _CONNECT.pack(0, 0, timeout_ms, 0)
     return framed(head + struct.pack(">i", len(_PASSWORD)) + _PASSWORD + b"\0")
@@ -93,7 +93,7 @@ def request(xid: int, kind: int, path: str) -> bytes:
 
 
 def close_request(xid: int) -> bytes:
-    """Return the framed request that ends the session. It has no record."""
+    """Return the framed request that ends the session. The request is a header without a record."""
     return framed(_HEADER.pack(xid, CLOSE_SESSION))
 
 
@@ -135,8 +135,8 @@ class Frames:
     def feed(self, data: bytes) -> list[bytes]:
         """Add bytes, and return every message that is now complete.
 
-        Raises MalformedError at once for a length that is negative or above `largest`, because the messages
-        after it cannot be separated.
+        Raises MalformedError at once for a length that is negative or above `largest`, because later messages
+        cannot be separated then.
         """
         self._data += data
         whole = []

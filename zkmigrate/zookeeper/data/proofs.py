@@ -1,12 +1,12 @@
-"""The three proofs that dest holds what source holds of a subtree, from their disks alone.
+"""Prove in three ways, from the disks alone, that dest holds the same subtree as source.
 
 tail: no dest disk is behind the newest transaction that left a zxid in source's subtree. delta: after dest's
 newest transaction, source's log holds none that touches the subtree (`delta`). digest: the two subtrees are
 equal at one zxid (`sums`).
 
-The proofs compare the transactions that both sides share. Before a cut-over dest has no others. Afterwards
-dest has its own. `after_cut` says that the operator knows of the cut-over, because zxids alone do not
-distinguish such a log from one that diverged by mistake.
+The proofs compare the transactions that both sides share. Before a cut-over dest has no other transactions;
+afterwards dest has transactions of its own. `after_cut` says that the operator knows of the cut-over, because
+zxids alone do not distinguish such a log from one that diverged by mistake.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ def all_held(claims: Iterable[Proved]) -> Proved:
 
 @dataclass(frozen=True)
 class Side:
-    """One server's disk.
+    """The disk of one server.
 
-    name: its name in messages. data, logs: the `version-2` of its dataDir and dataLogDir.
+    name: the disk's name in messages. data, logs: the `version-2` of its dataDir and dataLogDir.
     """
 
     name: str
@@ -52,10 +52,10 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """How far one dest disk agrees with source.
+    """The result of comparing the log on one dest disk with source's log.
 
-    newest: its newest durable zxid. zxid: the newest zxid that it shares with source, 0 if unknown. unproved:
-    why `zxid` is unknown; "" if it is known.
+    newest: the newest durable zxid on the disk. zxid: the newest zxid that the disk shares with source, 0 if
+    unknown. unproved: why `zxid` is unknown; "" if it is known.
     """
 
     newest: int
@@ -65,7 +65,7 @@ class Reach:
 
 
 def unread_reach(why: str) -> Reach:
-    """Return the Reach of a disk that cannot be read."""
+    """Return the Reach of a disk that cannot be read. why: the reason."""
     return Reach(0, 0, Histories(None, 0, None, False, None), why)
 
 
@@ -73,7 +73,8 @@ def unread_reach(why: str) -> Reach:
 class TailProof:
     """The result of the tail proof.
 
-    needed, path: the largest zxid in source's subtree, and the znode that has it. reach: by dest's name.
+    needed, path: the largest zxid in source's subtree, and the znode that has this zxid. reach: the Reach of
+    each dest disk, by the disk's name.
     """
 
     held: Proved
@@ -86,7 +87,8 @@ class TailProof:
 class DigestProof:
     """The result of comparing one dest's subtree with source's at `zxid`.
 
-    buckets: the buckets that differ. dest: None if it was not read; `unproved` then says why.
+    source, dest: the sums of both subtrees; None if a subtree was not read, and `unproved` then says why.
+    buckets: the numbers of the buckets that differ.
     """
 
     held: Proved
@@ -160,7 +162,7 @@ def tail_held(where: Reach, needed: int) -> Proved:
 
 
 def tail_proof(subtree: Sums, reach: Mapping[str, Reach]) -> TailProof:
-    """Make the tail proof. subtree: source's subtree at its newest zxid."""
+    """Make the tail proof. subtree: source's subtree at its newest zxid. reach: by the dest disk's name."""
     held = all_held(tail_held(where, subtree.largest) for where in reach.values())
     return TailProof(held, subtree.largest, subtree.largest_path, reach)
 
@@ -168,7 +170,7 @@ def tail_proof(subtree: Sums, reach: Mapping[str, Reach]) -> TailProof:
 def highest(reach: Mapping[str, Reach]) -> int:
     """Return the highest of the zxids up to which each dest disk agrees with source.
 
-    No dest disk's log holds an expiry that source logged above it.
+    No dest disk's log holds an expiry that source logged above this zxid.
     """
     return max(where.zxid for where in reach.values())
 
@@ -176,13 +178,16 @@ def highest(reach: Mapping[str, Reach]) -> int:
 def has_cut_over(reach: Mapping[str, Reach]) -> bool:
     """Return whether every dest disk has transactions of its own.
 
-    Then sessions that dest has not closed live on it.
+    If so, sessions that dest has not closed are sessions of dest.
     """
     return all(not where.unproved and where.histories.own is not None for where in reach.values())
 
 
 def comparison_zxid(where: Reach, upto: int) -> int:
-    """Return the zxid at which two trees are compared: the newest that both hold. upto: source's newest."""
+    """Return the zxid at which two trees are compared: the newest zxid that both hold.
+
+    where: the Reach of the dest disk. upto: the newest zxid of source.
+    """
     return min(upto, where.newest if where.unproved else where.zxid)
 
 
@@ -196,10 +201,10 @@ def delta_proof(
     on_dest: Collection[int] = (),
     max_record: int = MAX_RECORD,
 ) -> DeltaResult:
-    """Judge source's log after the lowest zxid that a dest disk shares with it.
+    """Make the delta proof over source's log, after the lowest zxid that a dest disk shares with source.
 
-    at: source's subtree at that zxid. on_dest: sessions known to be clients of dest. After a cut-over those
-    that dest has not closed are added.
+    upto: source's newest zxid. at: source's subtree at the lowest shared zxid. on_dest: sessions known to be
+    clients of dest. After a cut-over, the sessions that dest has not closed are added to on_dest.
     """
     lowest = min(where.zxid for where in reach.values())
     unproved = "; ".join(f"{name}: {where.unproved}" for name, where in reach.items() if where.unproved)
@@ -222,7 +227,7 @@ def delta_proof(
 
 
 def _closed_sessions(dest: Side, after: int, max_record: int) -> set[int]:
-    """Return the sessions that dest closed after `after`."""
+    """Return the sessions that dest closed after the zxid `after`."""
     records = (r for r in walk(dest.logs, after=after, max_record=max_record) if r.zxid > after)
     return {r.session for r in records if isinstance(r.txn().body, CloseSessionTxn)}
 

@@ -52,7 +52,7 @@ MARKER = "zkmigrate-replay"
 
 
 def marker_of(chroot: str) -> str:
-    """Return the path of the replay's mark, a znode on the ensemble that receives the requests."""
+    """Return the path of the znode with the replay's progress, on the ensemble that receives the requests."""
     return f"{chroot.rstrip('/')}/{MARKER}"
 
 
@@ -60,9 +60,10 @@ def marker_of(chroot: str) -> str:
 class Mark:
     """The progress of a replay, stored in a znode.
 
-    done: the zxid of dest's newest replayed transaction; before the first one, that of the cut. fingerprint:
-    a hash of all requests up to `done`, which identifies the replay. consent: who agreed. version: how many
-    transactions are replayed, from the znode's version. created: the znode's czxid.
+    done: the zxid of dest's newest replayed transaction; before the first one, the zxid of the cut.
+    fingerprint: a hash of all requests up to `done`, which identifies the replay. consent: the person who
+    agreed to the replay. version: how many transactions are replayed, from the znode's version. created: the
+    znode's czxid.
     """
 
     done: int
@@ -72,7 +73,7 @@ class Mark:
     created: int = 0
 
     def encode(self) -> bytes:
-        """Return the data of the znode."""
+        """Return the mark as the data of its znode."""
         body = {"done": format_zxid(self.done), "fingerprint": self.fingerprint, "consent": self.consent}
         return json.dumps(body, ensure_ascii=False).encode()
 
@@ -102,7 +103,7 @@ class Create:
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """Create a znode and delete it at once, so that its parent counts it as it counted an ephemeral."""
+    """Create a znode and delete it at once, so that its parent's cversion grows as for an ephemeral."""
 
     path: str
     acl: tuple[Acl, ...]
@@ -139,7 +140,7 @@ Request: TypeAlias = Create | Count | Delete | SetData | SetAcl
 
 @dataclass(frozen=True, slots=True)
 class Again:
-    """One transaction of dest, with its requests (at least one) in order. session: dest's session."""
+    """One transaction of dest, as at least one request, in order. session: the sender's session on dest."""
 
     zxid: int
     time_ms: int
@@ -159,12 +160,12 @@ class _Known:
 class Replay(Iterator[Again]):
     """An iterator over the transactions after `after` with a lasting effect in the subtree, as requests.
 
-    logs: dest's `version-2`. at_cut: the znodes that `needed_paths` names, as they were at `after`; those
-    that did not exist are missing. owners: session → its ephemerals at `after`.
+    logs: dest's `version-2`. at_cut: the znodes that `needed_paths` names, as they were at `after`, by path;
+    znodes that did not exist are absent. owners: the ephemerals of each session at `after`.
 
-    `upto` is the newest zxid read. `under` counts the transactions that changed the subtree, `passed` those
-    of them without a lasting effect. `next` raises ReplayError, CorruptError for a hole in the log after
-    `after`, and the errors of `LogWalk`.
+    `upto` is the newest zxid read. `under` counts the transactions that changed the subtree; `passed` counts
+    those among them that have no lasting effect. `next` raises ReplayError, CorruptError for a hole in the
+    log after `after`, and the errors of `LogWalk`.
     """
 
     def __init__(
@@ -190,7 +191,7 @@ class Replay(Iterator[Again]):
 
     @property
     def fingerprint(self) -> str:
-        """32 hex digits over all requests so far."""
+        """A hash of all requests so far, as 32 hex digits."""
         return self._sum.hexdigest()[:32]
 
     def __next__(self) -> Again:
@@ -288,7 +289,7 @@ class Tally:
     paths: set[str] = field(default_factory=set)
 
     def take(self, again: Again) -> None:
-        """Count one transaction."""
+        """Add one transaction to the counts."""
         self.transactions += 1
         self.paths.update(request.path for request in again.requests)
         self.kinds.update(type(request).__name__ for request in again.requests)

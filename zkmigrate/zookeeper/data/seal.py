@@ -21,10 +21,11 @@ MAGIC = b"ZKSN"
 
 
 def check_snapshot(reader: RandomReader, name: str, *, whole: bool = True) -> str:
-    """Return why a snapshot is not usable; "" if it is.
+    """Return why a snapshot is not usable; "" if it is usable.
 
-    It is judged by its magic and by its last seal over all bytes. whole=False: only by the test that the
-    server itself makes (plain: the magic and the last five bytes; gzip, snappy: the magic).
+    whole=True checks the magic number, and the last seal against all bytes. whole=False makes only the quick
+    check that the server itself makes: of an uncompressed file the magic number and the last five bytes, of a
+    gzip or snappy file the magic number.
     """
     if not whole:
         return _quick_problem(reader, snapshot_codec(name))
@@ -65,5 +66,5 @@ def _check_seal(blocks: Iterator[bytes], name: str) -> None:
 
 
 def seal_bytes(checksum: int) -> bytes:
-    """Return the 13 bytes that close a section."""
+    """Return the 13 bytes that close a section. checksum: the Adler-32 of all bytes before them."""
     return struct.pack(">q", checksum) + SEAL_TEXT

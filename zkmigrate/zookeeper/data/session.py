@@ -22,7 +22,7 @@ def parse_session(text: str) -> int:
 
 
 def format_session(session: int) -> str:
-    """Return the id as ZooKeeper prints it."""
+    """Return a session id as ZooKeeper prints it, such as 0x10000152e070000. session: signed or unsigned."""
     return f"0x{unsigned(session):x}"
 
 
@@ -33,5 +33,5 @@ def signed(session: int) -> int:
 
 
 def unsigned(session: int) -> int:
-    """Return the id without a sign, as four-letter words print it, from either form."""
+    """Return a session id as the unsigned number of four-letter words. session: signed or unsigned."""
     return session & (1 << _BITS) - 1

@@ -14,7 +14,7 @@ _NAME = re.compile(r"snapshot\.([0-9a-f]+)(?:\.(gz|snappy))?\Z")
 class SnapshotFile:
     """A snapshot file.
 
-    zxid: the zxid in its name, lastProcessedZxid when the dump began. size: in bytes.
+    zxid: the zxid in the file's name, which is lastProcessedZxid when the dump began. size: in bytes.
     """
 
     name: str

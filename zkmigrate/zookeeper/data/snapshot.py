@@ -65,8 +65,8 @@ class SnapshotNode:
 class SnapshotDigest:
     """The digest section of a snapshot (3.6+): the tree's digest at `zxid`.
 
-    zxid: the last transaction applied when the dump ended. It is at or above the zxid in the name, but below
-    it if the name is the beginning of an epoch. 0 means unknown: a server writes that if it has applied no
+    zxid: the last transaction applied when the dump ended. It is at or above the zxid in the file's name,
+    unless that zxid is the beginning of an epoch. A server writes 0 (unknown) if it has applied no
     transaction since it loaded or received a snapshot.
     """
 
@@ -78,12 +78,12 @@ class SnapshotDigest:
 class Snapshot(Iterator[SnapshotNode]):
     """An iterator over the nodes of one snapshot.
 
-    sessions (id → timeout in ms) and acls are known at once; digest and last_processed (3.9) at the end. The
-    seals are checked at the end: trust nothing from a snapshot before.
+    sessions (id → timeout in ms) and acls are known at once; digest and last_processed (3.9) are known at the
+    end. The seals are checked at the end: trust nothing from a snapshot before.
 
-    It keeps the sessions, the ACL table and one node in memory. Raises ForeignFileError, TruncatedHeaderError
-    or CorruptError with file and offset. The offset is in the file if the compressed stream is wrong, else in
-    the content (the reason says so).
+    The iterator keeps the sessions, the ACL table and one node in memory. Raises ForeignFileError,
+    TruncatedHeaderError or CorruptError with file and offset. The offset is in the file if the compressed
+    stream is wrong, otherwise in the uncompressed content (the reason says so).
     """
 
     def __init__(self, reader: RandomReader, name: str, *, max_record: int = MAX_RECORD) -> None:
@@ -182,8 +182,8 @@ class Snapshot(Iterator[SnapshotNode]):
     def _expect(self, count: int, what: str) -> None:
         """Refuse more items than a file of this size can hold.
 
-        Items differ, so each takes at least one byte, even compressed: a few kilobytes never hold millions of
-        sessions or znodes.
+        Each item takes at least one byte of the file, even compressed, because no two items are equal. So a
+        few kilobytes never hold millions of sessions or znodes.
         """
         self._items += count
         least = 1 if snapshot_codec(self._name) else _LEAST_ITEM
@@ -242,9 +242,9 @@ class Snapshot(Iterator[SnapshotNode]):
         return SnapshotNode(path or "/", data, acl, stat)
 
     def blocks(self) -> Iterator[bytes]:
-        """Yield the rest of the content in blocks, for another reader.
+        """Yield the rest of the uncompressed content in blocks, for another reader.
 
-        This ends the iteration and its checks.
+        A call ends the iteration over the nodes and its checks.
         """
         self._done = True
         yield bytes(self._buffer[self._pos :])

@@ -41,8 +41,8 @@ def raw_blocks(reader: RandomReader, name: str) -> Iterator[bytes]:
     """Yield the uncompressed bytes of a snapshot, in blocks of at most MAX_SNAPPY_BLOCK bytes.
 
     All errors have the offset in the file on disk. TruncatedHeaderError and ForeignFileError: a compressed
-    stream has a wrong beginning. CorruptError: it is damaged, cut, followed by other data, or expands to more
-    than a snapshot does. Plain bytes are not checked.
+    stream has a wrong beginning. CorruptError: a compressed stream is damaged, cut, followed by other data,
+    or expands to more bytes than a snapshot has. Plain bytes are not checked.
     """
     codec = snapshot_codec(name)
     if codec == "gz":

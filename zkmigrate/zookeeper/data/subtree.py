@@ -1,7 +1,8 @@
 """The largest zxids of a subtree's znodes, from a walk over a server's answers, or from a `Tree`.
 
 A znode has the zxid of its creation (czxid), of the last change of its data (mzxid), and of the last creation
-or deletion of a child (pzxid). setACL and the deletion of the subtree's own root leave none of them.
+or deletion of a child (pzxid). setACL, and the deletion of the subtree's own root, leave no zxid in the
+subtree.
 
 `Walk` creates requests and reads replies; it sends nothing itself. It requests each znode once, with
 getChildren2, which returns the znode's Stat and the names of its children. At most `window` requests are in
@@ -37,7 +38,7 @@ class RefusedError(ZkDataError):
 
 @dataclass(slots=True)
 class Largest:
-    """The largest zxid so far and its path. Of several paths with the same zxid the first in order counts."""
+    """The largest zxid so far and its path. If paths have the same zxid, the first in order is kept."""
 
     zxid: int = -1
     path: str = ""
@@ -65,7 +66,7 @@ class Extent:
 
     @property
     def largest(self) -> Largest:
-        """The largest of the three zxids. Of equal ones the first in the order czxid, mzxid, pzxid counts."""
+        """The largest of the three zxids. Of equal zxids, czxid is preferred to mzxid, and mzxid to pzxid."""
         return max(self.by_name().values(), key=lambda each: each.zxid)
 
     def by_name(self) -> dict[str, Largest]:
@@ -83,13 +84,13 @@ def extent_of(tree: Tree) -> Extent:
 class Walk:
     """A walk over the subtree at `root`, parents before their children.
 
-    begin, end: the newest zxid that the server had applied before the first znode was read, and when the last
-    one was read; -1 before. If they are equal, all answers show one state of the tree. gone: how many znodes
-    were deleted after their parent was read. denied: the znodes that this client may not read; the znodes
-    below them are unknown.
+    begin: the newest zxid that the server had applied before the first znode was read. end: the newest zxid
+    that it had applied when the last znode was read. Both are -1 before. If they are equal, all answers show
+    one state of the tree. gone: how many znodes were deleted after their parent was read. denied: the znodes
+    that this client may not read; the znodes below them are unknown.
 
-    above: the nearest existing ancestor of a root that does not exist, else None. `/zookeeper` is left out
-    unless the root is in it, as in `tree`.
+    above: the nearest existing ancestor of a root that does not exist, otherwise None. `/zookeeper` is left
+    out unless the root is in it, as in `tree`.
     """
 
     def __init__(self, root: str, window: int) -> None:
@@ -127,8 +128,8 @@ class Walk:
     def take(self, frame: bytes) -> None:
         """Read one reply.
 
-        Raises MalformedError for bytes that do not answer the oldest request in flight, RefusedError for an
-        error that ends the walk.
+        Raises MalformedError for bytes that do not answer the oldest request in flight, and RefusedError for
+        an error that ends the walk.
         """
         cursor = JuteInput(frame)
         header = reply_header(cursor)

@@ -56,10 +56,10 @@ def whole_znode(_path: str, node: Znode) -> Znode:
 class Sums:
     """The sums over the znodes at and under `chroot` at `zxid`, as a View shows them.
 
-    znodes: how many znodes the View shows. largest: the largest czxid, mzxid or pzxid of all znodes; 0 for
-    none. largest_path: the path of that znode. sums: BUCKETS integers below 2^256. owners: session → its
-    ephemerals, sorted. sessions: id → timeout in ms, for all open sessions. snapshot, skipped: see
-    `tree.Tree`. held: how many znodes were kept in memory.
+    znodes: how many znodes the View shows. largest: the largest czxid, mzxid or pzxid of all znodes; 0 if
+    there is no znode. largest_path: the path of the znode with this zxid. sums: BUCKETS integers below 2^256.
+    owners: the paths of each session's ephemerals, sorted. sessions: id → timeout in ms, for all open
+    sessions. snapshot, skipped: see `tree.Tree`. held: how many znodes were kept in memory.
     """
 
     chroot: str
@@ -89,7 +89,7 @@ def bucket_of(path: str) -> int:
 
 
 def differing_buckets(left: Sums, right: Sums) -> frozenset[int]:
-    """Return the buckets in which the two differ."""
+    """Return the numbers of the buckets whose sums differ."""
     return frozenset(n for n, (a, b) in enumerate(zip(left.sums, right.sums, strict=True)) if a != b)
 
 
@@ -145,9 +145,9 @@ class _Gathered:
 class _Pass(Iterable[tuple[str, Znode]]):
     """The znodes of one subtree at `upto`, each once, from one snapshot and the log after it.
 
-    `next` raises reading errors; after one, discard the earlier znodes. After the end, `tree` has its zxid,
-    its sessions and the znodes kept in memory, and `newer` says whether the snapshot's content may be newer
-    than `upto`.
+    `next` raises the errors of the readers; after an error, discard the znodes received so far. After the
+    end, `tree` has its zxid, its sessions and the znodes kept in memory, and `newer` says whether the
+    snapshot's content may be newer than `upto`.
     """
 
     def __init__(
@@ -206,9 +206,10 @@ class _Pass(Iterable[tuple[str, Znode]]):
 def _touched_paths(
     logs: Directory, after: int, upto: int | None, max_record: int
 ) -> tuple[set[str], set[int], set[int]]:
-    """Return what the transactions after `after` touch: paths, closed sessions, and unnamed sessions.
+    """Return paths, closed sessions, and unnamed sessions of the transactions after `after` up to `upto`.
 
-    Unnamed are those closed sessions whose ephemerals the log does not name (3.4, 3.5).
+    Paths are those of the changed znodes and of their parents. Unnamed sessions are the closed sessions whose
+    ephemerals the log does not name (3.4, 3.5).
     """
     paths: set[str] = set()
     closed: set[int] = set()
@@ -244,8 +245,8 @@ def read_sums(
 ) -> Sums:
     """Return the sums of a subtree at `upto`, or at the newest zxid of the directories.
 
-    data, log: the `version-2` of dataDir and dataLogDir. The snapshot is chosen, and errors are raised, as by
-    `tree.load_tree`.
+    data, log: the `version-2` of dataDir and dataLogDir. The choice of the snapshot and the errors are those
+    of `tree.load_tree`.
     """
     logs = log or data
 
@@ -281,9 +282,9 @@ def znodes(
     max_record: int = MAX_RECORD,
     tell: ReportProgress = _silent,
 ) -> Iterator[tuple[str, Znode]]:
-    """Read the znodes that `found` sums up again, in no order.
+    """Read again the znodes that were summed up in `found`, in any order.
 
-    Raises as `read_sums` does, and NoDataError if the snapshot is gone.
+    Raises the errors of `read_sums`, and NoDataError if the snapshot no longer exists.
     """
     logs = log or data
     if not found.snapshot:

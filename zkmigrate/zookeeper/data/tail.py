@@ -1,22 +1,23 @@
 """Search for the newest durable zxid of a ZooKeeper directory.
 
-It takes O(1) reads if the newest log ends in a complete record. newest = max(newest valid snapshot, last
-valid record of the newest log that holds one).
+The search takes O(1) reads if the newest log ends in a complete record. The result is
+the newest valid snapshot, or the last valid record of the newest log with a record, whichever is newer.
 
 Bisection over zero and non-zero windows finds the log's end, because the server grows the file with zeros
 ahead of its writes. A backward search finds the last record: the frame whose length ends exactly there and
 whose checksum matches.
 
-A payload may itself contain complete records. If the outer record was torn just after one of them, that one
-looks like the last. So the bytes before are searched for a frame that would enclose it, as far back as one
-can begin (`enclosing_span`).
+A payload may itself contain complete records. If the outer record was torn just after an inner record,
+the inner record looks like the last one. So the bytes before are searched for a frame that would enclose the
+last record, as far back as such a frame can begin (`enclosing_span`).
 
-If any of this fails, the file is read forward, from its start or from a proved cursor. The causes are a torn
+If the search fails, the file is read forward, from its start or from a proved cursor. The causes are a torn
 last write, zeros in a payload that misled the bisection, or a possible enclosing frame. Only reading forward
 distinguishes a record from a copy of one.
 
-The tail is a fast answer, not a complete proof. It does not see a hole of zeros, or damage, in the middle of
-the log with complete records after it. Then it may name a later record than ZooKeeper would recover. A scan
+The tail is a fast answer, not a complete proof. The search does not see a hole of zeros, or damage, in the
+middle of the log with complete records after it. The result may then be a later record than ZooKeeper would
+recover. A scan
 with `full=True` refuses such a log.
 """
 
@@ -60,12 +61,12 @@ _FRAME_OF_A_LARGE = re.compile(rb"B\0\0\0\0.{4}(?!\0\0)", re.DOTALL)
 class Tail:
     """The newest durable transaction of a directory.
 
-    zxid: its zxid. source: "log" or "snapshot". file, offset: its place (offset of the record, 0 for a
-    snapshot). end: where the log's next record would start, 0 for a snapshot. torn: whether the newest log
-    ends in an incomplete write.
+    zxid: the transaction's zxid. source: "log" or "snapshot". file, offset: where the transaction is (offset
+    of the record, 0 for a snapshot). end: where the log's next record would start, 0 for a snapshot. torn:
+    whether the newest log ends in an incomplete write.
 
-    bytes_read, reads: the cost. skipped: logs without a record, and snapshots that are not valid. strays: see
-    `logdir.strays`.
+    bytes_read, reads: the bytes and the reads that the search took. skipped: logs without a record, and
+    snapshots that are not valid. strays: see `logdir.strays`.
     """
 
     zxid: int
@@ -81,7 +82,7 @@ class Tail:
 
     @property
     def cursor(self) -> Cursor | None:
-        """The place after this record; None for a snapshot."""
+        """The place after the record of the transaction; None if the transaction comes from a snapshot."""
         return Cursor(self.file, self.end, self.zxid) if self.source == "log" else None
 
 
@@ -106,10 +107,10 @@ def newest(
 ) -> Tail:
     """Return the newest durable zxid in the `version-2` of a dataDir and dataLogDir.
 
-    log: None if it is the same directory as `data`. cursor: a proved place; records are read from it, so that
-    nothing inside a payload can mislead. jute_maxbuffer: the servers' limit, from which `enclosing_span`
-    follows. check: verify the seals of the deciding snapshot, which reads it completely; otherwise only the
-    server's quick test is made.
+    log: None if it is the same directory as `data`. cursor: a proved place; records are read from this place
+    on, so that bytes inside a payload cannot mislead. jute_maxbuffer: the servers' limit, from which
+    `enclosing_span` follows. check: whether to verify the seals of the deciding snapshot, which reads the
+    snapshot completely. Without check, the snapshot passes only the server's own quick test.
 
     Raises NoDataError for a directory without data, CursorError if nothing at or after the cursor is left,
     and the errors of LogScan if the newest log is damaged.
@@ -143,12 +144,12 @@ def newest(
 def enclosing_span(jute_maxbuffer: int) -> int:
     """Return the size in bytes of the largest record that may hold other records as data.
 
-    A server refuses a request larger than jute.maxbuffer, and logs the request. The largest setData of 3.5.8
+    A server refuses a request larger than jute.maxbuffer, and logs all others. The largest setData of 3.5.8
     made a record of 1.00002 times that size. The largest multi of sequential creates, whose names become
-    longer, made one of 1.2 times.
+    longer in the log, made a record of 1.2 times that size.
 
-    Not covered is a multi that holds records and thousands of creates with an ACL by "auth". Each of these
-    takes on all identities of the session (2.05 times with one identity).
+    One case is not covered: a multi that holds records and thousands of creates with an ACL by "auth". Each
+    of these creates takes on all identities of the session (2.05 times with one identity).
     """
     return (jute_maxbuffer + 1) * 5 // 4
 
@@ -176,9 +177,9 @@ class _Cost:
 def _snapshot_above(
     data: Directory, floor: int, check: bool, cost: _Cost, skipped: list[str]
 ) -> tuple[str, int] | None:
-    """Return the newest valid snapshot above `floor`, and the zxid in its name.
+    """Return the name of the newest valid snapshot above `floor`, and the zxid in the name; None if none.
 
-    Its content is certain to hold everything up to that zxid.
+    The snapshot's content is certain to hold everything up to this zxid.
     """
     for file in snapshot_files(data):
         if file.zxid <= floor:
@@ -232,10 +233,10 @@ class _Ending:
 def _may_be_enclosed(
     reader: RandomReader, ending: _Ending, last: _Last, limits: tuple[int, int], least_zxid: int
 ) -> bool:
-    """Return whether the record may be part of another record's payload.
+    """Return whether the last record may be part of another record's payload.
 
-    That is possible if a frame before it claims to reach at least its end, and the payload of that frame
-    begins as a transaction does.
+    That is possible if an earlier frame claims to reach at least the end of the last record, and the payload
+    of that frame begins as a transaction does.
     """
     max_record, before = limits
     if last.offset == FILE_HEADER_SIZE:
@@ -296,7 +297,7 @@ def data_end(reader: RandomReader) -> int:
 
 
 def _ending(reader: RandomReader, before: int) -> _Ending:
-    """Return the end of the data, with `before` bytes more than the bisection needs."""
+    """Return the end of the data, together with `before` bytes more than the bisection needs."""
     low, high = 0, max(0, reader.size() - WINDOW)  # data at or after low; only zeros seen from high on
     last = reader.read(high, WINDOW)
     if _unpadded(last):

@@ -63,8 +63,8 @@ _SHA_DIGITS_SHOWN = 16
 class Znode:
     """One znode at one zxid.
 
-    data_sha256: raw digest. data_length: -1 for null data, 0 for empty data. acl: None if unknown (see
-    SnapshotNode). The other fields are those of StatPersisted.
+    data_sha256: the raw SHA-256 digest of the data. data_length: in bytes; -1 for null data, 0 for empty
+    data. acl: None if unknown (see SnapshotNode). The other fields are those of StatPersisted.
     """
 
     data_sha256: bytes
@@ -116,7 +116,7 @@ class Tree:
         return is_part(path, self.chroot)
 
     def load(self, snapshot: Snapshot, zxid: int) -> None:
-        """Read a snapshot to its end, where its seals are checked."""
+        """Read a snapshot to its end, where the snapshot's seals are checked. zxid: the zxid in its name."""
         self.sessions = dict(snapshot.sessions)
         for node in snapshot:
             if self.holds(node.path):
@@ -124,7 +124,7 @@ class Tree:
         self.zxid = zxid
 
     def apply(self, txn: Txn) -> None:
-        """Replay one transaction."""
+        """Apply one transaction to the tree and to the list of open sessions."""
         for _, body in operations(txn, self._owned):
             self._change(txn.header, body)
         self.zxid = max(self.zxid, txn.header.zxid)
@@ -174,7 +174,7 @@ class Tree:
         self.put(body.path, Znode(*_digest(body.data), body.acl, *stat))
 
     def put(self, path: str, node: Znode) -> None:
-        """Set a znode."""
+        """Add a znode, or replace the znode at this path."""
         self.nodes[path] = node
         if is_session(node.ephemeral_owner):
             self._owned.add(path, node.ephemeral_owner)
@@ -200,7 +200,7 @@ class Tree:
 
 
 def _digest(data: bytes | None) -> tuple[bytes, int]:
-    """Return data_sha256 and data_length."""
+    """Return a znode's data_sha256 and data_length."""
     return hashlib.sha256(data or b"").digest(), -1 if data is None else len(data)
 
 
@@ -227,12 +227,12 @@ def load_tree(
     data, log: the `version-2` of dataDir and dataLogDir.
 
     A snapshot's content may be newer than its name. So if the log continues after `upto`, a snapshot needs a
-    proof: a later snapshot, also not above `upto`, shows that its dump had ended. Without it, a snapshot is
-    used only if no stat in it is above `upto`.
+    proof: a later snapshot, also not above `upto`, shows that the dump of the first had ended. Without that
+    proof, a snapshot is used only if no stat in it is above `upto`.
 
-    Raises NoDataError if there is no snapshot and no log from the first transaction on, or none old enough
-    for `upto`. Raises CorruptError for a hole or damage in the log between snapshot and end, or for a damaged
-    newest log.
+    Raises NoDataError if there is no snapshot and no log from the first transaction on, or if all of them are
+    too new for `upto`. Raises CorruptError for a hole or damage in the log between snapshot and end, or for a
+    damaged newest log.
     """
     logs = log or data
 
@@ -254,9 +254,9 @@ def from_best_snapshot(
 ) -> tuple[T | None, dict[str, str]]:
     """Return the result of ``attempt`` with the best usable snapshot, and the unusable ones with the reason.
 
-    The result is None without a usable snapshot. attempt: returns its result, and whether the snapshot's
-    content may be newer than `upto`. Its errors are raised, except for damage in the snapshot, or in a log
-    that does not reach back to an older snapshot.
+    The first result is None without a usable snapshot; the second maps file names to reasons. attempt:
+    returns a result, and whether the snapshot's content may be newer than `upto`. Errors of attempt are
+    raised, except for damage in the snapshot, or in a log that does not reach back to an older snapshot.
     """
     skipped: dict[str, str] = {}
     broken: CorruptError | NoDataError | None = None
@@ -290,7 +290,7 @@ def from_log(
 ) -> Tree:
     """Read the subtree into an empty tree from a log that reaches back to the first transaction.
 
-    Raises as `load_tree` does.
+    skipped: the reasons why snapshots were not usable, for the error. Raises the errors of `load_tree`.
     """
     for path in ("/", SYSTEM_ROOT, f"{SYSTEM_ROOT}/quota"):  # a server creates these when it starts empty
         if tree.holds(path):
@@ -322,7 +322,7 @@ def replay(
 ) -> bool:
     """Apply the transactions after `start` up to `upto`. Return True if the log continues after `upto`.
 
-    Raises as `load_tree` does.
+    Raises the errors of `load_tree`.
     """
     last: int | None = None
     total = upto - start if upto is not None and epoch(upto) == epoch(start) else None

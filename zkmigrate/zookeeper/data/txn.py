@@ -145,7 +145,7 @@ class MultiTxn:
 
     @property
     def failed(self) -> bool:
-        """Whether an entry is an error, so that none of the others took effect."""
+        """Whether an entry is an error, so that no other entry took effect."""
         return any(sub.type is TxnType.error for sub in self.txns)
 
 

@@ -52,8 +52,9 @@ class EndKind(enum.Enum):
 class LogEnd:
     """The end of a log file.
 
-    offset: where the next record would start. detail: why the end is torn, else empty. bad_checksum: whether
-    only the torn record's checksum is wrong. A server refuses to start on that, except in the newest log.
+    offset: where the next record would start. detail: why the end is torn, otherwise empty. bad_checksum:
+    whether the torn record is complete except for a wrong checksum. A server refuses to start on a wrong
+    checksum, except in the newest log.
     """
 
     kind: EndKind
@@ -66,8 +67,8 @@ class LogEnd:
 class Cursor:
     """A place in a directory of logs; everything before it was read and checked.
 
-    offset: the end of the last good record in `file`. zxid: that of this record, or of the one before the
-    file.
+    offset: the end of the last good record in `file`. zxid: the zxid of this record, or of the record before
+    the file if the file has none yet.
     """
 
     file: str
@@ -112,10 +113,10 @@ class Gap:
 
 
 class Record(NamedTuple):
-    """One complete, checksummed record.
+    """One complete record with a correct checksum.
 
-    offset, end: its place in `file`, in bytes. payload: its undecoded bytes. The other fields are those of
-    its header.
+    offset, end: where the record begins and ends in `file`, in bytes. payload: the undecoded bytes. The other
+    fields are those of the transaction's header.
     """
 
     file: str
@@ -171,10 +172,11 @@ def check_header(data: bytes, name: str) -> None:
 class LogScan(Iterator[Record]):
     """An iterator over the records of one log.
 
-    Afterwards `end` says how the file ended, and `gaps` lists holes in its zxids.
+    Afterwards `end` says how the file ended, and `gaps` lists holes in the log's zxids.
 
-    cursor: start there instead of at the header. full: also read what follows the end, and raise CorruptError
-    if it is not all zeros. Otherwise a length of zero ends the scan, as it does for the server.
+    cursor: start there instead of at the file's header. full: also read the bytes after the end, and raise
+    CorruptError if they are not all zeros. Without full, a length of zero ends the scan, as it does for the
+    server.
 
     `next` raises TruncatedHeaderError, ForeignFileError, CorruptError or CursorError, each with file and
     offset. The scan reads `block` bytes at a time; its memory is bounded by max_record + block.
@@ -237,7 +239,7 @@ class LogScan(Iterator[Record]):
         return record
 
     def _read_settled(self) -> Record | None:
-        """Read the next record, and read damage a second time, without the buffer, before it counts.
+        """Read the next record. If it looks damaged, read it a second time, without the buffer.
 
         A log that is being written may change between two reads.
         """
@@ -301,8 +303,8 @@ class LogScan(Iterator[Record]):
     def _refuse_if_continued(self, start: int, body: bytes) -> None:
         """Raise CorruptError if later transactions follow a length that points past the end of the file.
 
-        Without them it is a torn write. With them the length is damaged, and everything after it would be
-        lost silently.
+        Without later transactions the record is a torn write. With them the length is damaged, and everything
+        after it would be lost silently.
         """
         least = self.last_zxid if self.last_zxid is not None else (self._first or 0) - 1
         most = least + 1 + len(body) // (HEADER_SIZE + FRAME_SIZE)
@@ -353,7 +355,7 @@ class LogScan(Iterator[Record]):
     def cursor(self) -> Cursor:
         """The place after the last record read.
 
-        Before any record it is the start of the file, with the zxid of its name minus 1.
+        Before any record the cursor is the start of the file, with the zxid of the file's name minus 1.
         """
         zxid = self.last_zxid
         if zxid is None:

@@ -1,6 +1,6 @@
 """Parser for zoo.cfg.
 
-ZooKeeper reads the file as Java properties; the last of equal keys counts.
+ZooKeeper reads the file as Java properties. If a key occurs more than once, the last line is used.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class ZooCfgError(ZkDataError):
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """The last line of a key, which counts. line: the number of the line where it begins."""
+    """A key and its value, from the last line with this key. line: the number of the line where it begins."""
 
     key: str
     value: str
@@ -39,7 +39,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class ZooCfg:
-    """The settings of a zoo.cfg. entries: by key."""
+    """The settings of a zoo.cfg. entries: the Entry of each key. file: the file's name for messages."""
 
     entries: Mapping[str, Entry]
     file: str = "zoo.cfg"
@@ -78,7 +78,7 @@ def parse_zoocfg(text: str, file: str = "zoo.cfg") -> ZooCfg:
 
 @dataclass(frozen=True, slots=True)
 class ServerLine:
-    """One server line of a zoo.cfg, with hosts without brackets.
+    """One server line of a zoo.cfg. IPv6 addresses are stored without brackets.
 
     Format: `server.SID=host:quorum_port:election_port[:role][;[client_host:]client_port]`. role_given:
     whether the line names the role.
@@ -94,7 +94,7 @@ class ServerLine:
     role_given: bool = False
 
     def render(self) -> str:
-        """Return the value of `server.SID=`."""
+        """Return the text after `server.SID=`."""
         text = f"{add_brackets(self.host)}:{self.quorum_port}:{self.election_port}"
         if self.role_given or self.role != "participant":
             text += f":{self.role}"

@@ -38,14 +38,14 @@ def epoch(zxid: int) -> int:
 
 
 def counter(zxid: int) -> int:
-    """Return the low 32 bits. 0 means that the epoch has begun and nothing was proposed."""
+    """Return the low 32 bits. 0 means that the epoch has begun, but no transaction was proposed."""
     return zxid & _COUNTER_MASK
 
 
 def follows(previous: int, zxid: int) -> bool:
-    """Return whether `zxid` may come next in a log without a hole.
+    """Return whether `zxid` may come next after `previous` in a log without a hole.
 
-    It is then the next counter of the same epoch, or the first of a later epoch.
+    The next zxid has the next counter of the same epoch, or is the first of a later epoch.
     """
     if epoch(zxid) == epoch(previous):
         return zxid == previous + 1

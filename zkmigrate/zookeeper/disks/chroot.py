@@ -1,6 +1,6 @@
 """Parser for a chroot on the command line.
 
-It is a module of its own, because Spark's machines lack the packages for connections.
+This is a separate module, because Spark's machines lack the packages for connections.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from zkmigrate.errors import UsageError
 
 
 def parse_chroot(path: str) -> str:
-    """Return the path. Raises UsageError if ZooKeeper would refuse it."""
+    """Return the given path unchanged. Raises UsageError if ZooKeeper would refuse the path."""
     parts = path.split("/")[1:]
     whole = path == "/" or (path.startswith("/") and not any(part in ("", ".", "..") for part in parts))
     if not whole or "\0" in path:

@@ -1,11 +1,11 @@
 """The command ``collect``: copy logs and snapshots of servers into a folder.
 
-Each log is copied up to its last complete record. Each record is checked when it is received. A later run
-continues after the last copied record if the source still holds that record. Only one transaction ever has
-its zxid, so everything before it is the same too.
+Each log is copied up to its last complete record, and each record is checked when it is received. A later run
+continues after the last copied record if the source still holds that record. Because only one transaction
+ever has the zxid of that record, everything before it is the same too.
 
-A snapshot is proved by its seal once it has been copied. Servers write and purge in the meantime. Files that
-they remove or have not finished are reported and not copied.
+A snapshot is checked by its seal once it has been copied. Servers write and purge files in the meantime.
+Files that a server removes or has not finished are reported and not copied.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _TIME_AT = 12 + 20
 class Collector:
     """A run that copies the files of several servers, one after the other.
 
-    stop: returns whether the operator wants to stop.
+    stop: returns whether the operator wants to stop. hint: receives lines of progress.
     """
 
     def __init__(
@@ -72,8 +72,8 @@ class Collector:
     def collect(self) -> Outcome:
         """Copy the logs and snapshots that are new or have grown.
 
-        Raises UsageError for a directory that is not ZooKeeper's, or for a name that had another place
-        before; OSError if this machine cannot write.
+        Raises UsageError for a directory that is not ZooKeeper's, or for a server name that an earlier run
+        used for other directories. Raises OSError if this machine cannot write.
         """
         began = self._clock.now()
         self._manifest.claim({server.name: server.place for server in self._request.servers})
@@ -96,7 +96,10 @@ class Collector:
         return Source(directory.open(name), self._bucket, self._progress, self._stop)
 
     def _plan(self, server: Server) -> None:
-        """Plan how many bytes of a server are still to copy: an upper bound, because padding is not read."""
+        """Estimate how many bytes of a server are still to copy.
+
+        The estimate is an upper bound, because padding is included but not read.
+        """
         snapshots = self._directory(server.data)
         logs = snapshots if server.log is None else self._directory(server.log)
         newest: tuple[SnapshotFile | LogFile, ...] = snapshot_files(snapshots)[: self._request.snapshots]
@@ -118,7 +121,7 @@ class Collector:
         return True
 
     def _directory(self, place: Place) -> Listed:
-        """Return the same as `Disks.directory`, with HostError instead of OSError."""
+        """Return the result of `Disks.directory`. Raises HostError instead of OSError."""
         try:
             return self._disks.directory(place)
         except OSError as error:
@@ -127,7 +130,8 @@ class Collector:
     def _server(self, server: Server) -> None:
         """Copy the files of a server, snapshots first.
 
-        A tree is complete only with the log that was written while its snapshot was saved.
+        Logs are copied later, because a snapshot is complete only with the log that was written while it was
+        saved.
         """
         self._manifest.path(server.name, "").mkdir(parents=True, exist_ok=True)
         self._manifest.recover(server.name)
@@ -151,7 +155,7 @@ class Collector:
 
     @contextmanager
     def _reading(self, copy: Copy) -> Iterator[None]:
-        """Turn an error of this file alone, raised in the block that copies it, into a note."""
+        """Convert an error of one file, raised in the block that copies the file, into a note."""
         with self._progress.reading(str(copy)):
             try:
                 yield
@@ -208,9 +212,10 @@ class Collector:
         return True
 
     def _download(self, source: RandomReader, copy: Copy) -> str:
-        """Download a snapshot into its part, and return why it is not complete, or "".
+        """Download a snapshot into its part file. Return why the snapshot is not complete, or "".
 
-        A part of an earlier run is continued. It is dropped if the result is not complete.
+        The part file of an earlier run is continued. If the result is not complete, the download starts
+        again.
         """
         if why := check_snapshot(source, copy.name, whole=False):
             return why
@@ -265,8 +270,8 @@ class Collector:
     def _removed_logs(self, server: Server, files: Sequence[LogFile]) -> None:
         """Handle logs that were copied and are no longer at the source.
 
-        Either a purge removed them, or the server took their transactions back (TRUNC). In the second case
-        they are no longer history.
+        Either a purge removed these logs, or the server took their transactions back (TRUNC). Transactions
+        that were taken back are no longer part of the history.
         """
         listed = {file.name for file in files}
         here = {entry.name for entry in self._manifest.of_server(server.name)} | self._parts(server)
@@ -285,8 +290,8 @@ class Collector:
     def _was_truncated(self, server: Server, zxid: int, files: Sequence[LogFile]) -> bool:
         """Return whether a TRUNC removed a log.
 
-        TRUNC removes all logs after some transaction, and shortens the log that holds it, padding included. A
-        purge removes older logs, in any order, and shortens none.
+        TRUNC removes all logs after some transaction, and shortens the log that holds this transaction,
+        padding included. A purge removes older logs, in any order, and shortens no log.
         """
         older = [file for file in files if file.zxid < zxid]
         if not older:
@@ -295,14 +300,14 @@ class Collector:
         return entry is None or older[-1].size < entry.source_size
 
     def _parts(self, server: Server) -> set[str]:
-        """Return the final names of the unfinished files."""
+        """Return the names of the unfinished files, without the suffix of part files."""
         folder = self._manifest.path(server.name, "")
         return {path.name.removesuffix(PART) for path in folder.glob(f"*{PART}")}
 
     def _handle_removed(self, copy: Copy) -> None:
         """Handle a file that the server removed before its end was read.
 
-        What was copied of a log stays, including the part of an interrupted run.
+        The copied records of a log are kept, including those in the part file of an interrupted run.
         """
         if log_zxid(copy.name) is None or not self._log(copy).keep_part():
             copy.part.unlink(missing_ok=True)
@@ -346,10 +351,12 @@ def collect(
 ) -> Outcome:
     """Copy the logs and snapshots that are new or have grown.
 
-    stop: returns whether the operator wants to stop; it is called before each read. hint: receives progress.
+    stop: returns whether the operator wants to stop; it is called before each read. hint: receives lines of
+    progress.
 
-    Raises UsageError for a wrong request, LockedError, ManifestError, and OSError if this machine cannot
-    write. Failures of hosts are in the outcome.
+    Raises UsageError for a wrong request, LockedError if another process copies into the folder,
+    ManifestError if the manifest cannot be read, and OSError if this machine cannot write. Failures of hosts
+    are reported in the outcome.
     """
     with locked_manifest(request.out) as manifest:
         return Collector(disks, request, manifest, clock, stop, hint).collect()

@@ -1,4 +1,4 @@
-"""Copies of single files of a server: what is already here, and how a log is continued."""
+"""Copy single files of a server, and continue logs that are copied in part."""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ class Base:
 class _LogRead:
     """The result of reading a log.
 
-    cut: the end of the last complete record, if any. damage, torn: why the log does not continue there; empty
-    for a normal end.
+    cut: the end of the last complete record, if any. wrote: whether a record was written to the part file.
+    damage, torn: why the log does not continue there; empty for a normal end.
     """
 
     cut: Cut | None
@@ -103,7 +103,7 @@ class Copy:
 
     @property
     def intact(self) -> bool:
-        """Whether the copy exists with the size in the manifest."""
+        """Whether the local copy exists and has the size in the manifest."""
         return self.entry is not None and size_of(self.path) == self.entry.bytes
 
     def has(self, size: int) -> bool:
@@ -121,7 +121,11 @@ class Copy:
         self.outcome.notes.append(Note(self.server.name, self.name, what, why))
 
     def commit(self, source_size: int, state: State, cut: Cut | None) -> None:
-        """Turn the part into the final file."""
+        """Make the part file the final copy, and record the copy in the manifest.
+
+        source_size: the size of the source's file in bytes. cut: where the copy of a log ends; None for a
+        snapshot.
+        """
         size = cut.offset if cut else size_of(self.part)
         with self.part.open("r+b") as file:
             file.truncate(size)
@@ -150,7 +154,7 @@ class LogCopy:
     max_record: int
 
     def _part_base(self) -> Base | None:
-        """Return the part of an earlier run up to its last complete record; None if it has none."""
+        """Return the part file of an earlier run up to its last complete record; None without a record."""
         last: Record | None = None
         try:
             for record in LogScan(FileReader(self.copy.part), self.copy.name, max_record=self.max_record):
@@ -179,7 +183,10 @@ class LogCopy:
             raise FileUnreadable(f"{error}; it changed while it was read. Next: collect again") from error
 
     def keep_part(self) -> bool:
-        """Make an interrupted run's part the copy if it holds more than the copy. Return whether it does."""
+        """Replace the copy by the part file of an interrupted run if the part file holds more.
+
+        Returns True if the copy was replaced.
+        """
         copy = self.copy
         entry, base = copy.entry, self._part_base()
         if base is None or not (entry is None or self._extends(base, entry)):
@@ -188,14 +195,14 @@ class LogCopy:
         return True
 
     def _extends(self, base: Base, entry: Entry) -> bool:
-        """Return whether a part continues a file that is not complete."""
+        """Return whether a part file continues the copy of a log that is not complete."""
         cut = entry.cut
         if entry.state == "whole" or cut is None or base.cut.offset <= cut.offset:
             return False
         return self.copy.intact and Base(self.copy.path, cut).is_in(FileReader(base.path))
 
     def _take(self, source: RandomReader, file: LogFile, base: Base | None, *, newest: bool) -> None:
-        """Copy the log's records after ``base`` into the part, and make that part the copy.
+        """Copy the log's records after ``base`` into the part file, and make the part file the copy.
 
         base: None copies all records. If the log then turns out to be damaged, an existing copy is kept.
         """
@@ -227,7 +234,7 @@ class LogCopy:
             copy.change(entry, state=state, source_size=file.size)
 
     def _read(self, source: RandomReader, file: LogFile, base: Base | None, *, newest: bool) -> _LogRead:
-        """Copy the records after the base into the part. It keeps what was read, even if reading fails."""
+        """Copy the records after ``base`` into the part file. Records read before a failure are kept."""
         read = _LogRead(base.cut if base else None)
         target: PartFile | None = None
         try:
@@ -252,7 +259,7 @@ class LogCopy:
         return read
 
     def _part_after(self, source: RandomReader, base: Base | None) -> PartFile:
-        """Return the part with the content of the base. Raises _CopyChanged."""
+        """Open the part file with the content of ``base``. Raises _CopyChanged if that is not as expected."""
         copy = self.copy
         if base is None:
             copy.part.write_bytes(b"")

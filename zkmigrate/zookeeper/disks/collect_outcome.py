@@ -18,9 +18,9 @@ _FAILURES = ("damaged", "unread", "unreached")
 
 @dataclass(frozen=True)
 class Server:
-    """A server to collect from.
+    """A server whose files are copied.
 
-    name: the name of its folder. data: its dataDir. log: its dataLogDir; None if it is the same.
+    name: the name of the server's folder. data: its dataDir. log: its dataLogDir; None if it is the dataDir.
     """
 
     name: str
@@ -39,11 +39,11 @@ class Server:
 
 @dataclass(frozen=True)
 class Request:
-    """What to collect, and the limits for it.
+    """The files to collect, and the limits for it.
 
-    snapshots: how many of the newest complete ones. since_zxid, since_hours: leave out older logs; hours
-    count back from the newest transaction. rate: bytes per second from all hosts together; 0 for no limit.
-    max_record: in bytes.
+    out: the folder for the copies. snapshots: how many of the newest complete snapshots to copy. since_zxid,
+    since_hours: leave out older logs; hours count back from the newest transaction. rate: bytes per second
+    from all hosts together; 0 for no limit. max_record: the largest accepted record in bytes.
     """
 
     out: Path
@@ -57,10 +57,10 @@ class Request:
 
 @dataclass(frozen=True)
 class Note:
-    """An unusual event.
+    """An unusual event while a file or server was copied.
 
     what: ``left``, ``purged``, ``again``, ``aside`` or ``torn``; or ``damaged``, ``unread`` or ``unreached``,
-    which make the run a failure.
+    which make the run a failure. why: a text for the operator.
     """
 
     server: str
@@ -76,7 +76,8 @@ class Note:
 class Outcome:
     """The outcome of a run.
 
-    taken: files that are new or grew. bytes_read: bytes read from the sources, including those not kept.
+    taken: files that are new or grew. bytes_read: bytes read from the sources, including bytes that were not
+    kept.
     """
 
     manifest: Manifest
@@ -89,7 +90,7 @@ class Outcome:
 
     @property
     def code(self) -> int:
-        """The exit code."""
+        """The exit code of the command: 0, FAILED or INTERRUPTED."""
         if self.stopped:
             return INTERRUPTED
         return FAILED if any(note.what in _FAILURES for note in self.notes) else 0

@@ -27,11 +27,11 @@ class FileRemoved(Exception):
 
 
 class FileUnreadable(Exception):
-    """This file cannot be read; others of its host may be readable."""
+    """This file cannot be read; other files of its host may be readable."""
 
 
 class Progress:
-    """The number of bytes still to read, reported in a line every few seconds. say: receives the line."""
+    """The number of bytes still to read, reported in a line every few seconds. say: receives the lines."""
 
     def __init__(self, clock: Clock, say: Callable[[str], None]) -> None:
         self._interval = Interval(clock=clock.now)
@@ -47,7 +47,7 @@ class Progress:
 
     @contextmanager
     def reading(self, file: str) -> Iterator[None]:
-        """Attribute the block's reads to this file. Afterwards none of the file counts as still to read."""
+        """Count the reads in the block as reads of this file, of which nothing is left to read afterwards."""
         self._current, self._of_current = file, 0
         try:
             yield
@@ -77,9 +77,9 @@ def megabytes(count: float) -> str:
 class Source:
     """One file of a server, read at the limited rate.
 
-    Raises FileRemoved, FileUnreadable or Stopped, and HostError for its host. A read that begins inside the
-    last one reuses those bytes, so a record across the end of a block is not read twice. A read that begins
-    at or before the last one reads the file again.
+    Raises FileRemoved, FileUnreadable or Stopped, and HostError if the whole host fails. A read that begins
+    inside the bytes of the previous read reuses them, so a record across the end of a block is not read
+    twice. A read that begins at or before the start of the previous read reads the file again.
     """
 
     def __init__(
@@ -117,7 +117,7 @@ class Source:
 
 @contextmanager
 def _file_errors() -> Iterator[None]:
-    """Turn errors of one file into FileRemoved or FileUnreadable. Errors of its host pass unchanged."""
+    """Convert errors of one file to FileRemoved or FileUnreadable. Errors of the host pass unchanged."""
     try:
         yield
     except (OSError, HostError) as error:
@@ -132,7 +132,7 @@ def _file_errors() -> Iterator[None]:
 
 
 class PartFile:
-    """A local file to which records or bytes are added after its first `size` bytes, in blocks."""
+    """A local file whose first `size` bytes are kept, and to which records or bytes are added in blocks."""
 
     def __init__(self, path: Path, size: int) -> None:
         self._file = path.open("r+b", buffering=0)
@@ -152,7 +152,7 @@ class PartFile:
             self.flush()
 
     def flush(self) -> None:
-        """Write everything to the operating system."""
+        """Write all added bytes to the operating system."""
         rest = memoryview(b"".join(self._pending))
         self._pending, self._size = [], 0
         while rest:

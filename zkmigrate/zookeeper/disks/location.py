@@ -1,6 +1,7 @@
 """Places of ZooKeeper's files, written as ``DIR`` on this machine or ``HOST:DIR``, as for scp(1).
 
-The ssh client is imported only for another host: importing it takes longer than reading a directory here.
+The ssh client is imported only if a place is on another host, because the import takes longer than reading a
+local directory.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ VERSION_2 = "version-2"
 
 
 class DiskError(ZkmigrateError):
-    """The files in a place cannot be read as ZooKeeper's."""
+    """The files in a place cannot be read as ZooKeeper's logs and snapshots."""
 
     exit_code = 8
 
@@ -50,7 +51,7 @@ class Place:
 def parse_place(text: str) -> Place:
     """Parse ``DIR`` or ``HOST:DIR``. A colon before any slash ends a host name.
 
-    Raises UsageError if either part is empty.
+    Raises UsageError if host or directory is empty.
     """
     head, colon, rest = text.partition(":")
     host, path = (head, rest) if colon and "/" not in head else ("", text)
@@ -67,10 +68,10 @@ Pair = tuple[Place, Place | None]
 
 
 def parse_pairs(options: dict[str, Any]) -> list[Pair]:
-    """Return source's pair, then dest's pairs.
+    """Return source's pair of directories, then the pair of each dest disk.
 
     options: ``source_dir``, ``source_log_dir``, ``dest_dirs``, ``dest_log_dirs``. Raises UsageError if the
-    lists differ in length.
+    lists of dest differ in length.
     """
     dests, logs = options["dest_dirs"], options["dest_log_dirs"]
     if logs and len(logs) != len(dests):
@@ -108,7 +109,7 @@ class RemoteDirectory:
 
 
 class Disks:
-    """Access to places. transport: connects to other hosts; None allows only this machine."""
+    """Access to places on this machine and other hosts. transport: None allows only this machine."""
 
     def __init__(self, transport: Transport | None) -> None:
         self._transport = transport
@@ -116,8 +117,9 @@ class Disks:
     def directory(self, place: Place) -> Listed:
         """List the directory with the place's snapshots or logs.
 
-        It is the ``version-2`` of the place, or the place itself if it has such files or that name. Raises
-        UsageError for any other place, OSError or TransportError if it cannot be listed.
+        This is the ``version-2`` of the place, or the place itself if it has such files or is called
+        ``version-2``. Raises UsageError for any other place, OSError or TransportError if the directory
+        cannot be listed.
         """
         here = Listed(self._at(place))
         names = here.names_with_sizes()
@@ -161,7 +163,7 @@ def open_disks(ssh: Ssh | None) -> Iterator[Disks]:
 
 
 def open_side(disks: Disks, data: Place, log: Place | None) -> Side:
-    """Return a server's disk. Raises the errors of `Disks.directory`."""
+    """Return a server's disk. log: None if it is ``data``. Raises the errors of `Disks.directory`."""
     snapshots = disks.directory(data)
     return Side(str(data), snapshots, disks.directory(log) if log else snapshots)
 
@@ -171,7 +173,7 @@ def open_disk(disks: Disks, data: Place, log: Place | None) -> Iterator[Side]:
     """Yield a server's disk for the block.
 
     log: the place of the logs, if they are not beside the snapshots. Raises DiskError for files that cannot
-    be read as ZooKeeper's, UsageError for a place without any.
+    be read as ZooKeeper's, and UsageError for a place without files of ZooKeeper.
     """
     try:
         yield open_side(disks, data, log)

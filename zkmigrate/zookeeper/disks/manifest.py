@@ -1,8 +1,9 @@
 """The folder that ``collect`` fills: OUT/NAME/version-2/FILE of each server, and OUT/manifest.json.
 
-The manifest says what each file is, and is always right. A file's new content is written to FILE.part. When
-it is durable, the manifest takes its size and checksum; then it is renamed. So after a crash at any moment,
-FILE is as the manifest said before, or FILE.part is as it says now, and ``Manifest.recover`` renames it.
+The manifest describes each file and is always right. A file's new content is first written to FILE.part and
+made durable. Then its size and checksum are written to the manifest, and FILE.part is renamed to FILE. So
+after a crash at any moment, FILE is as the manifest says, or FILE.part is and ``Manifest.recover`` renames
+it.
 """
 
 from __future__ import annotations
@@ -31,11 +32,11 @@ MANIFEST = "manifest.json"
 FOLDER = "version-2"
 PART = ".part"
 ASIDE = ".truncated"
-"""Suffix of a log that the source took back. No reader of ZooKeeper's files accepts such a name."""
+"""The suffix for the copy of a log that the source took back. ZooKeeper's readers ignore such names."""
 
 DIFFERS = 10
 SERVER = re.compile(r"(?!\.+\Z)[A-Za-z0-9._-]+")
-"""Names of one folder directly below OUT."""
+"""The pattern of a server's name, which is also the name of a folder directly below OUT."""
 
 _FORMAT = 1
 _BLOCK = 1 << 20
@@ -43,8 +44,8 @@ _BLOCK = 1 << 20
 State = Literal["whole", "growing", "damaged", "cut"]
 """The state of a copied file.
 
-whole: complete and final. growing: it was its server's newest log. damaged: copied up to the damage. cut: its
-server removed it before its end was copied.
+whole: complete and final. growing: the server's newest log at the time of the copy. damaged: copied up to the
+damage. cut: removed by the server before the end was copied.
 """
 
 Key = tuple[str, str]
@@ -61,7 +62,7 @@ class ManifestError(ZkmigrateError):
 class Cut:
     """The end of a copied log: after the record of `zxid`.
 
-    offset: the end in bytes. record: where that record begins, in bytes.
+    offset: the end in bytes. record: where this last record begins, in bytes.
     """
 
     offset: int
@@ -73,8 +74,9 @@ class Cut:
 class Entry:
     """One copied file.
 
-    source: its directory, as requested. source_size: its size in bytes with padding, when the directory was
-    listed. taken_ms: the time of the copy, in milliseconds since 1970. cut: the end of the copy, for a log.
+    source: the source's directory, as requested. bytes, sha256: size and checksum of the copy. source_size:
+    the size of the source's file in bytes, with padding, when its directory was listed. taken_ms: the time of
+    the copy, in milliseconds since 1970. cut: the end of the copy, for a log.
     """
 
     server: str
@@ -121,8 +123,8 @@ class Unfinished:
 class Manifest:
     """The content of manifest.json.
 
-    servers: the place each server is copied from, by name. left: snapshots that the last run found
-    incomplete.
+    servers: the place from which each server is copied, by the server's name. left: snapshots that were
+    incomplete in the last run.
     """
 
     out: Path
@@ -131,14 +133,14 @@ class Manifest:
     left: dict[Key, Unfinished] = field(default_factory=dict)
 
     def of_server(self, server: str) -> list[Entry]:
-        """Return the files of one server, by name."""
+        """Return the entries of one server, sorted by file name."""
         return [entry for key, entry in sorted(self.files.items()) if key[0] == server]
 
     def path(self, server: str, name: str) -> Path:
         return self.out / server / FOLDER / name
 
     def claim(self, places: Mapping[str, str]) -> None:
-        """Raise UsageError for a server name that had another place before. places: by name."""
+        """Raise UsageError if a server's name was used for another place before. places: by server name."""
         for name, place in places.items():
             if (before := self.servers.get(name, place)) != place:
                 raise UsageError(
@@ -166,24 +168,24 @@ class Manifest:
         _sync(self.out)
 
     def recover(self, server: str) -> None:
-        """Finish the renames that a crash left undone."""
+        """Finish the renames of a server's files that a crash left undone."""
         for entry in self.of_server(server):
             if self.needs_rename(entry):
                 self.rename(entry)
 
     def needs_rename(self, entry: Entry) -> bool:
-        """Return whether the entry's file is still FILE.part."""
+        """Return whether the content that the entry describes is still in FILE.part."""
         part = self.path(entry.server, entry.name + PART)
         return size_of(part) == entry.bytes and sha256_of(part) == entry.sha256
 
     def keep(self, entry: Entry) -> None:
-        """Make the durable FILE.part the entry's file."""
+        """Record an entry whose durable content is in FILE.part, and rename FILE.part to FILE."""
         self.files[entry.key] = entry
         self.save()
         self.rename(entry)
 
     def rename(self, entry: Entry) -> None:
-        """Rename FILE.part to FILE."""
+        """Rename the entry's FILE.part to FILE."""
         path = self.path(entry.server, entry.name)
         self.path(entry.server, entry.name + PART).replace(path)
         _sync(path.parent)
@@ -242,7 +244,7 @@ def _entry(body: dict[str, Any]) -> Entry:
 def _server(name: object) -> str:
     """Return a server's name, which is also the name of its folder.
 
-    Raises MalformedError for a name that leads elsewhere.
+    Raises MalformedError for a name that leads to a folder elsewhere.
     """
     if not SERVER.fullmatch(str(name)):
         raise MalformedError(f"{name!r} is not a server's name")
@@ -253,8 +255,8 @@ def _server(name: object) -> str:
 def locked_manifest(out: Path) -> Iterator[Manifest]:
     """Yield the manifest of a folder, locked for this process.
 
-    The folder is new, empty, or was filled before. Raises UsageError for any other folder, LockedError, and
-    the errors of `load`.
+    The folder is new, empty, or was filled before. Raises UsageError for any other folder, LockedError if
+    another process holds the lock, and the errors of `load`.
     """
     if out.exists() and not out.is_dir():
         raise UsageError(f"{out} is a file. Needed: a new folder, or one that collect has filled")
@@ -319,7 +321,8 @@ def copy_file(path: Path, to: Path) -> str:
 class Verified:
     """The result of comparing a folder with its manifest.
 
-    problems: what differs from the manifest. unfinished: parts that the next run continues.
+    files, bytes: the number and total size of the files in the manifest. problems: the differences, one text
+    each. unfinished: part files that the next run continues.
     """
 
     files: int
@@ -333,7 +336,7 @@ class Verified:
 
 
 def verify(out: Path) -> Verified:
-    """Compare every file with the manifest, and search for files that are not in it.
+    """Compare every file with the manifest, and report files that are not in the manifest.
 
     Raises the errors of `load`, and OSError for an unreadable file.
     """
@@ -354,7 +357,7 @@ def verify(out: Path) -> Verified:
 
 
 def _problem(manifest: Manifest, entry: Entry) -> str:
-    """Return how a file differs from its entry; "" if it does not."""
+    """Return how a file differs from its manifest entry; "" if there is no difference."""
     path = manifest.path(entry.server, entry.name)
     size = size_of(path)
     if size == entry.bytes and sha256_of(path) == entry.sha256:

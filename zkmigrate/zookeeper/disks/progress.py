@@ -9,7 +9,7 @@ from zkmigrate.zookeeper.data.sums import ReportProgress
 
 
 class Interval:
-    """A limit of one line in `every_s` seconds. clock: returns seconds."""
+    """A limit of one progress line in `every_s` seconds. clock: returns a time in seconds."""
 
     def __init__(self, every_s: float = 3.0, clock: Callable[[], float] = time.monotonic) -> None:
         self._every_s = every_s
@@ -31,14 +31,17 @@ class Interval:
 
 
 class ProgressLines:
-    """Progress lines of the readers of disks. say: receives the lines."""
+    """Progress lines for reading disks. say: receives the lines."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say
         self._interval = Interval()
 
     def of(self, name: str = "") -> ReportProgress:
-        """Return the function that reports progress on this server's disk. A single disk needs no name."""
+        """Return the function that reports progress on one disk.
+
+        name: the disk's name for the lines; "" if there is only one disk.
+        """
 
         def tell(what: str, done: int, total: int | None) -> None:
             if self._interval.due():

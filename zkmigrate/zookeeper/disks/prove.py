@@ -43,10 +43,11 @@ UNPROVED = 11
 
 @dataclass(frozen=True)
 class ProofRequest:
-    """The proofs to make, and how to show them.
+    """The proofs to make, and how to show their results.
 
-    zxid: where to compare the trees; None for the newest that both hold. on_dest: sessions known to be
-    clients of dest. lines: how many differences to show. out: a file for all of them, as JSON lines.
+    zxid: where to compare the trees; None for the newest zxid that both hold. after_cut: the operator knows
+    that dest was cut over. on_dest: sessions known to be clients of dest. lines: how many differences to
+    show. out: a file for all differences, as JSON lines.
     """
 
     chroot: str
@@ -61,7 +62,7 @@ class ProofRequest:
 
 @dataclass
 class Differences:
-    """The differences of one dest: the first ones, and the number of all."""
+    """The differences between source and one dest disk. first: the first ones. count: the number of all."""
 
     first: list[Difference] = field(default_factory=list)
     count: int = 0
@@ -71,7 +72,7 @@ class Differences:
 class ProofResult:
     """The results of the requested proofs.
 
-    tail, delta: None if not requested. digests, differences: by dest's name.
+    tail, delta: None if not requested. digests, differences: by the dest disk's name.
     """
 
     request: ProofRequest
@@ -105,7 +106,7 @@ def prove(
 
     Raises UsageError for a directory given twice, a subtree that source does not have, and an ``out`` that
     exists or cannot be written. Raises HostError and OSError for a disk that cannot be reached. Damage on a
-    disk is no error: it leaves a proof unproved.
+    disk raises no error: a proof that needs the damaged data is unproved.
     """
     if len({dest.name for dest in dests}) < len(dests):
         raise UsageError("a directory of dest is given twice. Needed: each directory once")
@@ -138,7 +139,7 @@ def prove(
 
 
 class _SourceSubtrees:
-    """Source's subtree at some zxids, each read once."""
+    """Source's subtree at several zxids. Each is read from the disk once."""
 
     def __init__(self, source: Side, request: ProofRequest, progress: ProgressLines) -> None:
         self._source = source
@@ -147,9 +148,9 @@ class _SourceSubtrees:
         self._read: dict[int, Sums] = {}
 
     def at(self, zxid: int) -> Sums:
-        """Return the sums at a zxid.
+        """Return the sums of source's subtree at a zxid.
 
-        Raises UsageError if there is no such subtree, because a proof about nothing proves nothing.
+        Raises UsageError if there is no such subtree, because a proof about an empty subtree proves nothing.
         """
         source, request = self._source, self._request
         if zxid not in self._read:
@@ -186,7 +187,7 @@ def _find_reach(source: Side, upto: int, dest: Side, request: ProofRequest) -> R
 
 
 def _leave_unproved(outcome: ProofResult, dests: Sequence[Side], why: str) -> None:
-    """Leave every proof unproved because source cannot be read."""
+    """Mark every proof as unproved because source cannot be read. why: the reason."""
     outcome.tail = TailProof(None, 0, "", {dest.name: unread_reach(why) for dest in dests})
     outcome.delta = DeltaResult(0, None, 0, 0, (), (), why, None)
     outcome.digests = {dest.name: DigestProof(None, 0, None, None, unproved=why) for dest in dests}

@@ -15,7 +15,7 @@ _SERVER = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([^\s:\[\]]+))(?::(\d{1,5}))?")
 
 
 def parse_servers(text: str) -> tuple[tuple[Server, ...], str]:
-    """Return the servers in this order, and the chroot, ``/`` by default. Raises UsageError."""
+    """Parse a connect string into its servers and its chroot (``/`` by default). Raises UsageError."""
     hosts, slash, below = text.partition("/")
     return tuple(_server(part, text) for part in hosts.split(",")), parse_chroot(slash + below or "/")
 

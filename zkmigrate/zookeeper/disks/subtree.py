@@ -31,9 +31,9 @@ class AbsentError(ZkmigrateError):
 class Answer:
     """The largest zxids of a subtree, and how they were read.
 
-    source: "server" or "disk". where: the name of that server or disk. begin, end: the newest zxid there
-    before the first znode was read, and after the last; equal if all were read in one state. requests: how
-    many were sent to the server. gone, denied: see `Walk`.
+    source: "server" or "disk". where: the name of that server or disk. begin, end: its newest zxid before the
+    first znode was read, and after the last; equal if all znodes were read in one state. requests: how many
+    requests were sent to the server. gone, denied: see `Walk`.
     """
 
     source: str
@@ -56,14 +56,14 @@ class WalkProgress:
     interval: Interval = field(default_factory=lambda: Interval(5.0))
 
     def report_walk(self, walk: Walk) -> None:
-        """Print a line about a walk. The number of znodes is unknown before its end."""
+        """Print a line about a walk if it is due. The total number of znodes is unknown before the end."""
         if self.interval.due():
             znodes = walk.extent.znodes
             rate = znodes / self.interval.elapsed_s
             self.say(f"{znodes} znodes, {rate:.0f} a second; {walk.left} more known znodes are not read yet")
 
     def report_replay(self, done: int, _total: int | None) -> None:
-        """Print a line about a replay on disk."""
+        """Print a line about reading from disk if it is due. done: transactions read after the snapshot."""
         if self.interval.due():
             self.say(f"read the snapshot and {done} transactions after it")
 
@@ -71,9 +71,9 @@ class WalkProgress:
 def from_server(
     servers: Sequence[Server], chroot: str, window: int, limits: Limits, hint: Callable[[str], None]
 ) -> Answer:
-    """Walk the subtree on one of the servers. hint: receives progress.
+    """Walk the subtree on one of the servers. hint: receives lines of progress.
 
-    Raises HostError if none answers to the end, AbsentError if the chroot does not exist.
+    Raises HostError if no server answers to the end, and AbsentError if the chroot does not exist.
     """
     found = walk_subtree(servers, chroot, window, limits, WalkProgress(hint).report_walk, hint)
     walk = found.walk
@@ -99,9 +99,10 @@ def from_server(
 def from_disk(
     disks: Disks, data: Place, log: Place | None, chroot: str, largest: int, hint: Callable[[str], None]
 ) -> Answer:
-    """Read the newest snapshot and the log after it.
+    """Read the largest zxids of a subtree from the newest snapshot and the log after it.
 
-    log: see `open_disk`. Raises its errors, and AbsentError if the chroot does not exist.
+    log: see `open_disk`. largest: the largest accepted record in bytes. hint: receives lines of progress.
+    Raises the errors of `open_disk`, and AbsentError if the chroot does not exist.
     """
     began = time.monotonic()
     with open_disk(disks, data, log) as side:
@@ -118,7 +119,7 @@ def from_disk(
 def print_answer(
     answer: Answer, say: Callable[[str], None], hint: Callable[[str], None], *, as_json: bool
 ) -> int:
-    """Print the answer, and return 0, or 8 if some of the subtree could not be read."""
+    """Print the answer. Return 0, or 8 if a part of the subtree could not be read."""
     say(json.dumps(stamped(body(answer)), ensure_ascii=False) if as_json else text(answer))
     if not answer.denied:
         return 0
@@ -152,7 +153,7 @@ def body(answer: Answer) -> dict[str, object]:
 def text(answer: Answer) -> str:
     """Return the answer as text for the operator.
 
-    It has the largest zxid, the largest czxid, mzxid and pzxid, and a line for each unusual finding.
+    The text has the largest zxid, the largest czxid, mzxid and pzxid, and a line for each unusual finding.
     """
     extent = answer.extent
     requests = f", {answer.requests} requests" if answer.requests else ""

@@ -1,7 +1,8 @@
 """Search for the znodes in which two large subtrees differ, with bounded memory.
 
-Only the buckets whose sums differ are read (`zookeeper.data.sums`). A few znodes are compared in memory. Many
-are first written to temporary files, some buckets per file, and compared file by file.
+Only the buckets whose sums differ are read (`zookeeper.data.sums`). If they hold few znodes, these are
+compared in memory. Otherwise the znodes are first written to temporary files, several buckets per file, and
+compared file by file.
 """
 
 from __future__ import annotations
@@ -27,8 +28,9 @@ def find_differences(
 ) -> Iterator[Difference]:
     """Yield every path that differs, sorted within each group of buckets.
 
-    left, right: the znodes of both sides, in any order. expected: about how many of them are in ``buckets``.
-    Raises the errors of reading them, and OSError if temporary files find no room.
+    left, right: the znodes of both sides, in any order. expected: about how many znodes of both sides are in
+    ``buckets``. in_memory: the largest number of znodes that are compared in memory. Raises the errors of
+    reading the znodes, and OSError if there is no room for temporary files.
     """
     groups = min(BUCKETS, expected // in_memory + 1)
     if groups == 1:

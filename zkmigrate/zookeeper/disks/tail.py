@@ -24,7 +24,8 @@ def tail(
 ) -> int:
     """Print the newest durable zxid, and return 0.
 
-    quick: calls ``newest`` without ``check``. Opens the disk, and raises, as `open_disk` does.
+    jute_maxbuffer: the servers' limit in bytes. quick: do not verify the snapshot's seals (see ``newest``).
+    Raises the errors of `open_disk`.
     """
     with open_disk(disks, data, log) as side:
         found = newest(

@@ -1,4 +1,4 @@
-"""The command ``writers``: list who wrote under a chroot, from a log, with addresses from ``cons``."""
+"""The command ``writers``: list the sessions that wrote under a chroot, and their clients' addresses."""
 
 from __future__ import annotations
 
@@ -39,8 +39,9 @@ def print_writers(
 ) -> int:
     """Print the sessions that wrote under the chroot, and return 0.
 
-    log, and errors: see `open_disk`. servers: those to query with ``cons`` for the addresses of connected
-    sessions. hint: receives progress, and servers that did not answer.
+    log: see `open_disk`. servers: the servers that are queried with ``cons`` for the addresses of connected
+    sessions. hint: receives progress, and the failures of servers that did not answer. hours: how far to read
+    back; None for all. largest: the largest accepted record in bytes. Raises the errors of `open_disk`.
     """
     limit = max(largest, MAX_RECORD)
     progress = ProgressLines(hint).of()

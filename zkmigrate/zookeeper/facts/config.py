@@ -19,7 +19,7 @@ from zkmigrate.zookeeper.facts.ensemble import answer
 
 DEFAULT_TICK_MS = 3000
 ANY_ADDRESS = ("0.0.0.0", "::", "0:0:0:0:0:0:0:0")
-"""Listening addresses that name no host. In a server line they mean the server's own host."""
+"""Listening addresses that name no host. In a server line such an address means the server's own host."""
 DYNAMIC = "dynamicConfigFile"
 VERSION = "version"
 ADDRESS_SETTINGS = (
@@ -36,7 +36,7 @@ _SUFFIX = re.compile(r".*\.([0-9a-fA-F]{1,16})")
 class ZooConfig:
     """The settings and server lines of a host.
 
-    values: the value that counts for every key except server lines. servers: the server lines by myid. odd:
+    values: the effective value of every key except server lines. servers: the server lines by myid. odd:
     unsupported lines (several addresses for one server, groups, weights).
     """
 
@@ -46,10 +46,10 @@ class ZooConfig:
 
     @cached_property
     def version(self) -> int:
-        """The version of the members.
+        """The version of the ensemble's member list.
 
-        It is the hexadecimal suffix of the dynamic file's name, or else the line ``version``. It is 0 if the
-        value used is not a number, as in ZooKeeper.
+        It is the hexadecimal suffix of the dynamic file's name, or without such a file the setting
+        ``version``. The version is 0 if the value used is not a number, as in ZooKeeper.
         """
         if DYNAMIC in self.values:
             suffix = _SUFFIX.fullmatch(self.values[DYNAMIC].strip())
@@ -59,7 +59,7 @@ class ZooConfig:
 
     @property
     def session_bounds_ms(self) -> tuple[int, int] | None:
-        """The smallest and largest session timeout that this server grants, 2 and 20 ticks by default.
+        """The smallest and largest session timeout in ms that this server grants, 2 and 20 ticks by default.
 
         None if a value is not a number.
         """
@@ -71,7 +71,7 @@ class ZooConfig:
 
     @property
     def init_ms(self) -> int | None:
-        """How long a leader waits for a learner to load its snapshot: initLimit ticks.
+        """The time in ms for which a leader waits for a learner to load its snapshot: initLimit ticks.
 
         None if initLimit is not set or a value is not a number.
         """
@@ -95,8 +95,8 @@ def is_one_host(address: str) -> bool:
 def setting(config: ZooConfig, flags: Mapping[str, str], key: str) -> str | None:
     """Return a server's value for a key that is also a system property, stripped; None if not set.
 
-    QuorumPeerConfig.parseProperties sets the system property ``zookeeper.KEY`` for a key of zoo.cfg that it
-    has no field for. That overrides ``-Dzookeeper.KEY``.
+    flags: the server's ``-D`` options. A key of zoo.cfg for which QuorumPeerConfig.parseProperties has no
+    field becomes the system property ``zookeeper.KEY``, which overrides ``-Dzookeeper.KEY``.
     """
     value = config.values.get(key, flags.get(f"zookeeper.{key}"))
     return None if value is None else value.strip()
@@ -105,11 +105,11 @@ def setting(config: ZooConfig, flags: Mapping[str, str], key: str) -> str | None
 def zoo_config(
     look: Look, host: str, path: str, service: Service | None = None, commands: tuple[str, ...] = ()
 ) -> Reading[ZooConfig]:
-    """Read the config of a host, with its dynamicConfigFile if it names one.
+    """Read the zoo.cfg of a host, and the dynamicConfigFile if zoo.cfg names one.
 
     A relative dynamicConfigFile is below the server's working directory, which is read from ``conf``,
     ``envi`` or the server's process. service: the server's service, on a host that has zkm-host. commands:
-    the service's own commands to query instead of systemd.
+    the service's own commands, to be used instead of systemd.
     """
     static = _config(look, host, path)
     if not isinstance(static, Seen) or DYNAMIC not in static.value.values:
@@ -127,7 +127,7 @@ def zoo_config(
 def dynamic_file(
     look: Look, host: str, config: ZooConfig, service: Service | None = None, commands: tuple[str, ...] = ()
 ) -> Reading[str]:
-    """Return the absolute path of the dynamicConfigFile that a host's config names."""
+    """Return the absolute path of the dynamicConfigFile in a host's config. Arguments: see `zoo_config`."""
     name = config.values[DYNAMIC].strip()
     directory = Seen("/") if name.startswith("/") else _working_directory(look, host, config.values)
     if (
@@ -147,8 +147,8 @@ def dynamic_file(
 def _working_directory(look: Look, host: str, values: Mapping[str, str]) -> Reading[str]:
     """Read the working directory of a host's ZooKeeper server.
 
-    ``conf`` shows it if dataDir or dataLogDir is relative. Otherwise ``envi`` is read, which fewer servers
-    allow.
+    ``conf`` shows the directory if dataDir or dataLogDir is relative. Otherwise ``envi`` is read, which fewer
+    servers allow.
     """
     for key in ("dataDir", "dataLogDir"):
         given = posixpath.normpath(values.get(key, "").strip() or "/")

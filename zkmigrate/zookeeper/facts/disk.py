@@ -24,7 +24,7 @@ VERSION_2 = "version-2"
 
 @dataclass(frozen=True)
 class HostDirectory:
-    """A directory of a host, for ``zookeeper.data``. Raises HostError if the host does not answer."""
+    """A directory of a host, as `zookeeper.data` reads it. Raises HostError if the host does not answer."""
 
     look: Look
     host: str
@@ -48,7 +48,7 @@ class HostDirectory:
 
 
 def directories(look: Look, host: str, ensemble: Source | Dest) -> tuple[HostDirectory, HostDirectory]:
-    """Return the snapshot and the log directory (``version-2`` of each) of a host of this ensemble."""
+    """Return a host's snapshot directory and log directory (``version-2`` of dataDir and dataLogDir)."""
     data = HostDirectory(look, host, f"{ensemble.data_dir}/{VERSION_2}")
     return data, HostDirectory(look, host, f"{ensemble.txn_dir}/{VERSION_2}")
 
@@ -63,7 +63,7 @@ def list_directories(look: Look, host: str, ensemble: Source | Dest) -> tuple[Li
 def read_disk(read: Callable[[], T], host: str = "") -> Reading[T]:
     """Return the result of a function that reads a disk; Unknown if it raises HostError or ZkDataError.
 
-    host: is put before the reason, for errors that do not name it.
+    host: the name to put before the reason, for errors that do not name the host.
     """
     try:
         return Seen(read())
@@ -76,8 +76,8 @@ def durable_tail(
 ) -> Reading[Tail]:
     """Read the newest durable zxid of a host.
 
-    cursor: the end of an earlier read of this host's log. If its file is gone, the log is read from its
-    start. check: see :func:`newest`.
+    cursor: the end of an earlier read of this host's log. If the cursor's file no longer exists, the log is
+    read without the cursor. check: see :func:`newest`.
     """
 
     def read() -> Tail:
@@ -90,7 +90,7 @@ def durable_tail(
 
 @dataclass(frozen=True)
 class Largest:
-    """An upper bound: no znode has more than ``size`` bytes. where: its path, or the source of the bound."""
+    """An upper bound: no znode has more than ``size`` bytes. where: a znode's path, or another source."""
 
     size: int
     where: str
@@ -101,9 +101,9 @@ def largest_znode(
 ) -> Reading[Largest]:
     """Return an upper bound for the data size of the largest znode, as cheaply as possible.
 
-    whole: ``mntr`` of the host. Its zk_approximate_data_size, the size of all data and paths together, bounds
-    every znode. If it is above ``enough`` bytes or unknown, the newest snapshot and its logs are read from
-    disk, which costs O(tree) outside any window.
+    whole: the answer of the host to ``mntr``. Its zk_approximate_data_size, the size of all data and paths
+    together, is an upper bound for every znode. If this value is above ``enough`` bytes or unknown, the
+    newest snapshot and its logs are read from disk, which costs O(tree) outside any window.
     """
     total = whole.value.number("zk_approximate_data_size") if isinstance(whole, Seen) else None
     if total is not None and total <= enough:

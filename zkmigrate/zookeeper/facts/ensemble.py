@@ -28,8 +28,8 @@ NOT_SERVING = "the server runs but does not serve: no quorum, or still syncing"
 def answer(look: Look, host: str, word: str, parse: Callable[[str], T]) -> Reading[T]:
     """Send a four-letter word to a host and return the parsed answer.
 
-    Absent: the server runs but does not serve. Unknown (denied): the word is not in
-    ``4lw.commands.whitelist``. Unknown (garbled): the answer does not parse.
+    The result is Absent if the server runs but does not serve, Unknown (denied) if the word is not in
+    ``4lw.commands.whitelist``, and Unknown (garbled) if the answer does not parse.
     """
     reading = look.ask(SendWord(host, word))
     if not isinstance(reading, Seen):
@@ -48,15 +48,15 @@ def answer(look: Look, host: str, word: str, parse: Callable[[str], T]) -> Readi
 class EnsembleView:
     """The answers of an ensemble's servers to ``srvr``.
 
-    servers: the reading by host; Absent if the server runs but does not serve. leader: the only host in mode
-    leader or standalone; None if there is none or several.
+    servers: the answer of each host; Absent if the server runs but does not serve. leader: the only host in
+    mode leader or standalone; None if there is none or several.
     """
 
     servers: Mapping[str, Reading[Srvr]]
     leader: str | None
 
     def modes(self) -> dict[str, str]:
-        """Return the mode of each host, ``not serving``, or why it is unknown."""
+        """Return the mode of each host, ``not serving``, or the reason why the mode is unknown."""
         return {host: _mode(reading) for host, reading in self.servers.items()}
 
     def has_quorum(self) -> bool | None:
@@ -110,12 +110,15 @@ def source_view(inventory: Inventory, look: Look) -> EnsembleView:
 
 
 def dest_view(inventory: Inventory, look: Look) -> EnsembleView:
-    """Read ``srvr`` from every dest host. They are observers while joined, participants once reformed."""
+    """Read ``srvr`` from every dest host.
+
+    Dest hosts are observers while they are joined to source, and participants once they form an ensemble.
+    """
     return view(look, inventory.dest_names)
 
 
 def learners(look: Look, view: EnsembleView) -> int | None:
-    """Return how many learners the leader reports; None if there is no leader or it does not report it."""
+    """Return how many learners the leader reports; None without a leader or a reported number."""
     mntr = leader_mntr(look, view.leader) if view.leader is not None else None
     return mntr.value.learners if isinstance(mntr, Seen) else None
 

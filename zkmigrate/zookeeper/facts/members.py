@@ -1,6 +1,6 @@
 """Facts about source's members, as its own servers list them.
 
-An observer needs the same list to follow them.
+A dest host needs the same list to follow source's servers as an observer.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ REJOIN = "roll back to the join, which writes source's members to dest again: `z
 class Members:
     """The members of an ensemble.
 
-    lines: the ``server.N=…`` lines, without escapes. version: their version; 0 for a config without one. A
-    source with reconfiguration puts it in the name of its dynamic file. ports: every TCP port in source's
-    configs.
+    lines: the ``server.N=…`` lines, without escapes. version: the version of this list; 0 for a config
+    without a version. A source that allows reconfiguration puts the version into the name of its dynamic
+    file. ports: every TCP port in source's configs.
     """
 
     lines: tuple[str, ...]
@@ -44,8 +44,8 @@ class Members:
 def source_members(inventory: Inventory, look: Look) -> Reading[Members]:
     """Read the members from source's hosts.
 
-    The lines are those of the first host that answers. Unknown if hosts have different versions, as in the
-    middle of a reconfiguration.
+    The lines are those of the first host that answers. The result is Unknown if hosts have different versions
+    of the list, as in the middle of a reconfiguration.
     """
     readings = look.each(
         inventory.source_names,
@@ -116,7 +116,7 @@ def config_ports(config: ZooConfig) -> tuple[int, ...]:
 def cut_ports(inventory: Inventory, named: Iterable[int]) -> tuple[int, ...]:
     """Return ZooKeeper's ports of both ensembles, sorted.
 
-    They are those in the inventory, in dest's settings, and in source's own configs (``named``).
+    The ports are those in the inventory, in dest's settings, and in source's own configs (``named``).
     """
     both = (inventory.source.ports, inventory.dest.ports)
     known = {port for p in both for port in (p.client, p.quorum, p.election)}

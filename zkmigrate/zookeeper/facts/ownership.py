@@ -27,7 +27,7 @@ class Ephemeral:
 class Ownership:
     """The ownership of ephemerals under ``chroot`` at the zxid ``upto``.
 
-    newest: the largest zxid of a transaction that touches the chroot or a session that owns part of it.
+    newest: the largest zxid of a transaction that touches the chroot or a session that owns ephemerals there.
     ephemerals: by path. timeouts: the timeout in milliseconds of every open session.
     """
 
@@ -53,20 +53,20 @@ class Ownership:
     def kept(self, keeps: Callable[[str], bool]) -> Ownership:
         """Return a copy with only those ephemerals that must keep their owner and czxid.
 
-        keeps: returns whether the ephemeral at a path must keep them.
+        keeps: returns whether the ephemeral at a path must keep its owner and czxid.
         """
         return replace(self, ephemerals={path: e for path, e in self.ephemerals.items() if keeps(path)})
 
     @property
     def without_timeout(self) -> tuple[int, ...]:
-        """The owners of ephemerals under the chroot with an unknown timeout. They may make T smaller."""
+        """The owners of ephemerals whose session timeout is unknown. Such an owner may make T smaller."""
         return tuple(sorted(owner for owner in self.owners if owner not in self.timeouts))
 
 
 def apply_records(state: Ownership, records: Iterable[Record], upto: int | None = None) -> Ownership:
-    """Return the state after these records.
+    """Return the ownership after these log records.
 
-    Records at or below the state's zxid, and those above ``upto``, are ignored.
+    Records at or below ``state.upto``, and records above ``upto``, are ignored.
     """
     owned = Owned.from_owners(state.owners, state.chroot)
     ephemerals = dict(state.ephemerals)
