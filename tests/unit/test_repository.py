@@ -50,6 +50,7 @@ NEUTRAL = {
     "zkmigrate.inventory.explain",
     "zkmigrate.inventory.hooks",
     "zkmigrate.inventory.inventory",
+    "zkmigrate.inventory.login",
     "zkmigrate.inventory.types",
     "zkmigrate.inventory.marked_yaml",
     "zkmigrate.java_properties",

@@ -37,6 +37,7 @@ NEEDED["finding"] = "the id of a check, such as kafka.replication"
 NEEDED["target"] = "text: the host, address, topic, group or transactional id as the finding names it"
 NEEDED["who"] = NEEDED["why"] = "a line of text that is not empty"
 NEEDED["stop"] = NEEDED["status"] = NEEDED["kill"] = NEEDED["start"]
+_CLIENT = {"user": "a user's name without control characters", "verify_hostname": "true or false"}
 _REMOTE_PATH = "an absolute path of letters, digits and . _ / @ % + -"
 
 
@@ -98,6 +99,8 @@ def _needed(path: Path, model: type[BaseModel]) -> str:
     own: Mapping[str, str] = getattr(model, "needed", {})
     if words := own.get(".".join(names)):
         return words
+    if "client" in names:
+        return _CLIENT.get(names[-1], NEEDED["key"])
     if names[-1:] == ["config"] and names[0] != "ssh":
         return _REMOTE_PATH
     if names == ["name"]:

@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar, get_args, overload
 
@@ -15,7 +16,7 @@ from zkmigrate import input_file
 from zkmigrate.errors import InventoryError
 from zkmigrate.inventory import checks as inventory_checks
 from zkmigrate.inventory import explain as inventory_types
-from zkmigrate.inventory import marked_yaml
+from zkmigrate.inventory import login, marked_yaml
 from zkmigrate.inventory.accept import Accept, Instant
 from zkmigrate.inventory.checks import LEASE_MS
 from zkmigrate.inventory.hooks import Hook, Hooks, Moment
@@ -168,7 +169,8 @@ class Kafka(Partial):
     """The Kafka cluster that moves.
 
     chroot: its subtree of source, such as ``/kafka``. canary_topic: a topic that the operator created;
-    zkmigrate sends small records to it during the move. If it is None, zkmigrate sends none.
+    zkmigrate sends small records to it during the move. If it is None, zkmigrate sends none. client: how
+    zkmigrate's own clients log in; None for a cluster without TLS and SASL.
     """
 
     may_lack = ("chroot",)  # only in a file with neither source nor dest (checks.py)
@@ -182,6 +184,7 @@ class Kafka(Partial):
     service: Service = Service(unit="kafka.service")
     user: Account = "kafka"
     group: Account = "kafka"
+    client: login.KafkaClient | None = None
 
     def commands(self, broker: str) -> tuple[str, ...]:
         """Return the arguments for zkm-host of this broker's service, with its port; empty for systemd.
@@ -293,6 +296,7 @@ class Inventory(Partial):
     source: Source = LEFT_OUT
     dest: Dest = LEFT_OUT
     kafka: Kafka = LEFT_OUT
+    zookeeper: login.ZooKeeper = login.ZooKeeper()
     policy: Policy = Policy()
     hooks: Hooks = Hooks()
     accept: tuple[Accept, ...] = ()
@@ -437,7 +441,7 @@ def load(path: Path, shape: type[Inventory] = Inventory, sections: Collection[st
             mistakes.append(
                 marked_yaml.Mistake(mark, (), f"not a mapping (seen a {kind}, needed keys and values)")
             )
-        raise InventoryError(_lines(path, mistakes))
+        raise InventoryError(_lines(path, document, mistakes))
     values = _as_typed(document, shape.as_typed)
     inventory: Inventory | None = None
     try:
@@ -448,8 +452,14 @@ def load(path: Path, shape: type[Inventory] = Inventory, sections: Collection[st
     mistakes += inventory_checks.cross_check(document, shape.host_lists)
     mistakes += inventory_checks.missing(document, sections)
     if mistakes or inventory is None:
-        raise InventoryError(_lines(path, mistakes))
+        raise InventoryError(_lines(path, document, mistakes))
     local: dict[str, Any] = {"hooks": _local_hooks(path, inventory.hooks)}
+    login.hide_variables(inventory)
+    absolute = partial(local_path, path)
+    local["zookeeper"] = login.with_local_paths(inventory.zookeeper, absolute)
+    if inventory.has("kafka"):
+        client = login.with_local_paths(inventory.kafka.client, absolute)
+        local["kafka"] = inventory.kafka.model_copy(update={"client": client})
     if inventory.has("ssh"):
         ssh = inventory.ssh
         given = {"key": ssh.key, "known_hosts": ssh.known_hosts, "config": ssh.config}
@@ -465,14 +475,16 @@ def digest(inventory: Inventory) -> str:
     and canary topic (the operator must be able to repair them), and ``accept`` (each gate writes it to the
     journal). It also leaves out the times and leaders of the roll, because the roll may need a second night,
     and ``source.admin_port``, because it is only an address to query. A playbook's own class of inventory
-    names more in ``not_binding``.
+    names more in ``not_binding``. How clients log in is left out too, because secrets and files may be
+    renewed.
     """
     local: dict[str, Any] = {
         "ssh": {"key", "known_hosts", "config"},
         "hooks": True,
         "accept": True,
         "policy": {"window", "roll_soak_s", "roll_recovery_s", "roll_leaders"},
-        "kafka": {"canary_topic"},
+        "kafka": {"canary_topic", "client"},
+        "zookeeper": True,
         "source": {"admin_port"},
         **inventory.not_binding,
     }
@@ -522,8 +534,9 @@ def _as_typed(document: marked_yaml.Document, texts: Collection[marked_yaml.Path
     return convert(document.value, ())
 
 
-def _lines(path: Path, mistakes: list[marked_yaml.Mistake]) -> str:
-    ordered = sorted(set(mistakes), key=lambda m: (m.mark, marked_yaml.dotted(m.path), m.reason))
+def _lines(path: Path, document: marked_yaml.Document, mistakes: list[marked_yaml.Mistake]) -> str:
+    shown = {login.without_secret(mistake, document) for mistake in mistakes}
+    ordered = sorted(shown, key=lambda m: (m.mark, marked_yaml.dotted(m.path), m.reason))
     return "\n".join(
         f"{path}:{m.mark.line}: " + (f"{marked_yaml.dotted(m.path)}: " if m.path else "") + m.reason
         for m in ordered

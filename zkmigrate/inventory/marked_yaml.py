@@ -34,6 +34,7 @@ Path: TypeAlias = tuple[str | int, ...]
 """The keys and list positions from the top of the document to a value; ``()`` is the top."""
 
 _PLAIN_KEY = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+_TAG_HANDLE = re.compile(r"(undefined tag handle) '.*'")
 _INTEGER = re.compile(r"[-+]?[0-9]{1,18}")
 _FLOAT = re.compile(r"[-+]?[0-9]{1,18}\.[0-9]{1,18}")
 _ODD_NUMBER = re.compile(
@@ -108,6 +109,7 @@ def parse(text: str) -> Document:
         at = error.problem_mark or error.context_mark
         where = Mark(at.line + 1, at.column + 1) if at is not None else Mark(1, 1)
         said = " ".join(", ".join(str(part) for part in (error.context, error.problem) if part).split())
+        said = _TAG_HANDLE.sub(r"\1", said)  # it may be part of a password without quotes
         document.mistakes.append(Mistake(where, (), f"not YAML: {said}"))
     except (YAMLError, ValueError, ArithmeticError, LookupError, TypeError, AttributeError) as error:
         # The parser itself fails on some malformed input (a character out of range, a bad directive).

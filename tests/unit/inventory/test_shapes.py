@@ -127,7 +127,7 @@ def test_a_section_of_a_playbooks_own_is_checked_like_any_other(tmp_path: Path) 
     assert load(good, ShelfInventory, ("shelf",)).shelf.file == "/tmp/x"
     assert mistakes(good, "shelf") == [
         "migration.yml:3: shelf: unknown key (needed one of: version, name, operator, ssh, source, dest, "
-        "kafka, policy, hooks, accept)"
+        "kafka, zookeeper, policy, hooks, accept)"
     ]
     lines = mistakes(written(tmp_path, f"{head}shelf: {{fil: /tmp/x}}\n"), "shelf", shape=ShelfInventory)
     assert [line.partition("(")[0] for line in lines] == [

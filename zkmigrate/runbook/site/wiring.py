@@ -13,7 +13,7 @@ from functools import partial
 from pkgutil import resolve_name
 from typing import TypeVar
 
-from zkmigrate import json_text
+from zkmigrate import credentials, json_text
 from zkmigrate.hosts import zkm_host
 from zkmigrate.hosts.transport.channels import Channels, relay
 from zkmigrate.hosts.transport.program import Program
@@ -60,10 +60,12 @@ class SampledObserve(Observe):
 class Site:
     """All connections of one process to the hosts and clusters of one inventory.
 
-    clusters: the value of ``Playbook.clusters``, for a process that changes clusters.
+    clusters: the value of ``Playbook.clusters``, for a process that changes clusters. Raises SecretError if
+    a secret or certificate of the inventory cannot be read.
     """
 
     def __init__(self, inventory: Inventory, run: str, clusters: Mapping[str, str] | None = None) -> None:
+        credentials.check(inventory)
         self.inventory = inventory
         self._run = run
         self._transport = Transport(inventory)

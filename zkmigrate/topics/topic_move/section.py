@@ -6,14 +6,16 @@ The sections are ``clusters``, ``gateways``, ``mirrors``, ``sets`` and ``topic_m
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Self
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
 from zkmigrate.errors import InventoryError
 from zkmigrate.inventory.checks import HostList
 from zkmigrate.inventory.inventory import GatewayProgram, Inventory, local_path
+from zkmigrate.inventory.login import KafkaClient, with_local_paths
 from zkmigrate.inventory.types import Address, Command, LocalPath, Name, RemotePath, Topic, Unit
 from zkmigrate.topics.gateway.order import GATEWAY
 from zkmigrate.topics.mirror.questions import ClusterAt
@@ -36,14 +38,21 @@ class Cluster(_Strict):
     """A Kafka cluster.
 
     name: the same name as in the gateways' files. config: a file of client properties for TLS and SASL, on
-    the operator's machine. mirror: the unit on the mirror hosts that copies to this cluster from the other
-    one.
+    the operator's machine. client: the same settings in this file instead. mirror: the unit on the mirror
+    hosts that copies to this cluster from the other one.
     """
 
     name: Name
     brokers: Annotated[tuple[_Endpoint, ...], Field(min_length=1)]
     config: LocalPath | None = None
+    client: KafkaClient | None = None
     mirror: Unit
+
+    @model_validator(mode="after")
+    def _logs_in_one_way(self) -> Self:
+        if self.config is not None and self.client is not None:
+            raise ValueError("config and client exclude each other")
+        return self
 
 
 class Machine(_Strict):
@@ -130,8 +139,14 @@ class TopicMoveInventory(Inventory):
         wrong = list(self._wrong())
         if wrong:
             raise InventoryError("\n".join(f"{path}: {one}" for one in wrong))
+        local = partial(local_path, path)
         clusters = tuple(
-            one.model_copy(update={"config": local_path(path, one.config)}) if one.config else one
+            one.model_copy(
+                update={
+                    "config": one.config and local(one.config),
+                    "client": with_local_paths(one.client, local),
+                }
+            )
             for one in self.clusters
         )
         return super().with_files(path).model_copy(update={"clusters": clusters})

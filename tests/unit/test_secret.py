@@ -1,0 +1,169 @@
+"""Secrets by reference: what is read, what is refused, and that nothing shows them."""
+
+from __future__ import annotations
+
+import os
+import resource
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.unit.inventory.test_inventory import GOOD
+from zkmigrate import secret
+from zkmigrate.inventory.inventory import load
+from zkmigrate.inventory.login import Secret
+from zkmigrate.runbook.site.wiring import Site
+from zkmigrate.secret import SecretError
+
+PLANTED = "hunter2-planted"
+KEY = "kafka.client.password"
+
+
+def kept(folder: Path, content: bytes, mode: int = 0o600) -> Secret:
+    path = folder / "kept"
+    path.write_bytes(content)
+    path.chmod(mode)
+    return Secret(file=str(path))
+
+
+def printing(folder: Path, code: str) -> Secret:
+    """A command that runs this Python code; its file is the test's own, so that nothing is remembered."""
+    program = folder / "tell.py"
+    program.write_text(code)
+    return Secret(command=(sys.executable, str(program)))
+
+
+def wrong(reference: Secret) -> str:
+    with pytest.raises(SecretError) as caught:
+        secret.read(reference, KEY)
+    told = str(caught.value)
+    assert told.startswith(f"{KEY}: ")
+    assert "Needed: " in told
+    assert PLANTED not in told
+    assert caught.value.__cause__ is None
+    return told
+
+
+@pytest.mark.parametrize("content", [PLANTED, f"{PLANTED}\n"])
+@pytest.mark.parametrize("mode", [0o600, 0o400])
+def test_a_file_without_its_last_newline_is_the_secret(tmp_path: Path, content: str, mode: int) -> None:
+    assert secret.read(kept(tmp_path, content.encode(), mode), KEY) == PLANTED
+
+
+def test_blanks_belong_to_a_secret(tmp_path: Path) -> None:
+    assert secret.read(kept(tmp_path, " pä ss \n".encode()), KEY) == " pä ss "
+
+
+@pytest.mark.parametrize("mode", [0o640, 0o604, 0o644, 0o620, 0o601, 0o777])
+def test_a_file_that_others_may_use_is_refused(tmp_path: Path, mode: int) -> None:
+    told = wrong(kept(tmp_path, PLANTED.encode(), mode))
+    assert f"its mode is {mode:04o}. Needed: mode 0600. Next: run `chmod 600 " in told
+
+
+def test_a_file_of_another_account_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    reference = kept(tmp_path, PLANTED.encode())
+    own = os.geteuid()
+    monkeypatch.setattr(os, "geteuid", lambda: own + 1)
+    assert f"belongs to the account with number {own}" in wrong(reference)
+
+
+@pytest.mark.parametrize(
+    ("content", "seen"),
+    [
+        (b"", "is empty"),
+        (b"\n", "is empty"),
+        (f"{PLANTED}\n\n".encode(), "control characters, several lines"),
+        (f"{PLANTED}\r\n".encode(), "control characters, several lines"),
+        (PLANTED.encode() + b"\xff", "not UTF-8"),
+        (PLANTED.encode() + b"\0", "control characters"),
+        (PLANTED.encode() * 300, "has more than 4096 bytes"),
+    ],
+)
+def test_what_is_no_line_of_text_is_refused_from_each_kind_of_reference(
+    tmp_path: Path, content: bytes, seen: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert seen in wrong(kept(tmp_path, content))
+    assert seen in wrong(printing(tmp_path, f"import sys; sys.stdout.buffer.write({content!r})"))
+    if b"\0" not in content:  # a variable cannot have it
+        monkeypatch.setenv("ZKM_TEST_BAD", os.fsdecode(content))
+        assert seen in wrong(Secret(env="ZKM_TEST_BAD"))
+
+
+def test_a_missing_file_a_directory_and_a_pipe_are_refused(tmp_path: Path) -> None:
+    assert "cannot be read: No such file" in wrong(Secret(file=str(tmp_path / "none")))
+    assert "cannot be read: Is a directory" in wrong(Secret(file=str(tmp_path)))
+    os.mkfifo(tmp_path / "pipe", 0o600)
+    assert "a plain file is needed" in wrong(Secret(file=str(tmp_path / "pipe")))
+
+
+def test_a_variable_is_read_and_a_missing_one_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ZKM_TEST_GOOD", f"{PLANTED}\n")
+    assert secret.read(Secret(env="ZKM_TEST_GOOD"), KEY) == PLANTED
+    assert "the environment has no variable ZKM_TEST_NONE" in wrong(Secret(env="ZKM_TEST_NONE"))
+
+
+def test_a_command_runs_once_and_neither_its_errors_nor_its_words_are_shown(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    program = f"import sys; open({str(tmp_path / 'runs')!r}, 'a').write('x'); print({PLANTED!r})"
+    reference = printing(tmp_path, f"{program}; print({PLANTED!r}, file=sys.stderr); sys.stdin.read()")
+    assert [secret.read(reference, KEY) for _ in range(3)] == [PLANTED] * 3
+    assert (tmp_path / "runs").read_text() == "x"
+    failing = Secret(command=("sh", "-c", f"echo {PLANTED}; echo {PLANTED} >&2; exit 3"))
+    assert "the command sh ended with exit code 3" in wrong(failing)
+    assert "the command /no/such cannot be started: No such file" in wrong(
+        Secret(command=("/no/such", PLANTED))
+    )
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_command_that_hangs_is_ended_with_its_children(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(secret, "COMMAND_S", 0.3)
+    shell = f"sleep 600 & echo $! > {tmp_path}/pid; echo {PLANTED}; wait"
+    began = time.monotonic()
+    assert "the command sh did not end within 0.3 s" in wrong(Secret(command=("sh", "-c", shell)))
+    assert time.monotonic() - began < 30
+    child = Path("/proc", (tmp_path / "pid").read_text().strip(), "stat")
+    assert not child.exists() or child.read_text().rpartition(") ")[2][0] in "ZX"
+
+
+def test_a_command_that_never_stops_printing_is_ended() -> None:
+    assert "has more than 4096 bytes" in wrong(
+        Secret(command=("sh", "-c", f"while :; do echo {PLANTED}; done"))
+    )
+
+
+def test_after_a_secret_was_read_there_is_no_core_dump(tmp_path: Path) -> None:
+    secret.read(kept(tmp_path, PLANTED.encode()), KEY)
+    assert resource.getrlimit(resource.RLIMIT_CORE)[0] == 0
+
+
+def test_a_variable_is_out_of_the_environment_of_children_and_a_command_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ZKM_TEST_HIDDEN", PLANTED)
+    path = tmp_path / "migration.yml"
+    path.write_text(
+        f"{GOOD}zookeeper: {{client: {{sasl: {{user: a, password: {{env: ZKM_TEST_HIDDEN}}}}}}}}\n"
+    )
+    sasl = load(path).zookeeper.client.sasl
+    assert sasl is not None
+    assert PLANTED not in subprocess.run(["env"], capture_output=True, text=True, check=True).stdout
+    seen = printing(tmp_path, "import os; print('ZKM_TEST_HIDDEN' in os.environ)")
+    assert secret.read(seen, KEY) == "False"
+    assert secret.read(sasl.password, KEY) == PLANTED
+    assert secret.read(load(path).zookeeper.client.sasl.password, KEY) == PLANTED  # type: ignore[union-attr]
+
+
+def test_a_wrong_reference_stops_a_verb_before_it_connects(tmp_path: Path) -> None:
+    path = tmp_path / "migration.yml"
+    path.write_text(f"{GOOD}zookeeper: {{client: {{digest: {{user: a, password: {{file: none}}}}}}}}\n")
+    with pytest.raises(
+        SecretError, match=r"^zookeeper\.client\.digest\.password: the file .*/none cannot be"
+    ):
+        Site(load(path), "r1")
