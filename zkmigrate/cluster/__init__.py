@@ -1,1 +1,1 @@
-"""Kafka inside one cluster: placement, reassignment, throttle, new partitions, broker removal, leftovers."""
+"""Work inside one Kafka cluster: place and move partitions, set throttles, remove brokers and leftovers."""

@@ -11,14 +11,14 @@ from zkmigrate.kafka.questions import InFlight, KafkaView, PartitionState
 from zkmigrate.runbook.model.fact import Absent, Reading, Seen
 
 STILL = InFlight((), (), ())
-"""The value for a partition without a reassignment."""
+"""The empty reassignment, for a partition that has none in flight."""
 
 
 @dataclass(frozen=True)
 class Wrong:
-    """One partition and what is wrong with it.
+    """A partition with a problem.
 
-    text: the problem in words. facts: further facts by name.
+    text: the problem in words. facts: further figures about the problem, by their key in JSON.
     """
 
     partition: PartitionState
@@ -47,7 +47,7 @@ class BrokerShare:
 class Check:
     """The state of a cluster.
 
-    down: brokers of the inventory, or of a replica set, that are not registered.
+    down: brokers of the inventory, or of a replica list, that are not registered.
     silent: registered brokers of the inventory that do not answer.
     moves: all reassignments in flight; None if the brokers did not report them.
     unknown: why ``moves`` is None.
@@ -82,13 +82,13 @@ class Check:
 def check(view: KafkaView, reading: Reading[Mapping[Name, InFlight]], expected: Mapping[int, str]) -> Check:
     """Check a cluster's brokers, racks, replicas, leaders and reassignments.
 
-    reading: its reassignments in flight.
-    expected: the brokers, besides those in replica sets, that should be registered and answer: ids and
+    reading: the cluster's reassignments in flight, or the reason why they are unknown.
+    expected: the brokers, besides those in replica lists, that should be registered and answer: ids and
     ``host:port``.
 
-    Replicas that a reassignment adds do not count as behind. While one is in flight, the racks that count are
-    those of the replica set at its end. A replica set can span as many racks as it has replicas, up to the
-    number of racks of the registered brokers. A broker that is down counts as a rack of its own.
+    Replicas that a reassignment adds do not count as behind. While a reassignment is in flight, the racks of
+    its target are counted. A replica list can span as many racks as it has replicas, up to the number of
+    racks of the registered brokers. A broker that is down counts as a rack of its own.
     """
     moves, unknown = _moves(view, reading)
     in_flight = moves or {}
@@ -123,7 +123,7 @@ def check(view: KafkaView, reading: Reading[Mapping[Name, InFlight]], expected: 
 def _moves(
     view: KafkaView, reading: Reading[Mapping[Name, InFlight]]
 ) -> tuple[Mapping[Name, InFlight] | None, str]:
-    """Return the reassignments in flight, or None and why they are unknown."""
+    """Return the reassignments in flight, or None and the reason why they are unknown."""
     if isinstance(reading, Seen):
         return dict(sorted(reading.value.items())), ""
     if not isinstance(reading, Absent):

@@ -22,12 +22,12 @@ Pause: TypeAlias = Callable[[float], None]
 _WITNESSES = 3
 """The number of brokers that report partitions.
 
-Each answer has all partitions; answers of all brokers of a large cluster would need gigabytes here.
+Each answer has all partitions; the answers of all brokers of a large cluster would need gigabytes of memory.
 """
 LEAVING_S = 20
-"""Seconds for which brokers may still list one that died.
+"""Seconds for which brokers may still list a broker that died.
 
-That lasts until its session ends, by default 18 s with ZooKeeper and 9 s without.
+They list it until its session ends, which by default takes 18 s with ZooKeeper and 9 s without.
 """
 _AT_ONCE = 20
 """The number of brokers whose log directories are read between two lines of progress."""
@@ -153,7 +153,11 @@ def _moving(view: KafkaView, copying: Sequence[str]) -> Refused | None:
 def _directories(
     told: Mapping[int, LogDirs],
 ) -> tuple[dict[int, dict[str, live.Directory]], dict[int, str], list[str]]:
-    """Return the reported log directories, why a broker has none, and replicas that change theirs."""
+    """Sort the brokers' answers about log directories.
+
+    Returns three values: the log directories by broker id and path, the reason why a broker has none by
+    broker id, and the names of replicas that are moving to another directory.
+    """
     dirs: dict[int, dict[str, live.Directory]] = {}
     unseen: dict[int, str] = {}
     copying: list[str] = []
@@ -173,7 +177,7 @@ def _directories(
 
 
 def _directory(told: LogDir) -> live.Directory:
-    """Convert a reported log directory to one of placement.
+    """Convert a log directory that a broker reports to the type that placement uses.
 
     A cordoned directory has no room, because it accepts no replica that is assigned to it by name.
     """
@@ -188,7 +192,7 @@ def _measure(
     unseen: dict[int, str],
     tell: Callable[[str], None],
 ) -> None:
-    """Query hosts for their volumes if their brokers do not report them. Updates ``dirs`` and ``unseen``."""
+    """Read the volumes of hosts whose brokers do not report free bytes. Updates ``dirs`` and ``unseen``."""
     names = {broker.id: broker.name for broker in inventory.kafka.brokers}
     asked = {id_: held for id_, held in dirs.items() if id_ not in unseen and live.needs_host(held)}
     unseen |= {

@@ -84,9 +84,9 @@ def _configs_words(entity: str, key: str, value: str | None, before: str | None)
 
 @dataclass(frozen=True)
 class ReassignPartition(ClusterChange):
-    """A change that gives one partition another replica set.
+    """A change that gives one partition another replica list.
 
-    replicas: broker ids in order, the preferred leader first. before: the replica set that the way back
+    replicas: broker ids in order, the preferred leader first. before: the replica list that the way back
     restores. Kafka silently replaces a reassignment in flight, so only a partition without one may be
     reassigned.
     """
@@ -119,7 +119,7 @@ class CancelReassignment(ClusterChange):
     """A change that cancels the reassignment of one partition.
 
     replicas: the target of the reassignment. The remaining replicas keep the target's order, so a
-    reassignment to the original set must follow.
+    reassignment to the original list must follow.
     """
 
     cluster: str
@@ -198,7 +198,7 @@ class ElectLeaders(ClusterChange):
 class CreateTopic(ClusterChange):
     """A change that creates a topic.
 
-    sets: the replica set of each partition, from partition 0 on.
+    sets: the replica list of each partition, from partition 0 on.
     """
 
     cluster: str
@@ -244,7 +244,7 @@ class DeleteTopic(ClusterChange):
 class GrowTopic(ClusterChange):
     """A change that adds partitions to a topic; it cannot be undone.
 
-    old: the replica sets of the existing partitions. sets: the replica sets of the new partitions.
+    old: the replica lists of the existing partitions. sets: the replica lists of the new partitions.
     """
 
     cluster: str
@@ -276,7 +276,7 @@ def _topics_command(act: str, topic: str, rest: str) -> str:
 
 
 def _assignment(sets: tuple[tuple[int, ...], ...]) -> str:
-    """Return replica sets in the format of ``kafka-topics.sh --replica-assignment``."""
+    """Return replica lists in the format of ``kafka-topics.sh --replica-assignment``."""
     return ",".join(":".join(map(str, of)) for of in sets)
 
 

@@ -1,6 +1,6 @@
 """Define the questions about a Kafka cluster.
 
-Every question but the first three begins with one ApiVersions request to each broker.
+Every question begins with one ApiVersions request to each broker; PingBrokers sends only that request.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class TopicPartitions:
 class InFlight:
     """A reassignment in flight.
 
-    replicas: the current replica set, with the target's replicas first, in the target's order.
+    replicas: the current replica list, with the target's replicas first, in the target's order.
     """
 
     replicas: tuple[int, ...]
@@ -116,7 +116,7 @@ class InFlight:
 
     @property
     def target(self) -> tuple[int, ...]:
-        """The replica set of the partition after the reassignment."""
+        """The replica list of the partition after the reassignment."""
         return tuple(broker for broker in self.replicas if broker not in self.removing)
 
 

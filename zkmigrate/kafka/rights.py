@@ -1,6 +1,6 @@
 """Decide which ACLs of source's cluster the target cluster gets.
 
-No client gets the right to write there before the switch, because a foreign write ends the mirror.
+No client gets the right to write to target before the switch, because a foreign write ends the mirror.
 """
 
 from __future__ import annotations

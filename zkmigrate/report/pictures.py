@@ -24,7 +24,7 @@ from zkmigrate.runbook.model.report import (
 _ROWS, _STILL = 20, 5
 """The most rows of a kind that a close-up shows whole, and the fewest that it shows if a kind has more.
 
-Of more rows it shows those that changed or were silent.
+If a kind has more rows, the close-up shows those that changed or were silent.
 """
 
 _THIN_FROM, _ALL_PX = 40, 800.0

@@ -18,13 +18,13 @@ _MOST = 6000
 
 _PARTITIONS = 20
 _PACE_S, _CANARY_PACE_S = 0.25, 0.6
-"""A time of more seconds between two acknowledgements is a gap, for real clients and for the canary.
+"""More than this many seconds between two acknowledgements are a gap: for real clients, and for the canary.
 
-The canary sends each quarter of a second.
+The canary sends every quarter of a second.
 """
 
 _APART_S = 60.0
-"""Moments that are more seconds apart are in two pieces of the axis."""
+"""Points that are more than this many seconds apart are in separate pieces of the time axis."""
 
 _MIDDLE = {"median": SERIES[0], "slowest": SERIES[1]}
 
@@ -79,7 +79,10 @@ def _acked(sheet: Sheet, name: str, client: str, moments: Sequence[float], pace_
 
 
 def _ms(sheet: Sheet, name: str, keys: dict[str, str]) -> tuple[float, float]:
-    """Draw a logarithmic scale of milliseconds. Return the y of its foot, and the y of crosses."""
+    """Draw a logarithmic scale of milliseconds.
+
+    Return the y of the scale's foot, and the y at which crosses for missing answers are drawn.
+    """
     foot = sheet.plot(name, keys)
     for ms in (0.1, 1, 10, 100, 1000, 10000):
         sheet.rule(_y(foot, ms), f"{ms / 1000:g} s" if ms >= 1000 else f"{ms:g} ms")
@@ -118,7 +121,10 @@ def _crowd(sheet: Sheet, name: str, answering: str, beats: Sequence[Beat]) -> No
 
 
 def _took(sheet: Sheet, name: str, client: str, took: Sequence[tuple[float, float]]) -> float:
-    """Draw the median and the slowest latency of each short time. Return the y of crosses."""
+    """Draw the median and the slowest latency of each short time.
+
+    Return the y at which crosses for missing answers are drawn.
+    """
     foot, top = _ms(sheet, name, _MIDDLE)
     bins: dict[int, list[tuple[float, float]]] = {}
     wide = max(sheet.axis.total / _BINS, 0.05)

@@ -16,7 +16,7 @@ ROW, BAR, HEAD = 22, 16, 30
 EDGE = WIDTH - 12
 
 JOINED_S = 3.0
-"""Looks that are at least this many seconds apart are not joined."""
+"""Stages, points or samples that are at least this many seconds apart are not joined."""
 
 PLOT = 100
 _NAME_CHARS = 23

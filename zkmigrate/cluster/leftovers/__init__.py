@@ -1,1 +1,1 @@
-"""Leftovers of deleted topics and past operations in a Kafka cluster: find them, and remove named ones."""
+"""Find what deleted topics and past operations left behind in a Kafka cluster, and remove named leftovers."""

@@ -41,7 +41,7 @@ WITNESSES = 3
 
 @dataclass(frozen=True)
 class Kept:
-    """A znode with its ACL. path: its path below the chroot."""
+    """A znode and its ACL. path: the znode's path below the chroot."""
 
     path: str
     znode: Znode
@@ -54,9 +54,10 @@ class Tree:
 
     cluster_id: the id in ``/cluster/id``.
     steady: whether the same broker was controller, in the same epoch, before and after its znodes were read.
-    assigned: the topics that no broker names but that have an assignment.
+    assigned: the topics that no broker lists, although their znode assigns replicas.
     deleting: the topics that are being deleted.
-    found: possible leftovers by path; each with the znodes below it, children first.
+    found: the possible leftovers by path. Each value has the znodes below that path, children first, and then
+    the znode itself.
     """
 
     cluster_id: str
@@ -70,7 +71,7 @@ class Tree:
 class Disks:
     """The directories of one broker.
 
-    runs: whether the broker runs, or answers.
+    runs: whether the broker's process runs; if its host was not read, whether the broker answers.
     looked: whether the directories were read over ssh, so that a run can change them.
     mounts: the mount points of the broker's host.
     identity: whether the broker finds its own id and cluster in its directories, so that it could start
@@ -92,8 +93,8 @@ class Scan:
     tree: Absent if the inventory names no ZooKeeper.
     partitions: the partitions of every topic that a broker, a znode or a directory names.
     throttles: the throttle settings that are set.
-    unread: what could not be read, in words, and does not stop the run.
-    wall_s: the time at which all this was read, in seconds since the epoch.
+    unread: descriptions of sources that could not be read, which does not stop the run.
+    wall_s: the time of the reading, in seconds since the epoch.
     """
 
     cluster: Reading[ClusterTopics]
@@ -107,7 +108,7 @@ class Scan:
 
     @property
     def missing_answer(self) -> Unknown | None:
-        """The first missing answer; None if there is none."""
+        """The reason why the first missing answer is missing; None if every answer arrived."""
         told: tuple[Reading[object], ...] = (
             self.cluster, self.in_flight, self.tree, self.partitions, self.throttles,
         )  # fmt: skip
@@ -123,7 +124,7 @@ class Scan:
         return frozenset((*named, *known, *assigned))
 
     def told(self, topic: str) -> Reading[tuple[PartitionState, ...]]:
-        """Return the partitions of a topic; Absent only if neither a broker nor ZooKeeper knows it."""
+        """Return the partitions of a topic; Absent only if neither a broker nor ZooKeeper knows the topic."""
         told = self.partitions.value.topics if isinstance(self.partitions, Seen) else {}
         one = told.get(topic, Unknown("failed", f"topic {topic} was not checked"))
         if isinstance(one, Absent) and topic in self.live:
@@ -336,7 +337,7 @@ def _disk_over_ssh(c: Context, look: Look, broker: Broker) -> Reading[Disks]:
 
 
 def _with_sizes(look: Look, disks: Disks, partitions: Reading[TopicPartitions]) -> Disks:
-    """Return the disks with the sizes of stray directories, which take another query over ssh."""
+    """Add the sizes of stray directories, which need another query over ssh."""
     if not disks.looked or not isinstance(partitions, Seen):
         return disks
     topics = partitions.value.topics

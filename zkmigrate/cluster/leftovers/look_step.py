@@ -1,12 +1,13 @@
 """What: find what deleted topics and past operations left behind; change nothing.
 
-Why now: what is named for removal must be a leftover, and the cluster quiet.
+Why now: every entry that is named for removal must be a leftover, and no reassignment may be in flight.
 
 Clients may notice: nothing.
 
 Way back: nothing was changed.
 
-Proof: each leftover with kind, name, size, age, why it is one, and what removing it costs.
+Proof: the list of leftovers, each with kind, name, size, age, the reason why it is one, and the cost of its
+removal.
 """
 
 from __future__ import annotations

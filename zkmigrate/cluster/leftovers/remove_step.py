@@ -1,13 +1,14 @@
-"""What: remove the leftovers that the inventory names, one at a time, each looked at again just before.
+"""What: remove the leftovers that the inventory names, one at a time, after a new check of each.
 
-Why now: nothing is in flight and the controller stays. What a znode or a setting held is recorded first.
+Why now: no reassignment is in flight and the controller did not change. The content of each znode and setting
+is recorded before it is removed.
 
 Clients may notice: nothing.
 
-Way back: znodes are made again and settings set again as they were, and directories moved back. What Kafka
-would act on, or what a new topic now has, is not put back and is named.
+Way back: znodes, settings and directories are restored. A leftover that Kafka would act on is not restored,
+nor is one whose topic exists again; the run reports each of these.
 
-Proof: a new look finds none of them.
+Proof: a new check finds none of the named leftovers.
 """
 
 from __future__ import annotations
@@ -39,9 +40,9 @@ from zkmigrate.runbook.model.step_record import Recorded, known
 
 @dataclass(frozen=True)
 class Named(Recorded):
-    """The leftovers that a run removes; it adds none later.
+    """The leftovers that a run removes, fixed by its first removal.
 
-    names: by each leftover's name in the journal, its name in the inventory.
+    names: each leftover's name in the inventory, by its name in the journal.
     """
 
     step: ClassVar[str] = "leftovers"
@@ -143,15 +144,16 @@ class RemoveStep(Step[RemoveFacts]):
         return Forecast(f, tuple(target for target in self._names(c, f) if target in f.found))
 
     def basis(self, c: Context, f: RemoveFacts) -> Mapping[str, str]:
-        """Return which leftovers are removed.
+        """Return the leftovers that a consent covers, by their names in the journal.
 
-        Their content may change, and is recorded when they are removed.
+        Only the names matter: a leftover's content may still change, and is recorded when the leftover is
+        removed.
         """
         return dict.fromkeys(self._names(c, f), "a leftover")
 
 
 def _why_not_restored(name: str, f: RemoveFacts) -> str:
-    """Return why a removed leftover is not put back, or an empty string if it is."""
+    """Return why a removed leftover is not restored, or an empty string if it is restored."""
     kind = kind_of(name)
     if kind in ACTS:
         return "Kafka would act on it"

@@ -56,7 +56,7 @@ ACTS = (Kind.DELETION, Kind.REASSIGNMENT, Kind.ELECTION)
 """The kinds that Kafka acts on as soon as they exist, so they are never put back."""
 
 MANY = (Kind.ISR, Kind.LOG_DIR, Kind.CHANGE)
-"""The kinds that occur by the thousand and have numbers as names."""
+"""The kinds of which a cluster may have thousands; the names of these znodes are numbers."""
 
 _FOLDERS = {
     znodes.DELETIONS: Kind.DELETION,
@@ -73,7 +73,7 @@ class Leftover:
     """One leftover.
 
     name: its name in the inventory.
-    size: its bytes.
+    size: its size in bytes.
     age_s: seconds since its last change; None if unknown.
     why: why it is a leftover.
     changes: the changes that remove it.
@@ -112,7 +112,10 @@ def kind_of(name: str) -> Kind:
 
 
 def leftovers(c: Context, found: Scan) -> tuple[Leftover, ...]:
-    """Return every leftover of a scan, by kind and name. What belongs to a live topic is no leftover."""
+    """Return every leftover of a scan, ordered by kind and name.
+
+    Nothing that belongs to an existing topic is a leftover.
+    """
     wanted = section(c)
     every = (*_znodes(wanted, found), *_throttles(found), *_directories(c, wanted, found))
     return tuple(sorted(every, key=lambda one: (list(Kind).index(one.kind), one.name)))
@@ -152,7 +155,10 @@ def _explain(kind: Kind, topic: str) -> str:
 
 
 def _throttles(found: Scan) -> Iterator[Leftover]:
-    """Yield each throttle setting as a leftover. It limits nothing while no reassignment is in flight."""
+    """Yield each throttle setting as a leftover.
+
+    A throttle setting has no effect while no reassignment is in flight.
+    """
     for target, settings in found.throttles.value.items() if isinstance(found.throttles, Seen) else ():
         what, _, name = target.partition("-")
         for key, own in settings.items():
@@ -203,7 +209,7 @@ def named_leftovers(c: Context, every: Iterable[Leftover]) -> tuple[Leftover, ..
 def quiet(c: Context, found: Scan) -> tuple[Finding, ...]:
     """Return the findings that must hold before each removal.
 
-    They require the inventory's cluster, a controller that did not change during the scan, and no
+    The findings require the inventory's cluster, a controller that did not change during the scan, and no
     reassignment in flight.
     """
     missing = found.missing_answer
@@ -253,8 +259,8 @@ def quiet(c: Context, found: Scan) -> tuple[Finding, ...]:
 def report(c: Context, found: Scan) -> tuple[Finding, ...]:
     """Return the findings about all leftovers.
 
-    They are one for each leftover, but one in all for each kind in ``MANY``, and those about the inventory's
-    names and about what was not read.
+    Each leftover has a finding of its own, except that all leftovers of a kind in ``MANY`` share one. Further
+    findings concern the names in the inventory, and everything that could not be read.
     """
     every = leftovers(c, found)
     told = [_found_finding(c, [one]) for one in every if one.kind not in MANY]

@@ -30,15 +30,15 @@ NEVER = (CONTROLLER, "/controller_epoch", "/cluster/id", "/brokers/ids/0")
 
 
 class Leftovers(BaseModel):
-    """What the playbook kafka_clean_leftovers removes.
+    """The section of the inventory that says what the playbook kafka_clean_leftovers removes.
 
     zookeeper: the brokers' ``zookeeper.connect``; left out with KRaft.
     remove: names as preflight lists them, or patterns in which ``*`` stands for any characters and ``?`` for
-    one. Only what is named is removed. An entry that is deleted during a run is left alone; an added one
-    waits for another run.
-    older_than_s: the age in seconds below which znodes and directories are left alone.
-    after_move: the run of a finished move to this inventory's dest; None if other tenants' znodes are not
-    looked for.
+    one. Only named leftovers are removed. If an entry is deleted during a run, its leftover is not removed.
+    An entry that is added during a run takes effect in the next run.
+    older_than_s: the age in seconds below which znodes and directories are not removed.
+    after_move: the id of the finished move whose dest is searched for znodes of other tenants; None to skip
+    that search.
     subtrees: the subtrees of other tenants to delete from dest.
     """
 
@@ -105,9 +105,9 @@ class LeftoversInventory(Inventory):
 
     @property
     def hosts(self) -> dict[str, tuple[str, ...]]:
-        """The brokers with a directory that ``remove`` names.
+        """The hosts by part: those of the brokers with a directory that ``remove`` names.
 
-        A run changes only their hosts, and they keep its lock.
+        A run changes only these hosts, and these hosts keep its lock.
         """
         named = tuple(
             name
@@ -134,11 +134,11 @@ def tenants(inventory: Inventory) -> tuple[str, tuple[str, ...]]:
 
 
 def foreseen(c: Context, _look: Look) -> tuple[str, ...]:
-    """Return what ``plan`` prints about the subtrees of other tenants."""
+    """Return the lines that ``plan`` prints about the subtrees of other tenants."""
     named = tenants(c.inventory)[1]
     return (f"  deleted from dest, batch by batch, at their turn: {', '.join(named)}",) if named else ()
 
 
 def no_tenants(inventory: Inventory) -> str:
-    """Return the inventory key that names no subtree of other tenants; an empty text if it names one."""
+    """Return the inventory key that is empty if no tenant's subtree is named, or "" if a subtree is named."""
     return "" if tenants(inventory)[1] else "leftovers.subtrees"

@@ -1,1 +1,1 @@
-"""Create a topic, or add partitions to one, with the replica sets of a plan: section, facts, steps."""
+"""Create a topic, or add partitions to a topic, with the replica lists of a plan."""

@@ -1,12 +1,13 @@
-"""What: create the topic with the sets of the plan.
+"""What: create the topic with the replica lists of the plan.
 
-Why now: the name is free, and Kafka has validated the change.
+Why now: no topic has this name, and Kafka has validated the change.
 
 Clients may notice: a new topic.
 
-Way back: the topic is deleted, if it is still empty and still the one that this run created. Else it stays.
+Way back: the topic is deleted if it is still empty and is still the one that this run created. Otherwise it
+stays.
 
-Proof: each partition has the set of the plan, and a leader.
+Proof: each partition has its planned replica list, and a leader.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ WITNESSES = 3
 """The number of brokers that answer each query about the topic."""
 
 LOOKS = 30
-"""How often, a second apart, to query brokers that do not show a confirmed change yet.
+"""The number of queries, one second apart, to brokers that do not report a confirmed change yet.
 
 With KRaft each broker learns of a change independently.
 """
@@ -27,7 +27,8 @@ With KRaft each broker learns of a change independently.
 class Topic:
     """An existing topic.
 
-    sets: the replica sets of its partitions, from 0 on. During a reassignment a set has old and new replicas.
+    sets: the replica list of each partition, from partition 0 on. During a reassignment a list has the old
+    and the new replicas.
     led: whether each partition has a leader.
     leaders: the leader of each partition; below 0 for none.
     id: the topic id; empty if brokers report none.
@@ -43,7 +44,7 @@ TopicReading: TypeAlias = Reading[Topic]
 
 
 def seen_by_brokers(c: Context, look: Look) -> Reading[TopicPartitions]:
-    """Return what the brokers report about the plan's topic."""
+    """Query the brokers for the topic of the plan."""
     return look.ask(DescribePartitions(KAFKA, (new_partitions_of(c.inventory).topic,), WITNESSES))
 
 
@@ -71,13 +72,13 @@ def change(inventory: Inventory, found: TopicReading) -> CreateTopic | GrowTopic
 
 
 def silent(c: Context, found: Unknown) -> Waiting:
-    """Return a wait, because the brokers did not report the topic."""
+    """Return the wait for brokers that do not report the topic."""
     limit = c.inventory.policy.step_deadline_s
     return Waiting("a response of Kafka about the topic", str(found), limit, poll_s=1.0, keep=c.kept)
 
 
 def wait_until_shown(c: Context) -> Waiting | None:
-    """Return a wait until brokers show a confirmed change, or None after ``LOOKS`` looks."""
+    """Return the wait until brokers report a confirmed change, or None after ``LOOKS`` queries."""
     looks = c.kept.get("looks", 0) + 1
     if looks > LOOKS:
         return None

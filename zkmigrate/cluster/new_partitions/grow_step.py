@@ -1,13 +1,13 @@
 """What: add the partitions of the plan to the topic.
 
-Why now: the topic has as many partitions as the plan rests on, and Kafka has validated the change.
+Why now: the topic has as many partitions as the plan expects, and Kafka has validated the change.
 
 Clients may notice: new partitions, which consumers and producers find within their metadata age. Records with
 a key go to other partitions from then on.
 
 Way back: none. A topic never has fewer partitions again.
 
-Proof: each new partition has the set of the plan, and a leader.
+Proof: each new partition has its planned replica list, and a leader.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""What: check the cluster, the topic of the plan, and whether Kafka would take the change; change nothing.
+"""What: check the cluster, the topic of the plan, and whether Kafka would accept the change; change nothing.
 
-Why now: a wrong cluster, name or set must show before the first change.
+Why now: a wrong cluster, name or replica list must be found before the first change.
 
-Clients may notice: nothing; Kafka validates and does nothing.
+Clients may notice: nothing; Kafka validates the change and does not make it.
 
 Way back: nothing was changed.
 
-Proof: the brokers are of the named cluster, the topic is as the plan needs it, and Kafka would take the
+Proof: the brokers belong to the named cluster, the topic is as the plan expects, and Kafka would accept the
 change.
 """
 
@@ -25,7 +25,7 @@ from zkmigrate.runbook.model.step import Context, Done, Reads, Verdict
 
 @dataclass(frozen=True)
 class FirstLook:
-    """What the brokers report before the change.
+    """The brokers' answers before the change.
 
     cluster_id: the id that brokers report; empty if none does.
     brokers: the registered brokers.

@@ -1,4 +1,4 @@
-"""The section ``new_partitions`` of the inventory: a plan with the replica sets of new partitions."""
+"""The section ``new_partitions`` of the inventory: a plan with the replica lists of new partitions."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from zkmigrate.inventory.inventory import Inventory, local_path
 from zkmigrate.inventory.types import LocalPath
 
 Sets = tuple[tuple[int, ...], ...]
-"""Replica sets of partitions with consecutive numbers."""
+"""Replica lists of partitions with consecutive numbers."""
 
 
 class NewPartitions(BaseModel):
-    """What the playbook kafka_new_partitions creates.
+    """The section of the inventory that says what the playbook kafka_new_partitions creates.
 
     plan: the file that ``zkmigrate placement new-topic`` or ``grow`` wrote.
     """
@@ -32,7 +32,7 @@ class NewPartitions(BaseModel):
 class NewPartitionsInventory(Inventory):
     """The inventory of the playbook kafka_new_partitions.
 
-    A run is bound to the replica sets of its plan, not to the name of the file.
+    A run is bound to the replica lists of its plan, not to the name of the file.
     """
 
     not_binding: ClassVar[Mapping[str, Any]] = {"new_partitions": True}
@@ -58,7 +58,7 @@ class NewPartitionsInventory(Inventory):
 
     @property
     def sets(self) -> Sets:
-        """The plan's replica sets, from partition ``first`` on."""
+        """The plan's replica lists, from partition ``first`` on."""
         return self._sets
 
     @property
@@ -68,11 +68,11 @@ class NewPartitionsInventory(Inventory):
     @computed_field  # type: ignore[prop-decorator]
     @property
     def planned(self) -> str:
-        """The topic and replica sets of the plan, to which a run is bound."""
+        """The topic and replica lists of the plan, to which a run is bound."""
         return f"{self._topic} from {self._first}: {[list(of) for of in self._sets]}"
 
     def with_sets(self, topic: str, first: int, sets: Sets) -> Self:
-        """Return a copy with the topic, the first partition and the replica sets of a plan."""
+        """Return a copy with the topic, the first partition and the replica lists of a plan."""
         made = self.model_copy()
         made._topic, made._first, made._sets = topic, first, sets
         return made

@@ -1,1 +1,1 @@
-"""Plans for which broker holds which replica, made as pure functions that move few bytes."""
+"""Plan which broker holds which replica. The planners are pure functions and copy few bytes."""

@@ -1,7 +1,7 @@
 """Kafka's own assignment of replicas to brokers, as Kafka 2.8 and 3.9 compute it for a new topic.
 
-The result depends only on the order of brokers, a start and a shift. Kafka draws the last two at random. Here
-the caller gives them, so the same input gives the same replica sets.
+The result depends only on the order of brokers, a start and a shift. Kafka draws start and shift at random.
+Here the caller gives both, so the same input gives the same replica lists.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from zkmigrate.cluster.placement.cluster import Broker, Cluster
 from zkmigrate.cluster.placement.plan import Notice, Refused
 
 Sets = dict[int, tuple[int, ...]]
-"""The replica set of each partition by its number."""
+"""The replica list of each partition, by partition number."""
 
 
 def rack_alternating(brokers: Sequence[Broker]) -> tuple[int, ...]:
@@ -38,13 +38,13 @@ def assigned(
     shift: int | None = None,
     first: int = 0,
 ) -> Sets | Refused:
-    """Return the replica sets that Kafka assigns (``AdminUtils.assignReplicasToBrokers``).
+    """Return the replica lists that Kafka assigns (``AdminUtils.assignReplicasToBrokers``).
 
     brokers: without racks they are used in the given order. With racks they are used in ``rack_alternating``
-    order, and each replica set spans as many racks as it can.
-    partitions: the number of replica sets.
+    order, and each replica list spans as many racks as it can.
+    partitions: the number of replica lists.
     start: the position of partition 0's leader in the order of brokers.
-    shift: the distance from the leader to the next replica; None for start, as in Kafka.
+    shift: the distance from the leader to the next replica; None for the value of ``start``, as in Kafka.
     first: the number of the first partition.
     """
     if faults := _faults(brokers, partitions, replication):
@@ -77,9 +77,9 @@ def assigned(
 def grown(
     cluster: Cluster, topic: str, partitions: int, *, start: int | None = None, shift: int | None = None
 ) -> Sets | Refused:
-    """Return the replica sets of the new partitions of a topic; those of existing partitions stay.
+    """Return the replica lists of a topic's new partitions; existing partitions keep theirs.
 
-    partitions: how many partitions the topic then has.
+    partitions: the topic's new total number of partitions.
 
     ``kafka-topics --alter`` places new partitions the same way: with as many replicas as partition 0 has and,
     by default, a start at its leader.

@@ -1,8 +1,8 @@
-"""The board of the planners: where every replica is, and the rules that a move keeps.
+"""Keep the position of every replica while a planner moves replicas, and check the rules of moves.
 
-A level is what a broker has to spare, such as free bytes. Sources give replicas and takers take them; a
-broker may do both. What a broker gives away makes no room for what it takes, so its moves have room in any
-order.
+A broker's level is the quantity that it has to spare, such as free bytes. Sources are brokers that give
+replicas away, and takers are brokers that receive replicas; a broker may be both. Replicas that a broker
+gives away add no room for those that it receives, so the moves fit in any order.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ class Replicas:
     """The replicas that may move, as columns of equal length; a row is a replica.
 
     partition: the row in ``Task.sets``.
-    slot: the index in that set.
-    home: the broker that holds the replica.
-    weight: how much of a level the replica takes.
+    slot: the index in that replica list.
+    home: the broker that holds the replica before the plan.
+    weight: the amount by which the replica lowers its broker's level.
     size: the bytes that a move copies.
     """
 
@@ -43,17 +43,18 @@ class Replicas:
 class Task:
     """The input of a search. Brokers are numbered from 0, in the order of their ids.
 
-    sets: the replica sets.
+    sets: the replica lists.
     racks: the rack of each broker, as a number.
-    needed: how many racks each replica set must span.
+    needed: how many racks each replica list must span.
     level: the level of each broker.
     room: the bytes of each broker for new copies.
     ranked: the brokers whose levels are to become equal; sources and takers are among them.
-    lowest, highest: no taker's level falls below the first, and no source's rises above the second.
-    local: whether a replica stays in its rack.
-    window: how many of its heaviest remaining replicas a source offers.
-    enough: the width at which a corridor is level.
-    steps: how often the search may look for a change that narrows the corridor. The search for a cheaper plan
+    lowest: no move lowers a taker's level below this.
+    highest: no move raises a source's level above this.
+    local: whether every replica must stay in its rack.
+    window: a source always gives one of this many heaviest replicas that remain on it.
+    enough: the range of levels that counts as balanced.
+    steps: the most attempts to find a change that narrows the range of levels. The search for a cheaper plan
     has no such limit, because it ends by itself.
     limit: the most bytes that the moves may copy.
     """
@@ -77,13 +78,14 @@ class Task:
 
 
 Change = tuple[tuple[int, int], ...]
-"""Replicas and their new brokers, which are applied together."""
+"""Moves that are applied together, each as (row of the replica, new broker)."""
 
 
 def numbered(cluster: Cluster, choice: Chosen) -> tuple[list[int], dict[int, int], list[int]]:
-    """Number the brokers that a choice selects; those that only occur in a replica set come last.
+    """Number the brokers that a choice selects from 0.
 
-    Returns their ids by number, the numbers by id, and the number of each one's rack.
+    Returns three values: the broker ids by number, the numbers by broker id, and the number of each broker's
+    rack. Brokers that only occur in a replica list come last.
     """
     named = {broker for one in choice.partitions for broker in one.replicas}
     ids = [*choice.brokers, *sorted(named - set(choice.brokers))]
@@ -145,7 +147,7 @@ class Board:
     # The rules
 
     def suits(self, row: int, broker: int) -> bool:
-        """Return whether a replica's set still spans the needed racks if the replica moves to a broker."""
+        """Return whether a replica list still spans the needed racks if one of its replicas moves."""
         task = self.task
         partition = task.replicas.partition[row]
         replicas = self.sets[partition]
@@ -164,7 +166,7 @@ class Board:
         return len(others) >= task.needed[partition]
 
     def offered(self, change: Change) -> bool:
-        """Return whether, after a change, each source gives only heavy replicas, as ``window`` demands."""
+        """Return whether each source gives only its heaviest replicas after a change (``Task.window``)."""
         homes = self.task.replicas.home
         left = {homes[row] for row, to in change if (self.at[row] == homes[row]) != (to == homes[row])}
         for home in left:
@@ -212,7 +214,7 @@ class Board:
             self.go(row, broker)
 
     def back_to(self, mark: int) -> None:
-        """Undo the changes made since the log had this length."""
+        """Undo the newest changes until the log has ``mark`` entries."""
         while len(self.log) > mark:
             self.go(*self.log.pop())
 
@@ -252,9 +254,9 @@ class Board:
         return 0 if row is None or replicas.home[row] == broker else replicas.size[row]
 
     def holds(self, giver: int, taker: int) -> list[Sequence[tuple[int, int]]]:
-        """Return the replicas that one broker could give to another, by rising weight.
+        """Return the replicas that one broker could give to another, each as (weight, row), lightest first.
 
-        The first list has the giver's own replicas, the second those that it took from others.
+        The first list has the giver's own replicas, the second those that it took from other brokers.
         """
         if not self.takes[taker]:
             return [[], [entry for entry in self.gone[taker] if self.at[entry[1]] == giver]]

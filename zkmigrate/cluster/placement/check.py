@@ -15,9 +15,9 @@ Set = tuple[int, ...]
 
 
 def sets_of(written: str) -> dict[Name, Set]:
-    """Return the replica sets of a reassignment as Kafka's tool reads it, in the order of the file.
+    """Return the replica lists of a reassignment as Kafka's tool reads it, in the order of the file.
 
-    Raises ValueError if it is not such JSON, or names a partition twice.
+    Raises ValueError if the text is not a reassignment in JSON, or names a partition twice.
     """
     found: dict[Name, Set] = {}
     document = json.loads(written)
@@ -39,7 +39,7 @@ def sets_of(written: str) -> dict[Name, Set]:
 def log_dirs_of(written: str) -> dict[Name, tuple[str, ...]]:
     """Return the log directories that a reassignment names, one for each replica.
 
-    Raises ValueError if they are not strings.
+    Raises ValueError if a log directory is not a string.
     """
     found: dict[Name, tuple[str, ...]] = {}
     for entry in json.loads(written)["partitions"]:
@@ -54,9 +54,9 @@ def log_dirs_of(written: str) -> dict[Name, tuple[str, ...]]:
 def log_dir_faults(
     before: Cluster, maps: Sequence[Mapping[Name, Set]], named: Sequence[Mapping[Name, tuple[str, ...]]]
 ) -> tuple[str, ...]:
-    """Return what is wrong with the log directories that a plan's reassignments name.
+    """Check the log directories that a plan's reassignments name, and return the faults in words.
 
-    maps: the replica sets of each reassignment, in the order in which they are carried out.
+    maps: the replica lists of each reassignment, in the order in which they are carried out.
     named: the log directories of each reassignment.
 
     Only brokers with several known directories count. There each new copy of known size must have a
@@ -115,16 +115,16 @@ def faults(
     away: Mapping[str, frozenset[int]] | None = None,
     sized: bool = True,
 ) -> tuple[str, ...]:
-    """Return what is wrong with the replica sets of a plan's reassignments.
+    """Check the replica lists of a plan's reassignments, and return the faults in words.
 
-    maps: the replica sets of each reassignment, in the order in which they are carried out.
+    maps: the replica lists of each reassignment, in the order in which they are carried out.
     replication: the replicas requested for each partition; 0 for as many as before.
     away: by topic, the brokers that must not be preferred leaders.
     sized: whether a copy of unknown size is wrong; otherwise it takes no room.
 
-    A set that a later reassignment changes again has at least the requested replicas, and at most the
-    requested or the former number, whichever is higher. It may have one replica more: the old leader in
-    front, if the rest is the next set.
+    A replica list that a later reassignment changes again has at least the requested number of replicas, and
+    at most the requested or the former number, whichever is higher. It may have one replica more if that is
+    the old leader in front of the partition's next replica list.
     """
     state = {partition.name: partition.replicas for partition in before.partitions}
     free = {broker.id: broker.free for broker in before.brokers.values()}
@@ -170,7 +170,7 @@ def _wrong_set(
 
 
 def _racks(before: Cluster, replicas: Set) -> int:
-    """Return the number of racks that a replica set spans.
+    """Return the number of racks that a replica list spans.
 
     A broker that is gone or has no rack counts as a rack of its own.
     """
@@ -181,9 +181,9 @@ def _racks(before: Cluster, replicas: Set) -> int:
 def _wrong_room(
     before: Cluster, name: Name, now: Set, replicas: Set, free: dict[int, int], *, sized: bool
 ) -> Iterator[str]:
-    """Yield what is wrong with the free bytes of brokers after one change of a replica set.
+    """Check the free bytes of brokers during one change of a replica list, and yield the faults in words.
 
-    New copies take free bytes first, then the old copies give theirs back.
+    New copies take free bytes first, and only then do the old copies free theirs.
     """
     size = before.by_name[name].size
     gets = sorted(set(replicas) - set(now))

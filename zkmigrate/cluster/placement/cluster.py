@@ -15,7 +15,7 @@ Name = tuple[str, int]
 """A partition's topic and number."""
 
 Set = tuple[int, ...]
-"""A replica set; the first broker is the preferred leader."""
+"""A replica list: broker ids in order; the first broker is the preferred leader."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +116,7 @@ class Cluster:
         return f"rack {found.rack}" if found and found.rack else f"broker {broker}"
 
     def racks(self, replicas: Iterable[int]) -> int:
-        """Return the number of racks that a replica set spans."""
+        """Return the number of racks that a replica list spans."""
         return len({self.rack(broker) for broker in replicas})
 
     @cached_property
@@ -127,7 +127,7 @@ class Cluster:
 
 @dataclass(frozen=True)
 class Assigned:
-    """What Kafka reports without sizes: racks by registered broker, the replica sets, and hosts by broker."""
+    """A cluster without sizes: racks by registered broker, replica lists, and hosts by broker."""
 
     racks: Mapping[int, str]
     sets: Mapping[Name, Set]

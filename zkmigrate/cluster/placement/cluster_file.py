@@ -39,14 +39,14 @@ from zkmigrate.errors import UsageError
 _MOST_ID = 2**31 - 1
 _MOST_BYTES = 2**63 - 1
 _TOLD = 10
-"""The number of mistakes that are listed."""
+"""The largest number of mistakes that an error lists."""
 
 _SEEN_CHARS = 60
 
 _PATH = re.compile(r"(/[^/\n]+)+")
 """The form of a log directory as brokers report it.
 
-Kafka's tool notices a wrong one only after it began to move partitions.
+Kafka's tool notices a wrong path only after it began to move partitions.
 """
 
 
@@ -79,7 +79,7 @@ _NEEDED = {
     "new": "true or false",
     "log_dirs": "of a broker: directories by path, each with free bytes; of a partition: a path per replica",
 }
-"""What the file needs at each key."""
+"""The description of a valid value, by key."""
 
 
 class ClusterFileError(UsageError):
@@ -130,12 +130,15 @@ _BROKERS = TypeAdapter(dict[StrictStr, _Broker])
 
 
 def parse(content: bytes, origin: str) -> Cluster:
-    """Return the cluster in the content of a file. origin: its name in errors. Raises ClusterFileError."""
+    """Return the cluster in a file's content. origin: the file's name for errors. Raises ClusterFileError."""
     return of(load_json(content, origin, f"JSON, {_NEEDED['']}"), origin)
 
 
 def of(raw: Any, origin: str) -> Cluster:
-    """Return the cluster in values parsed from JSON. origin: its name in errors. Raises ClusterFileError."""
+    """Return the cluster in values parsed from JSON.
+
+    origin: the file's name for errors. Raises ClusterFileError.
+    """
     try:
         read = _ADAPTER.validate_python(raw)
     except ValidationError as error:
@@ -182,7 +185,10 @@ def text(cluster: Cluster) -> str:
 
 
 def brokers(raw: Any, origin: str) -> tuple[Broker, ...]:
-    """Return brokers alone, by their ids. origin: names the place in errors. Raises ClusterFileError."""
+    """Return only the brokers of a cluster file, from values parsed from JSON and keyed by broker id.
+
+    origin: the name of the source for errors. Raises ClusterFileError.
+    """
     try:
         read = _BROKERS.validate_python(raw)
     except ValidationError as error:
@@ -199,9 +205,10 @@ def brokers(raw: Any, origin: str) -> tuple[Broker, ...]:
 
 
 def load_json(content: bytes, origin: str, needed: str) -> Any:
-    """Parse JSON, and refuse what has no clear meaning: a duplicate key in an object, or NaN.
+    """Parse JSON, and refuse content whose meaning is unclear: a duplicate key in an object, or NaN.
 
-    origin: its name in errors. needed: what it should contain, in words. Raises ClusterFileError.
+    origin: the name of the source for errors. needed: a description of the expected content. Raises
+    ClusterFileError.
     """
     needed = f"needed: {needed}"
     try:
@@ -255,7 +262,7 @@ _ITEM = {
     "log_dirs": _NEEDED["log_dirs"],
     "": _NEEDED[""],
 }
-"""What the file needs of an item under each key."""
+"""The description of a valid list item or object, by the key that contains it."""
 
 
 def _faults(read: _File) -> Iterator[str]:

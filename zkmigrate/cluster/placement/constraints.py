@@ -10,7 +10,7 @@ from zkmigrate.cluster.placement.cluster import Cluster
 def racks_needed(cluster: Cluster, before: Sequence[int], length: int) -> int:
     """Return how many racks a partition with ``length`` replicas must span so that it loses no rack.
 
-    The rack of a broker that is gone is unknown. It counts as a different rack, up to the number of racks
-    left.
+    before: the partition's present replica list. The rack of a broker that is gone is unknown. Such a broker
+    counts as a rack of its own, but the result is never above the number of racks that are left.
     """
     return min(cluster.racks(before), length, cluster.rack_count)

@@ -1,7 +1,7 @@
-"""Fill the open slots of replica sets, and then make the brokers more equal.
+"""Fill the open slots of replica lists, and then make the brokers more equal.
 
-Slots are filled one by one. If the next replica fits nowhere, planned replicas make room for it. As a last
-resort all placements are tried, up to a limit.
+Slots are filled one by one. If no broker has room for the next replica, planned replicas are moved to make
+room. As a last resort all placements are tried, up to a limit.
 """
 
 from __future__ import annotations
@@ -15,11 +15,10 @@ from zkmigrate.cluster.placement.search import NEAR
 
 
 class Fill(Board):
-    """The board while open slots are filled.
+    """The positions of replicas while a planner fills the open slots of replica lists.
 
-    A row is such a slot, and its size is the bytes to reserve for its replica.
-
-    The home of an open slot is a broker that does not exist, in a rack of its own.
+    Each row is an open slot, and its size is the bytes to reserve for the slot's replica. A slot that is not
+    filled yet is on a placeholder broker in a rack of its own.
 
     held: the replicas of each partition before the plan.
     ids: the brokers' ids.
@@ -82,8 +81,8 @@ class Fill(Board):
     def best(self, row: int) -> int | None:
         """Return the first broker by rank that may take the replica, or None.
 
-        If brokers are ranked by the number of their replicas, one that already has this replica comes first
-        among equals.
+        If brokers are ranked by the number of their replicas, a broker that already has this replica comes
+        before other brokers with the same number.
         """
         found = next((broker for *_, broker in self.ranking if self.fits(row, broker)), None)
         if found is None or self.by is not By.COUNT:
@@ -94,9 +93,9 @@ class Fill(Board):
         return found
 
     def make_room(self, row: int) -> bool:
-        """Fill a slot by moving another planned replica: one on a full broker, or of the same partition.
+        """Fill a slot by moving another planned replica, either on a full broker or of the same partition.
 
-        Returns whether that was possible.
+        Returns whether the slot was filled.
         """
         home, size, partition = (getattr(self.task.replicas, name) for name in ("home", "size", "partition"))
         for *_, full in list(self.ranking):
@@ -113,7 +112,7 @@ class Fill(Board):
     def moved_all(self, *steps: tuple[int, int | None]) -> bool:
         """Make all of these moves or none. Return whether they were made.
 
-        A step is a row and the broker for it; None means the best broker.
+        steps: each is (row, broker); None as broker means the best broker for that row.
         """
         mark = len(self.log)
         for row, broker in steps:
@@ -127,8 +126,8 @@ class Fill(Board):
     def searched(self, looks: int) -> bool | None:
         """Try all ways to fill the open slots.
 
-        Returns whether one was found, or None if ``looks`` attempts did not suffice. Slots of one set take
-        brokers in ascending order, because their order among each other changes nothing.
+        Returns whether the slots were filled, or None if ``looks`` attempts were too few to decide. Slots of
+        one replica list take brokers in ascending order, because the order of these slots does not matter.
         """
         self.clear()
         replicas = self.task.replicas
@@ -166,17 +165,17 @@ class Fill(Board):
     # Spread
 
     def even(self) -> None:
-        """Pass planned replicas on, over other brokers if needed, until counts are as equal as possible."""
+        """Move planned replicas, over other brokers if needed, until the counts are as equal as possible."""
         unsettled = set(self.task.takers)
         while unsettled:
             start = min(unsettled, key=lambda broker: (-self.count[broker], broker))
             unsettled -= self.handed_on(start)
 
     def handed_on(self, start: int) -> set[int]:
-        """Pass one replica on from a broker to one that has at least two fewer.
+        """Pass one replica on, over other brokers if needed, to a broker that has at least two fewer.
 
-        Returns an empty set if that was done. Otherwise it returns the brokers that a replica of this broker
-        can reach, because none of them can pass one on either.
+        start: the broker that gives the replica. Returns an empty set if a replica was passed on. Otherwise
+        returns the brokers that a replica of ``start`` can reach; none of these can pass a replica on either.
         """
         came_by: dict[int, int | None] = {start: None}
         edge = [start]
@@ -198,7 +197,10 @@ class Fill(Board):
         return set(came_by)
 
     def chain(self, came_by: Mapping[int, int | None], end: int) -> Iterator[tuple[int, int]]:
-        """Yield the moves that lead to a broker, the last one first."""
+        """Yield the moves of a chain, each as (row, broker), from the broker ``end`` back to its beginning.
+
+        came_by: for each broker of the chain, the row that moves there; None for the first broker.
+        """
         while (row := came_by[end]) is not None:
             source = self.at[row]
             yield row, end
@@ -224,7 +226,7 @@ class Fill(Board):
     def relieved(self, low: int, high: int) -> bool:
         """Move a copy between two brokers, or swap two, so that their free bytes become more equal.
 
-        Returns whether that was possible.
+        Returns whether a change was made.
         """
         gap, sizes = self.room[high] - self.room[low], self.task.replicas.size
         back = [(sizes[row], row) for row in self.copies(high)]

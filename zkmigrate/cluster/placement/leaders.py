@@ -1,4 +1,4 @@
-"""Choose preferred leaders: the first broker of each replica set. A new leader copies no byte."""
+"""Choose preferred leaders: the first broker of each replica list. A new leader copies no byte."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from zkmigrate.cluster.placement.request import Rollout, matcher
 
 
 def led_by(leader: int, replicas: Set) -> Set:
-    """Return the replica set with another preferred leader; the other replicas keep their order."""
+    """Return the replica list with another preferred leader; the other replicas keep their order."""
     return leader, *(broker for broker in replicas if broker != leader)
 
 
@@ -40,7 +40,7 @@ def barred(rollout: Rollout, topics: Iterable[str]) -> dict[str, frozenset[int]]
 def evacuated(
     cluster: Cluster, sets: Mapping[Name, Set], away: Mapping[str, frozenset[int]]
 ) -> dict[Name, Set] | Refused:
-    """Return the same replica sets, each led by the first of its brokers that may lead.
+    """Return the same replica lists, each led by the first of its brokers that may lead.
 
     away: the result of ``barred``.
 
@@ -71,10 +71,10 @@ def evacuated(
 def spread_leaders(
     cluster: Cluster, sets: Mapping[Name, Set], away: Mapping[str, frozenset[int]] | None = None
 ) -> dict[Name, Set]:
-    """Return the same replica sets, reordered so that all brokers lead as equal numbers as possible.
+    """Return the same replica lists, reordered so that all brokers lead as equal numbers as possible.
 
-    No other choice of leaders has a lower maximum or a higher minimum of partitions led by a broker. The
-    cluster's other partitions count with their leaders. away: the result of ``barred``.
+    No other choice of leaders has a lower maximum or a higher minimum of partitions led by a broker. Leaders
+    of the cluster's other partitions are counted too. away: the result of ``barred``.
 
     From the broker that leads most, a leadership is passed on, over a chain of brokers if needed, to one that
     leads at least two fewer. If no chain ends at such a broker, none of the brokers that it reaches can
@@ -153,10 +153,10 @@ class _Spread:
                 heapq.heappush(heap, (-self.led[changed], changed))
 
     def _reach(self, start: int, settled: set[int]) -> tuple[dict[int, int], int | None]:
-        """Return the brokers that a leadership can reach, and the nearest that leads at least two fewer.
+        """Find the brokers that a leadership of ``start`` can be passed on to.
 
-        Each broker comes with the one before it in the chain. The second value is None if there is no such
-        broker.
+        Returns two values. The first maps each broker that can be reached to the broker before it in the
+        chain. The second is the nearest broker that leads at least two fewer, or None if there is none.
         """
         came_from = {start: start}
         edge = [start]

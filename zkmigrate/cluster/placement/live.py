@@ -1,4 +1,4 @@
-"""Build the cluster of a live system from its replica sets, its racks and its brokers' log directories."""
+"""Build the cluster of a live system from its replica lists, its racks and its brokers' log directories."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class Directory:
 def needs_host(dirs: Mapping[str, Directory]) -> bool:
     """Return whether only the broker's host can report its free bytes.
 
-    Brokers before 3.3 report none. Later ones do not report whether two directories of the same total are on
-    one volume, whose bytes would count twice.
+    Brokers before 3.3 report no free bytes. Later ones do not report whether two directories of the same
+    total are on one volume, whose bytes would then count twice.
     """
     totals = [one.total for one in dirs.values()]
     unknown = any(one.free is None or one.total is None for one in dirs.values())
@@ -39,12 +39,12 @@ def needs_host(dirs: Mapping[str, Directory]) -> bool:
 def cluster(
     assigned: Assigned, dirs: Mapping[int, Mapping[str, Directory]], unseen: Mapping[int, str]
 ) -> Cluster | Refused:
-    """Return the cluster made of replica sets and log directories.
+    """Return the cluster made of replica lists and log directories.
 
     dirs: the log directories of each registered broker, by path.
     unseen: why the directories of a broker are unknown.
 
-    The size of a partition is that of its largest replica; None if no broker of its replica set holds one.
+    The size of a partition is that of its largest replica; None if no broker of its replica list holds one.
     Returns Refused if something about a registered broker is unknown.
     """
     missing = {
@@ -82,7 +82,7 @@ def moving_partitions(names: Sequence[tuple[str, object]]) -> str:
 
 
 def reassigning(seen: str) -> Refused:
-    """Return the refusal to plan while replicas are being moved. seen: the evidence for that."""
+    """Return the refusal to plan while replicas are being moved. seen: the evidence that they are."""
     text = (
         f"{seen}. Needed: replicas that do not move. Next: wait until they end; zkmigrate "
         "placement also accepts --cluster"

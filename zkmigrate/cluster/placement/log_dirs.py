@@ -58,8 +58,8 @@ def without_log_dirs(cluster: Cluster) -> Cluster:
 def nameable(name: Name) -> bool:
     """Return whether Kafka accepts a named log directory for a partition.
 
-    It refuses one if ``TOPIC-NUMBER.UUID-future`` is too long for a file name (``ReplicaManager``,
-    ``alterReplicaLogDirs``). Its tool then ends, and names no further directory.
+    Kafka refuses a named directory if ``TOPIC-NUMBER.UUID-future`` is too long for a file name
+    (``ReplicaManager``, ``alterReplicaLogDirs``). Kafka's tool then ends and names no further directory.
     """
     topic, number = name
     return len(f"{topic}-{number}") <= LONGEST
@@ -72,7 +72,7 @@ def held_in(cluster: Cluster, copy: Copy) -> str:
 
 
 def narrowed(cluster: Cluster, names: Collection[Name]) -> Cluster:
-    """Return the cluster with limits, so that brokers with several directories take only what is sure to fit.
+    """Limit brokers with several directories to the bytes that are certain to fit, and return that cluster.
 
     names: the partitions that may move.
 
@@ -218,7 +218,7 @@ def _no_room(broker: int, free: Mapping[str, int], heaviest: Sequence[Reassignme
 
 
 def levelled(plan: Plan, names: Collection[Name], brokers: Collection[int]) -> Plan:
-    """Return the plan with moves between the directories of each broker, until their free bytes are level.
+    """Add moves between the directories of each broker to a plan, until their free bytes are level.
 
     names, brokers: the partitions and brokers whose replicas may move.
 
@@ -258,9 +258,10 @@ def levelled(plan: Plan, names: Collection[Name], brokers: Collection[int]) -> P
 def _steps(
     level: dict[str, int], room: Mapping[str, int], held: list[tuple[int, Name, str]]
 ) -> Iterable[tuple[int, Name, str]]:
-    """Yield moves from the fullest to the emptiest directory.
+    """Yield replicas to move from the fullest to the emptiest directory, each as (bytes, partition, path).
 
-    Each moves the replica whose size is nearest to half the difference.
+    The path is the old directory. Each move takes the replica whose size is nearest to half the difference
+    between the two directories.
     """
     while True:
         low = min(level, key=lambda path: (level[path], path))

@@ -49,7 +49,7 @@ ANY = "any"
 """A placeholder for a log directory: the one that holds the replica, or the one that Kafka chooses."""
 
 Entry = tuple[Name, Set, tuple[str, ...]]
-"""A partition, its replica set, and the log directory of each replica, or none."""
+"""A partition, its replica list, and the log directory of each replica, or none."""
 
 
 def text(entries: Iterable[Entry]) -> str:
@@ -92,7 +92,7 @@ def files(plan: Plan, name: str) -> dict[str, str]:
 
 
 def _inside(plan: Plan) -> list[Name]:
-    """Return the partitions of which a replica moves within its broker, while the replica set stays."""
+    """Return the partitions of which a replica moves within its broker, while the replica list stays."""
     moved = {move.name for move in plan.moves}
     return sorted({name for name, _ in plan.dirs} - moved)
 
@@ -104,7 +104,7 @@ def _forward(plan: Plan, name: Name, replicas: Set) -> Entry:
 def _back_entry(plan: Plan, several: Collection[int], name: Name, before: Set, after: Set) -> Entry:
     """Return an entry of the way back, with the log directories that held the replicas that return.
 
-    several: the brokers on which Kafka has a choice.
+    several: the brokers with several log directories.
     """
     dirs = []
     for broker in before:
@@ -115,7 +115,7 @@ def _back_entry(plan: Plan, several: Collection[int], name: Name, before: Set, a
 
 
 def _way_back(plan: Plan) -> list[Reassignment]:
-    """Return the moves that can be undone, the last one first: in this order they have room."""
+    """Return the moves that can be undone, last one first, because in this order each has room."""
     known = plan.cluster.brokers
     return [move for move in reversed(plan.moves) if all(broker in known for broker in move.before)]
 
@@ -123,7 +123,7 @@ def _way_back(plan: Plan) -> list[Reassignment]:
 def no_way_back(plan: Plan) -> tuple[Notice, ...]:
     """Return a notice about the moves that the way back cannot undo.
 
-    Kafka accepts no replica set with a broker that is gone.
+    Kafka accepts no replica list with a broker that is gone.
     """
     left_out = len(plan.moves) - len(_way_back(plan))
     if not left_out:
@@ -138,7 +138,7 @@ def no_way_back(plan: Plan) -> tuple[Notice, ...]:
 
 
 def parse(content: bytes, origin: str) -> dict[Name, tuple[int, ...]]:
-    """Parse a reassignment, and return its replica sets in the order of the file. Raises ClusterFileError."""
+    """Return the replica lists in a reassignment, in the order of the file. Raises ClusterFileError."""
     raw: Any = load_json(content, origin, _NEEDED)
     try:
         read = TypeAdapter(_Map).validate_python(raw)
@@ -184,7 +184,7 @@ def _wrong_dirs(row: _Row) -> str:
 
 
 def mapped(cluster: Cluster, sets: Mapping[Name, Set]) -> Cluster | Refused:
-    """Return the cluster with these replica sets in place of its own; sizes and rates stay.
+    """Return the cluster with these replica lists in place of its own; sizes and rates stay.
 
     Returns Refused if the cluster lacks one of these partitions.
     """

@@ -1,15 +1,15 @@
 """Order moves so that no broker ever has less than 0 bytes free.
 
-A new copy takes its room before the old one frees any.
+A new copy takes its bytes before the old copy frees any.
 
-Between two moves a broker has free what it had at first, less the copies that it got, plus those that it
-lost. A move is possible if the brokers that get a copy have room for it. So an order works exactly if no
-broker is below 0 between any two of its moves, and the reversed order works for the way back.
+Between two moves a broker's free bytes are those that it had at first, less the copies that it got, plus the
+copies that it lost. A move is possible if the brokers that get a copy have room for it. So an order works
+exactly if no broker is below 0 between any two of its moves, and the reversed order works for the way back.
 
-A broker that has room for everything it is still to get limits no order: it is *ample*. If only ample brokers
-get a copy, a move may come first; if only ample brokers lose one, it may come last. Both leave an order
-possible if there was one. An order of the remaining moves is searched for, one group at a time; the moves of
-a group share brokers.
+A broker is *ample* if it has room for all copies that it will still get; such a broker limits no order. A
+move may come first if only ample brokers get its copies, and last if only ample brokers lose a copy. Neither
+choice makes a possible order impossible. The planner then searches for an order of the remaining moves, one
+group at a time; the moves of a group share brokers.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from zkmigrate.cluster.placement.cluster import Cluster
 from zkmigrate.cluster.placement.plan import Notice, Reassignment, Refused
 
 LOOKS = 2_000_000
-"""How many looks at moves the search makes before it gives up; repeated looks count."""
+"""The number of checks of a move after which the search gives up; repeated checks count too."""
 
 
 def in_order(cluster: Cluster, moves: Iterable[Reassignment]) -> tuple[Reassignment, ...] | Refused:
@@ -59,7 +59,7 @@ def after(free: Mapping[int, int], moves: Iterable[Reassignment]) -> dict[int, i
 
 @dataclass(frozen=True, slots=True)
 class _Stuck:
-    """The move that came nearest to fitting where an order got stuck."""
+    """The move that came nearest to fitting when no further move fitted."""
 
     short: int
     broker: int
@@ -68,7 +68,7 @@ class _Stuck:
 
 
 def _blocked(free: Mapping[int, int], move: Reassignment) -> int | None:
-    """Return the first broker without room for its copy, or None if all have room."""
+    """Return the first broker that has no room for its copy of a move, or None if all have room."""
     return next((broker for broker in move.added if free.get(broker, 0) < move.size), None)
 
 
@@ -256,7 +256,8 @@ def _searched(
 ) -> tuple[list[Reassignment] | None, bool]:
     """Search for an order by trying every move that fits, depth first.
 
-    Returns None if none was found, and whether that is certain.
+    Returns two values: the order, or None if none was found; and whether the search was complete, so that
+    None means that no order exists.
     """
     seen: set[tuple[frozenset[tuple[str, int]], tuple[int, ...]]] = set()
     stack: list[_Way] = [_Way(dict(free), tuple(moves), (), ())]

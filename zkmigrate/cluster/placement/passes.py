@@ -45,10 +45,10 @@ def by_passes(task: Task) -> Found:
 
 
 def _apart(board: Board, row: int, order: Iterable[tuple[int, int]]) -> int | None:
-    """Return the first taker that shares no rack with the rest of the replica set.
+    """Return the first taker that shares no rack with the rest of the replica list.
 
-    For local moves it is the first taker in the replica's own rack. order: the takers, the one to try first
-    in front.
+    For local moves this is the first taker in the replica's own rack. order: the takers as (level, broker),
+    in the order in which to try them.
     """
     racks, giver = board.task.racks, board.at[row]
     replicas = board.sets[board.task.replicas.partition[row]]

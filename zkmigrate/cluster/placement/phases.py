@@ -1,4 +1,4 @@
-"""Cut a plan into reassignments: first settle the leaders, then form chunks, then two phases of each."""
+"""Cut a plan into reassignments: settle the leaders, form chunks of moves, and split each into two phases."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def cut(plan: Plan, rollout: Rollout, names: Collection[Name] | None = None) -> 
 
     1. Evacuated brokers pass their leadership on. 2. Leaders are spread over the brokers. 3. The moves are
     cut into chunks of source brokers. 4. Each chunk becomes two reassignments: in the first the old leader
-    stays preferred. A reassignment contains the replica sets that it changes. A set that is only reordered,
+    stays preferred. A reassignment contains the replica lists that it changes. A list that is only reordered,
     or only grows, is in the last chunk.
     """
     cluster = plan.cluster
@@ -98,7 +98,7 @@ def _in_order(
 def _phases(
     cluster: Cluster, chunk: list[Reassignment], away: Mapping[str, frozenset[int]]
 ) -> tuple[list[Reassignment], list[Reassignment]]:
-    """Split a chunk into two reassignments: first with the old leader in front, then the new replica sets.
+    """Split a chunk into two reassignments: first with the old leader in front, then the new replica lists.
 
     A leader that is gone or evacuated leaves at once.
     """
@@ -150,13 +150,13 @@ def _chunks(
 def _intermediate_sets(
     cluster: Cluster, move: Reassignment, leaving: list[frozenset[int]], away: frozenset[int]
 ) -> list[Set] | None:
-    """Return the replica set of a move after each of its chunks.
+    """Return the replica list of a move after each of its chunks.
 
     leaving: the brokers that lose their copy in each chunk.
 
     Brokers that leave are replaced by as many of the new brokers as the length allows. The first choice that
     keeps the racks, contains no broker twice and has an allowed leader is taken. The racks alone always allow
-    a choice: the last set has enough of them, so new brokers bring as many further racks as were lost.
+    a choice: the last list has enough of them, so new brokers bring as many further racks as were lost.
     Returns None if evacuated brokers leave no choice.
     """
     needed = racks_needed(cluster, move.before, len(move.after))
@@ -182,7 +182,7 @@ def _intermediate_sets(
 
 
 def _in_places(now: Set, leaving: frozenset[int], chosen: Iterable[int]) -> Set:
-    """Return the replica set with new brokers in the places of leaving ones; further new ones come last."""
+    """Return the replica list with new brokers in place of leaving ones; further new brokers come last."""
     new = iter(chosen)
     held = (next(new, None) if broker in leaving else broker for broker in now)
     return (*(broker for broker in held if broker is not None), *new)

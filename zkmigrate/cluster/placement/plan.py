@@ -1,4 +1,4 @@
-"""The result of a placement: new replica sets in the order in which they are made, or a refusal."""
+"""The result of a placement: new replica lists in the order in which they are made, or a refusal."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from zkmigrate.cluster.placement.cluster import Cluster
 
 @dataclass(frozen=True, slots=True)
 class Reassignment:
-    """The replica set of one partition, before and after. size: bytes of one replica."""
+    """The replica list of one partition, before and after. size: bytes of one replica."""
 
     topic: str
     number: int
@@ -54,17 +54,17 @@ class Notice:
 
 @dataclass(frozen=True, slots=True)
 class Offload:
-    """The brokers that gave replicas away, and the limits.
+    """The brokers that give replicas away in a plan, and the limits of its moves.
 
-    sources: their ids.
-    rule: what made a broker a source, in words.
+    sources: the ids of these brokers.
+    rule: the rule that makes a broker a source, in words.
     mean, harmonic_mean: means of the brokers' free bytes.
     tolerance: the tolerance of the chosen plan.
     highest: the most free bytes with which a move leaves a source.
     lowest: the fewest free bytes with which a move leaves a taker.
 
-    The means and the last two are None if free bytes are not balanced. The last three are None if nothing was
-    tried.
+    mean, harmonic_mean, highest and lowest are None if the plan does not balance free bytes. tolerance,
+    highest and lowest are None if no move was tried.
     """
 
     sources: tuple[int, ...]
@@ -81,12 +81,12 @@ class Plan:
     """A plan for a cluster.
 
     cluster: the cluster before the plan.
-    moves: the moves in the order in which they are made; partitions whose set stays are left out.
-    phases: reassignments to carry out one after the other, the last of which ends at the replica sets of
+    moves: the moves in the order in which they are made, without partitions whose replica list stays.
+    phases: reassignments to carry out one after the other, the last of which ends at the replica lists of
     ``moves``; empty if one suffices.
-    limited: what kept the planner from a better plan.
+    limited: the reason why no better plan was found, in words.
     notices: everything that a reader should know.
-    dirs: by partition and broker, the log directory of each replica that goes into a chosen one.
+    dirs: by partition and broker, the log directory that the plan names for a replica.
     offload: the brokers that gave replicas away, for ``rebalance`` and ``scale``.
     """
 

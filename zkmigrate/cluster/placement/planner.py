@@ -19,7 +19,7 @@ from zkmigrate.cluster.placement.validation import chosen
 
 
 def planned(cluster: Cluster, request: Request) -> Plan | Refused:
-    """Return the whole plan: the replica sets, leaders, phases and log directories.
+    """Return the whole plan: the replica lists, leaders, phases and log directories.
 
     If the copies do not fit into the directories, it makes another plan whose copies are sure to fit.
     """
@@ -58,9 +58,9 @@ def _laid(cluster: Cluster, seen: Cluster, request: Request, names: Collection[N
 
 
 def broken(plan: Plan, request: Request, made: Mapping[str, str]) -> Sequence[str]:
-    """Return what the independent check finds wrong with a plan's files, as ``maps.files`` makes them.
+    """Check a plan's files independently of the planners, and return the faults in words.
 
-    The first file is the way back, which is not checked.
+    made: the files as ``maps.files`` returns them. The first file is the way back, which is not checked.
     """
     _, *forward = made.values()
     maps = [sets_of(content) for content in forward]

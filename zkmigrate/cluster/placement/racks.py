@@ -1,6 +1,6 @@
-"""Racks of replica sets: which replica sets could span more of them, and the repairs of ``--fix-racks``.
+"""Find replica lists that could span more racks, and plan the repairs of ``--fix-racks``.
 
-A repair moves one replica out of a rack that its replica set uses twice into a rack that the set does not
+A repair moves one replica out of a rack that its replica list uses twice into a rack that the list does not
 use. It always copies one replica, so the fewest moves are also the fewest bytes. The search chooses which
 replica moves, and to which broker: leaders stay if possible, and the brokers' free bytes become more equal.
 """
@@ -25,11 +25,11 @@ LOOKS = 100_000
 """The largest number of other choices that are compared if the range of free bytes would grow."""
 
 TOGETHER = 3
-"""The largest number of sets whose repairs are changed at once."""
+"""The largest number of replica lists whose repairs are changed at once."""
 
 
 def racks_possible(cluster: Cluster, replicas: Set, racks: Collection[str]) -> int:
-    """Return how many racks a replica set could span. racks: the racks of the chosen brokers."""
+    """Return how many racks a replica list could span. racks: the racks of the chosen brokers."""
     return min(len(replicas), len({cluster.rack(broker) for broker in replicas}.union(racks)))
 
 
@@ -67,9 +67,9 @@ def shared_racks(
 
 
 def fix_racks(cluster: Cluster, request: FixRacks) -> Plan | Refused:
-    """Return the moves after which every chosen set spans as many racks as possible, and no other move.
+    """Return only the moves after which every chosen replica list spans as many racks as possible.
 
-    Each set makes as many moves as it lacks racks. If the range of free bytes grows, a notice refuses the
+    Each list makes as many moves as it lacks racks. If the range of free bytes grows, a notice refuses the
     plan. A refusal names the partition for which no broker of another rack has room.
     """
     choice = chosen(cluster, request.choice)
@@ -96,7 +96,7 @@ def fix_racks(cluster: Cluster, request: FixRacks) -> Plan | Refused:
 
 @dataclass(slots=True)
 class _Repair:
-    """A move of one replica to a broker. slot is the replica's index in its replica set."""
+    """A move of one replica to a broker. slot is the replica's index in its replica list."""
 
     name: Name
     size: int
@@ -110,11 +110,11 @@ _Way = tuple[int, int, int]
 
 
 class _Repairs:
-    """The replica sets while they are repaired.
+    """The replica lists while they are repaired.
 
     free: bytes that each broker has free after the repairs.
-    room: bytes for further copies. Replicas that a broker gives away add no room, so every order of the moves
-    has room.
+    room: bytes for further copies. Replicas that a broker gives away add no room, so the moves fit in any
+    order.
     """
 
     def __init__(self, cluster: Cluster, partitions: Sequence[Partition], brokers: Sequence[int]) -> None:
@@ -138,7 +138,7 @@ class _Repairs:
         self.range = self.spread()[0]
 
     def spread(self) -> tuple[int, int]:
-        """Return the range and the sum of squares of what the chosen brokers have free."""
+        """Return the range and the sum of squares of the chosen brokers' free bytes."""
         free = [self.free[broker] for broker in self.brokers]
         return max(free) - min(free), sum(one * one for one in free)
 
@@ -162,12 +162,12 @@ class _Repairs:
             self.free[repair.home] += size
 
     def slots(self, name: Name) -> list[int]:
-        """Return the slots whose rack the partition's replica set uses twice."""
+        """Return the slots whose rack the partition's replica list uses twice."""
         racks = [self.rack[broker] for broker in self.sets[name]]
         return [slot for slot, rack in enumerate(racks) if racks.count(rack) > 1]
 
     def takers(self, name: Name) -> list[int]:
-        """Return the chosen brokers in racks that the partition's replica set does not use."""
+        """Return the chosen brokers in racks that the partition's replica list does not use."""
         racks = {self.rack[broker] for broker in self.sets[name]}
         return [broker for broker in self.brokers if self.rack[broker] not in racks]
 
@@ -278,7 +278,7 @@ class _Repairs:
     def others(self) -> Iterator[list[tuple[_Repair, _Way]]]:
         """Yield other choices of one repair, then of the repairs of two and three partitions together.
 
-        Each of them touches the broker with the least or the most free bytes.
+        Each choice changes the broker with the least or the most free bytes.
         """
         free = sorted(self.brokers, key=lambda broker: (self.free[broker], broker))
         ends = {free[0], free[-1]}

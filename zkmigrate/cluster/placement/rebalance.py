@@ -1,8 +1,8 @@
-"""``rebalance`` and ``scale``: brokers that are too full give replicas to those that are not.
+"""Plan ``rebalance`` and ``scale``: brokers that are too full give replicas to brokers that are not.
 
-The sources are brokers with too few free bytes, or in ``scale`` every old broker; only they give. The takers
-are the other brokers, or in ``scale`` the new ones; only they take. With ``any_broker`` every broker does
-both.
+The sources are brokers with too few free bytes, or in ``scale`` every old broker; only sources give replicas
+away. The takers are the other brokers, or in ``scale`` the new ones; only takers receive replicas. With
+``any_broker`` every broker is both.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from zkmigrate.cluster.placement.statistics import lower_bound
 from zkmigrate.cluster.placement.validation import Chosen, additions_only, chosen, sizes_missing
 
 SWEEP = tuple(hundredth / 100 for hundredth in range(98, 0, -1))
-"""The tolerances to try for tolerance 0. The widest comes first, because it allows all that others allow."""
+"""The tolerances to try for tolerance 0. The widest comes first, as it allows all moves of the others."""
 
 LEVEL = 2 * SWEEP[-1]
-"""The share of the mean below which a range counts as level.
+"""The share of the mean below which a range counts as balanced.
 
-It is inside the narrowest tolerance; a narrower range would cost bytes for nothing.
+The value is within the narrowest tolerance. To narrow the range further would copy bytes without benefit.
 """
 
 CHEAP = 1.02
-"""The sweep ends at a level answer that moves at most this many times the lower bound of bytes."""
+"""The search ends at a balanced plan that copies at most this many times the lower bound of bytes."""
 
 SWEEP_STEPS = 4_000
 """The number of changes, for each ``effort``, after which the search tries no further tolerances."""
@@ -48,12 +48,12 @@ SHARES = 10**12
 def rebalance(cluster: Cluster, request: Rebalance) -> Plan | Refused:
     """Return the moves that make the chosen brokers' free bytes, or load, more equal for few bytes.
 
-    With tolerance 0 the best answer of ``SWEEP`` counts: by range, then by standard deviation. If the range
-    is within ``LEVEL``, the bytes moved decide, and a cheap answer ends the sweep. The result depends on the
-    input alone.
+    With tolerance 0 each tolerance in ``SWEEP`` is tried, and the plan with the smallest range and then the
+    smallest standard deviation wins. If the range is within ``LEVEL``, the plan that copies the fewest bytes
+    wins, and a cheap plan ends the search. The result depends on the input alone.
 
-    Returns Refused if a broker is gone or left out, or ``scale`` has no new broker. It also does so if a
-    partition has no size, or no rate although rates are balanced.
+    Returns Refused if a broker is gone or left out, if ``scale`` has no new broker, if a partition has no
+    size, or if rates are balanced and a partition has no rate.
     """
     choice = chosen(cluster, request.choice)
     if isinstance(choice, Refused):
@@ -124,11 +124,11 @@ def _rule(request: Rebalance) -> str:
 def offload_targets(cluster: Cluster, brokers: Sequence[int], request: Rebalance) -> tuple[int, ...]:
     """Return the brokers that give replicas away.
 
-    With ``any_broker`` these are all. With ``scale`` they are all old ones. Otherwise, with
-    ``storage_threshold_gb``, they are the old brokers with fewer free GiB. Otherwise a ``storage_threshold``
-    of 0 selects every old broker, as in topicmappr. Any other threshold selects those whose free bytes are
-    below the harmonic mean by more than that share. If rates are balanced, it selects those whose level is
-    that much below the mean.
+    With ``any_broker`` these are all brokers, and with ``scale`` all old brokers. With
+    ``storage_threshold_gb`` they are the old brokers with fewer free GiB. Otherwise ``storage_threshold``
+    decides: 0 selects every old broker, as in topicmappr, and another value selects old brokers whose free
+    bytes are below the harmonic mean by more than that share. If rates are balanced, it selects old brokers
+    whose level is that much below the mean.
     """
     if request.any_broker:
         return tuple(brokers)
@@ -161,8 +161,8 @@ def harmonic_mean(free: Sequence[int]) -> float:
 class _Gauge:
     """The quantity that is balanced.
 
-    level: what each broker can spare.
-    weight: how much of it a replica of each partition takes.
+    level: the amount of this quantity that each broker can spare.
+    weight: the amount that a replica of each partition takes.
     mean: the mean of the levels.
     scale: the value of which tolerances and thresholds are a share.
     """
@@ -211,7 +211,7 @@ def _task(
 ) -> Task:
     """Return the input of the search, at the widest tolerance.
 
-    Brokers that only occur in a replica set come last.
+    Brokers that only occur in a replica list come last.
     """
     ids, number, racks = numbered(cluster, choice)
     giving = set(sources)
@@ -243,11 +243,12 @@ def _task(
 
 
 def _swept(task: Task, gauge: _Gauge, request: Rebalance) -> tuple[Found, float, str]:
-    """Return the best answer of all tolerances, its tolerance, and what ended the sweep early.
+    """Search with each tolerance, and return the best result.
 
-    A tolerance that the previous search never came near would find the same, so it is skipped. With a limit
-    of bytes, topicmappr's own choice of moves is compared too, so that the answer is no worse for the same
-    bytes.
+    Returns three values: the result, its tolerance, and in words what ended the search early (empty if
+    nothing did). A tolerance is skipped if the search before came nowhere near it, because its result would
+    be the same. With a limit of bytes, topicmappr's own choice of moves is compared too, so that the result
+    is no worse for the same bytes.
     """
     tolerances = (request.tolerance,) if request.tolerance else SWEEP
     best: tuple[tuple[float, float, int], float, Found] | None = None
@@ -289,9 +290,10 @@ def _bounded(task: Task, gauge: _Gauge, tolerance: float) -> Task:
 
 
 def _value(task: Task, found: Found) -> tuple[int, float, int]:
-    """Return the value of an answer, the lower the better.
+    """Return the key by which results are compared; the lowest is the best.
 
-    It is the range, then the deviation; for a level answer only the bytes count.
+    The key is (range of levels, standard deviation, bytes moved). All results whose range is at most
+    ``Task.enough`` have the same range and deviation, so only their bytes are compared.
     """
     levels = [found.level[broker] for broker in task.ranked]
     moved = sum(task.replicas.size[row] for row in found.moves)
@@ -302,13 +304,13 @@ def _value(task: Task, found: Found) -> tuple[int, float, int]:
 
 
 def _cheapest(task: Task, value: tuple[int, float, int]) -> bool:
-    """Return whether an answer is level, and no other one can be much cheaper."""
+    """Return whether a result is balanced, and no other result can be much cheaper."""
     free = [task.level[broker] for broker in task.ranked]
     return value[0] <= task.enough and value[2] <= CHEAP * lower_bound(free, task.enough)
 
 
 def _moves(cluster: Cluster, choice: Chosen, task: Task, found: Found) -> tuple[Reassignment, ...]:
-    """Return the moves of an answer: the fullest broker gives first, its largest replica first."""
+    """Return the moves of a result: the fullest broker gives first, its largest replica first."""
     after: dict[int, list[int]] = {}
     for row, to in found.moves.items():
         partition = task.replicas.partition[row]
@@ -323,7 +325,7 @@ def _moves(cluster: Cluster, choice: Chosen, task: Task, found: Found) -> tuple[
 
 
 def _limit(choice: Chosen, request: Rebalance, task: Task, found: Found) -> str:
-    """Return what keeps the range from being narrower."""
+    """Describe what prevents a narrower range."""
     ranked = sorted(task.ranked, key=lambda number: (found.level[number], number))
     lowest, highest = ranked[0], ranked[-1]
     if found.level[highest] - found.level[lowest] <= task.enough:

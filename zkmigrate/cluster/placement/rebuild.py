@@ -1,8 +1,8 @@
-"""``rebuild``: each replica on a broker that is gone or left out moves; with force every replica does.
+"""Plan ``rebuild``: move each replica off brokers that are gone or left out, or with force every replica.
 
-Places are chosen one by one, as ``Rebuild.placement`` says. If the next replica fits nowhere, planned
-replicas make room for it. As a last resort all placements are tried, up to a limit. No set ends shorter than
-requested.
+Brokers are chosen one by one, as ``Rebuild.placement`` says. If no broker has room for the next replica,
+planned replicas are moved to make room. As a last resort all placements are tried, up to a limit. No replica
+list ends shorter than requested.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from zkmigrate.cluster.placement.request import By, Optimize, Rebuild
 from zkmigrate.cluster.placement.validation import Chosen, chosen, partition_names, sizes_missing
 
 LOOKS = 200_000
-"""How many places ``effort`` 1 looks at when all placements are tried."""
+"""The number of placements that ``effort`` 1 checks when all placements are tried."""
 
 PAIRS = 20_000
 """How many pairs of brokers ``effort`` 1 compares to make free bytes more equal."""
 
 
 def rebuild(cluster: Cluster, request: Rebuild) -> Plan | Refused:
-    """Return the moves that leave every chosen set on chosen brokers with the requested length.
+    """Return the moves that put every chosen replica list on chosen brokers with the requested length.
 
-    A set that needs no change keeps its brokers. A refusal names the partition and the limit.
+    A list that needs no change keeps its brokers. A refusal names the partition and the limit.
     """
     choice = chosen(cluster, request.choice)
     if isinstance(choice, Refused):
@@ -89,7 +89,7 @@ def _capacity_unknown(partitions: Sequence[Partition]) -> tuple[Notice, ...]:
 
 
 def _short_sets(partitions: Sequence[Partition], request: Rebuild) -> tuple[Notice, ...]:
-    """Return a notice about replica sets that are too short to span the requested racks."""
+    """Return a notice about replica lists that are too short to span the requested racks."""
     short = [one for one in partitions if (request.replication or len(one.replicas)) < request.min_rack_ids]
     if not short:
         return ()
@@ -200,7 +200,8 @@ def _racks_to_span(
 ) -> int | Notice:
     """Return how many racks a partition's replicas must span, or a notice that says why they cannot.
 
-    It is 0 if every slot is filled. held: the broker in each slot of the replica set; None for an open slot.
+    The number is 0 if every slot is filled. held: the broker in each slot of the replica list; None for an
+    open slot.
     """
     kept = [broker for broker in held if broker is not None]
     if None not in held:
@@ -248,7 +249,7 @@ def _shortened(
 def _fill(fill: Fill, choice: Chosen, request: Rebuild) -> tuple[Notice, ...]:
     """Fill the open slots.
 
-    Returns no notice if that succeeded, else one that names the partition without a place and the reason.
+    Returns no notice if all slots were filled, otherwise a notice that names the partition and the reason.
     """
     for row in _turns(fill, request):
         if (broker := fill.best(row)) is not None:
@@ -301,7 +302,7 @@ def _limit(fill: Fill, choice: Chosen, row: int) -> str:
 def _substitute(cluster: Cluster, fill: Fill, choice: Chosen) -> tuple[Notice, ...]:
     """Fill each slot of a gone broker with the new broker that replaces it.
 
-    Returns no notice if that succeeded, else one that says why no new broker replaces it.
+    Returns no notice if each gone broker was replaced, otherwise a notice that says why one was not.
     """
     by_broker: dict[int, list[int]] = {broker: [] for broker in (*choice.missing, *choice.replaced)}
     columns = fill.task.replicas
@@ -344,8 +345,8 @@ def _substitute(cluster: Cluster, fill: Fill, choice: Chosen) -> tuple[Notice, .
 def _replaces(cluster: Cluster, fill: Fill, old: int, new: int, rows: Sequence[int]) -> bool:
     """Return whether a new broker is in an old one's rack and has room for its replicas.
 
-    The rack of a broker that is not registered is unknown; any new broker that suits all its replica sets may
-    replace it.
+    The rack of a broker that is not registered is unknown; any new broker that suits all its replica lists
+    may replace it.
     """
     number = fill.ids.index(new)
     if old in cluster.brokers and cluster.brokers[old].rack != cluster.brokers[new].rack:

@@ -1,4 +1,4 @@
-"""The request for a placement: the options of the verb as values, named as users know them."""
+"""The request for a placement: the options of the command line as values, under the same names."""
 
 from __future__ import annotations
 
@@ -81,10 +81,10 @@ class Choice:
 class Rollout:
     """How a plan is cut into reassignments.
 
-    optimize_leadership: whether to reorder replica sets so that brokers lead equally many partitions.
+    optimize_leadership: whether to reorder replica lists so that brokers lead equally many partitions.
     phased: whether to write two reassignments, with the old leader preferred in the first.
-    leader_evac_brokers, leader_evac_topics: these brokers lead none of these topics; both or neither are
-    given.
+    leader_evac_brokers: brokers that must lead none of the topics in ``leader_evac_topics``. Both options are
+    given, or neither.
     chunk_step_size: the number of source brokers in one reassignment; 0 for a single one.
     log_dirs: who chooses the log directories.
     """
@@ -105,8 +105,10 @@ class Rebalance:
     replicas away; with 0 every old broker does.
     storage_threshold_gb: a broker with fewer free GiB gives replicas away; it takes precedence over the
     share.
-    any_broker: whether every broker gives and takes, instead of both thresholds; not with ``scale``.
-    tolerance: how far one move may take a broker from the mean, as a share of it; 0 tries all.
+    any_broker: whether every broker gives and receives replicas, whatever both thresholds; not with
+    ``scale``.
+    tolerance: how far one move may take a broker from the mean, as a share of the mean; 0 tries several
+    values.
     partition_limit: how many of the largest partitions of a source are considered in a pass.
     partition_size_threshold: the size in MiB below which no partition moves.
     locality_scoped: whether a replica stays in its rack.
@@ -133,7 +135,7 @@ class Rebalance:
 class FixRacks:
     """The request of ``--fix-racks``.
 
-    Only those moves are made after which every chosen set spans as many racks as possible.
+    The plan has only the moves after which every chosen replica list spans as many racks as possible.
     """
 
     choice: Choice = Choice()

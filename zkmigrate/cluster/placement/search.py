@@ -1,9 +1,10 @@
 """Search for few replica moves that make the levels of brokers nearly equal.
 
-The search narrows a corridor of levels step by step. At each step it brings in the brokers outside: it moves
-a replica, takes a move back, sends one elsewhere, or swaps two replicas. Then it makes the plan cheaper
-inside the corridor that was reached. The best answer is refined: the search takes one move back at a time and
-repairs the levels, and then narrows the corridor for no more bytes.
+A corridor is a range of levels. The search narrows the corridor step by step. At each step it brings the
+brokers outside into the corridor: it moves a replica, undoes a move, moves a replica to another broker than
+before, or swaps two replicas. Then it makes the plan cheaper inside the corridor that was reached. The best
+plan is refined: the search undoes one move at a time and repairs the levels, and then narrows the corridor
+without copying more bytes.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Any, Protocol
 from zkmigrate.cluster.placement.board import Board, Change, Task
 
 PARTNERS = 12
-"""How many brokers are tried at the other end of a move, and how many of the broker's own rack."""
+"""The number of brokers to try at the other end of a move, and the number in the broker's own rack."""
 
 NEAR = 3
 """How many replicas are tried on each side of the wanted size, in case rules forbid the first."""
@@ -27,7 +28,7 @@ SHIFTS = 4
 """How many corridors of one width are tried."""
 
 REFINING = 3_000
-"""How many changes are looked for while an answer is refined, divided by the number of brokers."""
+"""The number of changes to look for while a result is refined, divided by the number of brokers."""
 
 FINEST = 512
 """The search ends at a corridor that cannot be narrowed by this fraction of its width: 1/512."""
@@ -40,7 +41,8 @@ class Found:
     moves: the new broker of each moved replica.
     level: the level of each broker afterwards.
     spent: how many changes were looked for.
-    reach: how far from the mean the levels were that the search tried; a limit beyond that changes nothing.
+    reach: the largest distance from the mean of the levels that the search tried. Any wider limit gives the
+    same result.
     """
 
     moves: dict[int, int]
@@ -63,9 +65,9 @@ def search(task: Task) -> Found:
 
 
 def refined(task: Task, found: Found) -> Found:
-    """Improve an answer: first copy fewer bytes, then balance better without copying more.
+    """Improve a result: first copy fewer bytes, then balance better without copying more.
 
-    task: the task that the answer solves.
+    task: the task that the result solves.
     """
     board = _Search(task)
     for row, to in found.moves.items():
@@ -91,9 +93,10 @@ def edges(task: Task, width: int) -> range:
 def cheapest(task: Task, width: int, among: range) -> int:
     """Return the lower edge of the corridor that the fewest bytes can reach.
 
-    Brokers below must give up to its lower edge, and those above take down to its upper edge, so at least the
-    larger of the two sums moves. One sum grows with the edge, the other falls: the best edge is where they
-    meet.
+    Brokers below the corridor must give replicas until they reach its lower edge, and brokers above must take
+    replicas until they reach its upper edge. So at least the larger of the two sums moves. One sum grows with
+    the
+    edge and the other falls: the best edge is where both are equal.
     """
     level = task.level
     low, high = among[0], among[-1]
@@ -161,7 +164,7 @@ class _Search(Board):
     def foremost(self, pick: _Pick, partners: Iterable[int], broker: int) -> list[int]:
         """Return the first partners overall and the first of the broker's rack.
 
-        If partitions span all racks, only those of its rack fit.
+        If partitions span all racks, only partners of the same rack fit.
         """
         partners = list(partners)
         racks = self.task.racks
@@ -220,10 +223,10 @@ class _Search(Board):
                     yield weight, ((row, taker),)
 
     def near(self, entries: Sequence[tuple[int, int]], least: int, most: int) -> Iterator[tuple[int, int]]:
-        """Yield the entries with weights near a wanted one.
+        """Yield the entries whose weight is near the range from ``least`` to ``most``.
 
-        These are the ones from ``least`` upwards, and the ones below ``least``, or up to ``most`` if that is
-        lower.
+        entries: (weight, row), lightest first. At most ``NEAR`` entries are yielded from ``least`` upwards,
+        and at most ``NEAR`` below the lower of ``least`` and ``most + 1``.
         """
         place = bisect_left(entries, (least, -1))
         yield from entries[place : place + NEAR]
@@ -261,9 +264,9 @@ class _Search(Board):
     def confine(self, width: int) -> bool:
         """Bring every broker into a corridor of this width.
 
-        Returns whether that was done; if not, nothing has changed. The corridor that the fewest bytes could
-        reach is tried first. If racks, space or sizes keep some brokers above it, or some below, it is moved
-        to them.
+        Returns whether that succeeded; if not, nothing has changed. The corridor that the fewest bytes could
+        reach is tried first. If racks, space or sizes keep some brokers above or below the corridor, the next
+        one to try contains these brokers.
         """
         among = edges(self.task, width)
         tried: set[int] = set()
@@ -362,7 +365,10 @@ class _Search(Board):
                 self.barred = set()
 
     def tighten(self) -> None:
-        """Narrow the corridor for no more bytes, or up to the limit of bytes if it is not level yet."""
+        """Narrow the corridor without copying more bytes.
+
+        If the corridor is not balanced yet, the plan may copy bytes up to its limit.
+        """
         least, most = self.span()
         spend = self.bytes < self.task.limit < math.inf and most - least > self.task.enough
         self.limit, self.frugal = (self.task.limit, False) if spend else (self.bytes, True)

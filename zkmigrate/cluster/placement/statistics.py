@@ -1,4 +1,4 @@
-"""The effects of a plan in figures: spreads of bytes, leaders and replicas, bytes moved, a lower bound."""
+"""Compute the figures of a plan: spreads of bytes, leaders and replicas, bytes moved, and a lower bound."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What a broker holds.
+    """The figures of one broker.
 
     free: its free bytes.
-    degree: the number of other brokers in the replica sets that name it.
+    degree: the number of other brokers in the replica lists that name it.
     rate: bytes per second of all its replicas; None if the rate of one is unknown.
     """
 
@@ -53,7 +53,7 @@ class Held:
 class BrokerStatistics:
     """A registered broker before and after a plan.
 
-    bytes_in: bytes of the copies that it gets. bytes_out: bytes of those that it gives up.
+    bytes_in: bytes of the copies that it gets. bytes_out: bytes of the replicas that it gives up.
     """
 
     broker: int
@@ -98,7 +98,7 @@ def statistics(
     """Return the figures of moves.
 
     brokers: the brokers that count in a spread, and that the plan does not empty; None for all registered
-    ones. What the moves take from any other broker has to move in every plan.
+    ones. The moves from any other broker are part of every plan, so the lower bound includes them.
     """
     counted = [broker for broker in cluster.brokers if brokers is None or broker in brokers]
     incoming: dict[int, int] = defaultdict(int)
@@ -146,9 +146,10 @@ def lower_bound(
     moves: moves that show which bytes must move anyway, and how many replicas partitions get.
     counted: the brokers that count.
 
-    With L the lowest free bytes afterwards, a broker above L + range must be filled down to it, and one below
-    L must give up the rest. Every byte that fills is a copy. So is every byte given up, except those of sets
-    that get shorter. L is unknown, so the minimum over all L counts.
+    With L the lowest free bytes afterwards, a broker above L + range must be filled down to that level, and a
+    broker below L must give up the missing bytes. Every byte that fills a broker is copied. So is every byte
+    given up, except those of replica lists that get shorter. L is unknown, so the result is the minimum over
+    all L.
     """
     forced = shorter = left = 0
     staying = set(counted)

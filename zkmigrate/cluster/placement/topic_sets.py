@@ -1,4 +1,4 @@
-"""The replica sets of a new topic or of added partitions, made as by Kafka's own code."""
+"""Choose the replica lists of a new topic or of added partitions, as Kafka's own code does."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ _TRIES = 100
 
 @dataclass(frozen=True)
 class TopicSets:
-    """The replica sets of a topic's new partitions.
+    """The replica lists of a topic's new partitions.
 
-    sets: the replica sets by partition number; the first number is 0 for a new topic.
-    start, shift: values that give the same replica sets again.
-    after: the replica sets of all partitions of the topic, including these.
+    sets: the replica lists by partition number; the first number is 0 for a new topic.
+    start, shift: values that give the same replica lists again.
+    after: the replica lists of all partitions of the topic, including these.
     """
 
     topic: str
@@ -43,10 +43,10 @@ class TopicSets:
 def new_topic(
     cluster: Cluster, topic: str, partitions: int, replication: int, start: int, shift: int | None = None
 ) -> TopicSets | Refused:
-    """Return the replica sets of a new topic.
+    """Return the replica lists of a new topic.
 
     start: the position of partition 0's leader in the order of brokers, modulo their number.
-    shift: the distance from the leader to the next replica; None for start.
+    shift: the distance from the leader to the next replica; None for the value of ``start``.
     """
     if wrong := (*_name_faults(topic), *_name_conflicts(topic, {one.topic for one in cluster.partitions})):
         return Refused(wrong)
@@ -61,7 +61,7 @@ def new_topic(
 def more_partitions(
     cluster: Cluster, topic: str, partitions: int, start: int | None = None, shift: int | None = None
 ) -> TopicSets | Refused:
-    """Return the replica sets of a topic's new partitions; those of old partitions stay.
+    """Return the replica lists of a topic's new partitions; those of old partitions stay.
 
     start: as for :func:`new_topic`; None puts the leaders on brokers that lead the fewest of the topic.
     shift: as for :func:`new_topic`; None puts the replicas on brokers that hold the fewest of the topic.

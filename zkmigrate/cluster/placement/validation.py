@@ -1,4 +1,4 @@
-"""The topics and brokers that a plan covers, and the checks that come before any plan."""
+"""Select the topics and brokers that a plan covers, and check them before any plan is made."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ SHOWN = 10
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """What a ``Choice`` selects in a cluster. Every tuple of brokers is ascending.
+    """The partitions and brokers that a ``Choice`` selects in a cluster. Every tuple of brokers is ascending.
 
     brokers: registered brokers that may hold replicas afterwards.
-    missing: brokers in a replica set that are not registered.
-    replaced: brokers in a replica set that are registered, but left out of ``--brokers``.
+    missing: brokers in a replica list that are not registered.
+    replaced: brokers in a replica list that are registered, but left out of ``--brokers``.
     unregistered: brokers given in ``--brokers`` that are not registered.
-    new: brokers that are given, registered and in none of the chosen replica sets.
+    new: brokers that are given, registered and in none of the chosen replica lists.
     """
 
     partitions: tuple[Partition, ...]
@@ -99,7 +99,10 @@ def chosen(cluster: Cluster, choice: Choice) -> Chosen | Refused:
 
 
 def additions_only(found: Chosen) -> tuple[Notice, ...]:
-    """Return why ``rebalance`` and ``scale`` refuse these brokers: they never take a broker away."""
+    """Return notices that refuse to leave out brokers with replicas in ``rebalance`` and ``scale``.
+
+    These two verbs never remove a broker.
+    """
     return tuple(
         Notice(
             id,

@@ -1,4 +1,4 @@
-"""What-ifs: plans that are tried on many clusters, with the figures of each.
+"""Try plans on many clusters, and return the figures of each plan on each cluster.
 
 ::
 
@@ -86,7 +86,7 @@ class WhatIf:
     """A plan to try.
 
     clusters: the names of the clusters; empty for all.
-    add: brokers that join, as new ones.
+    add: brokers that join the cluster and count as new.
     remove: ids of registered brokers that ``rebuild`` empties.
     """
 
@@ -148,7 +148,7 @@ def parse(content: bytes, origin: str) -> tuple[WhatIf, ...]:
 
 
 def _explain_mistake(error: Mapping[str, Any]) -> str:
-    """Describe a mistake that pydantic found. The verb is left out of the place that it names."""
+    """Describe a mistake that pydantic found, and its place without the name of the verb."""
     loc = [part for at, part in enumerate(error["loc"]) if at != 1 or part not in _VERBS]
     place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in loc) or "the file"
     if error["type"] == "extra_forbidden":

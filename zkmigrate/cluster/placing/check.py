@@ -39,7 +39,7 @@ def run(
     *,
     as_json: bool,
 ) -> int:
-    """Query the brokers, print what they report, and return the exit code.
+    """Query the brokers, print the problems that were found, and return the exit code.
 
     tell: receives lines of progress.
 

@@ -122,7 +122,7 @@ def _topics(client: Client, kafka: str) -> dict[str, dict[str, Any]]:
 def _moving(client: Client, kafka: str, topics: Mapping[str, Mapping[str, Any]]) -> Refused | None:
     """Return a refusal if a reassignment is running, else None.
 
-    While it runs, the replica set of a moving partition contains its old and its new brokers together.
+    While it runs, the replica list of a moving partition contains its old and its new brokers together.
 
     Kafka 2.4 and later keep the moving brokers in the topic's znode. Before that, and for a reassignment that
     was submitted through ZooKeeper, ``/admin/reassign_partitions`` exists while one runs.

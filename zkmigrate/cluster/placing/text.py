@@ -16,7 +16,7 @@ SHOWN = 20
 
 
 def replicas(ids: Sequence[int]) -> str:
-    """Format a replica set as Kafka's tools show it."""
+    """Format a replica list as Kafka's tools show it."""
     return f"[{','.join(map(str, ids))}]"
 
 

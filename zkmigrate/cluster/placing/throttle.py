@@ -19,7 +19,7 @@ from zkmigrate.runbook.runs.verb_context import VerbContext, load, print_result
 
 
 def set_rate(context: VerbContext, run_id: str, rate: str, brokers: Collection[int]) -> int:
-    """Set the rate of these brokers, or of all if none are given; the run then no longer changes it.
+    """Set the rate of these brokers, or of all brokers if none are given; the run then no longer changes it.
 
     A run that has not begun starts with this rate. Raises UsageError for an absurd rate, a broker that the
     inventory lacks, a complete run and a playbook without a throttle.

@@ -1,4 +1,4 @@
-"""The verbs ``placement new-topic`` and ``grow``: they write the replica sets of new partitions to a file."""
+"""Run the verbs ``placement new-topic`` and ``grow``: write the replica lists of new partitions."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from zkmigrate.runbook.model.report import counted
 
 @dataclass(frozen=True)
 class Output:
-    """Where the answer is written. out: the file of the replica sets; None for the report alone."""
+    """The destination of the answer. out: the file of the replica lists; None to print only the report."""
 
     out: Path | None
     force: bool
@@ -38,7 +38,7 @@ class Output:
 def from_brokers(
     inventory: Inventory, look: Look, topic: str, tell: Callable[[str], None]
 ) -> tuple[Cluster, tuple[Notice, ...]] | Refused:
-    """Query brokers for the cluster: those that may get replicas, all replica sets, and notices.
+    """Query brokers for the cluster: those that may get replicas, all replica lists, and notices.
 
     Returns Refused if the brokers belong to another cluster, or the topic is being reassigned. Raises
     HostError if no broker answers.
@@ -82,7 +82,7 @@ def _cordoned(look: Look, ids: list[int], topic: str) -> tuple[list[int], list[i
 
 
 def answer(found: TopicSets, notices: tuple[Notice, ...], output: Output, echo: Callable[[str], None]) -> int:
-    """Write the replica sets, print the report, and return the exit code.
+    """Write the replica lists, print the report, and return the exit code.
 
     Raises UsageError if the file exists already.
     """
@@ -138,7 +138,7 @@ def _lines(found: TopicSets, notices: tuple[Notice, ...]) -> list[str]:
 
 
 def _command(found: TopicSets) -> str:
-    """Return the command of Kafka's own tool. It needs all replica sets, old ones too."""
+    """Return the command of Kafka's own tool, which needs the replica lists of old partitions too."""
     new = len(found.sets) == len(found.after)
     act = (
         f"--create --topic {found.topic}"

@@ -133,7 +133,7 @@ class Adapt(BaseModel):
 
 
 def _steps(floor: int, factor: float, most: int) -> tuple[int, ...]:
-    """Return the allowed rates, a few hundred at most, each the one before times the factor."""
+    """Return the allowed rates, a few hundred at most; each is the previous rate times the factor."""
     found = [floor]
     while (above := math.floor(found[-1] * factor)) <= most:
         found.append(above)

@@ -1,4 +1,4 @@
-"""What brokers report about partitions, log directories and log ends."""
+"""Query brokers about partitions, log directories and log ends."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def described(look: Look, in_flight: Reading[Flights], names: Iterable[Name]) ->
 
 @dataclass(frozen=True)
 class Disks:
-    """What brokers report about their log directories.
+    """The log directories of some brokers, as these brokers report them.
 
     sizes: bytes of replicas, by broker and partition.
     room: free bytes of the brokers that report them, since Kafka 3.3.

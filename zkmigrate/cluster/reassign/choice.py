@@ -41,8 +41,8 @@ def next_moves(wanted: Pace, flying: Iterable[Move], todo: Iterable[Move], way: 
 def fitting(moves: Iterable[Move], way: Way, room: Mapping[int, int]) -> tuple[Move, ...]:
     """Return the moves for which every receiving broker has room, in their order.
 
-    room: free bytes of the brokers that are short of it, less what copies in flight will still take. A move
-    that waits also makes later moves to the same brokers wait.
+    room: free bytes of the brokers that are short of space, less the bytes that copies in flight still need.
+    A move that waits also makes later moves to the same brokers wait.
     """
     left, chosen = dict(room), []
     for move in moves:
@@ -58,7 +58,7 @@ def fitting(moves: Iterable[Move], way: Way, room: Mapping[int, int]) -> tuple[M
 def tight(moves: Iterable[Move], room: Mapping[int, int]) -> tuple[int, ...]:
     """Return the brokers without room for all their new replicas at once.
 
-    Brokers that report no room are left out.
+    Brokers that do not report their free bytes are left out.
     """
     gets: Counter[int] = Counter()
     for move in moves:

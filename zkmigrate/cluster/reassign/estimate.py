@@ -1,8 +1,8 @@
-"""Estimate how much each broker copies and how long that takes, before a run and during it. Pure.
+"""Estimate how much each broker copies and how long that takes, before a run and during it.
 
-The figures below were measured on Kafka 2.8.2 and 4.3.1, with 1 to 60 partitions of 0.1 to 240 MB and rates
-of 1 to 16 MB/s. A throttle below ``ANSWER_BYTES`` in ``QUOTA_WINDOW_S`` delays little, and the estimate is
-coarse there.
+The functions have no side effects. The figures below were measured on Kafka 2.8.2 and 4.3.1, with 1 to 60
+partitions of 0.1 to 240 MB and rates of 1 to 16 MB/s. A throttle below ``ANSWER_BYTES`` in ``QUOTA_WINDOW_S``
+delays little, and the estimate is coarse there.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ It consists of 11 samples of 1 s (``replication.quota.window.num`` and
 ``replication.quota.window.size.seconds``). Kafka forgets what was copied before them.
 """
 FETCH_BYTES, ANSWER_BYTES = 1 << 20, 10 << 20
-"""The largest part of one partition in one answer, and the largest answer.
+"""The most bytes of one partition in a fetch response, and the most bytes of a whole response.
 
-Kafka calls them ``replica.fetch.max.bytes`` and ``replica.fetch.response.max.bytes``. An answer that has
-begun is sent as a whole whatever the throttle, so the first one is not delayed.
+Kafka calls them ``replica.fetch.max.bytes`` and ``replica.fetch.response.max.bytes``. A response that has
+begun is sent as a whole, whatever the throttle, so the first response is not delayed.
 """
 USED = 0.9
 """The share of a throttle that copies use; 0.88 to 1.0 were measured.
@@ -34,12 +34,12 @@ USED = 0.9
 A delayed follower asks again after 1 s (``replica.fetch.backoff.ms``).
 """
 BATCH_S = 1.0
-"""Seconds from one batch of short moves to the next: each look sends as many moves as the caps allow."""
+"""Seconds from one batch of short moves to the next; each batch has as many moves as the caps allow."""
 POLL_S = 2.0
-"""Seconds between two looks at moves in flight. The last look confirms that all replicas are in sync."""
+"""Seconds between two queries about moves in flight. The last one confirms that all replicas are in sync."""
 
 SPAN_S, APART_S = 1800.0, 10.0
-"""Seconds of history that count for the throughput, and the least seconds between two looks that are kept."""
+"""The seconds of history that count for the throughput, and the fewest seconds between its readings."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ def load(moves: Iterable[Move], way: Way) -> Load:
 
 
 def copied(moves: Iterable[Move], way: Way = Way.FORWARD) -> dict[int, tuple[int, int]]:
-    """Return the bytes that each broker receives and the bytes that it sends, in the order of the ids."""
+    """Return the bytes that each broker receives and sends, as (received, sent) by broker id, in order."""
     received: Counter[int] = Counter()
     sent: Counter[int] = Counter()
     for move in moves:
@@ -110,10 +110,10 @@ def batches(moves: Iterable[Move], how: Pace, way: Way = Way.FORWARD) -> int:
 
 @dataclass(frozen=True)
 class Copies:
-    """Moves that are still to be made, and what they copy.
+    """The bytes that remaining moves still copy.
 
     bytes_s: the throttle.
-    left, done: the bytes that the busiest broker still has to copy, and those that it has copied.
+    left: the bytes that the busiest broker still has to copy. done: the bytes that it has copied.
     written_s: bytes per second of clients' writes that the throttle carries too.
     """
 
@@ -156,7 +156,7 @@ class Copies:
 class Throughput:
     """The progress of the copies in the last minutes, from which their rate follows.
 
-    looks: the time of each reading that saw fewer bytes left, and the bytes left then, oldest first.
+    looks: (time, bytes left) of each reading with fewer bytes left than before, oldest first.
     begun: whether the first copied bytes were seen. The throttle does not delay these, so they do not show
     the rate.
     """

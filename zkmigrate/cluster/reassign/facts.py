@@ -1,4 +1,4 @@
-"""Facts of a run that moves partitions: the moves, the original replica sets, and the state of each move."""
+"""Facts of a run that moves partitions: the moves, the original replica lists, and the state of each move."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ from zkmigrate.runbook.model.look import Look
 from zkmigrate.runbook.model.step import Context, Way
 
 LOOKS = 30
-"""How often, a second apart, to query brokers that show neither the state before a change nor after it.
+"""The number of queries, one second apart, to brokers that report the state neither before a change nor
+after.
 
 With KRaft each broker learns of a change independently.
 """
@@ -45,9 +46,9 @@ class Stands:
 
 
 def ends_in(c: Context, done: Iterable[Move], alive: Collection[int]) -> Ends:
-    """Return each completed move's replica set, as ZooKeeper should show it, and the brokers to be in sync.
+    """Return, by partition, the replica list that ZooKeeper should show and the brokers that must be in sync.
 
-    On the way back, brokers that are down need not be in sync.
+    done: the completed moves. On the way back, brokers that are down need not be in sync.
     """
     ends = {move.name: goal(move, c.way) for move in done}
     forward = c.way is Way.FORWARD
@@ -129,12 +130,12 @@ def _placed(move: Move, way: Way, brokers: Collection[int], placed: Disks) -> St
 
 @dataclass(frozen=True)
 class FirstLook:
-    """What a run sees before its first change.
+    """The state of the cluster before a run's first change.
 
     sizes: bytes of the largest reported replica, by partition.
     throttles: throttle settings that are set, in words.
     disks: log directories of the brokers of the moves.
-    copying: broker settings that bound a copy, by key and broker.
+    copying: broker settings that limit the speed of a copy, by key and broker.
     limits: throttle settings by target and key.
     loads: why the load of a broker cannot be read, if the throttle follows the load.
     wall: the time of these answers, in seconds since the epoch.
@@ -152,7 +153,7 @@ class FirstLook:
     def moves(self, sets: Sets, dirs: Dirs) -> tuple[Move, ...]:
         """Return the moves of a plan that are not complete yet.
 
-        sets, dirs: the replica sets and the log directories that the plan names.
+        sets, dirs: the replica lists and the log directories that the plan names.
         """
         partitions = self.cluster.partitions
         made = (
@@ -165,7 +166,7 @@ class FirstLook:
     def phased(self, phases: Phases) -> tuple[Move, ...]:
         """Return the moves of all phases that are not complete yet, first phase first.
 
-        A partition continues after the last phase whose replica set it has.
+        A partition continues after the last phase whose replica list it has.
         """
         have = {name: state.replicas for name, state in self.cluster.partitions.items()}
         ends: dict[Name, int] = {}
@@ -203,7 +204,7 @@ class FirstLook:
         """Return the other tools' reassignments that must end before the run records the current state.
 
         others: ``reassign.others`` of the inventory.
-        names: the partitions of the plan, whose replica sets no other tool may change.
+        names: the partitions of the plan, whose replica lists no other tool may change.
         """
         flights = self.cluster.flights
         if others == "take":

@@ -26,9 +26,9 @@ _END_WITHIN_S = 86_400.0
 
 @dataclass(frozen=True)
 class Inflow:
-    """The first reading of the partitions' sizes.
+    """The first reading of each partition's size.
 
-    first: when each partition was first read, in seconds since the epoch, and its bytes then.
+    first: by partition, the time of its first reading in seconds since the epoch, and its bytes then.
     """
 
     first: Mapping[Name, tuple[float, int]] = field(default_factory=dict)
@@ -145,7 +145,7 @@ def enough(
 def measured(
     c: Context, moves: Collection[Move], partitions: Mapping[Name, PartitionState], at: float
 ) -> tuple[str, ...] | Waiting:
-    """Return what ``plan`` prints about the throttle and clients' writes, or a wait between two readings."""
+    """Return the lines that ``plan`` prints about the throttle and clients' writes, or a wait for figures."""
     waiting = first_reading(c, moves, at)
     if waiting is not None:
         return waiting

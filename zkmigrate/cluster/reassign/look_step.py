@@ -1,13 +1,13 @@
 """What: check the plan against the cluster; change nothing.
 
-Why now: a stale plan, a dead broker or another reassignment must show before the first change.
+Why now: a stale plan, a dead broker or another reassignment must be found before the first change.
 
 Clients may notice: nothing.
 
 Way back: nothing was changed.
 
-Proof: the partitions exist and are in sync, the brokers are alive, nothing else is in flight, and the sets on
-which the plan rests are there.
+Proof: the partitions exist and are in sync, the brokers are alive, no other reassignment is in flight, and
+each partition has the replica list that the plan expects.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def of_plan(c: Context, look: Look) -> tuple[Move, ...]:
 
 
 def foreseen(c: Context, look: Look) -> tuple[str, ...]:
-    """Return what ``plan`` prints about the whole run: what each broker copies, and how long that takes."""
+    """Return the lines that ``plan`` prints about the whole run: the bytes of each broker, and the time."""
     moves = joined(of_plan(c, look))
     brokers = tuple(
         f"  broker {broker}: {gib(to)} in, {gib(of)} out"
@@ -79,13 +79,13 @@ def foreseen(c: Context, look: Look) -> tuple[str, ...]:
 
 
 def measured_writes(c: Context, look: Look) -> tuple[str, ...] | Waiting:
-    """Return what ``plan`` prints about the throttle and what clients write to the moving partitions."""
+    """Return the lines that ``plan`` prints about the throttle and clients' writes to these partitions."""
     f = first_look(c, look)
     return measured(c, unmade(c, f), f.cluster.partitions, f.wall)
 
 
 def foreseen_back(c: Context) -> tuple[str, ...]:
-    """Return what ``rollback`` prints about the moves that are not undone.
+    """Return the lines that ``rollback`` prints about the moves that are not undone.
 
     A move in flight copies nothing back.
     """

@@ -21,9 +21,8 @@ class Move(Reassignment):
     """One partition's planned change of replicas.
 
     leader: the id of the leader when the plan was recorded; -1 for none.
-    dirs: the log directory that the plan names for each replica of ``after``; empty where Kafka may choose.
-    held: the log directory that the way back names for each replica of ``before``; empty where Kafka may
-    choose.
+    dirs: the log directory that the plan names for each replica of ``after``; empty if Kafka may choose.
+    held: the log directory that the way back names for each replica of ``before``; empty if Kafka may choose.
     phase: the number of the phase that makes the move. A phase begins when the one before is complete.
     """
 
@@ -96,10 +95,10 @@ def joined(moves: Sequence[Move]) -> tuple[Move, ...]:
 
 @dataclass(frozen=True)
 class Originals(Recorded):
-    """The moves of a run, and what was there before its first change.
+    """The moves of a run, and the state before its first change.
 
-    moves: the moves in the order of the plan, without partitions that already had their new set.
-    gone: brokers of the old replica sets that were down.
+    moves: the moves in the order of the plan, without partitions that already had their new replica list.
+    gone: brokers of the old replica lists that were down.
     others: reassignments that other tools had in flight; this run throttles them too.
     at: when the moves were planned, in seconds since the epoch, if the run itself plans them.
     tight: brokers without room for all their new replicas at once. Moves to them wait until old replicas are
@@ -125,7 +124,7 @@ class Originals(Recorded):
 
     @cached_property
     def whole(self) -> tuple[Move, ...]:
-        """One move per partition, from its first set to its last one over all phases."""
+        """One move per partition, from its first replica list to its last one over all phases."""
         return joined(self.moves)
 
     @property
@@ -216,36 +215,39 @@ def section(inventory: Inventory) -> Pace:
 
 
 def goal(move: Move, way: Way) -> tuple[int, ...]:
-    """Return the replica set that a move ends at in a direction."""
+    """Return the replica list that a partition has after a move in the given direction."""
     return move.after if way is Way.FORWARD else move.before
 
 
 class Stand(Enum):
-    """The state of one move relative to the replica set that it should reach."""
+    """The state of one move.
+
+    The wanted replica list is the new one, or on the way back the former one.
+    """
 
     DONE = "done"
-    """The partition has the set in order, and all of its replicas are in sync."""
+    """The partition has the wanted replica list in order, and all of its replicas are in sync."""
     BEHIND = "behind"
-    """The partition has the set in order, but a replica is not in sync yet."""
+    """The partition has the wanted replica list in order, but a replica is not in sync yet."""
     MOVING = "moving"
-    """The reassignment to the set is in flight."""
+    """The reassignment to the wanted replica list is in flight."""
     INSIDE = "moving inside a broker"
-    """The partition has the set, and a replica is being copied into its named directory."""
+    """The partition has the wanted replica list, and a replica is being copied into its named directory."""
     MISPLACED = "in another directory"
-    """The partition has the set, but a replica is in a wrong directory, and no copy moves it."""
+    """The partition has the wanted list, but a replica is in a wrong directory, and no copy moves it."""
     UNTOLD = "in an unknown directory"
-    """The partition has the set, but a broker does not report which directory its replica is in."""
+    """The partition has the wanted replica list, but a broker does not report a replica's directory."""
     TURNED = "turned"
-    """A reassignment to the other of the run's two sets is in flight."""
+    """A reassignment in the opposite direction is in flight, to the other of the run's two replica lists."""
     TO_SUBMIT = "to submit"
-    """Nothing is in flight, and the partition has the brokers of one of the run's two sets."""
+    """Nothing is in flight, and the partition has the brokers of one of the run's two replica lists."""
     DISPUTED = "disputed"
     """The brokers report the move as complete, but ZooKeeper does not."""
     FOREIGN = "foreign"
-    """A reassignment to a third set is in flight, or the partition has the brokers of neither set."""
+    """A reassignment to a third replica list is in flight, or the partition has other brokers."""
     GONE = "gone"
     """The partition does not exist."""
     ADRIFT = "adrift"
-    """The reassignment is in flight, but its set names a broker that was given up."""
+    """The reassignment is in flight, but the wanted replica list names a broker that was given up."""
     LEFT = "left"
-    """Nothing is in flight, and the set names a given-up broker, so the move must be planned anew."""
+    """Nothing is in flight, and the wanted list names a given-up broker, so another plan is needed."""

@@ -24,7 +24,8 @@ class MovesFacts:
     """The state of a run's moves, as read at one time.
 
     plan: the moves of the run.
-    found: what brokers report about ``looked``.
+    looked: the moves whose state was read.
+    found: the brokers' answers about the moves in ``looked``.
     copied: bytes of the replicas that are being added, by broker and partition.
     whole: whether ``looked`` has all moves of the run.
     disks: where the replicas with named directories are.
@@ -73,8 +74,8 @@ class Queue:
 
     left: the moves that were not seen complete yet.
     sent: the moves among ``left`` that were sent.
-    ready: the moves among ``left`` that may begin. Those to brokers that are down come only when no others
-    are left.
+    ready: the moves among ``left`` that may begin. A move to a broker that is down is ready only when every
+    other move is complete.
     flying: the moves in flight.
     taken: reassignments of other tools in flight.
     whole: whether no move is left, so that the state of all is read.
@@ -98,9 +99,9 @@ class Queue:
 
     @cached_property
     def short(self) -> tuple[Move, ...]:
-        """The moves about to begin, if brokers are short of room.
+        """The moves that are about to begin; empty if all brokers have room for all their new replicas.
 
-        Sent moves count, because they may not have arrived.
+        Moves that were sent but are not in flight are included, because Kafka may not have received them.
         """
         if not self.plan.tight:
             return ()
@@ -192,9 +193,9 @@ def queued(c: Context, plan: Originals, phase: int, flights: Flights) -> Queue:
 def resumed_phase(c: Context, plan: Originals) -> int:
     """Return the phase at which a new process continues.
 
-    Forward it is the last phase with a move that was sent, because it began when the one before was complete.
-    Back it is the last phase that is not undone. If none of that phase is undone, the phase after it may
-    still be in flight, so the process continues there.
+    Going forward, this is the last phase with a move that was sent, because that phase began when the one
+    before was complete. On the way back, it is the last phase that is not undone. If no move of that phase is
+    undone, the phase after it may still be in flight, so the process continues there.
     """
     if not plan.last_phase:
         return 0
@@ -207,7 +208,7 @@ def resumed_phase(c: Context, plan: Originals) -> int:
 
 
 def pending(c: Context, move: Move) -> bool:
-    """Return whether nothing was sent yet in this direction.
+    """Return whether a move was not sent yet in this direction.
 
     On the way back this means that the move is still to be undone.
     """

@@ -1,14 +1,17 @@
-"""What: give each partition of the plan its new replica set, as many at once as the caps allow. Give
-brokers the rates that ``zkmigrate throttle`` sets meanwhile.
+"""What: give each partition of the plan its new replica list, as many at once as the caps allow. Set the
+rates that an operator requests meanwhile with ``zkmigrate throttle``.
 
-Why now: the throttle holds, and the sets from before are recorded. Kafka copies; the run submits and looks.
+Why now: the throttle is set, and the former replica lists are recorded. The run submits the moves and watches
+them; Kafka copies the data.
 
-Clients may notice: the traffic of the copies, up to the throttle; a new leader where the old one goes.
+Clients may notice: the traffic of the copies, up to the throttle; a new leader for each partition whose old
+leader is removed.
 
-Way back: moves in flight are cancelled. Then each moved partition gets its set from before, in its order, the
-last one first.
+Way back: moves in flight are cancelled. Then each moved partition gets its former replica list, in its order.
+The last move is undone first.
 
-Proof: no move is in flight, each set is there in order, and all of it is in sync.
+Proof: no move is in flight, each partition has its new replica list in order, and all its replicas are in
+sync.
 """
 
 from __future__ import annotations
@@ -82,10 +85,10 @@ class MovesStep(Step[MovesFacts]):
         """Create the step.
 
         moves: returns the moves that the step makes.
-        foresee: returns what the moves will be, before they are recorded.
+        foresee: returns the moves as they will be, before they are recorded.
         sets_rates: whether the step also sets the rates that an operator requests.
-        replans: whether a later step plans anew what this one leaves. Then the operator may give up a broker
-        that is down.
+        replans: whether a later step makes a new plan for moves that this step leaves. Then the operator may
+        give up a broker that is down.
         """
         self._moves, self._foresee, self._sets_rates = moves, foresee, sets_rates
         self._replans = replans
@@ -93,7 +96,7 @@ class MovesStep(Step[MovesFacts]):
     def observe(self, c: Context, look: Look) -> MovesFacts:
         """Read the state of the moves that were sent and are not complete, and of those that may start now.
 
-        Once all are complete, read the state of all of them.
+        Once all moves are complete, read the state of all moves.
         """
         plan, wanted = self._moves(c), section(c.inventory)
         if plan is None:
@@ -200,7 +203,7 @@ class MovesStep(Step[MovesFacts]):
 
 
 def _towards(f: MovesFacts, move: Move, way: Way) -> Changes:
-    """Return the changes that give a partition its replica set and its log directories.
+    """Return the changes that give a partition its replica list and its log directories.
 
     The directories come first: a broker that is to get the replica remembers the directory and copies
     straight into it.
@@ -221,8 +224,8 @@ def _towards(f: MovesFacts, move: Move, way: Way) -> Changes:
 def _replaced(c: Context, f: MovesFacts, stands: Stands) -> Flights:
     """Return the reassignments that other tools have started on partitions of the run.
 
-    A reassignment to the run's own replica set of the other direction counts, too, if the run did not send
-    it.
+    This includes a reassignment to the replica list of the run's other direction, if the run did not send
+    that.
     """
     assert f.found is not None
     flights = f.found.flights
@@ -255,8 +258,8 @@ def _starting(c: Context, f: MovesFacts, stands: Stands, todo: Sequence[Move]) -
 def _wait(c: Context, f: MovesFacts, stands: Stands, looks: int, *, at_end: bool) -> Waiting:
     """Return the wait for moves in flight.
 
-    at_end: all moves whose state was read this time are complete, and next time others are read. While
-    nothing moves because no move may be submitted, neither throughput nor a stall is measured.
+    at_end: whether all moves that were read this time are complete, so that other moves are read next time.
+    While nothing moves because no move may be submitted, neither throughput nor a stall is measured.
     """
     assert f.found is not None
     finished = _finished(c, f, stands, looks)
@@ -287,7 +290,10 @@ def _wait(c: Context, f: MovesFacts, stands: Stands, looks: int, *, at_end: bool
 
 
 def _finished(c: Context, f: MovesFacts, stands: Stands, looks: int) -> frozenset[Name]:
-    """Return the moves that were seen complete; once all moves are read together, only those seen then."""
+    """Return the partitions whose moves were seen complete so far.
+
+    Once all moves are read together, only the newest reading counts.
+    """
     over = {move.name for move in stands.at(Stand.DONE, Stand.LEFT)}
     if looks > LOOKS:  # deleted, or on the way back changed by other tools
         over |= {move.name for move in stands.at(Stand.GONE, Stand.TO_SUBMIT, Stand.FOREIGN)}
@@ -323,7 +329,7 @@ def _new_rates(c: Context, f: MovesFacts) -> Ready | None:
 
 
 def _rates_kept(c: Context, f: MovesFacts) -> dict[str, object]:
-    """Return what has to be kept about the rates for the next time."""
+    """Return the values about the rates that the next call of the step needs."""
     if f.rates is None:
         return {}
     late = c.kept.get("late", 0) + 1 if f.rates.differ else 0
@@ -339,8 +345,8 @@ def _rate_changes(f: MovesFacts, target: str) -> Changes:
 def _may_send(c: Context, move: Move, looks: int) -> bool:
     """Return whether to send a move that the brokers show as not begun.
 
-    The state of a move that Kafka has confirmed is first read again. On the way back it is then left alone,
-    because another tool has changed it.
+    If Kafka has confirmed the move already, its state is read again first. On the way back such a move is
+    never sent again, because another tool has changed the partition.
     """
     if pending(c, move) or (c.way is Way.FORWARD and move.target in c.unconfirmed):
         return True

@@ -1,12 +1,13 @@
-"""What: record replica sets, sizes and leaders of the partitions to move.
+"""What: record replica lists, sizes and leaders of the partitions to move.
 
-Why now: Kafka keeps neither an old set nor its order, so the way back needs them from the journal.
+Why now: Kafka keeps neither an old replica list nor its order, so the way back needs them from the journal.
 
 Clients may notice: nothing. On the way back a client finds the leader that it had before.
 
 Way back: preferred leaders that led before the run are elected again.
 
-Proof: going forward, the record; going back, each partition has its set from before, in order.
+Proof: going forward, the record in the journal; going back, each partition has its former replica list, in
+order.
 """
 
 from __future__ import annotations
@@ -105,7 +106,7 @@ class OriginalsStep(Step[OriginalsFacts]):
 
 
 def _until_over(c: Context, first: FirstLook, flights: Flights) -> Waiting:
-    """Return the wait for other tools' moves; nothing is changed before they have ended."""
+    """Return the wait for other tools' reassignments; nothing is changed before all of them have ended."""
     sizes = first.disks.sizes
     copied = {
         (name, broker): sizes[broker, name]
@@ -128,7 +129,7 @@ def _until_over(c: Context, first: FirstLook, flights: Flights) -> Waiting:
 
 
 def _as_before(record: Originals, now: Cluster, disks: Disks) -> Finding:
-    """Return the finding that names partitions that others changed, so that they are not as before."""
+    """Return the finding about partitions that are not as before the run because of other tools."""
     partitions = now.partitions
     odd = []
     for move in record.moves:

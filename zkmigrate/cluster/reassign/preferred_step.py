@@ -1,12 +1,13 @@
 """What: elect the preferred leader of each moved partition that another broker leads.
 
-Why now: all new replicas are in sync. A partition keeps its old leader where that stays a replica.
+Why now: all new replicas are in sync. A partition keeps its old leader as long as that broker stays a
+replica.
 
 Clients may notice: one metadata refresh for each partition that gets another leader.
 
-Way back: the step of the records elects the leaders from before, once the old sets are back.
+Way back: the step that recorded the replica lists elects the former leaders, once these lists are restored.
 
-Proof: the preferred leader leads, when the partitions are looked at again.
+Proof: a new query shows that the preferred leaders lead.
 """
 
 from __future__ import annotations

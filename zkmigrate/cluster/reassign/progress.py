@@ -1,6 +1,6 @@
-"""Progress of the moves, the time that the rest takes, and both in words.
+"""Compute the progress of the moves and the remaining time, and describe both in words.
 
-Pure; times are seconds since the epoch.
+The functions have no side effects. Times are seconds since the epoch.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Progress:
 
     far: the progress of the phase; its time includes hours in which no move may begin.
     throughput: the throughput of the broker that has most to do, with the newest reading.
-    copying_s: the seconds that the rest takes while moves may begin.
+    copying_s: the remaining seconds, without hours in which no move may begin.
     """
 
     far: Far

@@ -1,12 +1,12 @@
-"""Ticks of a throttle that follows the load: measure the load, decide the rates, keep the state.
+"""Make the throttle follow the load: at each tick measure the load, decide the rates and keep the state.
 
 A tick compares two readings. So the first tick of a process only takes a reading, and no move is submitted
 before the second. A process reads the rates in force from the brokers at its start, so it continues from the
 rates of a killed one.
 
-A broker that sends no copies, or receives none, keeps its rate for that, because each change costs a request
-and lines in the journal. Before a move begins there, its rate falls to what the last tick computed; it rises
-only while the broker copies.
+A broker that sends no copies keeps its rate for sending, and one that receives none keeps its rate for
+receiving, because each change costs a request and lines in the journal. Before a move begins there, the rate
+falls to the one that the last tick computed; it rises only while the broker copies.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from zkmigrate.runbook.model.report import counted
 from zkmigrate.runbook.model.step import Context
 
 STALE_TICKS = 4
-"""The number of ticks without a look, as during a hold, after which the last reading is discarded."""
+"""The number of ticks without a reading, as during a hold, after which the last reading is discarded."""
 
 
 @dataclass(frozen=True)
@@ -205,7 +205,10 @@ def _taking(
     active: Collection[tuple[int, Role]],
     choose: Callable[[int, int], int],
 ) -> State:
-    """Return the state with a new rate for each active role: ``choose`` of the current and the found one."""
+    """Return the state with a new rate for each active role.
+
+    choose: returns the new rate from the current rate and the rate in ``found``.
+    """
 
     def rate(id: int, now: Rate) -> Rate:
         new = found.get(id, now)

@@ -162,7 +162,7 @@ def keeping_control(c: Context, rates: RatesInForce | None, verdict: Verdict) ->
 def _shown(look: Look, limits: Limits, alive: Collection[int]) -> Mapping[int, Rate]:
     """Return the rates that brokers show if the run may have set them, else those that the run began with.
 
-    After a killed process the run continues from these. Raises HostError if no broker answers.
+    After a killed process the run continues from the returned rates. Raises HostError if no broker answers.
     """
     seen = read(look, tuple(id for id in limits.rates if id in alive), ())
     if not isinstance(seen, Seen):

@@ -23,7 +23,7 @@ COPYING = (
     "replica.fetch.response.max.bytes",
     "replica.lag.time.max.ms",
 )
-"""Broker settings that bound a copy, and that decide when a replica leaves the ISR."""
+"""Broker settings that limit the speed of a copy, or decide when a replica leaves the ISR."""
 GIB = 1 << 30
 
 
@@ -160,7 +160,7 @@ def in_sync(moves: Sequence[Move], partitions: Mapping[Name, PartitionState]) ->
 
 
 def _stale(c: Context, found: Cluster, flown: Collection[Name]) -> Finding:
-    """Check that each partition still has the replica set that the plan expects, or the plan's.
+    """Check that each partition still has the replica list that the plan expects, or already has its new one.
 
     flown: partitions with a reassignment in flight, which are not checked.
     """
@@ -278,7 +278,7 @@ def no_answer(reading: object) -> Finding:
 
 
 def originals_lost() -> Finding:
-    """Return the finding for a journal without the original replica sets, whose order is then unknown."""
+    """Return the finding for a journal without the original replica lists, whose order is then unknown."""
     return claim(
         "reassign.original",
         "the journal holds the replica sets from before the first change",

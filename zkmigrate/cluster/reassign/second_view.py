@@ -1,8 +1,8 @@
-"""Check complete moves in ZooKeeper, if the inventory names it: brokers may report an old state.
+"""Confirm in ZooKeeper the moves that brokers report as complete, because brokers may report an old state.
 
-Kafka keeps a topic's replica sets at ``/brokers/topics/T``, with ``adding_replicas`` and
-``removing_replicas`` while a reassignment is in flight, and a partition's ISR at
-``/brokers/topics/T/partitions/N/state``.
+This applies only if the inventory names ZooKeeper. Kafka keeps a topic's replica lists at
+``/brokers/topics/T``, with ``adding_replicas`` and ``removing_replicas`` while a reassignment is in flight,
+and a partition's ISR at ``/brokers/topics/T/partitions/N/state``.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from zkmigrate.runbook.model.look import Look
 from zkmigrate.zookeeper.questions import ReadZnode
 
 Ends = Mapping[Name, tuple[tuple[int, ...], Collection[int]]]
-"""The complete sets by topic and partition, each with the brokers that must be in sync."""
+"""The final replica lists by topic and partition, each with the brokers that must be in sync."""
 
 
 def disputes(look: Look, hosts: Sequence[str], chroot: str, ends: Ends) -> Mapping[Name, str]:

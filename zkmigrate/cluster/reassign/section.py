@@ -21,20 +21,20 @@ from zkmigrate.inventory.types import LocalPath
 from zkmigrate.kafka.rates import Role, amount
 
 Sets = Mapping[Name, tuple[int, ...]]
-"""Replica sets by topic and partition, in the order of a plan."""
+"""Replica lists by topic and partition, in the order of a plan."""
 
 Dirs = Mapping[Name, tuple[str, ...]]
-"""Log directories by topic and partition, one for each replica of a set; ``any`` leaves it to Kafka."""
+"""Log directories by topic and partition, one for each replica; ``any`` leaves the choice to Kafka."""
 
 Phases = tuple[tuple[Sets, Dirs], ...]
-"""Maps that are carried out one after the other."""
+"""Reassignments that are carried out one after the other, each as (replica lists, log directories)."""
 
 _SERVER = r"^[A-Za-z0-9.-]+:[0-9]{1,5}$"
 _FILE = "a file name without blanks, quotes or shell characters"
 
 
 class Pace(BaseModel):
-    """How fast partitions move.
+    """The settings that say how fast partitions move.
 
     throttle_bytes_s: the most that a broker sends, and the most that it receives, for all moves together.
     in_flight: the most moves at once.
@@ -55,16 +55,16 @@ class Pace(BaseModel):
 
 
 class Reassign(Pace):
-    """What the playbook kafka_reassign moves, and how fast.
+    """The section of the inventory that says what the playbook kafka_reassign moves, and how fast.
 
     plan: the file of a plan, Kafka's reassignment JSON.
-    back: the file with the replica sets that the plan expects; ``zkmigrate placement`` writes it beside a
+    back: the file with the replica lists that the plan expects; ``zkmigrate placement`` writes it beside a
     plan.
     others: what to do about reassignments of other tools in flight: refuse the run, wait for their end, or
     take them. A run that takes them throttles them and reports their progress.
     zookeeper: servers of Kafka's ensemble, ``ADDRESS:PORT``, which are read too before a move counts as
     complete.
-    phases: files that lead to the plan's replica sets, each carried out once the one before is complete.
+    phases: files that lead to the plan's replica lists, each carried out once the one before is complete.
     """
 
     plan: LocalPath
@@ -120,7 +120,7 @@ class PacedInventory(Inventory):
 class ReassignInventory(PacedInventory):
     """The inventory of the playbook kafka_reassign.
 
-    A run is bound to the replica sets of its plan, not to the name of the file.
+    A run is bound to the replica lists of its plan, not to the name of the file.
     """
 
     not_binding: ClassVar[Mapping[str, Any]] = {"reassign": True}
@@ -144,12 +144,12 @@ class ReassignInventory(PacedInventory):
 
     @property
     def sets(self) -> Sets:
-        """The replica sets of the plan, by topic and partition."""
+        """The replica lists of the plan, by topic and partition."""
         return self._sets
 
     @property
     def back(self) -> Sets:
-        """The replica sets that the plan expects to find; empty if ``reassign.back`` names no file."""
+        """The replica lists that the plan expects to find; empty if ``reassign.back`` names no file."""
         return self._back
 
     @property
@@ -176,7 +176,7 @@ class ReassignInventory(PacedInventory):
     @computed_field  # type: ignore[prop-decorator]
     @property
     def plan_sha256(self) -> str:
-        """The digest of the plan's replica sets and directories, however its file spells them."""
+        """The digest of the plan's replica lists and directories, however its file spells them."""
         texts = (
             maps.text((name, of, dirs.get(name, ())) for name, of in sets.items())
             for sets, dirs in self.phases
@@ -184,7 +184,7 @@ class ReassignInventory(PacedInventory):
         return hashlib.sha256("".join(texts).encode()).hexdigest()
 
     def with_sets(self, sets: Sets, back: Sets, dirs: Dirs | None = None, phases: Phases = ()) -> Self:
-        """Return a copy with the replica sets, log directories and phases of a plan."""
+        """Return a copy with the replica lists, log directories and phases of a plan."""
         made = self.model_copy()
         made._sets, made._back, made._dirs, made._phases = sets, back, dirs or {}, phases
         return made
@@ -201,7 +201,7 @@ class ReassignInventory(PacedInventory):
 
 
 def _not_leading_to(sets: Sets, phases: Phases) -> str:
-    """Return why phases do not end at these replica sets, or an empty string if they do."""
+    """Return why phases do not end at these replica lists, or an empty string if they do."""
     ends = {name: of for own, _ in phases for name, of in own.items()}
     odd = [name for name in {**sets, **ends} if ends.get(name) != sets.get(name)]
     named = [f"{t}-{n} ends at {ends.get((t, n))}, the plan at {sets.get((t, n))}" for t, n in odd[:3]]

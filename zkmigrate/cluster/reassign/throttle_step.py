@@ -1,12 +1,12 @@
 """What: limit what the brokers of the moves send and receive for replicas that are not in sync.
 
-Why now: an unlimited move takes network and disks from clients. What was set before is recorded first.
+Why now: a move without a limit takes network and disks from clients. The former settings are recorded first.
 
 Clients may notice: nothing; a follower of these partitions that falls behind catches up more slowly.
 
-Way back: each setting gets the value that was found, or is unset again. What others set meanwhile stays.
+Way back: each setting gets its former value, or is unset again. Values that other tools set meanwhile stay.
 
-Proof: every broker and topic has its setting when it is looked at again.
+Proof: a new query shows the setting of every broker and topic.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ class ThrottleStep(Step[ThrottleFacts]):
         """Create the step.
 
         every_broker: whether brokers without a part in the moves known so far get a rate, too.
-        foresee: returns what the moves will be, before they are recorded; None if that is unknown.
+        foresee: returns the moves as they will be, before they are recorded; None if that is unknown.
         leave: returns the brokers that the run itself may have stopped going forward.
         first: the type of the preflight's record.
         """

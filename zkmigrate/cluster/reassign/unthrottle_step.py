@@ -1,12 +1,12 @@
 """What: give each throttle setting the value that the run found before it began.
 
-Why now: all moves are made. A throttle that stays slows each follower that falls behind later.
+Why now: all moves are complete. A throttle that stays slows each follower that falls behind later.
 
 Clients may notice: nothing.
 
 Way back: the throttle is set again, for the moves back.
 
-Proof: every broker and topic has the value that was found, when it is looked at again.
+Proof: a new query shows the former value of every broker's and topic's setting.
 """
 
 from __future__ import annotations

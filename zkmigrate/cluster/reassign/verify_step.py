@@ -1,13 +1,13 @@
-"""What: look at all that the run has changed once more; change nothing.
+"""What: check once more all partitions that the run has changed; change nothing.
 
-Why now: the throttle is off, and the leaders are elected. Others may have changed something meanwhile.
+Why now: the throttle is removed, and the leaders are elected. Another tool may have changed something since.
 
 Clients may notice: nothing.
 
 Way back: nothing was changed.
 
-Proof: each partition has the plan's set, in order and in sync, none of them is in flight, and the preferred
-leaders lead.
+Proof: each partition has the plan's replica list, in order and in sync, no reassignment of it is in flight,
+and its preferred leader leads.
 """
 
 from __future__ import annotations

@@ -16,10 +16,10 @@ NAME = "way-back.json"
 
 
 def way_back(records: Records) -> Mapping[str, KeptFile]:
-    """Return the file with the replica sets from before the run, the last move first, with log directories.
+    """Return the file with the replica lists from before the run, the last move first, with log directories.
 
-    Empty before the replica sets are recorded. Kafka refuses a whole file if one of its replica sets names a
-    broker that is gone, so partitions with a replica on such a broker are left out.
+    Empty before the replica lists are recorded. Kafka refuses a whole file if one of its replica lists names
+    a broker that is gone, so partitions with a replica on such a broker are left out.
     """
     if not (body := records.get(Originals.step)):
         return {}

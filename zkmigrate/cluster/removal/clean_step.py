@@ -1,14 +1,14 @@
-"""What: let a cluster without ZooKeeper forget the brokers that have stopped, with what kept new replicas off
-them. With ZooKeeper nothing is left of a broker that is down.
+"""What: unregister the stopped brokers from a cluster without ZooKeeper, and unset the cordons of this run.
+With ZooKeeper a broker that is down is not registered.
 
-Why now: they are down. Until then Kafka keeps their ids, and tools wait for them. Once it has forgotten a
-broker it takes no change of its settings any more.
+Why now: the brokers are down. Until they are unregistered Kafka keeps their ids, and tools wait for them.
+Afterwards Kafka accepts no change of their settings any more.
 
 Clients may notice: nothing.
 
 Way back: none is needed; a broker that starts registers again.
 
-Proof: Kafka confirms it for each of them.
+Proof: Kafka confirms the removal of each broker.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Uncordoned(Recorded):
 
 @dataclass(frozen=True)
 class CleanFacts:
-    """The brokers that have stopped, and what is left of them.
+    """The brokers that have stopped, and everything that remains of them.
 
     view: the cluster. pulses: which requests its brokers support. Both are None if nothing is queried.
     aside: the directories on the disks of the removed brokers.

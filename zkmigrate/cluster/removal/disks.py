@@ -1,4 +1,4 @@
-"""What the disks of brokers to be removed contain, as the brokers and their hosts report it."""
+"""Find the replicas on the disks of brokers to be removed, from reports of the brokers and of their hosts."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ OnDisks: TypeAlias = Mapping[str, Reading[tuple[Directory, ...]]]
 _KINDS = {"": "without a mark", "stray": "stray", "future": "future", "delete": "being deleted"}
 """The kind of a directory, by its mark.
 
-Kafka removes those being deleted, at its next start at the latest.
+Kafka removes directories with the mark ``delete`` at its next start at the latest.
 """
 
 
@@ -42,7 +42,7 @@ class Held:
 
 
 def replicas_on_disks(look: Look, brokers: Collection[int], but: Collection[PartitionState] = ()) -> Held:
-    """Return what the brokers report about their disks. but: partitions to leave out."""
+    """Query brokers for the replicas in their log directories. but: partitions to leave out."""
     known = {(p.topic, p.partition) for p in but}
     told = look.ask(DescribeLogDirs(KAFKA, tuple(brokers))) if brokers else Seen({})
     if not isinstance(told, Seen):
@@ -82,7 +82,7 @@ def on_disks(inventory: Inventory, look: Look) -> OnDisks:
 
 
 def identified(inventory: Inventory, look: Look, hosts: Iterable[str]) -> Mapping[str, Reading[Identity]]:
-    """Return what would keep the brokers on these hosts from starting with their own id and cluster."""
+    """Return, by host, the reasons that would keep a broker from starting with its own id and cluster."""
     kafka = inventory.kafka
 
     def one(host: str) -> Reading[Identity]:

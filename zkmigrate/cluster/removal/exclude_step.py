@@ -1,12 +1,13 @@
 """What: keep new replicas off the brokers to be removed, as far as Kafka can.
 
-Why now: what lands on them from here on would have to move as well. The plan follows, from the state then.
+Why now: every replica that is created on these brokers from here on would have to move as well. The next step
+makes the plan, from the state at that time.
 
 Clients may notice: nothing. A topic that needs more brokers than are left cannot be created.
 
-Way back: each broker's setting gets the value that was found.
+Way back: each broker's setting gets its former value.
 
-Proof: each broker tells the setting, when it is looked at again.
+Proof: a new query shows the setting of each broker.
 """
 
 from __future__ import annotations

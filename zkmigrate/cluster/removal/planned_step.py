@@ -1,13 +1,14 @@
-"""What: plan the moves again, from the state now, and record the replica sets, sizes and leaders.
+"""What: plan the moves again, from the state now, and record the replica lists, sizes and leaders.
 
-Why now: new replicas are kept away, so the plan lasts. Kafka keeps neither an old set nor its order, so the
-way back needs the record.
+Why now: new replicas are kept away, so the plan lasts. Kafka keeps neither an old replica list nor its order,
+so the way back needs the record.
 
 Clients may notice: nothing. On the way back a client finds the leader that it had before.
 
 Way back: preferred leaders that led before the run are elected again.
 
-Proof: going forward, the record; going back, each partition has its set from before, in order.
+Proof: going forward, the record in the journal; going back, each partition has its former replica list, in
+order.
 """
 
 from __future__ import annotations

@@ -1,13 +1,14 @@
-"""What: write on every broker's host what our policy refuses, in the file that it reads at each creation.
+"""What: write the assignments that our policy refuses to a file on every broker's host. The policy reads the
+file at each creation of a topic.
 
-Why now: what is excluded must not be assigned explicitly, and no topic may be created while a broker stops.
+Why now: no explicit assignment may name an excluded broker, and no topic may be created while a broker stops.
 
 Clients may notice: refused creations, with PolicyViolationException. An explicit assignment that names an
-excluded broker is refused all the time, an automatic one while brokers stop.
+excluded broker is refused all the time, an automatic assignment only while brokers stop.
 
-Way back: each file is as it was found.
+Way back: each file gets its former content.
 
-Proof: every host shows the file with these lines.
+Proof: every host has the file with these lines.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class Closed(Recorded):
 
 @dataclass(frozen=True)
 class PolicyFacts:
-    """The files from which our policy reads what it refuses.
+    """The files from which our policy reads the assignments that it refuses.
 
     files: the content by host. now: the time at which the files were read, in seconds since the epoch.
     """
@@ -54,11 +55,11 @@ class PolicyFacts:
 
 
 class PolicyStep(Step[PolicyFacts]):
-    """A step that writes what our policy refuses to the file on each host.
+    """A step that writes the assignments that our policy refuses to the file on each host.
 
-    With ``refuse`` these are explicit assignments to the brokers to be removed. With ``close`` they are
-    automatic ones as well, for ``CLOSED_S``. With ``open`` nothing is refused any more, because the brokers
-    are down.
+    With ``refuse`` the policy refuses explicit assignments to the brokers to be removed. With ``close`` it
+    refuses automatic ones as well, for ``CLOSED_S`` seconds. With ``open`` it refuses nothing any more,
+    because the brokers are down.
     """
 
     hazard = Hazard.REVERSIBLE

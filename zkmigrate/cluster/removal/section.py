@@ -1,4 +1,4 @@
-"""The section ``removal`` of the inventory: which brokers are removed, and how."""
+"""The section ``removal`` of the inventory: the brokers to remove, and the settings for their removal."""
 
 from __future__ import annotations
 
@@ -22,20 +22,21 @@ class Exclusion(StrEnum):
     POLICY = "policy"
     """A CreateTopicPolicy that the brokers have loaded.
 
-    With policy_file it is ours. Otherwise the operator is responsible for what it refuses.
+    With ``policy_file`` it is zkmigrate's own policy. Another policy has to refuse the right assignments by
+    itself.
     """
     WATCH = "watch"
-    """Nothing is kept off. What lands on the brokers is found and moved, until they stop."""
+    """New replicas are not kept off. The run finds and moves new replicas until the brokers stop."""
 
 
 class Removal(Pace):
-    """What the playbook kafka_remove_brokers removes, and how fast.
+    """The section of the inventory for the playbook kafka_remove_brokers: the brokers to remove, and how.
 
     brokers: the ids of the brokers.
     shutdown: whether to stop them once they are empty.
     exclusion: how new replicas are kept off them.
-    policy_file: the file on each broker's host from which our policy reads what is excluded; None for another
-    policy.
+    policy_file: the file on each broker's host from which our policy reads the assignments to refuse; None
+    for another policy.
     margin: the share of each other broker's free bytes that stays free.
     """
 

@@ -1,14 +1,14 @@
-"""What: stop the empty brokers, one after the other, the active controller last. What lands on one before it
-stops is moved first, and what names a stopped one is moved after.
+"""What: stop the empty brokers, one after the other, the active controller last. A replica that is created on
+a broker before it stops is moved first; a partition that names a stopped broker is moved afterwards.
 
-Why now: nothing names them, at two looks.
+Why now: two queries found no partition with a replica on these brokers.
 
 Clients may notice: nothing of an empty broker. A topic that is created while one stops may lack a replica
 until it is moved.
 
-Way back: the brokers start again; then each partition moved here gets its set from before.
+Way back: the brokers start again; then each partition that this step moved gets its former replica list.
 
-Proof: their services are down, the cluster does not name them, and no partition does.
+Proof: the brokers' services are down, and neither the cluster nor any partition names these brokers.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from zkmigrate.runbook.model.look import Look
 from zkmigrate.runbook.model.step import Blocked, Context, Done, Hazard, Ready, Verdict, Waiting, Way
 
 _STOP = ".stop"
-"""The suffix of a host's name in targets; no partition name ends so.
+"""The suffix of a host's name in targets; no name of a partition ends with it.
 
-It has no colon, because an operation id on a host has none.
+The suffix has no colon, because zkm-host accepts none in an operation id.
 """
 STOPS_S = 600.0
 """Seconds to wait for a stop, or for a start until the broker is registered."""
@@ -148,8 +148,8 @@ class StopStep(SweepStep):
     def _next(self, c: Context, f: SweepFacts, view: KafkaView, up: list[str]) -> Verdict:
         """Stop the broker that the fewest partitions name, the active controller last.
 
-        Usually no partition names it, so none loses a replica that is in sync. While topics are being
-        created, few do.
+        Usually no partition names this broker, so no partition loses an in-sync replica. While topics are
+        being created, a few partitions may name it.
         """
 
         def last(host: str) -> tuple[bool, int, int]:

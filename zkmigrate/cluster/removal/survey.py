@@ -61,7 +61,7 @@ class Survey:
     def plan(self) -> Plan | Refused:
         """The plan, which moves only what must move.
 
-        New replicas go where most bytes are free, and the margin stays free. Replica sets span as many racks
+        New replicas go where most bytes are free, and the margin stays free. Replica lists span as many racks
         as possible, or as many as before if there is no room for that.
         """
         if isinstance(self.cluster, Refused):

@@ -1,14 +1,17 @@
-"""What: find what has landed on the brokers meanwhile, plan it, record it, and move it, until they are empty.
+"""What: find the replicas that were created on the brokers meanwhile, record a plan for them, and move them,
+until the brokers are empty.
 
-Why now: topics are created while partitions move, some by explicit assignment. A broker may stop once nothing
-names it.
+Why now: topics are created while partitions move, some by explicit assignment. A broker may stop once no
+partition names it.
 
-Clients may notice: the traffic of the copies, up to the throttle; a new leader where the old one goes.
+Clients may notice: the traffic of the copies, up to the throttle; a new leader for each partition whose old
+leader is removed.
 
-Way back: each partition moved here gets its set from before, in its order.
+Way back: each partition that this step moved gets its former replica list, in its order.
 
-Proof: at two looks no partition names a broker to be removed, and their log directories hold no replica.
-Where they are to stop and topics come faster than they are moved, nothing older than the last plan does.
+Proof: two queries find no partition that names a broker to be removed, and no replica in the log directories
+of these brokers. If the brokers are to stop and topics are created faster than they are moved, only
+partitions newer than the last plan may name these brokers.
 """
 
 from __future__ import annotations
@@ -64,7 +67,7 @@ from zkmigrate.runbook.model.step import (
 from zkmigrate.runbook.model.step_record import known
 
 EMPTY_S = 1.0
-"""Seconds between the two looks that must find the brokers empty."""
+"""Seconds between the two queries that must find the brokers empty."""
 
 ROUNDS = 3
 """How many rounds of new replicas to move before concluding that topics are created continuously."""
@@ -75,17 +78,17 @@ _LIST = "list:"
 
 @dataclass(frozen=True)
 class SweepFacts:
-    """What was read about new replicas on the brokers to be removed.
+    """Facts about new replicas on the brokers to be removed.
 
     moves: the state of the moves that this step has added.
     every: all partitions; None while the step's own moves are in flight.
     survey: the cluster, to plan new moves; None if there are none.
     lists: the throttle lists of topics that are about to move.
     limits: the throttle with the new moves; None if the run has none.
-    held, aside: what is on the disks, as the brokers and as their hosts report it.
+    held: the replicas on the disks as the brokers report them. aside: the same as the hosts report them.
     now: the time of the reading on the monotonic clock, in seconds.
 
-    Only the step that stops brokers uses the others.
+    Only the step that stops brokers uses these:
     services: the brokers' services, by host.
     identities: whether brokers to be started have their own id and cluster, by host.
     view: the cluster, if it was read once more.
@@ -275,9 +278,9 @@ class SweepStep(Step[SweepFacts]):
         return Waiting(what, str(f.lists), limit, poll_s=1.0, keep=c.kept)
 
     def _unsent(self, c: Context, differ: Mapping[str, Changes]) -> dict[str, Changes]:
-        """Return the lists to set, each with its change.
+        """Return the throttle lists to set, each with its change.
 
-        Each is sent once, because brokers may report a change late.
+        Each list is sent once, because brokers may report a change late.
         """
         sent: Mapping[str, Changes] = c.kept.get("listed", {})
         return {t: made for t, made in differ.items() if sent.get(t) != made or t in c.unconfirmed}

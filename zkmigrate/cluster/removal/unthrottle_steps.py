@@ -1,12 +1,13 @@
-"""What: take the throttle off in two parts: off the removed brokers before they stop, off the others last.
+"""What: remove the throttle: from brokers that stop before they stop, from all other brokers at the end.
 
-Why now: with ZooKeeper nobody else can unset a broker's rate, so that of a broker that is down would stay.
+Why now: with ZooKeeper no other broker can unset a broker's rate, so a broker that is down would keep its
+rate.
 
-Clients may notice: nothing. What still leaves these brokers is held up by the followers' rates.
+Clients may notice: nothing. The followers' rates still limit copies from these brokers.
 
 Way back: the throttle is set again, for the moves back.
 
-Proof: every broker and topic has the value that was found, when it is looked at again.
+Proof: a new query shows the former value of every broker's and topic's setting.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""What: check that the brokers can go, by a plan that is thrown away; change nothing.
+"""What: check that the brokers can be removed, with a plan that is not kept; change nothing.
 
-Why now: too little disk, too few brokers or racks, or a running reassignment must show before any change.
+Why now: too little disk, too few brokers or racks, or a running reassignment must be found before any change.
 
 Clients may notice: nothing.
 
 Way back: nothing was changed.
 
-Proof: every replica has a place on the brokers that stay, and no partition is below its min ISR.
+Proof: the remaining brokers have room for every replica, and no partition is below its min ISR.
 """
 
 from __future__ import annotations
@@ -129,14 +129,14 @@ def planned_moves(c: Context, look: Look) -> tuple[Move, ...]:
 
 
 def measured_writes(c: Context, look: Look) -> tuple[str, ...] | Waiting:
-    """Return what ``plan`` prints about the throttle and what clients write to the moving partitions."""
+    """Return the lines that ``plan`` prints about the throttle and clients' writes to these partitions."""
     f = survey(c, look)
     partitions = {(one.topic, one.partition): one for one in f.view.partitions}
     return measured(c, f.moves, partitions, f.at)
 
 
 def foreseen(c: Context, look: Look) -> tuple[str, ...]:
-    """Return what ``plan`` prints about the whole run."""
+    """Return the lines that ``plan`` prints about the whole run."""
     f = validated(c, look)
     choice = chosen(removal(c.inventory), f.cordons, f.policies)
     brokers = tuple(

@@ -1,8 +1,8 @@
 """Rules that choose each broker's rate from what was measured since the last tick.
 
 A tick should be longer than 11 s: Kafka averages a throttled rate over 11 samples of 1 s. A rate falls at
-once and rises by steps. Between a limit / ``raise_factor`` and the limit it does not rise: one step cannot
-jump over that band, so the rate does not oscillate.
+once and rises by steps. While a measured value is between limit / ``raise_factor`` and its limit, the rate
+does not rise: one step cannot jump over that band, so the rate does not oscillate.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class _Found:
 
 @dataclass(frozen=True, slots=True)
 class _Need:
-    """What one rate has to carry.
+    """The traffic that one rate has to carry.
 
     produced: bytes per second that clients write to the partitions of the rate, once for each follower that
     it counts.
@@ -97,7 +97,7 @@ class _Need:
 
 
 def _need(moving: Sequence[Moving], broker: int, role: Role, end_within_s: float) -> _Need | None:
-    """Return what one rate has to carry, or None if nothing is left to copy."""
+    """Return the traffic that one rate has to carry, or None if nothing is left to copy."""
     copies = [
         (one, len(one.adding) if role is Role.LEADER else 1)
         for one in moving

@@ -1,4 +1,4 @@
-"""Values to write to Kafka's throttle settings, given their values before.
+"""Compute the values to write to Kafka's throttle settings.
 
 A list is ``*``, or ``PARTITION:BROKER`` entries between commas. It is read, merged and SET whole: an APPEND
 to an unset list writes a leading comma, after which Kafka 2.8.2 throttles nothing. None means unset, and
@@ -39,9 +39,10 @@ def without_entries(found: str | None, entries: Iterable[str], now: str | None) 
 
 
 def without_rate(found: str | None, sent: Collection[int], now: str | None) -> str | None:
-    """Return the rate to leave behind: the one found, unless another tool has set one.
+    """Return the rate to leave behind: the rate from before, unless another tool has set one meanwhile.
 
-    sent: every rate that we may have set. Any other rate belongs to another tool and stays.
+    found: the rate before our first change. sent: every rate that we may have set. Any other rate belongs to
+    another tool and stays.
     """
     return found if now is not None and now in {str(rate) for rate in sent} else now
 

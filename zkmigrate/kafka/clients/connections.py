@@ -27,10 +27,9 @@ T = TypeVar("T")
 ANSWER_S = 3.0
 """Seconds within which a broker must answer ApiVersions to get questions."""
 _SILENT_S = 10.0
-"""Seconds for which a broker gets no further question after one timed out."""
+"""Seconds for which a broker is not asked again after a question to it timed out."""
 QUESTION_S = 20.0
-"""Seconds until a question times out. Five seconds were too few for brokers that had a quarter of two
-cores."""
+"""Seconds until a question times out. Five seconds were too few for brokers with half a CPU core."""
 GARBLED = (KeyError, ValueError, TypeError)
 """The exceptions that reading an unexpected answer raises."""
 
@@ -126,8 +125,8 @@ class Brokers(Sequence[str]):
     def put(self, question: Callable[[Any, Mapping[str, str]], T], releases: Mapping[str, str]) -> T:
         """Return the answer to a question, over an idle client if there is one, otherwise over a new one.
 
-        If the idle client fails, a new one asks again, because the brokers may have closed the old
-        connections. Raises what the question raises; a timeout is not retried.
+        If the idle client fails, the question is sent again over a new client, because the brokers may have
+        closed the old connections. Raises what the question raises; a timeout is not retried.
         """
         kept = self._take_idle(frozenset(releases))
         if kept is not None:

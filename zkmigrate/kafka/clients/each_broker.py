@@ -19,7 +19,7 @@ from zkmigrate.runbook.model.fact import Reading, Seen, Unknown
 T = TypeVar("T")
 
 LATE_S = 5.0
-"""Seconds that the remaining brokers get once most have answered. They get longer if most took longer."""
+"""Seconds that slow brokers get once most brokers have answered; more if most brokers took longer."""
 
 
 def of_each(

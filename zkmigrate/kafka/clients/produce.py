@@ -125,7 +125,10 @@ class ProduceCanary:
             self._thread.start()
 
     def rest(self) -> None:
-        """Stop sending and close the connections. Records in flight get at most one answer's time limit."""
+        """Stop sending and close the connections.
+
+        Records in flight may take until the time limit of one answer.
+        """
         if self._stop is None or self._thread is None:
             return
         self._stop.set()

@@ -148,8 +148,9 @@ def reading(
     """Yield the reads needed for one segment, receive their bytes, and return the segment.
 
     sizes: bytes of each of its files, without missing ones. followed: the largest distance in bytes between
-    the last entry of the offset index and the end through which all headers are followed. Beyond it headers
-    are followed for less than BLOCK, and then one is searched in the last BLOCK. It is at least BLOCK.
+    the last entry of the offset index and the end of the file through which all headers are followed; at
+    least BLOCK. At a larger distance headers are followed for less than BLOCK bytes, and then a header is
+    searched for in the last BLOCK bytes.
     """
     size = sizes["log"]
     if not size:

@@ -237,8 +237,9 @@ def start_files(
 ) -> Reading[StartFiles]:
     """Search the files that start the broker for other places that set zookeeper.connect.
 
-    shown: systemd's properties of the unit, with its commands as systemd has parsed them. start: the
-    inventory's own start command, which is searched instead. Only programs that are scripts are searched.
+    shown: systemd's properties of the unit, with its commands as systemd has parsed them. start: the start
+    command in the inventory, which is searched instead of the unit's. Only programs that are scripts are
+    searched.
     """
     unit_files = [
         path for path in (shown.get("FragmentPath", ""), *shown.get("DropInPaths", "").split()) if path

@@ -19,12 +19,18 @@ _CONNECT = re.compile(
 
 
 def connect_to_dest(inventory: Inventory) -> str:
-    """Return the value that names only dest: every dest host with its client port, then the chroot."""
+    """Return the value of zookeeper.connect that names only dest.
+
+    The value has every dest host with its client port, then the chroot.
+    """
     return _connect(inventory.dest.hosts, inventory.dest.ports.client) + inventory.kafka.chroot
 
 
 def connect_to_source(inventory: Inventory) -> str:
-    """Return the value that names only source: every source host with its client port, then the chroot."""
+    """Return the value of zookeeper.connect that names only source.
+
+    The value has every source host with its client port, then the chroot.
+    """
     return _connect(inventory.source.hosts, inventory.source.ports.client) + inventory.kafka.chroot
 
 
@@ -33,7 +39,7 @@ def _connect(hosts: tuple[ZooKeeperHost, ...], port: int) -> str:
 
 
 def current_connect(properties: bytes) -> str:
-    """Return the value in this file, as Java reads it.
+    """Return the value of zookeeper.connect in this file, as Java reads it.
 
     Raises UsageError if the file cannot be edited safely: the key is missing, set twice or not on one line of
     its own, or Java rejects the file.
@@ -42,7 +48,7 @@ def current_connect(properties: bytes) -> str:
 
 
 def with_connect(properties: bytes, connect: str) -> bytes:
-    """Return the file with this value and every other byte unchanged.
+    """Return the file with this value of zookeeper.connect and every other byte unchanged.
 
     Raises UsageError like :func:`current_connect`.
     """
@@ -52,7 +58,7 @@ def with_connect(properties: bytes, connect: str) -> bytes:
 
 
 def hosts_in(connect: str) -> set[str]:
-    """Return the hosts that a value names, without ports and brackets."""
+    """Return the hosts that a value of zookeeper.connect names, without ports and brackets."""
     servers = (server.strip() for server in connect.split("/", 1)[0].split(","))
     return {_host(server) for server in servers if server}
 
@@ -66,7 +72,7 @@ def _host(server: str) -> str:
 def others_than(
     hosts: Collection[ZooKeeperHost], connect: str, resolve: Resolve, where: str
 ) -> tuple[list[str], list[str]]:
-    """Return the hosts that a value names besides ``hosts``, and a sentence on each that does not resolve.
+    """Return the hosts in a value of zookeeper.connect besides ``hosts``, and sentences on unresolved names.
 
     where: the host that has the value in its file; ``resolve`` resolves names as that host does.
     """
@@ -84,7 +90,7 @@ def others_than(
 def names_any(
     connect: str, hosts: Iterable[ZooKeeperHost], others: Iterable[ZooKeeperHost], resolve: Resolve
 ) -> bool | None:
-    """Return whether a value names any of ``hosts``, directly or by a name that resolves to it.
+    """Return whether a value of zookeeper.connect names any of ``hosts``, also by a name that resolves to it.
 
     Returns None if a name in the value does not resolve. others: the inventory's other hosts. A name that the
     inventory uses for one of these is not resolved.
@@ -96,7 +102,7 @@ def names_any(
 
 
 def chroot_in(connect: str) -> str:
-    """Return the chroot that a value names; ``/`` if it names none."""
+    """Return the chroot in a value of zookeeper.connect; ``/`` if it has none."""
     _, _, path = connect.partition("/")
     return "/" + path.strip().rstrip("/")
 

@@ -8,7 +8,7 @@ from zkmigrate.kafka.questions import KafkaView, PartitionState
 def not_led_by_preferred(view: KafkaView) -> tuple[PartitionState, ...]:
     """Return the partitions for which an election would make the preferred replica the leader.
 
-    The preferred replica is the first of the list. It is registered and in sync but does not lead.
+    Their preferred replica, the first of the replica list, is registered and in sync but does not lead.
     """
     return tuple(
         p

@@ -1,7 +1,7 @@
-"""Sample what each tick of the throttle saw and decided, and draw the curves of a report.
+"""Sample the measurements and decisions of each tick of the throttle, and draw the curves of a report.
 
 - ``throttle`` {rates: {broker: [leader, follower]}, traffic: {broker: [sent, received]}, left: bytes that
-  moving replicas lack, paused}: rates and traffic in bytes per second, brokers by id
+moving replicas lack, paused}: rates and traffic in bytes per second, brokers by id
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ def removable(path: str) -> bool:
 
 
 def topic_of(path: str) -> str:
-    """Return the topic that such a znode belongs to; empty if it belongs to none."""
+    """Return the topic that a removable znode belongs to; empty if it belongs to none."""
     for folder in (DELETIONS, TOPICS, CONFIGS):
         if path.startswith(f"{folder}/"):
             return path.removeprefix(f"{folder}/").partition("/")[0]
