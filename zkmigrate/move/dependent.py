@@ -1,7 +1,7 @@
 """The interface of a dependent: a system that uses ZooKeeper and can be moved.
 
-A dependent is pure: it reads only through a ``Look``, and returns values and changes. It declares which of
-its ephemerals must survive; the move proves that much and no more.
+A dependent has no side effects: it reads only through a ``Look``, and returns values and changes. It declares
+which of its ephemerals must survive the move. The move proves the survival of these ephemerals only.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ V = TypeVar("V")
 
 
 class Member(Protocol):
-    """One process of a dependent, on a host of its own.
+    """One process of a dependent, on a host that runs no other member.
 
     also: further addresses of that host. port: the port on which the process listens.
     """
@@ -53,8 +53,8 @@ class MemberFacts:
     """One member's config file, service and current ZooKeeper connections.
 
     file: the file's content. entry: its directory entry. status: the state of its service. zookeepers: the
-    ZooKeeper addresses that it is connected to. names: the addresses to which names in its file resolve,
-    where the inventory has others.
+    ZooKeeper addresses to which the member is connected. names: host name in the file → its addresses on the
+    member's host, for each name that must be resolved to compare it with the inventory.
     """
 
     file: Reading[bytes]
@@ -90,13 +90,16 @@ def started_after(facts: MemberFacts, path: str) -> bool:
 
 @dataclass(frozen=True)
 class Words:
-    """The words by which messages name a dependent.
+    """The words with which messages name a dependent.
 
-    kind: the name of its section in the inventory, and the first word of its checks' ids. one, many: the noun
-    for its members, singular and plural. system: its name. key: the setting in its file that names ZooKeeper.
-    identity: the key of its section that names the cluster. session_key: the setting in its file that bounds
-    a session's timeout; unused if it keeps no ephemerals. again: the imperative for making a member read its
-    file, such as "restart".
+    - kind: the name of its section in the inventory, and the first word of its checks' ids
+    - one, many: the noun for its members, singular and plural
+    - system: the name of the system, such as "Kafka"
+    - key: the setting in a member's file that names ZooKeeper
+    - identity: the key of its section in the inventory that identifies the cluster
+    - session_key: the setting in a member's file that limits a session's timeout; unused for a dependent
+      without ephemerals
+    - again: the verb for making a member read its file, such as "restart"
     """
 
     kind: str
@@ -110,12 +113,12 @@ class Words:
 
     @property
     def longer_sessions(self) -> str:
-        """What to do when the dependent's sessions end too early for the window."""
+        """What the operator can do if the dependent's session timeouts are too short for the window."""
         return f"raise {self.session_key} and {self.again} the {self.many} (the roll does)"
 
     @property
     def wrong_section(self) -> str:
-        """What to do when the chroot belongs to another cluster."""
+        """What the operator can do if the chroot belongs to another cluster."""
         return f"correct {self.kind}.chroot or {self.kind}.{self.identity} in migration.yml"
 
 
@@ -123,9 +126,9 @@ class Words:
 class Position:
     """The state of one member during the roll.
 
-    moved: file and process use the wanted ensemble, and the member is settled. touched: its file already
-    names the wanted ensemble or it is down, so it counts as half done. down: its process does not run.
-    settling: its process has read the right file, so it only needs time.
+    moved: the member's file and process use the wanted ensemble, and the member is settled. touched: the file
+    already names the wanted ensemble, or the member is down, so its move has begun. down: the process does
+    not run. settling: the process has read the right file, so the member only needs time.
     """
 
     name: str
@@ -137,10 +140,11 @@ class Position:
 
 @dataclass(frozen=True)
 class Progress:
-    """What a member that has read the right file still lacks, and how long to wait for it.
+    """The conditions that a member does not meet yet after it has read the right file, and how long to wait.
 
-    words: the text to show. deadline_s: seconds to wait, counted from the first look of this wait. poll_s:
-    seconds until the next look. marks: values to pass to the next call of ``Dependent.progress``.
+    words: the unmet conditions as text. deadline_s: how many seconds to wait, from the first look of this
+    wait. poll_s: seconds until the next look. marks: values to pass to the next call of
+    ``Dependent.progress``.
     """
 
     words: str
@@ -153,8 +157,9 @@ class Progress:
 class Ending:
     """The changes that follow once every member has moved, in either direction.
 
-    target: the name under which the wave lists them; it is not a host. asked: whether the policy wants these
-    changes. without: how to skip them when the maintenance window is over.
+    target: the name of these changes among the targets of the last wave; it is not a host. asked: whether the
+    policy requests the changes. without: how the operator can skip the changes when the maintenance window is
+    over.
     """
 
     target: str
@@ -166,17 +171,17 @@ class Ending:
 class Dependent(Protocol[V]):
     """A system that uses ZooKeeper and can be moved.
 
-    V: the type of the cluster's state as the dependent's own looks found it. Only the dependent reads such a
-    value.
+    V: the type of a value that holds the state of the dependent's cluster. Only the dependent itself creates
+    and reads such values; the parameter ``own`` of its methods is one.
     """
 
     words: Words
     shape: type[Inventory]
-    """The inventory class that has its section."""
+    """The class of inventories that has a section for this dependent."""
     sampling: tuple[Sampling, ...]
-    """What to sample while a run is in progress."""
+    """The measurements to repeat while a run is in progress."""
     clusters: Mapping[str, str]
-    """The clusters that its changes name, in the form of ``Playbook.clusters``."""
+    """The clusters that the dependent's changes can name, in the form of ``Playbook.clusters``."""
 
     # --- its members and places
 
@@ -185,7 +190,7 @@ class Dependent(Protocol[V]):
         ...
 
     def without(self, inventory: Inventory, names: Collection[str]) -> Inventory:
-        """Return the inventory without these members, which are gone permanently."""
+        """Return the inventory without the members that have these names and are gone permanently."""
         ...
 
     def chroot(self, inventory: Inventory) -> str:
@@ -193,35 +198,38 @@ class Dependent(Protocol[V]):
         ...
 
     def config(self, inventory: Inventory) -> str:
-        """Return the path, on each member's host, of the file that names ZooKeeper."""
+        """Return the path of the config file that names ZooKeeper, on each member's host."""
         ...
 
     def identity(self, inventory: Inventory) -> str:
-        """Return the identity of the dependent's cluster, from the inventory."""
+        """Return the id of the dependent's cluster that the inventory gives."""
         ...
 
     def identity_seen(self, inventory: Inventory, look: Look, via: str) -> Reading[str]:
-        """Read the cluster's identity under the chroot from one ZooKeeper host; Absent if there is none."""
+        """Read the id of the cluster under the chroot, as the ZooKeeper host ``via`` shows it.
+
+        Returns Absent if no id is stored under the chroot.
+        """
         ...
 
     def service(self, inventory: Inventory) -> Service:
-        """Return the service that each member runs as. Its commands contain the member's port."""
+        """Return the service that runs a member. Its commands may contain the member's port."""
         ...
 
     # --- its file, as bytes
 
     def names_dest(self, inventory: Inventory, content: bytes, resolve: Resolve) -> bool | None:
-        """Return whether the file names a dest host; None if a name in it does not resolve.
+        """Return whether a member's file names a dest host.
 
-        content: the content of a member's file. resolve: resolves a name as the member's host does. Raises
-        UsageError if the file cannot be read safely.
+        content: the content of the file. resolve: resolves a name as the member's host does. Returns None if
+        a name in the file does not resolve. Raises UsageError if the file cannot be parsed safely.
         """
         ...
 
     def with_dest(self, inventory: Inventory, content: bytes) -> bytes:
-        """Return the file's content naming dest only, with every other byte kept.
+        """Return the content of a member's file, changed so that the file names only dest.
 
-        Raises UsageError if the file cannot be read safely.
+        Every other byte is kept. Raises UsageError if the file cannot be parsed safely.
         """
         ...
 
@@ -240,18 +248,18 @@ class Dependent(Protocol[V]):
         ...
 
     def for_roll(self, c: Context, look: Look, own: V, members: Mapping[str, MemberFacts]) -> V:
-        """Return the cluster's state ``own``, with the facts added that only the roll needs."""
+        """Return the state ``own`` of the cluster, completed with the facts that only the roll needs."""
         ...
 
     def why_silent(self, own: V) -> str:
-        """Return why the cluster does not answer, or an empty string if it does.
+        """Return why the cluster does not answer, or an empty string if it answers.
 
-        The roll waits while it does not answer.
+        The roll waits as long as the cluster does not answer.
         """
         ...
 
     def settled(self, inventory: Inventory, own: V, member: str) -> bool:
-        """Return whether a connected member does its full work again."""
+        """Return whether a connected member does all of its work again."""
         ...
 
     def is_spare(self, inventory: Inventory, own: V, member: str) -> bool:
@@ -261,28 +269,29 @@ class Dependent(Protocol[V]):
     def next_wave(
         self, inventory: Inventory, own: V, positions: tuple[Position, ...]
     ) -> tuple[tuple[str, ...], str]:
-        """Return the members to change next, all at once, or the reason why none may change now.
+        """Return the members to change next, all at once, and the reason why no member may change now.
 
-        Both are empty once all members have moved. A half-done member comes first.
+        The first value is empty if there is a reason, and the reason is empty if there are members. Both are
+        empty once all members have moved. A member whose move has begun comes first.
         """
         ...
 
     def progress(
         self, c: Context, own: V, member: str, marks: Mapping[str, Any], now: float, least_s: float
     ) -> Progress:
-        """Return what this member still lacks.
+        """Return the conditions that this member does not meet yet, and how long to wait.
 
-        marks: from the previous look, empty at the first. now: seconds on a monotonic clock. least_s: the
-        shortest time to wait for the member.
+        marks: ``Progress.marks`` of the previous look, empty at the first look. now: seconds on a monotonic
+        clock. least_s: the shortest time to wait for the member, in seconds.
         """
         ...
 
     def why_unsettled(self, own: V) -> str:
-        """Return which part of the cluster is not settled, or an empty string if everything is."""
+        """Return which part of the cluster is not settled, or an empty string if all of it is settled."""
         ...
 
     def ending(self, inventory: Inventory) -> Ending | None:
-        """Return the changes that can follow the last wave, or None if there are none."""
+        """Return the changes that follow the last wave, or None if this dependent has no such changes."""
         ...
 
     def ending_due(self, own: V) -> bool:
@@ -290,16 +299,16 @@ class Dependent(Protocol[V]):
         ...
 
     def who_is_behind(self, inventory: Inventory, own: V) -> str:
-        """Return which members are not registered or not settled, or an empty string if all are.
+        """Return which members are not registered or not settled, or an empty string if all are settled.
 
-        It never raises, even if no member answers.
+        This method never raises an exception, even if no member answers.
         """
         ...
 
     def proofs(self, own: V) -> tuple[Finding, ...]:
-        """Return the findings that all members are registered and settled.
+        """Return the findings which state that all members are registered and settled.
 
-        Call it once ``who_is_behind`` is empty.
+        Call this method only if ``who_is_behind`` returned an empty string.
         """
         ...
 
@@ -308,15 +317,15 @@ class Dependent(Protocol[V]):
     def keeps(self, path: str, /) -> bool:
         """Return whether the ephemeral at this path must keep its owner and czxid through the move.
 
-        If so, its session must outlive the window. Otherwise only data, versions and the parents' counters
-        must be kept.
+        The session that owns such an ephemeral must outlive the window. Of other znodes only data, versions
+        and the counters of their parents must be kept.
         """
         ...
 
     def claims(self, inventory: Inventory, member: str, owns: tuple[str, ...]) -> bool:
-        """Return whether a session belongs to this member.
+        """Return whether a session that comes from this member's host belongs to the member.
 
-        owns: the ephemerals that the session owns. The session comes from this member's host.
+        owns: the ephemerals that the session owns.
         """
         ...
 
@@ -327,30 +336,33 @@ class Dependent(Protocol[V]):
     # --- its probes while its clients are shut out
 
     def probes(self, inventory: Inventory, look: Look) -> tuple[Probe, ...]:
-        """Return the probes that ask the members while the window shuts clients out."""
+        """Return the probes that check, during the window, whether the members still answer."""
         ...
 
     # --- its checks, in addition to those of any dependent
 
     @property
     def checks(self) -> tuple[Any, ...]:
-        """The dependent's checks (``move/preflight/check.py``), in the order shown.
+        """The dependent's checks (``move/preflight/check.py``), in the order in which they are shown.
 
-        Checks that any dependent shares (``move/preflight/members.py``) may be among them; those that are not
-        follow after these.
+        The result may include checks that all dependents share (``move/preflight/members.py``). Shared checks
+        that it leaves out are shown after it.
         """
         ...
 
     def evidence(self, c: Context, look: Look, common: Any, gate: str) -> Any:
         """Return the evidence for the dependent's own checks, which ``Evidence.of_dependent`` stores.
 
-        common: the evidence that every move needs.
+        common: the evidence that every move needs. gate: ``preflight``, ``roll`` or ``cutover``.
         """
         ...
 
 
 def unit_of(dependent: Dependent[Any], inventory: Inventory, member: Member) -> tuple[str, tuple[str, ...]]:
-    """Return a member's unit, and the commands that replace systemd (``Service.commands``)."""
+    """Return a member's systemd unit, and the commands that are used instead of systemd.
+
+    See ``Service.commands``; the tuple of commands is empty if systemd runs the service.
+    """
     service = dependent.service(inventory)
     return service.unit, service.commands(member.port)
 
@@ -359,12 +371,12 @@ AnyDependent: TypeAlias = Dependent[Any]
 
 
 class OfDependent:
-    """Base class of a step that uses the dependent."""
+    """Base class of the steps that need to know the dependent."""
 
     def __init__(self, dependent: AnyDependent) -> None:
         self.dependent = dependent
 
 
 def program_hosts(dependent: AnyDependent, inventory: Inventory) -> tuple[str, ...]:
-    """Return the hosts on which zkm-host is installed: dest's and the members'."""
+    """Return the names of the hosts on which zkm-host is installed: the dest hosts and the members' hosts."""
     return (*inventory.dest_names, *(member.name for member in dependent.members(inventory)))

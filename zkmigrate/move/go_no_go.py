@@ -1,4 +1,4 @@
-"""The go/no-go page of the move: what must be true, what the rehearsal measured, the points of no return."""
+"""The go/no-go page of the move: the conditions, the rehearsal's results, and the points of no return."""
 
 from __future__ import annotations
 

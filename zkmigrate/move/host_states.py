@@ -1,7 +1,7 @@
-"""Compute the rows of the report's timeline: the state of each dest host and broker.
+"""Compute the rows of the report's timeline: the state of each dest host and broker over time.
 
-States come from the confirmed changes. After GO dest hosts finish alone: their states then come from the
-samples, or else from the step that saw them.
+The states come from the confirmed changes in the journal. After GO the dest hosts finish without the tool:
+their states then come from the samples, or else from the step that observed the hosts.
 """
 
 from __future__ import annotations
@@ -44,14 +44,18 @@ _AFTER: Mapping[str, tuple[str, str]] = {
 }
 _ALONE = "by itself"
 _LEASE_S = 1.0
-"""Seconds without the tool within which no lease can end."""
+"""The longest time without the tool, in seconds, during which no lease can end."""
 
 _UNSEEN_S = 5.0
-"""Seconds without a sample after which source's state is not shown."""
+"""The seconds without a sample after which source's state is not shown."""
 
 
 def rows(story: Story, samples: Rows, start: float, gone: Spans, damaged: bool) -> tuple[Lane, ...]:
-    """Return the rows: source and dest as ensembles, then each dest host and each broker."""
+    """Return the rows: source and dest as ensembles, then each dest host and each broker.
+
+    start: when the timeline begins. gone: the spans of time in which no process of the tool ran. damaged:
+    whether the end of the journal could not be read.
+    """
     asked = of_kind(samples, "ensembles")
     hosts, brokers = dest_rows(story, of_kind(samples, "phases"), gone), broker_rows(story, start)
     if damaged:
@@ -61,9 +65,10 @@ def rows(story: Story, samples: Rows, start: float, gone: Spans, damaged: bool) 
 
 
 def source_hosts(story: Story, asked: Rows) -> tuple[str, ...]:
-    """Return the names of the source hosts, from the journal, or else from the samples without dest's hosts.
+    """Return the names of the source hosts from the journal.
 
-    asked: samples of kind ``ensembles``.
+    If the journal does not have them, return the names in the samples that are not dest hosts. asked: samples
+    of kind ``ensembles``.
     """
     named = [str(host) for _, row in asked if isinstance(row.get("servers"), dict) for host in row["servers"]]
     dest = dest_hosts(story)
@@ -84,7 +89,7 @@ def broker_hosts(story: Story) -> tuple[str, ...]:
 
 
 class _Line:
-    """A row under construction: a new state ends the previous one."""
+    """A row of the timeline while it is being built: adding a state ends the previous state."""
 
     def __init__(self) -> None:
         self.spans: list[Span] = []
@@ -165,16 +170,16 @@ def _confirmed(line: _Line, at: float, op: Op) -> None:
 def _left_alone(line: _Line, at: float) -> None:
     """Mark the state of a host as unknown while no process renews its lease.
 
-    A host that is not sealed then goes back by itself, at an unknown time.
+    A host that is not sealed then lets its block end by itself, at a time that is not known.
     """
     if line.state in (FENCED, CUT, STOPPED) and not line.spans[-1].note.startswith(("sealed", "GO given")):
         line.begin(at, UNKNOWN, "the tool was gone: a host that is not sealed goes back by itself")
 
 
 def _walked(line: _Line, at: float, visit: Visit) -> None:
-    """Set a host's state from the end of a step, which proves it for every host.
+    """Set a host's state from the end of a step, because the step proves the state of every host.
 
-    The run may have reached that state without a change of this host.
+    The run may have reached that state without a change on this host.
     """
     name = visit.step.partition(".")[2]
     if visit.back:
@@ -190,7 +195,7 @@ def _walked(line: _Line, at: float, visit: Visit) -> None:
 
 
 def _seen(line: _Line, at: float, host: str, row: Mapping[str, Any]) -> None:
-    """Apply a sample, but only to show what a host does alone after GO.
+    """Set a host's state from a sample, but only for the time after GO, when the host acts alone.
 
     At other times a sample may be older than a change of this run.
     """
@@ -208,12 +213,12 @@ def _seen(line: _Line, at: float, host: str, row: Mapping[str, Any]) -> None:
 
 
 def broker_rows(story: Story, start: float) -> tuple[Lane, ...]:
-    """Return a row for each broker, with the ZooKeeper it was started with."""
+    """Return a row for each broker, which shows the ZooKeeper ensemble that the broker uses."""
     return tuple(Lane(host, "broker", tuple(_broker(host, story, start))) for host in broker_hosts(story))
 
 
 def _at_first(host: str, story: Story) -> tuple[str, str]:
-    """Return a broker's state before the roll, and why it is not known."""
+    """Return a broker's state before the roll, and a text that says why the state is not known, or empty."""
     looks = [v for v in story.visits if v.step == "preflight.preflight"]
     found = [f for v in looks for f in v.findings if (f.id, f.target) == ("kafka.config", host)]
     was_restarted = any(op.target == host and op.step.partition(".")[0] == "roll" for op in story.ops)
@@ -242,7 +247,7 @@ def _broker(host: str, story: Story, start: float) -> list[Span]:
 
 
 def until(rows: Iterable[Lane], last: float) -> tuple[Lane, ...]:
-    """Return the rows of a damaged journal, with every state unknown after its last intact line."""
+    """Return the rows with every state after ``last`` unknown, because the journal is damaged there."""
     unknown = Span(last, None, UNKNOWN, "the journal is damaged")
 
     def cut(row: Lane) -> tuple[Span, ...]:
@@ -252,7 +257,7 @@ def until(rows: Iterable[Lane], last: float) -> tuple[Lane, ...]:
 
 
 def dest_ensemble(lanes: Iterable[Lane]) -> Lane:
-    """Return the row for dest as clients reach it: how many of its hosts let them in."""
+    """Return the row for dest as its clients see it: how many of its hosts let clients in."""
     rows = [lane for lane in lanes if lane.kind == "dest"]
     edges = sorted({t for row in rows for span in row.spans for t in (span.start, span.end) if t is not None})
     line = _Line()
@@ -285,7 +290,10 @@ def _state_at(row: Lane, at: float) -> str:
 def source_ensemble(
     hosts: tuple[str, ...], rows: Sequence[tuple[float, Mapping[str, Any]]], every_s: float
 ) -> Lane:
-    """Return the row for source, from the samples of kind ``ensembles``; empty for times without a sample."""
+    """Return the row for source, from the samples of kind ``ensembles``.
+
+    The row is empty at times without a sample. every_s: the seconds between two samples.
+    """
     line, last = _Line(), None
     for at, row in rows:
         servers = row.get("servers")
@@ -306,7 +314,7 @@ def _mode(sample: Any) -> str:
 
 
 def _quorum(modes: list[str]) -> tuple[str, str]:
-    """Return the state of an ensemble from its servers' modes, and a note.
+    """Return the state of an ensemble as text, and a note. modes: the mode of each of its servers.
 
     The rule is that of :meth:`zkmigrate.zookeeper.facts.ensemble.EnsembleView.has_quorum`.
     """

@@ -1,6 +1,7 @@
 """The move of a dependent from one ZooKeeper ensemble to a new, empty one: all its stages and steps.
 
-Each step is one file in ``move/steps``, with its undo. docs/explanation/protocol.md describes the protocol.
+Each step is one file in ``move/steps``, together with the undo of the step. docs/explanation/protocol.md
+describes the protocol.
 """
 
 from __future__ import annotations
@@ -49,7 +50,10 @@ class Move(Playbook):
 
 
 def dependent_of(playbook: Playbook) -> AnyDependent:
-    """Return the dependent that a runbook moves. Raises UsageError for a runbook that moves none."""
+    """Return the dependent that a runbook moves.
+
+    Raises UsageError if the runbook does not move a dependent.
+    """
     if not isinstance(playbook, Move):
         raise UsageError(f"{playbook.id} moves nothing that uses ZooKeeper; --playbook names another runbook")
     return playbook.dependent
@@ -63,7 +67,7 @@ def move(
 ) -> Move:
     """Return the runbook that moves this dependent.
 
-    go_no_go, report, looks: fields of ``Playbook``.
+    go_no_go, report, looks: the fields of ``Playbook`` with these names.
     """
     words = dependent.words
 

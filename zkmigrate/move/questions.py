@@ -1,4 +1,4 @@
-"""The questions that a look can send about what other tenants left on dest."""
+"""Requests that read the znodes which other tenants of source left on dest."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _ANSWERS = "zkmigrate.move.clients.dest_znodes:DestAnswers"
 class Node:
     """A znode of dest.
 
-    owner: its ephemeralOwner, which a container or a TTL znode has too. size: the bytes of its data.
-    changed_ms: its mtime. children: their number. acl: None if this client may not read the znode. names: the
-    names of its children; only `ReadTree` fills them in. data: only `ReadContents` fills it in; None is also
-    ZooKeeper's null.
+    owner: its ephemeralOwner, which is also set for a container or a TTL znode. size: the length of its data
+    in bytes. changed_ms: its mtime. children: the number of its children. acl: None if this client may not
+    read the znode. names: the names of its children, filled in only by `ReadTree`. data: filled in only by
+    `ReadContents`; None can also mean ZooKeeper's null.
     """
 
     path: str
@@ -51,7 +51,10 @@ class ReadTree(Request[tuple[Node, ...]]):
 
 @dataclass(frozen=True)
 class ReadContents(Request[tuple[Node, ...]]):
-    """Read these znodes of dest with data and ACL. Missing ones are left out. Raises HostError."""
+    """Read these znodes of dest with their data and ACL. The answer leaves out znodes that do not exist.
+
+    Raises HostError.
+    """
 
     paths: Sequence[str]
     answered_by = f"{_ANSWERS}.contents"
@@ -59,9 +62,10 @@ class ReadContents(Request[tuple[Node, ...]]):
 
 @dataclass(frozen=True)
 class ReadCut(Request[Reading[int]]):
-    """Read the last zxid that dest had from source, from the journal of a finished move of this inventory.
+    """Read the last zxid that dest received from source.
 
-    run: the id of that move's run, on this machine.
+    It is taken from the journal of a finished move of this inventory on this machine. run: the id of that
+    move's run.
     """
 
     run: str

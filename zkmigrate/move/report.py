@@ -1,4 +1,4 @@
-"""The parts of the report that only the move has: its rows and colours, dest's lag, and the proof."""
+"""The parts of the report that only a move has: its rows and colours, how far dest lags, and the proof."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ _COLOURS: dict[str, str] = {
 
 
 def lags(story: Story, rows: Rows) -> tuple[Lag, ...]:
-    """Return how many transactions each dest host was behind source's leader, until the proof.
+    """Return how many transactions each dest host was behind source's leader, over time until PROVE.
 
-    Both are asked at about the same time. A host that appears to be ahead was asked a moment later, so it
-    counts as level.
+    The zxids of the host and of the leader are read at about the same time. A host that appears to be ahead
+    was read a moment later, so its lag is given as 0.
     """
     asked, proven, out = of_kind(rows, "ensembles"), proof(story), []
     until = proven.at if proven is not None and proven.stage == "cutover" else None
@@ -71,7 +71,7 @@ def _zxid_in(sample: Any, modes: tuple[str, ...]) -> int | None:
 
 
 def proof(story: Story) -> Proof | None:
-    """Return the newest proof: the cut-over's, or the rehearsal's if there is no cut-over yet."""
+    """Return the newest proof: that of the cut-over or, before the cut-over, that of the rehearsal."""
     for stage in ("cutover", "rehearse"):
         parts = {name: story.records.get(f"{stage}.{name}") for name in ("drain", "stop", "prove")}
         drain, stop, prove = parts["drain"], parts["stop"], parts["prove"]
@@ -114,9 +114,9 @@ def _proof(report: Report) -> Table:
 
 
 def _proven(report: Report, stage: str) -> list[tuple[str, str]]:
-    """Return each proof with the hosts for which it held, and its figures.
+    """Return a row for each proof of this stage: its name, and whether it held with what was seen.
 
-    They come from each step's last visit on the way forward.
+    The findings come from each step's last visit on the way forward.
     """
     last = {v.step: v for v in report.visits if not v.back}
     rows = []

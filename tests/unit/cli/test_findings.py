@@ -153,7 +153,7 @@ def test_a_meaning_that_lacks_a_part_is_an_error() -> None:
 @pytest.mark.parametrize(
     ("id", "said"),
     [
-        ("kafka.quiet", "What to do: Wait until it is quiet."),
+        ("kafka.quiet", "What to do: Wait until no leader and no ISR changes."),
         ("seal.phase", "Failed: A dest host is in a phase"),
         ("host.dest1", "Failed: A dest host did not answer."),
         ("hook.before_window", "Failed: A hook of the inventory stopped the run"),

@@ -24,7 +24,7 @@ _IN_FLIGHT = 200
 
 
 class _Dest:
-    """One session on dest. It begins when it is first needed, and a new one begins after an error."""
+    """A client session on dest. It begins with the first request, and a new session begins after an error."""
 
     def __init__(self, inventory: Inventory, _look: Look) -> None:
         self._inventory = inventory
@@ -74,7 +74,10 @@ class DestAnswers(_Dest):
 
 
 def _node(path: str, answer: Any, acl: Any) -> Sequence[Node]:
-    """Return the znode, or nothing if it is missing. answer: kazoo's reply for its children or its data."""
+    """Return a znode from kazoo's reply as a tuple of one, or an empty tuple if the znode does not exist.
+
+    answer: kazoo's reply for the znode's children or for its data. acl: kazoo's reply for its ACL.
+    """
     with named(DEST, path):
         try:
             content, stat = answer.get(timeout=ANSWER_S)
@@ -93,10 +96,14 @@ def _node(path: str, answer: Any, acl: Any) -> Sequence[Node]:
 
 
 class Alter(_Dest):
-    """Sends changes to dest's znodes."""
+    """Sends journaled changes of znodes to dest."""
 
     def __call__(self, change: ClusterChange) -> tuple[int, str]:
-        """Send one change and return (0, result), or (1, reason) if it was refused. Raises HostError."""
+        """Send one change and return its exit code and a text.
+
+        The code is 0 with the result as text, or 1 with the reason why dest refused the change. Raises
+        HostError if dest does not answer.
+        """
         if not isinstance(change, DeleteZnodes | CreateZnodes):
             return 1, f"nothing was sent: {change.describe()} is not a change of dest's znodes"
         with self._session() as client:

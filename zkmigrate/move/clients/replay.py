@@ -1,10 +1,11 @@
 """Send the requests of `zookeeper.data.replay` to a live ensemble, each transaction exactly once.
 
-This also holds after a restart. A marker znode under the chroot records how far the replay has come. It is
-written in the same multi as a transaction's requests, and expects its own version. So a transaction and its
-mark succeed or fail together, and after a failed multi all multis in flight fail too. Only a setACL is not
-allowed in a multi: it is sent alone, with nothing in flight. After a restart the replay first checks whether
-the setACL already had its effect.
+Each transaction is sent exactly once even if the replay is interrupted and started again. A marker znode
+under the chroot records the last replayed transaction. The marker is updated in the same multi as the
+transaction's requests, and the update expects the marker's own version. So a transaction and its mark succeed
+or fail together, and after a failed multi all multis in flight fail too. Only a setACL is not allowed in a
+multi: it is sent alone, with nothing in flight. When a replay starts again, it first checks whether the
+setACL already had its effect.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ class Ensemble:
     chroot: str
 
     def mark(self) -> Mark | None:
-        """Return the marker, or None if there is none.
+        """Return the mark of the replay, or None if the ensemble holds no marker znode.
 
         Raises RefusedError if the znode with the marker's name is not a marker, and HostError if the ensemble
         does not answer.
@@ -116,9 +117,10 @@ class Ensemble:
     def replay(self, transactions: Iterable[tuple[Again, str]], mark: Mark, pace: TokenBucket) -> Mark:
         """Replay the transactions after ``mark.done`` and return the new mark.
 
-        transactions: each with the fingerprint of all requests up to and including it. Raises RefusedError at
-        the first transaction that does not fit, none of which is then done. Raises HostError if the ensemble
-        is lost; then only `mark` shows how far the replay is.
+        transactions: each transaction with the fingerprint of all requests up to and including it. pace:
+        limits the transactions per second. Raises RefusedError at the first transaction that does not fit the
+        ensemble's state; no request of that transaction is then carried out. Raises HostError if the
+        connection to the ensemble is lost; then only `mark` shows how far the replay has come.
         """
         in_flight = _InFlight(self.client, marker_of(self.chroot), mark)
         for again, fingerprint in transactions:
@@ -148,7 +150,10 @@ class Ensemble:
 
 @dataclass
 class _InFlight:
-    """Transactions sent but not yet answered, oldest first. mark: the mark after the newest one sent."""
+    """The transactions that were sent but not answered yet, oldest first.
+
+    mark: the mark after the newest transaction that was sent.
+    """
 
     client: Any
     marker: str
@@ -184,9 +189,9 @@ class _InFlight:
             raise RefusedError(self._why(again, results))
 
     def _why(self, again: Again, results: Sequence[object]) -> str:
-        """Return why a multi failed, naming the request that caused it.
+        """Return why a multi failed, naming the request that caused the failure.
 
-        The errors of the other requests are only consequences of that one.
+        The errors of the multi's other requests are only consequences of that failure.
         """
         owners = [request for request in again.requests for _ in _operations(request)]
         for request, result in zip(owners, results, strict=False):
@@ -205,7 +210,7 @@ def _unfit(again: Again, request: Request, error: Exception) -> str:
 
 
 def _operations(request: Request) -> list[Any]:
-    """Return the operations that a request adds to a multi; none for a setACL."""
+    """Return the operations that a request adds to a multi, or an empty list for a setACL."""
     match request:
         case Create():
             return [CreateRequest(request.path, request.data, to_kazoo(request.acl), 0)]
@@ -222,14 +227,17 @@ def _operations(request: Request) -> list[Any]:
 
 @contextmanager
 def ensemble(servers: Sequence[Server], chroot: str) -> Iterator[Ensemble]:
-    """Open a session with one of the servers for the duration of the block. Raises HostError."""
+    """Open a session with one of the servers for the duration of the block.
+
+    Raises HostError if no server accepts the session.
+    """
     with connect("source", servers) as client:
         yield Ensemble(client, chroot)
 
 
 @dataclass(frozen=True)
 class Alter:
-    """Sends changes to the ensemble of these servers, each over a session of its own.
+    """Sends changes to the ensemble of these servers. Each change uses a new session.
 
     reader: reads dest's transactions.
     """
@@ -246,7 +254,7 @@ class Alter:
 
 
 def alterer(inventory: Inventory, look: Look) -> Alter:
-    """Return the sender of changes to source. look: reads dest's disks."""
+    """Return an object that sends changes to source. look: reads dest's disks."""
     servers = [Server(host.address, inventory.source.ports.client) for host in inventory.source.hosts]
     return Alter(servers, reader(inventory, look))
 
@@ -254,8 +262,8 @@ def alterer(inventory: Inventory, look: Look) -> Alter:
 def alter(servers: Sequence[Server], reader: Reader, change: ClusterChange) -> tuple[int, str]:
     """Send one change to the ensemble of these servers and return an exit code and a text.
 
-    The code is 0 with the result as text, or 1 with the reason why no more of the change was done. reader:
-    reads dest's transactions. Raises HostError if the result is not known.
+    The code is 0 with the result as text, or 1 with the reason why the change was not, or not completely,
+    carried out. reader: reads dest's transactions. Raises HostError if the result is not known.
     """
     if not isinstance(change, BeginReplay | ReplayTransactions | EndReplay):
         return 1, f"nothing was sent: {change.describe()} is not a change of an ensemble"

@@ -1,1 +1,1 @@
-"""The systems that depend on ZooKeeper, as the move needs to know them: one file for each system."""
+"""The systems that can be moved to another ZooKeeper ensemble, one module for each system."""

@@ -1,4 +1,4 @@
-"""Kafka as a dependent: its brokers, how they are rolled, and which ephemerals must survive the window.
+"""Kafka as a dependent: its brokers, how they are restarted, and which ephemerals must survive the window.
 
 A broker is settled once it is registered and each of its replicas is in sync. Every ephemeral under the
 chroot keeps its owner and czxid: brokers keep their sessions, and no leader or controller is elected.
@@ -42,7 +42,7 @@ from zkmigrate.runbook.model.window import Probe
 CHECKS = (*cluster.CHECKS, *broker.CHECKS, *releases.CHECKS, *chroot.CHECKS)
 
 LEADERS = "leaders"
-"""The target after the last broker: the election of preferred leaders."""
+"""The name under which the election of preferred leaders is listed after the last broker."""
 
 QUICK_START_S = 20.0
 """Seconds after which a starting broker is checked less often, because each look reads its log."""
@@ -52,8 +52,9 @@ QUICK_START_S = 20.0
 class Brokers:
     """The Kafka cluster as its brokers report it.
 
-    Only the roll fills in the last two. recovery: how far running brokers that are not registered have loaded
-    their logs. spared: topics accepted to be unavailable while one broker restarts.
+    Only the roll fills in ``recovery`` and ``spared``. recovery: for each running broker that is not
+    registered, how much of its logs it has loaded. spared: topics that a person has accepted to be
+    unavailable while one broker restarts.
     """
 
     view: Reading[KafkaView]

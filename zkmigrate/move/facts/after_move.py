@@ -1,8 +1,8 @@
 """Observe both ensembles and the brokers after a move, cheaply and without opening a session.
 
-Four-letter words show dest and source; brokers are read for their sockets and server.properties.
-Source's log is read from one server's disk, from where the proof of the run ended: it shows every write under
-the chroot. A client that only reads does not appear there.
+Four-letter words show dest and source. Each broker is read for its sockets and its server.properties.
+Source's log shows every write under the chroot. It is read from one server's disk, starting where PROVE
+stopped. A client that only reads does not appear in the log.
 """
 
 from __future__ import annotations
@@ -33,7 +33,11 @@ NOT_READ = Absent("no run that opened dest's door recorded where to start")
 
 @dataclass(frozen=True)
 class LogPosition:
-    """A position in source's log: the host that keeps it, the zxid, and the place in the file if known."""
+    """A position in source's log.
+
+    host: the host whose log it is. zxid: the last transaction that was read. cursor: the place in the log
+    file, if known.
+    """
 
     host: str
     zxid: int
@@ -44,8 +48,9 @@ class LogPosition:
 class NewWrites:
     """Changes under the chroot in source's log after the zxid ``since``.
 
-    Expired ephemerals are left out: what their sessions wrote is listed already, or the session has moved to
-    dest. upto: the zxid up to which the log was read. unproved: why some changes may be missing, else empty.
+    The list leaves out ephemerals that expired: either their session's own writes are listed, or the session
+    has moved to dest. upto: where reading of the log ended. unproved: why some changes may be missing from
+    the list, or empty.
     """
 
     since: int
@@ -58,10 +63,10 @@ class NewWrites:
 class AfterMove:
     """The facts of one look after the move.
 
-    leader: ``mntr`` of dest's leader. source_owners, dest_owners: sessions that own ephemerals under the
-    chroot. at_source: session → the address of its client. connect: broker → zookeeper.connect in its file.
-    written: what source's log shows; Absent if it was not read. resolved: for each broker, the addresses of
-    the names in ``connect``.
+    leader: ``mntr`` of dest's leader. source_owners, dest_owners: the sessions that own ephemerals under the
+    chroot. at_source: session → the address of its client. clients: the clients connected to source. connect:
+    broker → zookeeper.connect in its file. written: the changes in source's log; Absent if it was not read.
+    resolved: for each broker, the addresses of the names in ``connect``.
     """
 
     source: EnsembleView
@@ -82,10 +87,10 @@ def look_after_move(
     look: Look,
     position: LogPosition | None,
 ) -> AfterMove:
-    """Observe dest, source and the brokers once.
+    """Read the state of dest, source and the brokers once.
 
-    position: where to start reading source's log; None to leave it unread. While dest still observes source
-    the log is not read either, because dest receives what is written there.
+    position: where to start reading source's log; None if the log is not to be read. While dest still
+    observes source the log is not read either, because dest receives every write to source.
     """
     source, dest = source_view(inventory, look), dest_view(inventory, look)
     chroot = inventory.kafka.chroot
@@ -117,7 +122,7 @@ def look_after_move(
 
 
 def is_reformed(dest: EnsembleView) -> bool:
-    """Return whether dest is an ensemble of its own instead of observers of source."""
+    """Return whether dest is an independent ensemble, no longer observers of source."""
     return "observer" not in dest.modes().values()
 
 
@@ -137,9 +142,10 @@ def _written(
     position: LogPosition,
     living: Mapping[int, Collection[str]],
 ) -> Reading[NewWrites]:
-    """Read source's log from the position on.
+    """Read source's log from this position on.
 
-    The log is read on the host of that position if it serves, otherwise on the leader.
+    The log is read on the position's host if that host serves, otherwise on source's leader. living: session
+    → the ephemerals it owns on dest.
     """
     serving = [host for host, reading in source.servers.items() if isinstance(reading, Seen)]
     if not serving:

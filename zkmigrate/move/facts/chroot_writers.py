@@ -15,7 +15,7 @@ from zkmigrate.zookeeper.facts.disk import read_disk
 
 LATELY_MS = 24 * 3_600_000
 AT_MOST = 64 << 20
-"""Largest number of bytes of log that a gate may read, in addition to the newest file."""
+"""The most bytes of log that a gate may read, in addition to the newest log file."""
 
 _PLACES = 3
 _HOUR_MS = 3_600_000
@@ -23,9 +23,9 @@ _HOUR_MS = 3_600_000
 
 @dataclass(frozen=True)
 class Stranger:
-    """A session that wrote under the chroot and is not a broker's.
+    """A session that wrote under the chroot and does not belong to a broker.
 
-    session: its id. what: how often it wrote, from which address, and which paths.
+    session: its id. what: a text with the number of its writes, its address and the paths.
     """
 
     session: str
@@ -36,8 +36,8 @@ class Stranger:
 class RecentWrites:
     """The sessions that wrote under the chroot recently.
 
-    hours: how many hours back the log was read. brokers: how many sessions of brokers wrote. hole: the first
-    gap in the log, else empty.
+    hours: how many hours back the log was read. brokers: how many brokers' sessions wrote. hole: a text about
+    the first gap in the log, or empty.
     """
 
     hours: float
@@ -54,10 +54,11 @@ def recent_writes(
     cons: Mapping[str, Reading[tuple[Connection, ...]]],
     tell: Teller,
 ) -> Reading[RecentWrites]:
-    """Read the log of this source host backwards in time, for ``LATELY_MS`` or ``AT_MOST`` bytes.
+    """Read the log of this source host from the newest record backwards, and list the sessions that wrote.
 
-    logs: its ``version-2`` directory. dumps: the current owners, to recognize brokers that registered before
-    this span. cons: where sessions are connected now. tell: receives the progress.
+    Reading ends ``LATELY_MS`` milliseconds back or after ``AT_MOST`` bytes. logs: the host's ``version-2``
+    directory. dumps: ``dump`` of each host, to recognize brokers that registered before this time span. cons:
+    ``cons`` of each host, to show the address of a session. tell: receives the progress.
     """
     owners = {
         signed(session): paths

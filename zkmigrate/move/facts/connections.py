@@ -1,4 +1,4 @@
-"""Find the clients connected to source, by ``cons`` or else by the kernels' socket lists (``ss``)."""
+"""Find the clients connected to source, from ``cons`` or, without it, from the socket lists (``ss``)."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from zkmigrate.zookeeper.facts.ensemble import answer
 class SourceClients:
     """The clients connected to source.
 
-    at: source host → client addresses, each once, without the operator's. members: member → where it was seen
-    on source; empty if nowhere. unknown: what could not be read; while there is any, no member counts as
-    absent from source.
+    at: source host → client addresses, each once, without the operator's. members: member → where its
+    connections to source were seen, empty if it has none. unknown: what could not be read. If ``unknown`` is
+    not empty, an empty value in ``members`` does not prove that a member has left source.
     """
 
     at: Mapping[str, tuple[str, ...]]
@@ -29,22 +29,22 @@ class SourceClients:
 
 
 def connections(look: Look, host: str) -> Reading[tuple[Connection, ...]]:
-    """Return ``cons`` of a ZooKeeper host."""
+    """Return the connections of a ZooKeeper host, as its ``cons`` lists them."""
     return answer(look, host, "cons", parse_cons)
 
 
 def connections_of(look: Look, hosts: Iterable[str]) -> dict[str, Reading[tuple[Connection, ...]]]:
-    """Return ``cons`` of several ZooKeeper hosts, requested at the same time."""
+    """Return the ``cons`` connections of several ZooKeeper hosts by host, requested at the same time."""
     return look.each(hosts, lambda host: connections(look, host))
 
 
 def addresses(host: ZooKeeperHost | Member) -> frozenset[str]:
-    """Return every numeric address of a host, without names."""
+    """Return the numeric addresses of a host. Names are left out."""
     return frozenset(a for text in (host.address, *host.also) for a in numeric(text))
 
 
 def numeric(text: str) -> tuple[str, ...]:
-    """Return the address in normalized form, or nothing if the text is a name."""
+    """Return the normalized address as a tuple of one, or an empty tuple if the text is a host name."""
     try:
         return (normalized(text),)
     except ValueError:
@@ -57,10 +57,11 @@ def source_clients(
     look: Look,
     cons: Mapping[str, Reading[tuple[Connection, ...]]],
 ) -> SourceClients:
-    """Find the clients connected to source, as source and the members show them.
+    """Find the clients connected to source, from the answers of source's hosts and of the members.
 
-    cons: the answer of every source host. If a host gives no ``cons``, its socket list is read. If that fails
-    too, the sockets of every member replace it; a member that does not answer then leaves the result unknown.
+    cons: the answer of every source host. If a host does not answer ``cons``, its socket list is read. If
+    that fails too, the socket list of every member is read instead; a member that does not answer is then
+    recorded in ``unknown``.
     """
     members = dependent.members(inventory)
     seen = look.each(inventory.source_names, lambda host: _known_by(inventory, look, host, cons[host]))

@@ -1,4 +1,4 @@
-"""The state that ZooKeeper would find on a dest host: data, epochs, myid and leftover dynamic configs."""
+"""Read what ZooKeeper would find on a dest host: data, epochs, myid and leftover dynamic configs."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ _EPOCH_FILES = re.compile(r"(accepted|current)Epoch(\.tmp)?")
 class DataState:
     """The data of a dest host; all fields are empty on a host that never ran ZooKeeper.
 
-    data: names in ``version-2`` of both directories, without the epoch files. epochs: those files. myid: the
-    stripped content of that file, None if there is none. leftovers: paths of files beside zoo.cfg that
-    ZooKeeper itself writes: dynamic configs, and the ``.bak`` of a config with reconfigEnabled.
+    data: the file names in ``version-2`` of the data and log directories, without the epoch files. epochs:
+    the names of the epoch files. myid: the stripped content of the file ``myid``, None if it does not exist.
+    leftovers: paths of files beside zoo.cfg that ZooKeeper itself writes: dynamic configs, and the ``.bak``
+    of a config with reconfigEnabled.
     """
 
     data: tuple[str, ...] = ()

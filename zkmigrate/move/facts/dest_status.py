@@ -18,23 +18,23 @@ H = TypeVar("H", bound=HostPhase)
 H_co = TypeVar("H_co", bound=HostPhase, covariant=True)
 
 SERVING = (*Phase.STARTED.until(Phase.OPEN), Phase.OPEN)
-"""The phases of a host that has served in the reformed ensemble."""
+"""The phases of a host that has served as a participant of the reformed ensemble."""
 
 LOOK_MOVES = ("run zkmigrate resume, which checks again", "run zkm-host status on the host by hand")
 
 
 @dataclass(frozen=True)
 class Statuses(Generic[H_co]):
-    """``zkm-host phase`` or ``status`` of every dest host.
+    """The answers of every dest host to ``zkm-host phase`` or ``zkm-host status``.
 
-    at: host → its answer. unknown: a finding for each host that gave none.
+    at: host → its answer. unknown: a finding for each host that did not answer.
     """
 
     at: Mapping[str, H_co]
     unknown: tuple[Finding, ...]
 
     def where(self, test: Callable[[H_co], bool]) -> tuple[str, ...]:
-        """Return the names of the hosts for which ``test`` holds, in inventory order."""
+        """Return the names of the hosts whose answer passes ``test``, in inventory order."""
         return tuple(host for host, status in self.at.items() if test(status))
 
     def phase(self, host: str) -> str:
@@ -46,7 +46,10 @@ class Statuses(Generic[H_co]):
         return tuple(host for host, status in self.at.items() if status.phase in phases)
 
     def outside(self, step: str, *phases: str) -> tuple[Finding, ...]:
-        """Return a finding for every host in another phase than ``step`` can continue from."""
+        """Return a finding for every host that is in none of these phases.
+
+        step: the name of the step that can continue only from these phases.
+        """
         return tuple(
             claim(
                 f"{step}.phase",
@@ -64,7 +67,10 @@ class Statuses(Generic[H_co]):
     def claims(
         self, id: str, sentence: str, test: Callable[[H_co], bool], seen: Callable[[H_co], str]
     ) -> tuple[Finding, ...]:
-        """Return a finding about the same claim for every host that answered."""
+        """Return one finding for each host that answered, about the claim ``sentence``.
+
+        test: whether the claim holds for an answer. seen: returns what was seen on the host as text.
+        """
         return tuple(
             claim(id, sentence, test(status), target=host, seen=seen(status))
             for host, status in self.at.items()
@@ -75,7 +81,7 @@ class Statuses(Generic[H_co]):
 class DestStates:
     """The phase of every dest host, and its full status.
 
-    statuses: empty if a step has to act first.
+    statuses: empty if they were not read because a step has to act first.
     """
 
     phases: Statuses[HostPhase]
@@ -83,7 +89,7 @@ class DestStates:
 
 
 def every_host_in(c: Context, phase: str) -> DestStates:
-    """Return states in which every dest host is in this phase, for the forecast of a step of the window."""
+    """Return states in which every dest host is in ``phase``, for the forecast of a step of the window."""
     hosts = {
         host: HostPhase(run=c.run, phase=phase, lapsed=False, finisher="", finisher_note="")
         for host in c.inventory.dest_names
@@ -97,15 +103,15 @@ def phases(c: Context, look: Look) -> Statuses[HostPhase]:
 
 
 def statuses(c: Context, look: Look) -> Statuses[HostStatus]:
-    """Read the status of every dest host at the same time: rules, sets, sockets and the service."""
+    """Read the full status of every dest host at the same time: rules, sets, sockets and service."""
     return _each(c, look, host_status)
 
 
 def dest_states(c: Context, look: Look, *acts_from: str) -> DestStates:
-    """Return the phases of all dest hosts, and their statuses unless the step has to act.
+    """Read the phases of all dest hosts, and also their statuses unless the step has to act.
 
-    acts_from: the phases from which the step acts. If the walk goes forward and a host is in one of them,
-    only the phases are read, because in the window every look costs time.
+    acts_from: the phases from which the step acts. If the run goes forward and a host is in one of these
+    phases, only the phases are read, because in the window every look costs time.
     """
     if c.way is Way.FORWARD:
         hosts = phases(c, look)
@@ -124,9 +130,10 @@ def _each(c: Context, look: Look, ask: Callable[[Look, str], Reading[H]]) -> Sta
 
 
 def round_trips(c: Context, look: Look, tries: int) -> dict[str, Reading[float]]:
-    """Measure the longest of several round trips to each dest host, in seconds, all hosts at once.
+    """Measure ``tries`` round trips to each dest host, all hosts at once, and return the longest in seconds.
 
-    Like a renewal of the lease, ``stamp`` goes over an open channel and starts about as many programs there.
+    The measured request ``stamp`` costs about as much as a renewal of the lease: it uses an open channel and
+    starts about as many programs on the host.
     """
 
     def longest(host: str) -> Reading[float]:
@@ -145,12 +152,15 @@ def round_trips(c: Context, look: Look, tries: int) -> dict[str, Reading[float]]
 def unanswered(
     id: str, readings: Mapping[str, Reading[object]], kinds: UnionType | type = Absent | Unknown
 ) -> tuple[Finding, ...]:
-    """Return a finding as from :func:`unknown` for each target whose reading is of one of these kinds."""
+    """Return a finding for each target whose reading is of one of these kinds.
+
+    Each finding is made by :func:`unknown`.
+    """
     return tuple(unknown(id, target, r) for target, r in readings.items() if isinstance(r, kinds))
 
 
 def unknown(id: str, target: str, reading: Reading[object]) -> Finding:
-    """Return the finding that a look did not get the answer it needed."""
+    """Return the finding which states that a reading did not bring the needed answer."""
     return claim(
         id, "the host answers", None, target=target, seen=str(reading), needed="an answer", moves=LOOK_MOVES
     )

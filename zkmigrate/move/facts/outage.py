@@ -1,4 +1,4 @@
-"""Facts about brokers that all stop and start again: their files, services and registrations."""
+"""Read the config files, services and registrations of brokers that all stop and start again."""
 
 from __future__ import annotations
 
@@ -24,8 +24,9 @@ from zkmigrate.zookeeper.questions import ReadZnode
 class BrokerState:
     """A broker's config file and service.
 
-    entry: the file's directory entry. recovery: how far the broker has loaded its logs; None if it does not
-    run. resolved: the addresses to which names in its file resolve, where the inventory has others.
+    properties: the content of the config file. entry: the file's directory entry. recovery: how much of its
+    logs the broker has loaded; None if it does not run. resolved: host name in the file → its addresses on
+    the broker's host, for each name that must be resolved to compare it with the inventory.
     """
 
     properties: Reading[bytes]
@@ -55,7 +56,7 @@ class BrokerState:
     def names_with(
         self, hosts: Iterable[ZooKeeperHost], others: Iterable[ZooKeeperHost], resolve: Resolve
     ) -> bool | None:
-        """Return the same as ``names``, with names resolved anew by ``resolve``."""
+        """Return the same as ``names``, but resolve the names in the file again with ``resolve``."""
         connect = self.connect
         return None if connect is None else names_any(connect, hosts, others, resolve)
 
@@ -70,7 +71,10 @@ class BrokerState:
             return None
 
     def why_unknown(self, host: str) -> str:
-        """Return why it is not known which hosts the broker's file names. host: the broker's own."""
+        """Return why it is not known whether the broker's file names dest or source.
+
+        host: the name of the broker's host.
+        """
         if not isinstance(self.properties, Seen):
             return str(self.properties)
         if self.connect is None:
@@ -79,7 +83,7 @@ class BrokerState:
 
 
 def brokers(inventory: Inventory, look: Look) -> dict[str, BrokerState]:
-    """Read the state of every broker of the inventory; return it by host."""
+    """Read the state of every broker of the inventory. Returns broker host → state."""
     kafka = inventory.kafka
     directory, name = kafka.config.rsplit("/", 1)
 
@@ -98,7 +102,7 @@ def brokers(inventory: Inventory, look: Look) -> dict[str, BrokerState]:
 
 
 def _both(inventory: Inventory, state: BrokerState, resolve: Resolve) -> None:
-    """Resolve the names in a broker's file, as far as a comparison with dest and source needs them."""
+    """Resolve the names in a broker's file that are needed to compare it with dest and with source."""
     dest, source = inventory.dest.hosts, inventory.source.hosts
     state.names_with(dest, source, resolve)
     state.names_with(source, dest, resolve)
@@ -110,7 +114,7 @@ def dest_service(inventory: Inventory, host: str, action: ServiceAction) -> SetS
 
 
 def dest_services(inventory: Inventory, look: Look) -> dict[str, Reading[HostStatus]]:
-    """Read the state of the ZooKeeper service on every dest host."""
+    """Read the state of the ZooKeeper service on every dest host. Returns host → status."""
     dest = inventory.dest
     return look.each(
         inventory.dest_names, lambda host: unit_status(look, host, dest.service.unit, dest.commands)
@@ -119,7 +123,7 @@ def dest_services(inventory: Inventory, look: Look) -> dict[str, Reading[HostSta
 
 @dataclass(frozen=True)
 class Registered:
-    """Kafka's registrations on an ensemble.
+    """The registrations of Kafka's brokers on an ensemble.
 
     ids: the ids of the registered brokers. controller: the id of the broker that is controller, or None.
     epoch: the epoch of the newest controller. changed: the zxid at which a broker last registered or
@@ -138,7 +142,7 @@ class Registered:
 
     @property
     def words(self) -> str:
-        """The registrations as text."""
+        """A text that names the registered brokers and the controller."""
         return f"registered: {sorted(self.ids) or 'none'}, controller: {self.controller}"
 
 
@@ -178,6 +182,9 @@ def _registered(look: Look, host: str, chroot: str) -> Reading[Registered]:
 
 
 def load_progress(states: Mapping[str, BrokerState]) -> tuple[tuple[int, int], ...]:
-    """Return how many logs and segments each broker has loaded, to measure the progress of a start."""
+    """Return how many logs and how many segments each broker has loaded.
+
+    A wait for brokers compares successive results to see whether the brokers still make progress.
+    """
     readings = (state.recovery for state in states.values())
     return tuple((r.value.logs, r.value.segments) if isinstance(r, Seen) else (0, 0) for r in readings)

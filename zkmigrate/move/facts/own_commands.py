@@ -1,4 +1,4 @@
-"""Check the inventory's own commands for services on the hosts; there is nothing to check with systemd."""
+"""Read whether the inventory's own service commands work on the hosts. Nothing is read under systemd."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from zkmigrate.runbook.model.look import Look
 class OwnCommands:
     """The state of the inventory's own service commands.
 
-    statuses: what the status commands report, by host. programs: (host, path) → whether the file is
-    executable. start_scripts: the content of the file that the start command of a dest host runs.
+    statuses: host → what its status command reports. programs: (host, path) → whether the program at this
+    path is executable. start_scripts: dest host → the content of the file that its start command runs.
     """
 
     statuses: Mapping[str, Reading[HostStatus]] = field(default_factory=dict)
@@ -26,7 +26,7 @@ class OwnCommands:
 
 
 def own_commands(inventory: Inventory, dependent: AnyDependent, look: Look) -> OwnCommands:
-    """Read every host whose service is controlled by commands of the inventory."""
+    """Read the state on every host whose service is controlled by commands of the inventory."""
     dest, service = inventory.dest, dependent.service(inventory)
     services = dict.fromkeys(inventory.dest_names, (dest.service, dest.commands))
     services |= {m.name: (service, service.commands(m.port)) for m in dependent.members(inventory)}

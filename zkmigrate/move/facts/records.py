@@ -14,12 +14,12 @@ from zkmigrate.zookeeper.data.txnlog import Cursor, cursor_from_json, cursor_to_
 from zkmigrate.zookeeper.facts.ownership import Ownership
 
 Place = Annotated[Cursor | None, PlainValidator(cursor_from_json), PlainSerializer(cursor_to_json)]
-"""A place in a log; null if the log held no record yet."""
+"""A position in a log; null if the log held no record yet."""
 
 
 @dataclass(frozen=True)
 class ChosenLease:
-    """The lease required by the round-trip times to the dest hosts, in milliseconds."""
+    """The lease that the measured round trips to the dest hosts require, in milliseconds."""
 
     fence_ttl_ms: int
     cut_ttl_ms: int
@@ -29,9 +29,10 @@ class ChosenLease:
 class Surveyed(Recorded):
     """The record of SURVEY.
 
-    leader: source's leader, with its epoch and number of learners. cursors: host → the place in its log up to
-    which SURVEY read. smallest_timeout_ms: T. on_dest: the sessions that own ephemerals under the chroot and
-    are clients of dest; empty in a rehearsal. lease: None if no round trip was measured.
+    leader, epoch, learners: source's leader, its epoch and its number of learners. ownership: the owners of
+    ephemerals under the chroot. cursors: host → the position in its log up to which SURVEY read.
+    smallest_timeout_ms: T. on_dest: the sessions that own ephemerals under the chroot and are clients of
+    dest; empty in a rehearsal. lease: None if no round trip was measured.
     """
 
     step: ClassVar[str] = "survey"
@@ -50,7 +51,7 @@ class Surveyed(Recorded):
 class TimeoutAndLease(Recorded):
     """The part of SURVEY's record that the window and its way back need.
 
-    It is read by itself, so that a run can go back even if the rest of the record cannot be read.
+    This part is parsed separately, so that a run can go back even if the rest of the record cannot be parsed.
     """
 
     step: ClassVar[str] = "survey"
@@ -63,8 +64,8 @@ class TimeoutAndLease(Recorded):
 class Drained(Recorded):
     """The record of DRAIN.
 
-    z: the zxid of source's leader, read once nothing was outstanding on any dest host. zxids: dest host → the
-    zxid that it had applied then.
+    z: the zxid of source's leader, read once no request was outstanding on any dest host. leader: the leader
+    from which it was read. zxids: dest host → the zxid that the host had applied at the end of DRAIN.
     """
 
     step: ClassVar[str] = "drain"
@@ -78,7 +79,8 @@ class Drained(Recorded):
 class Stopped(Recorded):
     """The record of STOP. Each field is keyed by dest host.
 
-    tails: the newest zxid on its disk. stamps: a stamp of its data, which SEAL compares. boots: its boot id.
+    tails: the newest zxid on the host's disk. stamps: a digest of the host's data files, which SEAL compares.
+    boots: the host's boot id.
     """
 
     step: ClassVar[str] = "stop"
@@ -90,9 +92,10 @@ class Stopped(Recorded):
 
 @dataclass(frozen=True)
 class ReadDelta:
-    """The part of source's log after dest's oldest disk.
+    """The part of source's log that PROVE read.
 
-    records: number of transactions between the two zxids.
+    after: the lowest zxid at which a dest disk ends. last: the last zxid that was read. records: the number
+    of transactions between the two.
     """
 
     after: Hex
@@ -105,8 +108,8 @@ class Proved(Recorded):
     """The record of PROVE.
 
     first: the dest hosts whose disks hold the newest transaction. needed: the newest zxid that touched the
-    chroot. cursor: where the proof ended in the log of source's leader. baseline: the state under the chroot
-    that dest must serve.
+    chroot. delta: the part of source's log that was read. cursor: where reading ended in the log of source's
+    leader. baseline: the state under the chroot that dest must serve.
     """
 
     step: ClassVar[str] = "prove"
@@ -120,7 +123,7 @@ class Proved(Recorded):
 
 @dataclass(frozen=True)
 class Freshest(Recorded):
-    """The part of PROVE's record that GO needs."""
+    """The part of PROVE's record that GO needs: the dest hosts whose disks hold the newest transaction."""
 
     step: ClassVar[str] = "prove"
 
@@ -147,7 +150,10 @@ class Verified(Recorded):
 
 @dataclass(frozen=True)
 class Timed(Recorded):
-    """The seconds that each step of a stage took on its last completed walk, as the engine measured them."""
+    """How many seconds each step of a stage took the last time it completed, as the engine measured.
+
+    seconds: step id → direction → seconds.
+    """
 
     step: ClassVar[str] = "seconds"
 
@@ -155,7 +161,7 @@ class Timed(Recorded):
 
 
 def seconds(c: Context, stage: str, way: Way = Way.FORWARD) -> dict[str, float]:
-    """Return step id → seconds that the step took, for the completed steps of this stage."""
+    """Return the duration in seconds of each completed step of this stage, by step id."""
     body = c.records.get(stage)
     timed = recorded(Timed, body, c.run).seconds if body else {}
     return {step: took[way] for step, took in timed.items() if way in took}
@@ -163,7 +169,7 @@ def seconds(c: Context, stage: str, way: Way = Way.FORWARD) -> dict[str, float]:
 
 @dataclass(frozen=True)
 class Installed(Recorded):
-    """The record of INSTALL. without: the hosts that had no zkm-host before."""
+    """The record of INSTALL. without: the hosts on which zkm-host was not installed before."""
 
     step: ClassVar[str] = "install"
 
@@ -172,10 +178,10 @@ class Installed(Recorded):
 
 @dataclass(frozen=True)
 class Outage(Recorded):
-    """The record of stopping every broker.
+    """The record of the step that stops every broker.
 
-    order: the order in which they were stopped. epoch: the epoch of dest's last controller; 0 before all
-    brokers are down.
+    order: the order in which the brokers were stopped. epoch: the epoch of dest's last controller; 0 until
+    all brokers are down.
     """
 
     step: ClassVar[str] = "brokers"
@@ -186,10 +192,11 @@ class Outage(Recorded):
 
 @dataclass(frozen=True)
 class Planned(Recorded):
-    """The record of what to replay on source.
+    """The record of the transactions to replay on source.
 
-    disk: the dest host from which it is read. cut: the newest zxid that both ensembles share. upto: the
-    newest zxid of dest. batches: (zxid, transactions, fingerprint) of each change, in order.
+    disk: the dest host from whose disk they are read. cut: the newest zxid that both ensembles share. upto:
+    the newest zxid of dest. batches: (last zxid, number of transactions, fingerprint) of each change, in
+    order.
     """
 
     step: ClassVar[str] = "read"

@@ -1,7 +1,7 @@
-"""Read from the disks of both ensembles what dest changed in a subtree since the cut.
+"""Read from the disks of both ensembles which transactions changed a subtree on dest after the cut.
 
-The same reading shows whether source can repeat these changes. Nothing is written. The verb ``replay`` names
-the directories to read; a run takes those of its inventory.
+The same reading shows whether source can repeat these transactions. Nothing is written. The verb ``replay
+list`` gets the directories from the command line; a run gets them from its inventory.
 """
 
 from __future__ import annotations
@@ -37,23 +37,29 @@ from zkmigrate.zookeeper.data.zxid import epoch, format_zxid
 
 _SHOWN = 5
 BATCH = 100
-"""Number of transactions in one journaled change."""
+"""The number of transactions that one journaled change replays."""
 
 STOPPING_S = 300.0
-"""Seconds to hand over partitions when a broker stops; a longer lag of a replica has another reason."""
+"""The seconds that a stopping broker needs to hand over its partitions.
+
+A replica that fell behind earlier before the stop did so for another reason.
+"""
 
 Tell = Callable[[str, int, int | None], None]
-"""Receives a reader's progress: what is counted, how many are done, and the total if known."""
+"""A function that receives a reader's progress: what is counted, the count so far, and the total or None."""
 
 
 def silent(_name: str) -> Tell:
-    """Return a receiver that ignores the progress of reading a disk."""
+    """Return a function that ignores the progress of reading a disk."""
     return lambda _what, _done, _total: None
 
 
 @dataclass(frozen=True)
 class Condition:
-    """A claim that must hold before anything is replayed."""
+    """A claim that must be true before anything is replayed.
+
+    held: whether it is true, or None if that is not known. seen: a text with what was seen.
+    """
 
     id: str
     claim: str
@@ -63,9 +69,10 @@ class Condition:
 
 @dataclass(frozen=True)
 class Batch:
-    """The transactions that one change repeats, up to the zxid `upto`.
+    """The transactions that one journaled change replays, up to the zxid `upto`.
 
-    fingerprint: of all requests from the cut up to there.
+    count: the number of these transactions. fingerprint: the fingerprint of all requests from the cut to
+    `upto`.
     """
 
     upto: int
@@ -75,12 +82,17 @@ class Batch:
 
 @dataclass
 class ReplayScope:
-    """The transactions to replay and the conditions for it.
+    """The transactions to replay and the conditions for replaying them.
 
-    dest: the disk from which they are read. cut: the newest zxid that both ensembles share. upto: the newest
-    zxid of dest. under: how many of dest's transactions changed the subtree. passed: those of them that leave
-    nothing behind. first, batches: the first of the others, and all of them. touched: the znodes they change,
-    as they were at the cut, and all ephemerals.
+    - dest: the name of the disk from which the transactions are read
+    - cut: the newest zxid that both ensembles share
+    - upto: the newest zxid of dest
+    - under: how many of dest's transactions changed the subtree
+    - passed: how many of these are skipped because they leave nothing behind
+    - tally: counts of the requests to replay
+    - batches: all transactions to replay, grouped into journaled changes
+    - first: the first transactions to replay, for showing them
+    - touched: the znodes that the transactions change, as they were at the cut, and all ephemerals
     """
 
     chroot: str
@@ -98,10 +110,11 @@ class ReplayScope:
 
 @dataclass
 class ReplayDisks:
-    """The disks of source and dest. lines: how many transactions to show.
+    """The disks of source and dest from which a replay is planned.
 
-    opened: lists the directories again, because servers begin new logs; those of source come first. tell:
-    returns a receiver for the progress of reading a disk.
+    opened: lists the directories again, source's first, because servers begin new logs. lines: how many
+    transactions to keep for showing. max_record: the largest accepted record of a log, in bytes. tell:
+    returns, for the name of a disk, a function that receives the progress of reading it.
     """
 
     opened: Callable[[], Sequence[Side]]
@@ -120,10 +133,11 @@ class ReplayDisks:
         self.source, *self.dests = self.opened()
 
     def examine(self, mark: Mark | None = None) -> ReplayScope:
-        """Read the disks and return what there is to replay. mark: the mark of a replay that has begun.
+        """Read the disks and return the transactions to replay with their conditions.
 
-        Raises UsageError for disks that were not cut apart or are named twice, HostError and OSError for one
-        that cannot be reached, ZkDataError for one that cannot be read.
+        mark: the mark of a replay that has begun. Raises UsageError if a disk is given twice or belongs to no
+        dest that was cut over, HostError and OSError for a disk that cannot be reached, and ZkDataError for a
+        disk whose content cannot be parsed.
         """
         if len({dest.name for dest in self.dests}) < len(self.dests):
             raise UsageError("a directory of dest is given twice. Give each directory once")
@@ -146,7 +160,7 @@ class ReplayDisks:
         return found
 
     def transactions(self, found: ReplayScope) -> Replay:
-        """Return dest's transactions after the cut."""
+        """Return a reader of dest's transactions after the cut."""
         dest = self._dest(found)
         return Replay(
             dest.logs,
@@ -158,7 +172,7 @@ class ReplayDisks:
         )
 
     def _touched(self, found: ReplayScope) -> dict[str, Znode]:
-        """Return the znodes for ``ReplayScope.touched``. Dest's snapshot is read once more for that."""
+        """Return the value of ``ReplayScope.touched``, for which dest's snapshot is read again."""
         dest = self._dest(found)
         paths = needed_paths(dest.logs, chroot=self.chroot, after=found.cut, max_record=self.max_record)
         at_cut = self._at(dest, found.cut)
@@ -168,7 +182,7 @@ class ReplayDisks:
     def is_of(self, marker: str, created: int) -> Proved:
         """Return whether source's disk shows that the marker was written at this zxid.
 
-        Return None if the disk has not reached that zxid.
+        Returns None if the disk has not reached that zxid.
         """
         if self._source_at() < created:
             return None
@@ -178,10 +192,10 @@ class ReplayDisks:
         return False
 
     def compare(self, name: str, upto: int, reached: int) -> Condition:
-        """Compare what a replay must reproduce on both sides: path, data, ACL and versions.
+        """Compare the path, data, ACL and versions of the subtree's znodes between dest and source.
 
-        name: dest's disk, at `upto`. reached: the zxid that source's disk must have reached. Raises as
-        `examine`.
+        name: the dest disk, compared as of zxid `upto`. reached: the zxid that source's disk must have
+        reached. Raises the same errors as `examine`.
         """
         claim = "source holds the same subtree as dest"
         if (at := self._source_at()) < reached:
@@ -205,7 +219,10 @@ class ReplayDisks:
         return Condition("replay.same", claim, False, seen)
 
     def _at(self, side: Side, zxid: int) -> Sums:
-        """Return the sums of the whole subtree at a zxid; each is read only once."""
+        """Return the sums of the whole subtree on one disk at a zxid.
+
+        The result is kept, so each disk is read only once for the same zxid.
+        """
         if (side.name, zxid) not in self._read:
             self._read[side.name, zxid] = self._sums(side, zxid, whole_znode)
         return self._read[side.name, zxid]
@@ -312,7 +329,7 @@ class ReplayDisks:
         return [possible, *([] if mark is None else [_continues(mark, at_mark.get(mark.done))])]
 
     def _source_at(self) -> int:
-        """List all directories anew, and return the newest durable zxid of source."""
+        """List all directories again, and return the newest zxid on source's disk."""
         self._list()
         return newest(self.source.data, self.source.logs, max_record=self.max_record).zxid
 
@@ -324,9 +341,10 @@ def _continues(mark: Mark, fingerprint: str | None) -> Condition:
 
 
 def lasting_view(chroot: str, *, marked: bool) -> View:
-    """Return the view of what a replay must reproduce: path, data, ACL and three versions, no ephemerals.
+    """Return the view that selects what a replay must reproduce: path, data, ACL and three versions.
 
-    marked: whether the tree holds the marker, whose creation the chroot's cversion counts.
+    Ephemerals are left out. marked: whether the tree holds the marker, whose creation the chroot's cversion
+    counts.
     """
     marker = marker_of(chroot)
 
@@ -340,7 +358,7 @@ def lasting_view(chroot: str, *, marked: bool) -> View:
 
 
 def _at_rest(id: str, side: str, at_end: Sums) -> Condition:
-    """Check that the brokers' sessions have ended, so that no session owns a part of the subtree."""
+    """Check that the brokers' sessions have ended, so that no session owns an ephemeral in the subtree."""
     owned = [f"{format_session(owner)} owns {paths[0]}" for owner, paths in at_end.owners.items()]
     more = f" and {len(owned) - _SHOWN} more" if len(owned) > _SHOWN else ""
     seen = "; ".join(owned[:_SHOWN]) + more or f"no ephemeral at {format_zxid(at_end.zxid)}"
@@ -365,7 +383,10 @@ def _in_sync(replicas: Replicas) -> tuple[bool, str]:
 
 
 def _cut(dest: Side, reach: Reach) -> int:
-    """Return the newest zxid that dest has from source; later ones are its own. Raises UsageError."""
+    """Return the newest zxid that dest received from source. Later zxids are dest's own.
+
+    Raises UsageError if the disks do not show that zxid.
+    """
     common, own = reach.histories.common, reach.histories.own
     cut = reach.zxid if common is None else common
     why = reach.unproved

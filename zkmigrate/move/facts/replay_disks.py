@@ -21,7 +21,10 @@ from zkmigrate.zookeeper.questions import ReadZnode
 def host_disks(
     inventory: Inventory, look: Look, leader: str, tell: Callable[[str], Tell] = silent
 ) -> ReplayDisks:
-    """Return the disks of source's leader and of every dest host. Raises HostError."""
+    """Return the disks of source's leader and of every dest host, for a replay.
+
+    leader: the name of the leader's host. tell: as in ``ReplayDisks``. Raises HostError.
+    """
 
     def opened() -> Sequence[Side]:
         dests = (Side(host, *list_directories(look, host, inventory.dest)) for host in inventory.dest_names)
@@ -31,7 +34,10 @@ def host_disks(
 
 
 def mark_on(look: Look, host: str, chroot: str) -> Reading[tuple[Mark, int]]:
-    """Read the mark of a replay and its mzxid from one host of an ensemble; Absent if there is none."""
+    """Read the mark of a replay and the mzxid of its znode from one host of an ensemble.
+
+    Returns Absent if the ensemble holds no mark.
+    """
     node = look.ask(ReadZnode(host, marker_of(chroot)))
     if isinstance(node, Absent | Unknown):
         return node
@@ -43,7 +49,8 @@ def mark_on(look: Look, host: str, chroot: str) -> Reading[tuple[Mark, int]]:
 
 
 Disk = Callable[[str], tuple[Directory, Directory]]
-"""Returns a host's snapshot and log directories, by its name. Raises HostError."""
+"""A function that returns the snapshot and log directories of a host, given its name. It may raise HostError.
+"""
 
 
 @dataclass
@@ -59,16 +66,17 @@ class Reader:
     _read_from: tuple[str, int] = ("", 0)
 
     def begin(self, host: str, cut: int) -> str:
-        """Return the fingerprint as it is before the first transaction.
+        """Return the fingerprint before the first transaction after the cut.
 
-        Raises as `ReplayDisks.examine`.
+        Raises the same errors as `ReplayDisks.examine`.
         """
         return self._opened(host, cut).fingerprint
 
     def read(self, host: str, cut: int, done: int, upto: int) -> list[tuple[Again, str]]:
-        """Return the transactions after `done` up to `upto`, each with the fingerprint up to it.
+        """Return the transactions after zxid `done` up to `upto`, with fingerprints.
 
-        Raises as `begin`.
+        Each transaction has the fingerprint of all requests from the cut up to it. Raises the same errors as
+        `begin`.
         """
         if self._replay is None or self._read_from != (host, cut) or self._replay.upto > done:
             self._replay, self._read_from = self._opened(host, cut), (host, cut)
@@ -93,5 +101,5 @@ class Reader:
 
 
 def reader(inventory: Inventory, look: Look) -> Reader:
-    """Return the reader of the dest hosts' disks."""
+    """Return a reader of the transactions on the dest hosts' disks."""
     return Reader(inventory.kafka.chroot, lambda host: list_directories(look, host, inventory.dest))

@@ -1,8 +1,8 @@
-"""Sessions that own ephemerals under a chroot, and their timeouts, as an ensemble's servers report them.
+"""Find the sessions that own ephemerals under a chroot, and their timeouts, from an ensemble's servers.
 
-``dump`` lists owners on every server. Since 3.5 it lists timeouts on learners too, but not on leaders;
-``cons`` gives the timeout of each connected session. One server alone may not know all of them, so all
-servers are read.
+``dump`` lists the owners on every server. Since 3.5 the ``dump`` of a learner also lists timeouts, but that
+of a leader does not. ``cons`` gives the timeout of each connected session. A single server may not know all
+timeouts, so all servers are read.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from zkmigrate.zookeeper.facts.ensemble import answer
 class Sessions:
     """The owners of ephemerals under the chroot, with their timeouts.
 
-    owners: session → its ephemerals. timeouts: session → milliseconds, where known.
+    owners: session → the paths of its ephemerals. timeouts: session → its timeout in milliseconds, if known.
     """
 
     owners: Mapping[int, tuple[str, ...]]
@@ -30,16 +30,19 @@ class Sessions:
 
     @property
     def smallest_timeout_ms(self) -> int | None:
-        """T, the smallest timeout, or None if it cannot be determined.
+        """T, the smallest timeout in milliseconds, or None if it cannot be determined.
 
         It is None if there are no owners. It is also None if the timeout of any owner is not known, because
-        that one could be smaller.
+        that timeout could be the smallest.
         """
         known = [self.timeouts.get(session) for session in self.owners]
         return min((t for t in known if t is not None), default=None) if None not in known else None
 
     def kept(self, keeps: Callable[[str], bool]) -> Sessions:
-        """Return the sessions with only the ephemerals that must keep their owner."""
+        """Return the sessions with only those ephemerals that must keep their owner.
+
+        keeps: returns whether the ephemeral at a path must keep its owner.
+        """
         kept = {s: tuple(path for path in paths if keeps(path)) for s, paths in self.owners.items()}
         return Sessions({s: paths for s, paths in kept.items() if paths}, self.timeouts)
 
@@ -48,9 +51,10 @@ class Sessions:
 class Homes:
     """The ensemble to which each session is connected, as :func:`homes` finds it.
 
-    on_dest: sessions in the client list of a dest host and of no source host. astray: every other session →
-    where it was seen. unknown: hosts whose client list could not be read, with the reason; while there are
-    any, nothing is certain.
+    on_dest: the sessions in the client list of a dest host and of no source host. astray: session → where it
+    was seen, for sessions on source, and for sessions on no ensemble that must survive the move. unknown:
+    hosts whose client list could not be read, with the reason; if this is not empty, the other two fields are
+    uncertain.
     """
 
     on_dest: frozenset[int]
@@ -64,9 +68,9 @@ def homes(
     source: Mapping[str, Reading[tuple[Connection, ...]]],
     unkept: Collection[int] = (),
 ) -> Homes:
-    """Find which of these sessions are clients of dest, by ``cons`` of every dest and source host.
+    """Find which of these sessions are clients of dest, from ``cons`` of every dest and source host.
 
-    unkept: sessions that need not survive, and so may be connected nowhere.
+    unkept: sessions that need not survive the move, so they may be connected to neither ensemble.
     """
     on_dest: set[int] = set()
     astray: dict[int, str] = {}
@@ -93,17 +97,20 @@ def _seen_at(session: int, cons: Mapping[str, Reading[tuple[Connection, ...]]]) 
 
 
 def dump(look: Look, host: str) -> Reading[Dump]:
-    """Return ``dump`` of a ZooKeeper host."""
+    """Return the sessions and ephemerals that ``dump`` of a ZooKeeper host lists."""
     return answer(look, host, "dump", parse_dump)
 
 
 def dumps_of(look: Look, hosts: Iterable[str]) -> dict[str, Reading[Dump]]:
-    """Return ``dump`` of several ZooKeeper hosts, requested at the same time."""
+    """Return ``dump`` of several ZooKeeper hosts by host, requested at the same time."""
     return look.each(hosts, lambda host: dump(look, host))
 
 
 def owning_sessions(look: Look, hosts: Iterable[str], chroot: str) -> Reading[Sessions]:
-    """Read ``dump`` and ``cons`` of every host and combine them; Unknown if no host gives a dump."""
+    """Read ``dump`` and ``cons`` of every host and return the owners of ephemerals under the chroot.
+
+    Returns Unknown if no host answers ``dump``.
+    """
     hosts = tuple(hosts)
     return sessions_of(dumps_of(look, hosts), connections_of(look, hosts), chroot)
 
@@ -111,7 +118,10 @@ def owning_sessions(look: Look, hosts: Iterable[str], chroot: str) -> Reading[Se
 def sessions_of(
     dumps: Mapping[str, Reading[Dump]], cons: Mapping[str, Reading[tuple[Connection, ...]]], chroot: str
 ) -> Reading[Sessions]:
-    """Combine the answers of all hosts; Unknown if no host gave a dump."""
+    """Combine ``dump`` and ``cons`` of all hosts into the owners of ephemerals under the chroot.
+
+    Returns Unknown if no host answered ``dump``.
+    """
     owners: dict[int, tuple[str, ...]] = {}
     timeouts: dict[int, int] = {}
     seen = [reading.value for reading in dumps.values() if isinstance(reading, Seen)]

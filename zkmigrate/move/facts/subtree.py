@@ -1,7 +1,7 @@
 """Read the whole subtree of the chroot from a host's disk, outside the window.
 
-Bytes come over an open root channel at about 20 MB/s and are parsed in Python: a gigabyte of snapshot and
-logs takes more than a minute.
+The disk is read over an open channel as root at about 20 MB/s, and parsed in Python: a gigabyte of snapshot
+and logs takes more than a minute.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ def source_ownership(
     known: tuple[Ownership, Cursor] | None = None,
     teller: Teller = tell_nobody,
 ) -> Reading[tuple[Ownership, Cursor | None]]:
-    """Return the owners under the chroot, and the log cursor at exactly that state.
+    """Return the owners of ephemerals under the chroot on source, and the log position of exactly that state.
 
-    known: an earlier state of the same host's log, with its cursor. Then only the rest of the log is read, if
-    the cursor's file still exists. teller: receives the progress of a long read.
+    known: an earlier state from the same host's log, with its position. If the log file of that position
+    still exists, only the rest of the log is read. teller: receives the progress of a long read.
     """
     data, logs = directories(look, host, source)
 
@@ -50,9 +50,9 @@ def source_ownership(
 
 
 def _replayed(state: Ownership, rest: LogWalk) -> tuple[Ownership, Cursor | None]:
-    """Apply the rest of the log to the state and return both it and the new cursor.
+    """Apply the rest of the log to the state. Returns the new state and the new log position.
 
-    Raises HostError for a log with a hole.
+    Raises HostError for a log with a gap.
     """
     state = apply_records(state, rest)
     if rest.gaps:
@@ -61,15 +61,15 @@ def _replayed(state: Ownership, rest: LogWalk) -> tuple[Ownership, Cursor | None
 
 
 COMPARE_S = 20.0
-"""Seconds after which no further dest disk is compared; the first one always is."""
+"""The seconds after which no further dest disk is compared. The first disk is always compared."""
 _REPORT_AFTER_S = 2.0
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Dest disks compared with source's at one zxid.
+    """The result of comparing dest's disks with source's disk at one zxid.
 
-    znodes: how many source has under the chroot. hosts: dest host → the paths that differ.
+    znodes: how many znodes source has under the chroot. hosts: dest host → the paths that differ.
     """
 
     zxid: int
@@ -80,10 +80,11 @@ class Comparison:
 def compare_with_source(
     look: Look, inventory: Inventory, chroot: str, leader: str, zxid: int, teller: Teller = tell_nobody
 ) -> tuple[Reading[tuple[Ownership, Cursor | None]], Reading[Comparison]]:
-    """Compare the disks of dest with the tree of source's leader, and return that tree's owners too.
+    """Compare the chroot on each dest disk with the chroot on the disk of source's leader.
 
-    The owners are those of :func:`source_ownership`, from the whole tree. zxid: every dest disk holds it and
-    was read before this call, so source's log reaches it. Two trees are in memory at a time.
+    Returns the owners of ephemerals, as :func:`source_ownership` does, and the comparison. zxid: every dest
+    disk holds it and was read before this call, so source's log reaches it. Two trees are in memory at a
+    time.
     """
     data, logs = directories(look, leader, inventory.source)
     tell = _transactions_reporter(look, teller, leader)
@@ -121,9 +122,9 @@ class Digests:
 def digests(
     look: Look, inventory: Inventory, chroot: str, leader: str, zxid: int, teller: Teller = tell_nobody
 ) -> Digests:
-    """Sum the subtree on every disk, reading each once, in memory that does not grow with the tree.
+    """Compute sums of the chroot's subtree at one zxid on every disk, reading each disk once.
 
-    leader: the leader of source.
+    The memory that this takes does not grow with the tree. leader: the leader of source.
     """
 
     def sum_disk(host: str, of: Source | Dest) -> Reading[Sums]:
@@ -154,7 +155,7 @@ def _progress_reporter(look: Look, teller: Teller, host: str) -> Callable[[str, 
 
 
 def ownership(tree: Tree, chroot: str) -> Ownership:
-    """Return the owners in a tree: the small state that the window keeps up to date."""
+    """Return the owners of ephemerals in a tree. The window keeps this small state up to date."""
     ephemerals = {
         path: Ephemeral(owner, tree.nodes[path].czxid)
         for owner, paths in tree.owners.items()

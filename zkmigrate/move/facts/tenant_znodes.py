@@ -1,4 +1,4 @@
-"""Read from dest what lies outside every chroot: znodes of source's other tenants."""
+"""Read the znodes of dest outside every chroot, which belong to source's other tenants."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from zkmigrate.runbook.model.step import Context
 from zkmigrate.zookeeper.data.effect import is_under
 
 KEPT = "/zookeeper"
-"""ZooKeeper's own subtree: its config, and the quotas of others."""
+"""ZooKeeper's own subtree, which holds its config and quotas."""
 
 
 @dataclass(frozen=True)
 class Outside:
     """The part of dest that lies outside every chroot.
 
-    paths: the topmost subtrees, sorted. users: who uses dest. at: the time of the look, in seconds since the
-    epoch.
+    cut: the last zxid that dest had from source. users: the clients that use dest. paths: the topmost
+    subtrees, sorted. at: the time of the look, in seconds since the epoch.
     """
 
     cut: Reading[int]
@@ -47,9 +47,10 @@ def look_outside(c: Context, look: Look, dependent: AnyDependent, move: str) -> 
 
 
 def outside(children: Mapping[str, Sequence[str]], chroots: Collection[str]) -> tuple[str, ...]:
-    """Return the topmost subtrees that hold no chroot and lie in none, sorted, without ``/zookeeper``.
+    """Return the topmost subtrees that neither hold a chroot nor lie in a chroot, sorted.
 
-    children: path → names below it, of ``/`` and of every ancestor of a chroot.
+    ``/zookeeper`` is left out. children: path → the names of its children, for ``/`` and every ancestor of a
+    chroot.
     """
     kept = (KEPT, *chroots)
     paths = (f"{parent.rstrip('/')}/{name}" for parent, names in children.items() for name in names)

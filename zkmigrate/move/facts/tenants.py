@@ -24,9 +24,9 @@ LISTED = 5
 class Tenant:
     """One client address of an ensemble.
 
-    at: the hosts to which it is connected. sessions: their number, None if only sockets could be seen. owns:
-    its ephemerals, anywhere in the tree. beside: the member that has this address too; the member's own
-    sessions do not count.
+    at: the hosts to which it is connected. sessions: the number of its sessions, None if only sockets could
+    be seen. owns: its ephemerals, anywhere in the tree. beside: the member that has the same address, or
+    empty; the member's own sessions are not counted.
     """
 
     address: str
@@ -48,9 +48,9 @@ class Tenant:
 
 @dataclass(frozen=True)
 class Tenants:
-    """The other clients of an ensemble.
+    """The clients of an ensemble other than the members and the operator.
 
-    found: sorted by address. unknown: hosts whose clients could not be seen, with the reason.
+    found: the clients, sorted by address. unknown: hosts whose clients could not be seen, with the reason.
     """
 
     found: tuple[Tenant, ...]
@@ -64,7 +64,10 @@ def tenants(
     cons: Mapping[str, Reading[tuple[Connection, ...]]],
     dumps: Mapping[str, Reading[Dump]],
 ) -> Tenants:
-    """Find the clients of source other than the members and the operator, as :func:`_others` does."""
+    """Find the clients of source other than the members and the operator.
+
+    cons, dumps: the answers of each source host.
+    """
     ours = {a for text in ("127.0.0.1", "::1") for a in numeric(text)}
     port = inventory.source.ports.client
     return _others(inventory, dependent, look, inventory.source_names, port, ours, ours, cons, dumps)
@@ -79,8 +82,8 @@ def foreign_clients(
 ) -> Tenants:
     """Find every session on dest that belongs neither to the members nor to the operator.
 
-    The canary counts as the operator's. A dest host's own address counts only with a session: its peers and
-    probes connect without one.
+    The canary counts as the operator. A dest host's own address is reported only if it has a session: the
+    host's peers and probes connect without a session. cons, dumps: the answers of each dest host.
     """
     own = {a for host in inventory.dest.hosts for a in addresses(host)}
     own |= {a for text in ("127.0.0.1", "::1") for a in numeric(text)}
@@ -102,11 +105,11 @@ def _beside(
     cons: Mapping[str, Reading[tuple[Connection, ...]]],
     dumps: Mapping[str, Reading[Dump]],
 ) -> Reading[Tenant]:
-    """Find other clients with sessions on dest from a member's host; Absent if there are none.
+    """Find clients with sessions on dest that share a member's host; Absent if there are none.
 
-    ``cons`` and ``dump`` show them. The member's own sessions are those that own ephemerals it claims, and as
-    many without ephemerals as it is known to have. Without ``cons`` its sessions cannot be distinguished from
-    others: the gate of the cut-over needs it.
+    ``cons`` and ``dump`` show these clients. The sessions that own ephemerals claimed by the member are the
+    member's own. So are as many sessions without ephemerals as the member is known to have. Without ``cons``
+    the sessions of member and others cannot be told apart: the gate of the cut-over requires ``cons``.
     """
     at: dict[int, list[str]] = {}
     from_: dict[int, str] = {}
@@ -133,7 +136,7 @@ def _beside(
 
 
 def _owned(dumps: Mapping[str, Reading[Dump]]) -> dict[int, tuple[str, ...]]:
-    """Return session → its ephemerals, from all servers that answered."""
+    """Return session → the paths of its ephemerals, from all servers that answered."""
     return {
         s: paths for d in dumps.values() if isinstance(d, Seen) for s, paths in d.value.ephemerals.items()
     }
@@ -150,11 +153,11 @@ def _others(
     cons: Mapping[str, Reading[tuple[Connection, ...]]],
     dumps: Mapping[str, Reading[Dump]],
 ) -> Tenants:
-    """Find the other clients, by ``cons`` of every host, or by its socket list if it gives none.
+    """Find the clients of these hosts other than the members and the operator.
 
-    A connection without a session, such as a monitor's four-letter word, is not a client. ours: addresses to
-    leave out of the answers to ``cons``, ours_by_socket: of the socket lists, both in addition to those of
-    the members and the operator.
+    ``cons`` of every host is used, or the socket list of a host that does not answer ``cons``. A connection
+    without a session, such as a monitor's four-letter word, is not a client. ours: more addresses to leave
+    out of the answers to ``cons``. ours_by_socket: more addresses to leave out of the socket lists.
     """
     known = {normalized(address) for address in inventory.operator}
     known |= {a for member in dependent.members(inventory) for a in addresses(member)}
@@ -197,8 +200,8 @@ UNASKED = Tenants((), ("not read for this gate",))
 class Users:
     """The users of dest, as all of its servers showed them in one look.
 
-    watches: host → path → sessions; no server shows watches on a list of children. clients: those that are
-    neither brokers nor the operator. chroots: broker → its chroot.
+    watches: host → path → sessions with a watch; no server shows watches on a list of children. clients: the
+    clients that are neither brokers nor the operator. chroots: broker → its chroot.
     """
 
     watches: Mapping[str, Reading[Mapping[str, tuple[int, ...]]]]
@@ -207,7 +210,7 @@ class Users:
 
 
 def users(inventory: Inventory, dependent: AnyDependent, look: Look) -> Users:
-    """Read every dest server, and every broker's file."""
+    """Read which clients use dest, from every dest server and from every broker's config file."""
     hosts = inventory.dest_names
     cons = connections_of(look, hosts)
     dumps = dumps_of(look, hosts)

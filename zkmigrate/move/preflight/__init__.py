@@ -1,7 +1,7 @@
-"""Preflight: check beforehand what could go wrong, with one function for each check.
+"""Preflight: check in advance for everything that could go wrong, with one function for each check.
 
-``zkmigrate help findings`` lists all checks. Every function is pure except ``evidence.gather``, which looks
-once for all checks of a gate. An unknown claim never passes.
+``zkmigrate help findings`` lists all checks. Every function is pure except ``evidence.gather``, which reads
+the evidence for all checks of a gate once. A claim whose truth is unknown never passes.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ def checks(dependent: AnyDependent) -> tuple[Check, ...]:
 
 
 def run_preflight(c: Context, dependent: AnyDependent, look: Look, gate: str) -> tuple[Finding, ...]:
-    """Look once, then return the findings of a gate: ``preflight``, ``roll`` or ``cutover``.
+    """Gather evidence once, and return the findings of a gate: ``preflight``, ``roll`` or ``cutover``.
 
     A finding blocks if its check counts at this gate and its claim is false or unknown. A check that counts
     only at a later gate is listed, but cannot block. A finding that a named person accepts (``accept``) only
-    warns. Raises ValueError for another gate.
+    warns. Raises ValueError for any other gate.
     """
     return judge(c, gather(c, dependent, look, Gate(gate)), Gate(gate))
 
 
 def judge(c: Context, e: Evidence, gate: Gate) -> tuple[Finding, ...]:
-    """Return the findings of a gate from evidence that was gathered for it."""
+    """Return the findings of a gate from evidence that was already gathered for this gate."""
     found = (finding for check in checks(e.dependent) for finding in check.findings(c, e, gate))
     return accepted(c.inventory.accept, found, e.at)

@@ -1,4 +1,4 @@
-"""Checks of each broker's host: the broker runs with its own file, and nothing else names ZooKeeper."""
+"""Checks of each broker's host: the broker runs with its own file, and no other file names ZooKeeper."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ _CORRECT_FILE = "correct kafka.config in migration.yml"
 
 @check("kafka.config", "server.properties is the file of this broker, and names the chroot", Scope.BROKERS)
 def config(c: Context, e: Evidence) -> Iterator[Judged]:
-    """P32. The roll edits zookeeper.connect in this file. It must be the broker's own plain file, with
-    that key on one line of its own.
+    """P32. The roll edits zookeeper.connect in server.properties. That must be the broker's own plain file,
+    with this key on one line of its own.
 
-    To do: As the finding says, correct kafka.chroot, source.hosts or the broker in migration.yml. Where the
-    key is not on one plain line, write it out in the file. Do not move a Kafka at the chroot /.
+    To do: As the finding says, correct kafka.chroot, source.hosts or the broker in migration.yml. If
+    zookeeper.connect is not on one plain line, write it so in the file. Do not move a Kafka at the chroot /.
     """
     k = of_kafka(e)
     inventory = c.inventory
@@ -78,7 +78,7 @@ _WRITTEN_OUT = (
 
 
 def _file_mistakes(c: Context, host: str, id: str, connect: str, content: bytes) -> Iterator[tuple[str, str]]:
-    """Yield each mistake in a broker's file, with what to do about it."""
+    """Yield each mistake in a broker's file, with a text on how to fix it."""
     inventory = c.inventory
     _, slash, path = connect.partition("/")
     ours = inventory.kafka.chroot
@@ -164,8 +164,8 @@ def kraft(c: Context, e: Evidence) -> Iterator[Judged]:
 )  # fmt: skip
 def started_with(c: Context, e: Evidence) -> Iterator[Judged]:
     """P32. A broker may run with another file, with --override zookeeper.connect, or in a container that
-    writes its file from its environment. It would come back on source. The check reads the process's
-    command line and environment.
+    writes its file from its environment. Such a broker would come back on source. The check reads the
+    process's command line and environment.
 
     To do: Correct kafka.config in migration.yml. Remove zookeeper.connect from the command line and the
     environment.
@@ -197,10 +197,11 @@ def started_with(c: Context, e: Evidence) -> Iterator[Judged]:
     BEFORE_ROLL,
 )  # fmt: skip
 def only_place(c: Context, e: Evidence) -> Iterator[Judged]:
-    """P32. Another file that sets zookeeper.connect undoes the roll's edit at the next start. The check
-    reads the unit, its drop-ins, environment files and scripts, or the inventory's start command.
+    """P32. Another file that sets zookeeper.connect undoes the roll's edit at the next start. The check reads
+    the unit, its drop-ins, environment files and scripts, or the inventory's start command.
 
-    To do: Remove the key from these files. Where they write server.properties, let them name dest.
+    To do: Remove the key from these files. If one of these files generates server.properties, change it so
+    that it names dest.
     """
     k = of_kafka(e)
     needed = f"zookeeper.connect in {c.inventory.kafka.config} alone"
@@ -224,10 +225,10 @@ def only_place(c: Context, e: Evidence) -> Iterator[Judged]:
     BEFORE_ROLL, Severity.WARN,
 )  # fmt: skip
 def pending_config(_c: Context, e: Evidence) -> Iterator[Judged]:
-    """Somebody changed the file after the broker started. The roll restarts the brokers one after the
-    other, so the change takes effect then.
+    """Somebody changed server.properties after the broker started. The roll restarts the brokers one after
+    the other, so the change takes effect then.
 
-    To do: Look at what was changed, or restart this broker by itself first.
+    To do: Review the change, or restart this broker by itself first.
     """
     k = of_kafka(e)
     needed = "a file older than the process"
@@ -249,9 +250,9 @@ def pending_config(_c: Context, e: Evidence) -> Iterator[Judged]:
     Scope.BROKERS, BEFORE_ROLL, Severity.WARN,
 )  # fmt: skip
 def stop_timeout(c: Context, e: Evidence) -> Iterator[Judged]:
-    """When TimeoutStopSec ends, systemd kills the broker. At its next start it recovers every log,
-    perhaps for half an hour. A controlled shutdown makes controlled.shutdown.max.retries attempts of
-    controller.socket.timeout.ms and controlled.shutdown.retry.backoff.ms each.
+    """When TimeoutStopSec ends, systemd kills the broker. At its next start the broker recovers every log,
+    perhaps for half an hour. A controlled shutdown makes up to controlled.shutdown.max.retries attempts.
+    Each may take controller.socket.timeout.ms plus controlled.shutdown.retry.backoff.ms.
 
     To do: Raise TimeoutStopSec with systemctl edit, as the finding says.
     """
@@ -291,10 +292,10 @@ def _shutdown_s(properties: Mapping[str, str]) -> float:
 
 
 _TICK_S = 0.02
-"""Tolerance when the start of a process is compared with the change of a file.
+"""The tolerance in seconds for comparing the start of a process with the change of a file.
 
 The start is known to a hundredth of a second, the change to a thousandth. A file that was changed right
-before the restart must not seem younger.
+before the restart must not seem to be changed after it.
 """
 
 
@@ -309,11 +310,11 @@ def _span(seconds: float) -> str:
 def log_dirs(c: Context, e: Evidence) -> Iterator[Judged]:
     """P30. A broker that finds another id or cluster in meta.properties does not start again. The check
     compares that file in every directory of log.dirs with the broker's own file, and with the cluster that
-    the brokers tell or the inventory names. Before Kafka 2.4 it holds no cluster id.
+    the brokers report or the inventory names. Before Kafka 2.4 meta.properties holds no cluster id.
 
     To do: Set the id in the broker's file to that of meta.properties again, or give the broker of the new id
-    empty log directories. Correct log.dirs where a directory is another's. Where all of them name one other
-    cluster, kafka.cluster_id may be wrong. Delete no directory.
+    empty log directories. Correct log.dirs if a directory belongs to another broker. If all directories name
+    one other cluster, kafka.cluster_id may be wrong. Delete no directory.
     """
     k = of_kafka(e)
     path, live = c.inventory.kafka.config, k.view.value.cluster_id if isinstance(k.view, Seen) else None

@@ -1,4 +1,4 @@
-"""The type of a check: a claim, the gates where it counts, and a pure function that judges evidence."""
+"""The type of a check: a claim, the gates at which it counts, and a pure function that judges evidence."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Gate(StrEnum):
 
 
 class Scope(StrEnum):
-    """What a check is about: the whole cluster, or each host of a role."""
+    """The targets of a check: the whole cluster, or each host of a role."""
 
     CLUSTER = "cluster"
     SOURCE = "each source host"
@@ -35,11 +35,11 @@ class Scope(StrEnum):
 
 @dataclass(frozen=True)
 class Judged:
-    """The verdict about the claim for one target.
+    """The verdict about a check's claim for one target.
 
-    held: None means unknown. later: whether the claim cannot be judged yet; it then cannot block at this
-    gate, and a later gate shows it. blocks: whether it blocks here, although its check only warns. The other
-    fields are those of a Finding.
+    held: whether the claim is true; None means unknown. later: whether the claim cannot be judged yet; it
+    then cannot block at this gate, and a later gate shows it. blocks: whether the verdict blocks at this gate
+    although the check only warns. The other fields are those of a Finding.
     """
 
     held: bool | None
@@ -66,9 +66,9 @@ NOT_HEARD = (
 class Check:
     """One check of the preflight.
 
-    gates: where it runs and counts, in order; before the first of them it is shown as *later*. early: whether
-    it also runs before its first gate, as a warning. about: why it matters and what it reads. todo: what to
-    do if it fails.
+    gates: the gates at which the check runs and counts, in order; at earlier gates it is shown as *later*.
+    early: whether it also runs before its first gate, as a warning. about: why the claim matters and what the
+    check reads. todo: what the operator can do if the check fails. decide: judges the evidence.
     """
 
     id: str
@@ -82,9 +82,9 @@ class Check:
     decide: Decide
 
     def of(self, words: Words) -> Check:
-        """Return the check in the words of a dependent.
+        """Return the check with the words of a dependent filled in.
 
-        It replaces ``{one}`` and the other fields of :class:`Words`.
+        Each placeholder, such as ``{one}``, is replaced by the field of :class:`Words` with that name.
         """
         told = {field.name: getattr(words, field.name) for field in fields(words)}
         own = (self.id, self.claim, self.about, self.todo)
@@ -92,10 +92,10 @@ class Check:
         return replace(self, id=id, claim=sentence, about=about, todo=todo)
 
     def findings(self, c: Context, e: Evidence, gate: Gate) -> tuple[Finding, ...]:
-        """Return the findings at a gate.
+        """Return the check's findings at a gate.
 
-        Before the check's first gate there is one finding that cannot block, unless the check is early. There
-        are none at a later gate where the check does not count.
+        Before the check's first gate this is one finding that cannot block, unless the check is early. At a
+        later gate where the check does not count the result is empty.
         """
         if gate not in self.gates:
             order = list(Gate)
@@ -129,7 +129,10 @@ def check(
     severity: Severity = Severity.BLOCK,
     early: bool = False,
 ) -> Callable[[Decide], Check]:
-    """Turn a function into a Check. Its docstring is ``about`` and, after "To do:", ``todo``."""
+    """Return a decorator that turns a function into a Check.
+
+    The function's docstring is split at "To do:" into ``about`` and ``todo``.
+    """
 
     def made(decide: Decide) -> Check:
         about, _, todo = " ".join((decide.__doc__ or "").split()).partition(" To do: ")
@@ -141,9 +144,10 @@ def check(
 def unseen(
     reading: Reading[object], needed: str = "", target: str = "", moves: tuple[str, ...] = ()
 ) -> Judged:
-    """Return the verdict for evidence that could not be read: unknown, so it does not pass.
+    """Return the verdict for evidence that could not be read: unknown, so the check does not pass.
 
-    moves: what to do if the host answers. For a host that does not answer, NOT_HEARD replaces them.
+    moves: what the operator can do if the host answers. If the host does not answer, NOT_HEARD is shown
+    instead.
     """
     if not isinstance(reading, Unknown):
         return Judged(None, why(reading), needed, target, moves)
@@ -152,7 +156,7 @@ def unseen(
 
 
 def why(reading: Reading[object]) -> str:
-    """Return as text what a reading has instead of the expected value."""
+    """Return a text for a reading that is not as expected: the failure, "absent", or the value."""
     if isinstance(reading, Unknown):
         return str(reading)
     if isinstance(reading, Absent):

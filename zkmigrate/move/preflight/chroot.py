@@ -1,4 +1,4 @@
-"""Checks of activity in Kafka's chroot, and of other users of the chroot or of source."""
+"""Checks of current changes in Kafka's chroot, and of other users of the chroot or of source."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ QUIET_S = 600
 """Seconds before the roll during which no leader or ISR may have changed."""
 
 AHEAD_S = 5
-"""Seconds that source's clock may be ahead of the operator's; beyond that its times are not used here."""
+"""The seconds that source's clock may be ahead of the operator's.
+
+If it is further ahead, the check does not use the times that source reports.
+"""
 
 
 @check(
@@ -29,7 +32,8 @@ def admin_work(_c: Context, e: Evidence) -> Iterator[Judged]:
     off. A deletion that waits for a broker that is down never ends. The check reads through a dest host,
     after the join.
 
-    To do: Wait until it has ended. If it does not end, see which broker of these topics is down.
+    To do: Wait until the deletion or election has ended. If it does not end, find the broker of these topics
+    that is down.
     """
     needed = "neither"
     deleting, electing = _chroot(e).deleting, _chroot(e).electing
@@ -47,12 +51,12 @@ def admin_work(_c: Context, e: Evidence) -> Iterator[Judged]:
     (Gate.ROLL,), Severity.WARN,
 )  # fmt: skip
 def quiet(_c: Context, e: Evidence) -> Iterator[Judged]:
-    """P28. Replicas that keep falling behind and catching up look healthy at one look, but not while a
-    broker restarts. The check reads the time of each partition's state znode, on the clock of source's
-    leader. It reads through a dest host and costs source nothing. A roll that continues after a stop sees
-    its own restarts here.
+    """P28. Replicas that keep falling behind and catching up can seem healthy in a single reading, but not
+    while a broker restarts. The check reads the time of each partition's state znode, on the clock of
+    source's leader. It reads through a dest host and costs source nothing. A roll that continues after a
+    stop sees its own restarts here.
 
-    To do: Wait until it is quiet. Find the broker that these partitions share.
+    To do: Wait until no leader and no ISR changes. Find the broker that these partitions share.
     """
     needed = f"none in the last {QUIET_S // 60} minutes"
     changed = _chroot(e).changed
@@ -74,11 +78,11 @@ def quiet(_c: Context, e: Evidence) -> Iterator[Judged]:
     "kafka.tools", "nothing but Kafka keeps its state under the chroot", Scope.CLUSTER, JOINED, Severity.WARN
 )
 def tools(_c: Context, e: Evidence) -> Iterator[Judged]:
-    """P35. A tool (CMAK, Cruise Control, Burrow) or script with source's addresses goes on writing to
-    source after the move, and its writes are lost. Consumer groups under /consumers keep their offsets in
+    """P35. A tool (CMAK, Cruise Control, Burrow) or script with source's addresses goes on writing to source
+    after the move, and its writes are lost. Consumer groups under /consumers keep their offsets in
     ZooKeeper.
 
-    To do: Give each of these dest's connect string before the cut-over, or stop it.
+    To do: Before the cut-over give each of these tools dest's connect string, or stop the tool.
     """
     needed = "no znode that is not Kafka's, no consumer group in ZooKeeper"
     strangers, groups = _chroot(e).strangers, _chroot(e).groups
@@ -96,12 +100,12 @@ def tools(_c: Context, e: Evidence) -> Iterator[Judged]:
     (Gate.PREFLIGHT, Gate.CUTOVER), Severity.WARN,
 )  # fmt: skip
 def writers(_c: Context, e: Evidence) -> Iterator[Judged]:
-    """P35. An admin tool that comes and goes (kafka-topics --zookeeper in cron, an old consumer) may be
-    connected at no look. After the cut-over its writes to source are lost. The check reads the last day
-    of the leader's log, at most 64 MB. A session is a broker's where it registered one or wrote what only
-    brokers write.
+    """P35. An admin tool that comes and goes (kafka-topics --zookeeper in cron, an old consumer) may not be
+    connected when the checks run. After the cut-over its writes to source are lost. The check reads the
+    last day of the leader's log, at most 64 MB. A session counts as a broker's if it registered a broker
+    or wrote znodes that only brokers write.
 
-    To do: Find the writer. Give it dest's connect string before the cut-over, or stop it.
+    To do: Find the writer. Before the cut-over give it dest's connect string, or stop it.
     """
     k = of_kafka(e)
     needed = "none, or each of them given dest's addresses"

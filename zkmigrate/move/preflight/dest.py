@@ -1,4 +1,4 @@
-"""Checks of dest: empty before it joins, able to hold source's data, and the same tree after the join."""
+"""Checks of dest: empty before it joins, large enough for source's data, and equal to source afterwards."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ from zkmigrate.zookeeper.facts.config import ZooConfig
 from zkmigrate.zookeeper.facts.members import REJOIN
 
 ROOM_FACTOR = 3
-"""Required room in multiples of source's snapshot and logs: data, image, and what is written meanwhile."""
+"""The required free space, as a multiple of source's snapshot and logs.
+
+It must hold the data, the image, and the data that is written meanwhile.
+"""
 
 LISTED = 5
 
@@ -28,10 +31,10 @@ RIGHT_HOST = "see whether this is the right host; if not, correct dest.hosts in 
 
 @check("dest.empty", "the dest host's data directories are empty", Scope.DEST)
 def empty(c: Context, e: Evidence) -> Iterator[Judged]:
-    """P13. Foreign data makes an observer refuse source for ever, or diverge from it in silence. One
-    epoch file is enough.
+    """P13. If foreign data is present, an observer refuses to follow source, or its data silently differs
+    from source's. A single epoch file has the same effect.
 
-    To do: See whose data it is. If nobody needs it, move it away.
+    To do: Find out who owns the data. If nobody needs it, move it away.
     """
     directories = " and ".join(dict.fromkeys((c.inventory.dest.data_dir, c.inventory.dest.txn_dir)))
     for host, reading in e.dest_data.items():
@@ -69,11 +72,11 @@ def leftovers(_c: Context, e: Evidence) -> Iterator[Judged]:
 
 @check("dest.myid", "the dest host's myid is its own, above every myid of source", Scope.DEST)
 def myid(c: Context, e: Evidence) -> Iterator[Judged]:
-    """P14. ZooKeeper accepts a reused myid in silence, and it breaks the election connections of the
-    server that owns it. The check takes source's ids from source's own configs too.
+    """P14. ZooKeeper does not report a myid that two servers use, but the second server breaks the election
+    connections of the first. The check takes source's ids from source's own configs too.
 
-    To do: Choose another myid in migration.yml where source uses this one. Where the host has another myid
-    file and is not in use, remove that file.
+    To do: If source uses this myid, choose another one in migration.yml. If the host has another myid file
+    and is not in use, remove that file.
     """
     configs = [r.value for r in e.source_config.values() if isinstance(r, Seen)]
     taken = {number for config in configs for number in config.servers}
@@ -106,7 +109,7 @@ def jute_maxbuffer(_c: Context, e: Evidence) -> Iterator[Judged]:
     """P12. One znode above dest's jute.maxbuffer, of any tenant, makes the observer reconnect hundreds of
     times a second. So dest's value must reach source's limit and the largest znode that exists.
 
-    To do: Set -Djute.maxbuffer in dest's JVM flags to the value that the finding needs.
+    To do: Set -Djute.maxbuffer in dest's JVM flags to the value that the finding asks for.
     """
     limits = {host: _buffer(reading) for host, reading in e.source_flags.items()}
     unread = [f"{host}: {limit}" for host, limit in limits.items() if not isinstance(limit, int)]
@@ -234,7 +237,10 @@ def disk(c: Context, e: Evidence) -> Iterator[Judged]:
 
 
 def _never_made(c: Context, e: Evidence, host: str, facts: HostFacts) -> str:
-    """Return why a host seems never set up for dest; empty if it has a zoo.cfg or the service."""
+    """Return why this host seems not to be prepared as a dest host.
+
+    The text is empty if the host has a zoo.cfg or the service.
+    """
     script = e.own.start_scripts.get(host)
     started = facts.unit.get("LoadState") != "not-found" if script is None else not isinstance(script, Absent)
     if started or not isinstance(e.dest_config[host], Absent):
@@ -262,8 +268,9 @@ def observing(_c: Context, e: Evidence) -> Iterator[Judged]:
 
 @check("dest.members", "the dest host has source's current members", Scope.DEST, JOINED)
 def members(_c: Context, e: Evidence) -> Iterator[Judged]:
-    """P05. Somebody reconfigured source after the join. The observers go on only while nothing cuts them
-    off. Then neither they nor the brokers behind them find their way back.
+    """P05. Somebody reconfigured source after the join. The observers follow source only until their
+    connection is interrupted. After that neither the observers nor the brokers connected to them can use
+    source again.
 
     To do: Roll the join back and join again: zkmigrate rollback --to join, then zkmigrate run.
     """
@@ -310,8 +317,8 @@ def cluster_id(c: Context, e: Evidence) -> Iterator[Judged]:
     severity=Severity.WARN,
 )  # fmt: skip
 def version(_c: Context, e: Evidence) -> Iterator[Judged]:
-    """P03. Nobody has drilled a move from source's version to this one. It may work: then the rehearsal
-    was its first trial.
+    """P03. Nobody has drilled a move from source's version to this version. It may work, but the rehearsal
+    was then its first trial.
 
     To do: Rehearse with particular care.
     """
@@ -330,7 +337,10 @@ def version(_c: Context, e: Evidence) -> Iterator[Judged]:
 
 
 SYNC_BYTES_PER_S = 20 << 20
-"""Assumed speed of a snapshot to a dest host's disk and memory: a fifth of a gigabit link, to be safe."""
+"""The assumed speed of a snapshot to a dest host's disk and memory, in bytes per second.
+
+It is a fifth of a gigabit link, to be safe.
+"""
 
 SYNC_FACTOR = 2
 
@@ -339,7 +349,8 @@ SYNC_FACTOR = 2
        severity=Severity.WARN)  # fmt: skip
 def init_limit(c: Context, e: Evidence) -> Iterator[Judged]:
     """P09. A leader waits initLimit ticks for a learner to take the snapshot. Then it drops the learner,
-    which begins anew (ZOOKEEPER-2678). The check reckons with 20 MiB/s and twice the time that results.
+    which begins anew (ZOOKEEPER-2678). The check assumes a speed of 20 MiB/s and requires twice the
+    resulting time.
 
     To do: Raise initLimit in dest.settings, and on source's servers one by one.
     """
@@ -365,15 +376,15 @@ def init_limit(c: Context, e: Evidence) -> Iterator[Judged]:
 
 
 def _sync_ms(config: Reading[ZooConfig]) -> int | None:
-    """Return initLimit in milliseconds; None if the config cannot be read or it is not a number."""
+    """Return initLimit in milliseconds, or None if the config cannot be read or initLimit is not a number."""
     return config.value.init_ms if isinstance(config, Seen) else None
 
 
 @check("dest.latency", "dest's servers and their disks keep up", Scope.DEST, JOINED, severity=Severity.WARN)
 def latency(_c: Context, e: Evidence) -> Iterator[Judged]:
     """P18. After the reform every write waits for a majority of these disks. The check works as
-    source.latency does. Where mntr does not tell fsync times (3.5), it reads the newest lines of the
-    unit's journal.
+    source.latency does. ZooKeeper 3.5 does not report fsync times in mntr; there the check reads the
+    newest lines of the unit's journal.
 
     To do: See whether the disk of the logs is shared or slow. Look for 'fsync-ing the write ahead log' in
     dest's own log.

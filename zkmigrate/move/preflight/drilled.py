@@ -1,6 +1,6 @@
 """The versions between which a move has been drilled on real hosts and succeeded: docs/track-record.md.
 
-The readers of ZooKeeper's files are tested on files of more versions; that alone is not a drilled move.
+The readers of ZooKeeper's files are tested on files of more versions, but that does not replace a drill.
 """
 
 from __future__ import annotations
@@ -28,6 +28,6 @@ DRILLED = (
     Drill("3.8.4", "3.8.4", "3.9.1"),
     Drill("3.9.5", "3.9.5", "3.9.1"),
 )
-"""The rows of the track record; its test keeps both the same."""
+"""The rows of the track record; a test compares them with the document."""
 
 NEEDED = "; ".join(map(str, DRILLED))

@@ -1,7 +1,8 @@
-"""Gather all evidence for the checks, once, and from many hosts at the same time.
+"""Gather all evidence for the checks of a gate, once, and from many hosts at the same time.
 
-It only reads. ``identities`` costs one client session of the operator per dest host and is read only from the
-roll on. The rest comes from four-letter words, files, sockets, zkm-host's reading verbs and the dependent.
+Gathering changes nothing. ``identities`` costs one client session of the operator per dest host and is read
+only from the roll on. All other evidence comes from four-letter words, files, sockets, zkm-host's reading
+verbs and the dependent.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ NO_ENSEMBLE = EnsembleView({}, None)
 class Dated:
     """A host's clock, with the operator's clock before and after it was read.
 
-    clock, before, after: seconds since the epoch. took_s: how long the reading took.
+    clock, before, after: seconds since the epoch. took_s: the duration of the reading, in seconds.
     """
 
     clock: Reading[float]
@@ -60,34 +61,43 @@ class Dated:
 
 @dataclass(frozen=True)
 class Evidence:
-    """The evidence of one look for one gate; fields that the gate does not need stay empty or unknown.
+    """The evidence for the checks of one gate; fields that the gate does not need stay empty or unknown.
 
-    Mappings are keyed by host name.
+    Mappings are keyed by host name, unless stated otherwise.
 
-    - at: when, by the operator's clock, seconds since the epoch
-    - here: addresses of the operator's machine (:meth:`zkmigrate.runbook.model.look.Look.here`)
+    - at: the operator's clock at the look, in seconds since the epoch
+    - source, dest: the mode and zxid of each server
     - leader: ``mntr`` of source's leader
     - mntrs, cons, dumps: the answers of each source host and, once joined, of each dest host
-    - confs: ``conf`` of source
-    - reach: whether a host could connect to ports of others, keyed by :func:`door`
-    - knocks: ``srvr`` of dest, before anything runs there
-    - resolved: the names of the inventory on each host, on source hosts also those in server lines
-    - source_bytes: size of the largest snapshot and the largest log of source's leader
-    - largest: a bound for source's largest znode
-    - sessions: those that own ephemerals under the chroot
+    - statuses: ``zkm-host status`` of each host
+    - files: the dependent's config file on each member
+    - sessions: the sessions that own ephemerals under the chroot
+    - here: addresses of the operator's machine (:meth:`zkmigrate.runbook.model.look.Look.here`)
+    - source_config, source_myid: the config and the myid file of each source host
     - source_flags, dest_flags: ``-D`` settings of the running JVM if visible, else those of its java_env
-    - env_flags, running_flags: each of the two separately
-    - dest_config: the current config
+    - source_bytes: the size of the largest snapshot plus that of the largest log of source's leader
+    - largest: an upper limit for the size of source's largest znode
+    - reach: whether the host could connect to other hosts' ports, keyed by :func:`door`
+    - knocks: ``srvr`` of each dest host, before ZooKeeper runs there
+    - around: the surroundings of the service on each host
+    - dates: the clock of each host
+    - resolved: the addresses of the inventory's names on each host, on source hosts also of names in server
+      lines
+    - confs: ``conf`` of each source host
+    - dest_data: the data that ZooKeeper would find on a dest host
+    - dest_config: the current config of each dest host
+    - env_flags, running_flags: the ``-D`` settings in java_env, and those of the running JVM
+    - facts: the tools and resources of each host
     - fact_times: the operator's clock before and after ``facts`` was read
-    - homes: where the sessions are connected, None before the cut-over
-    - runs: other runs that a host knows, with their phase
-    - own: the inventory's own commands
-    - files: the dependent's file on each member
-    - identities: the dependent's identity as seen through each dest host
-    - tenants: the other clients of source
-    - foreign: the clients of dest that are not the dependent's
+    - identities: the id of the dependent's cluster as seen through each dest host
+    - clients: the clients connected to source
+    - homes: the ensemble to which each session is connected, None before the cut-over
+    - runs: the ids of other runs on the host, with their phases
+    - own: the state of the inventory's own service commands
+    - tenants: the clients of source other than the members and the operator
+    - foreign: the clients of dest other than the members and the operator
     - dest_sockets: the established connections of each dest host
-    - disk: the listings of source's leader
+    - disk: the snapshot and log listings of source's leader
     - of_dependent: the evidence of the dependent's own checks
     """
 
@@ -185,7 +195,7 @@ def gather(c: Context, dependent: AnyDependent, look: Look, gate: str) -> Eviden
 
 
 def _as_configured(c: Context, look: Look, common: Evidence, gate: str) -> Evidence:
-    """Add the evidence that may change on a host between two gates: configs, flags, free space, tools."""
+    """Add the evidence that may change on a host between two gates: configs, flags, free space and tools."""
     source, dest, dependent = c.inventory.source, c.inventory.dest, common.dependent
     members, of_members = tuple(common.files), dependent.service(c.inventory)
     sources, dests = c.inventory.source_names, c.inventory.dest_names
@@ -235,17 +245,17 @@ def _directory(path: str) -> str:
 
 
 def _places(*directories: str) -> tuple[str, ...]:
-    """Return each directory once, without the root directory (written "").
+    """Return each of these directories once, without the root directory, which is written as "".
 
-    No link leads to the root directory.
+    The root directory is left out because no symbolic link can lead to it.
     """
     return tuple(dict.fromkeys(d for d in directories if d))
 
 
 def first_address(host: ZooKeeperHost | Member) -> str:
-    """Return the normalized address by which a host is reached.
+    """Return the first address of a host, normalized.
 
-    The inventory has at least one address for each host.
+    The inventory gives at least one address for each host.
     """
     return next(a for text in (host.address, *host.also) for a in numeric(text))
 
@@ -256,10 +266,10 @@ def door(address: str, port: int) -> str:
 
 
 def _doors(c: Context, host: str, gate: str) -> tuple[tuple[str, int], ...]:
-    """Return the addresses and ports that a host has to reach.
+    """Return the addresses and ports to which a host must be able to connect.
 
-    A member has to reach dest's client ports, until it is rolled. A dest host has to reach source and the
-    other dest hosts, before the join.
+    A member needs dest's client ports, until it is rolled. A dest host needs source and the other dest hosts,
+    before the join.
     """
     source, dest = c.inventory.source, c.inventory.dest
     if host not in c.inventory.dest_names and gate != "cutover":
@@ -283,7 +293,7 @@ def _around(c: Context, dependent: AnyDependent, look: Look, host: str) -> Readi
 
 
 def named(inventory: Inventory, dependent: AnyDependent) -> Mapping[str, ZooKeeperHost | Member]:
-    """Return the hosts whose address is a name, keyed by that name in its normalized spelling."""
+    """Return normalized host name → host, for the hosts whose address in the inventory is a name."""
     members = dependent.members(inventory)
     hosts: tuple[ZooKeeperHost | Member, ...] = (*inventory.source.hosts, *inventory.dest.hosts, *members)
     return {spelled(host.address): host for host in hosts if not numeric(host.address)}
@@ -295,9 +305,9 @@ def _resolved(
     look: Look,
     configs: Mapping[str, Reading[ZooConfig]],
 ) -> Resolved:
-    """Resolve every name of the inventory, on every host and on the operator's machine.
+    """Resolve every name of the inventory on every host and on the operator's machine.
 
-    On source hosts the names in server lines are resolved too.
+    On source hosts the names in the server lines of their config are resolved too.
     """
     everywhere = tuple(named(inventory, dependent))
     members = (member.name for member in dependent.members(inventory))
@@ -327,22 +337,24 @@ def _seconds(told: Reading[str]) -> Reading[float]:
 def _true(
     file: Reading[Mapping[str, str]], running: Reading[Mapping[str, str]] | None
 ) -> Reading[Mapping[str, str]]:
-    """Return a server's effective flags: those it runs with if they are visible, else those in its file."""
+    """Return a server's effective flags: those of the running process if visible, otherwise those in its
+    file.
+    """
     return running if isinstance(running, Seen) else file
 
 
 def leader_of(c: Context, common: Evidence) -> str:
-    """Return source's leader, or the first host if source has none.
+    """Return the name of source's leader, or of the first source host if source has no leader.
 
-    In that case the check of source's quorum blocks.
+    Without a leader the check of source's quorum blocks.
     """
     return common.source.leader or c.inventory.source_names[0]
 
 
 def _before_anything(c: Context, look: Look, common: Evidence) -> Evidence:
-    """Add the evidence on what must be right before the first change.
+    """Add the evidence that is needed before the first change.
 
-    That is: dest is empty, ports are open, and dest can take source's znodes.
+    It shows whether dest is empty, whether ports are open, and whether dest can take source's znodes.
     """
     source, dest = c.inventory.source, c.inventory.dest
     sources, dests = c.inventory.source_names, c.inventory.dest_names
@@ -358,15 +370,16 @@ def _before_anything(c: Context, look: Look, common: Evidence) -> Evidence:
 
 
 def smallest_buffer(flags: Mapping[str, Reading[Mapping[str, str]]]) -> int:
-    """Return the smallest jute.maxbuffer, in bytes, of the hosts whose flags could be read.
+    """Return the smallest jute.maxbuffer of these hosts, in bytes.
 
-    It is 0 if none could be read, or if one is not a number.
+    flags: host → its flags; hosts whose flags could not be read are left out. The result is 0 if no flags
+    could be read, or if a value is not a number.
     """
     return min((buffer_of(r.value) or 0 for r in flags.values() if isinstance(r, Seen)), default=0)
 
 
 def buffer_of(flags: Mapping[str, str]) -> int | None:
-    """Return jute.maxbuffer in bytes, the default if it is not set, None if it is not a number."""
+    """Return jute.maxbuffer in bytes: the default if it is not set, None if it is not a number."""
     text = flags.get("jute.maxbuffer")
     if text is None:
         return JUTE_MAXBUFFER
@@ -383,7 +396,7 @@ def _myid(look: Look, host: str, data_dir: str) -> Reading[str]:
 
 
 def _newest_bytes(disk: Reading[tuple[Listed, Listed]]) -> Reading[int]:
-    """Return the size of what a dest host will receive and write: the largest snapshot and log."""
+    """Return the bytes that a dest host will receive and write: source's largest snapshot and largest log."""
     if not isinstance(disk, Seen):
         return disk
     data, logs = (directory.names_with_sizes() for directory in disk.value)

@@ -1,4 +1,6 @@
-"""Checks of the hosts that the move changes, dest hosts and members, and of other runs on them."""
+"""Checks of the hosts that the move changes, that is dest hosts and members, and of other runs on these
+hosts.
+"""
 
 from __future__ import annotations
 
@@ -18,18 +20,18 @@ from zkmigrate.runbook.model.window import IDLE
 
 CLOCK_LIMIT_S = 1.0
 FOUR_LETTER_TOOLS = ("nc", "bash")
-"""Tools that send four-letter words; one of them is enough."""
+"""The tools that can send four-letter words. A host needs one of them."""
 
 OPTIONAL_TOOLS = ("systemd-run", "systemctl", "java")
-"""Tools that may be missing.
+"""The tools that may be missing.
 
 zkm-host works without systemd if the inventory gives commands; java may lie outside root's path.
 """
 
 BROKER_SPARES = ("ipset", "iptables", "ip6tables", "ss")
-"""Tools that only the window needs, on dest hosts.
+"""The tools that only the window needs, on dest hosts.
 
-With commands of the inventory, ``ss`` is also needed on members: it shows which process listens.
+If the inventory gives service commands, ``ss`` is also needed on members: it shows which process listens.
 """
 
 
@@ -148,10 +150,12 @@ def socket_kill(c: Context, e: Evidence) -> Iterator[Judged]:
 
 @check("host.rules", "no rule stands above ours, and none of ours is left over", Scope.DEST, ALWAYS)
 def rules(c: Context, e: Evidence) -> Iterator[Judged]:
-    """P23. zkm-host's chain stands first in INPUT and OUTPUT: an accept of ESTABLISHED above it would let
-    fenced clients through. Before ARM no chain of zkm-host may exist; later it must be the first rule.
+    """P23. zkm-host's chain must be first in INPUT and OUTPUT: a rule above it that accepts ESTABLISHED would
+    let fenced clients through. Before ARM no chain of zkm-host may exist; later the chain must be the
+    first rule.
 
-    To do: Remove the rule above ours, or the rules that an earlier run left. The finding shows them.
+    To do: Remove the rule above zkm-host's chain, or the rules that an earlier run left. The finding shows
+    them.
     """
     for host in c.inventory.dest_names:
         status = e.statuses[host]
@@ -181,9 +185,9 @@ GUARD = b"zkm-host guard"
     "host.commands", "the inventory's own commands can be run and tell whether the service runs", Scope.OWN
 )
 def commands(_c: Context, e: Evidence) -> Iterator[Judged]:
-    """Only where the inventory gives commands. A wrong status command would let a server start twice, or
-    take a running one for dead. So it must agree with the service's port: a {one} runs, a dest host's
-    ZooKeeper does not.
+    """This check applies only if the inventory gives commands. With a wrong status command a server could be
+    started twice, or a running server be taken for dead. So the command must agree with the service's
+    port: a {one} runs, a dest host's ZooKeeper does not.
 
     To do: Let the status command exit 0 exactly while the service's process runs.
     """
@@ -213,11 +217,11 @@ def commands(_c: Context, e: Evidence) -> Iterator[Judged]:
 )
 def start_guard(_c: Context, e: Evidence) -> Iterator[Judged]:
     """Under systemd zkm-host puts a guard into the unit. With the inventory's own commands only zkm-host
-    itself refuses. A supervisor, cron or a boot script could start ZooKeeper on a sealed host after a
-    reboot: it would follow source again, or open its door.
+    itself refuses to start ZooKeeper. A supervisor, cron or a boot script could start it on a sealed host
+    after a reboot: ZooKeeper would follow source again, or let clients in.
 
-    To do: Let the start command ask `zkm-host guard` first and obey it. Or switch off, until finalize,
-    whatever else starts ZooKeeper.
+    To do: Let the start command call `zkm-host guard` first and end if that fails. Or switch off everything
+    else that starts ZooKeeper, until finalize.
     """
     needed = f"a start command that asks `{GUARD.decode()}`, or nobody else who starts ZooKeeper"
     moves = (
@@ -268,8 +272,8 @@ def alone(_c: Context, e: Evidence) -> Iterator[Judged]:
 
 @check("host.unit", "the service's unit is there, and in the state it should be in", Scope.OWN)
 def unit(c: Context, e: Evidence) -> Iterator[Judged]:
-    """Only where systemd is used. The unit's name may be wrong, or the unit masked. A {one} must run
-    under it; dest's ZooKeeper must not run yet.
+    """This check applies only with systemd. The unit's name may be wrong, or the unit may be masked. A {one}
+    must run under its unit; dest's ZooKeeper must not run yet.
 
     To do: Correct a unit that is not loaded in migration.yml, or unmask it. Start a {one} that is down; stop
     a ZooKeeper that runs on a dest host.
@@ -302,12 +306,12 @@ def unit(c: Context, e: Evidence) -> Iterator[Judged]:
 @check("host.keepers", "nothing else on the host restarts the service or writes its files", Scope.OWN, ALWAYS,
        Severity.WARN)  # fmt: skip
 def keepers(_c: Context, e: Evidence) -> Iterator[Judged]:
-    """P21. A configuration agent restores a config that the move has changed. A supervisor, a timer or
-    cron starts what must stay down. The check looks for processes, enabled units and cron files of
+    """P21. A configuration agent restores a config that the move has changed. A supervisor, a timer or cron
+    starts a service that must stay down. The check looks for processes, enabled units and cron files of
     Puppet, Chef, Salt, CFEngine, ansible-pull, Exhibitor, supervisord, monit, runit, s6, Cloudera and
     Ambari. systemd's own Restart= obeys the guard.
 
-    To do: Switch it off on this host until the move is finalized, or see that it leaves the service
+    To do: Switch this software off on the host until the move is finalized, or see that it leaves the service
     alone.
     """
     needed = "none, or switched off for this service until finalize"

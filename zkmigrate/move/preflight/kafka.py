@@ -23,7 +23,7 @@ BROKERS_ANSWER = "an answer of the brokers"
 
 @check("kafka.brokers", "exactly the brokers of the inventory are registered", Scope.CLUSTER, ALWAYS)
 def brokers(c: Context, e: Evidence) -> Iterator[Judged]:
-    """P27. A broker that the inventory does not name would stay on source: two clusters in one.
+    """P27. A broker that the inventory does not name would stay on source and split the cluster.
 
     To do: Add the broker to migration.yml, or start the one that is missing.
     """
@@ -44,7 +44,9 @@ def brokers(c: Context, e: Evidence) -> Iterator[Judged]:
 
 
 def _other_ports(c: Context, e: Evidence) -> tuple[str, ...]:
-    """Return what to do if a broker's file has its client listener on another port than the inventory."""
+    """Return what the operator can do if a broker's file gives its client listener another port than the
+    inventory.
+    """
     found = []
     for broker in c.inventory.kafka.brokers:
         properties = properties_at(e, broker.name, c.inventory.kafka.config)
@@ -55,7 +57,11 @@ def _other_ports(c: Context, e: Evidence) -> tuple[str, ...]:
 
 
 def registered_moves(there: Collection[int], wanted: Collection[int]) -> tuple[str, ...]:
-    """Return what to do about brokers that are registered but not wanted, or wanted but not registered."""
+    """Return what the operator can do about brokers that are registered but not wanted, or wanted but
+    missing.
+
+    there: the ids of the registered brokers. wanted: the ids that should be registered.
+    """
     missing, others = set(wanted) - set(there), set(there) - set(wanted)
     moves = [f"start broker {_numbers(missing)}"] if missing else []
     return (*moves, *([f"add broker {_numbers(others)} to kafka.brokers in migration.yml"] if others else []))
@@ -63,8 +69,8 @@ def registered_moves(there: Collection[int], wanted: Collection[int]) -> tuple[s
 
 @check("kafka.controller", "one broker is the controller", Scope.CLUSTER, ALWAYS)
 def controller(_c: Context, e: Evidence) -> Iterator[Judged]:
-    """P28. Without a controller Kafka elects no leader; the roll restarts the controller last. Brokers
-    that name another controller than ZooKeeper does are behind, or cut off from it. After the join the
+    """P28. Without a controller Kafka elects no leader; the roll restarts the controller last. A broker that
+    names another controller than ZooKeeper does is behind, or cut off from ZooKeeper. After the join the
     check asks ZooKeeper too.
 
     To do: Wait for an election. Restart a broker that names another controller.
@@ -114,7 +120,7 @@ def _partitions(
 ) -> Iterator[Judged]:
     """Yield the verdict about a list of partitions with a defect.
 
-    what: the defect as text.
+    wrong: the partitions. what: the defect as text.
     """
     k = of_kafka(e)
     if not isinstance(k.view, Seen):
@@ -133,7 +139,8 @@ def _all(reading: Reading[KafkaView]) -> tuple[PartitionState, ...]:
 
 @check("kafka.offline", "no partition is offline", Scope.CLUSTER, ALWAYS)
 def offline(_c: Context, e: Evidence) -> Iterator[Judged]:
-    """P28. No replica of the partition serves. It may need the very broker that the roll restarts next.
+    """P28. No replica of the partition serves. The partition may need the very broker that the roll restarts
+    next.
 
     To do: Start the broker that holds the partition.
     """
@@ -158,7 +165,7 @@ def under_replicated(_c: Context, e: Evidence) -> Iterator[Judged]:
 def _topics(
     e: Evidence, wrong: Iterable[PartitionState], seen: str, needed: str, moves: tuple[str, ...]
 ) -> Iterator[Judged]:
-    """Yield the verdict topic by topic, so that a person can accept it for a single one."""
+    """Yield one verdict for each topic, so that a person can accept the finding for a single topic."""
     k = of_kafka(e)
     topics = sorted({p.topic for p in wrong})
     if not topics or not isinstance(k.view, Seen):
@@ -209,10 +216,10 @@ def min_isr(_c: Context, e: Evidence) -> Iterator[Judged]:
 
 @check("kafka.reassignment", "no reassignment is in flight", Scope.CLUSTER, ALWAYS)
 def reassignment(_c: Context, e: Evidence) -> Iterator[Judged]:
-    """P28. A reassignment goes through the controller, which the roll moves and the window cuts off.
-    Brokers before 2.4 cannot tell: after the join the check asks ZooKeeper.
+    """P28. A reassignment goes through the controller, which the roll moves and the window cuts off. Brokers
+    before 2.4 cannot report reassignments, so after the join the check asks ZooKeeper.
 
-    To do: Wait until it ends, or cancel it.
+    To do: Wait until the reassignment ends, or cancel it.
     """
     k = of_kafka(e)
     if isinstance(k.view, Seen):
@@ -233,9 +240,9 @@ def reassignment(_c: Context, e: Evidence) -> Iterator[Judged]:
     severity=Severity.WARN,
 )  # fmt: skip
 def canary_topic(c: Context, e: Evidence) -> Iterator[Judged]:
-    """Only where kafka.canary_topic names a topic. The canary writes nothing to a broker that is
-    preferred leader of none of its partitions. A partition with one replica is down while its broker
-    restarts. No decision rests on the canary, so this warns.
+    """This check applies only if kafka.canary_topic names a topic. The canary writes nothing to a broker that
+    is preferred leader of none of its partitions. A partition with one replica is down while its broker
+    restarts. No decision depends on the canary, so the check only warns.
 
     To do: Create the topic, with one partition led by each broker and two replicas or more. Or leave
     kafka.canary_topic out.
@@ -264,8 +271,8 @@ def canary_topic(c: Context, e: Evidence) -> Iterator[Judged]:
 
 @check("kafka.retired", "a retired broker stays away", Scope.CLUSTER, (Gate.CUTOVER,))
 def retired(c: Context, e: Evidence) -> Iterator[Judged]:
-    """A host that was retired as gone for good may come back with a file that names source. The check
-    reads the client lists of all source hosts; kafka.brokers tells whether it has registered.
+    """A host that was retired as gone for good may come back with a file that names source. The check reads
+    the client lists of all source hosts; kafka.brokers shows whether the broker has registered.
 
     To do: Stop the broker on that host, or cut the host off.
     """
@@ -284,8 +291,8 @@ def retired(c: Context, e: Evidence) -> Iterator[Judged]:
     severity=Severity.WARN,
 )  # fmt: skip
 def addresses(c: Context, e: Evidence) -> Iterator[Judged]:
-    """P27. A broker may advertise another address than ssh uses: then this is harmless. Otherwise two ids
-    are swapped in the inventory.
+    """P27. A broker may advertise another address than the one that ssh uses, which is harmless. Otherwise
+    two ids are swapped in the inventory.
 
     To do: See whether the broker ids in migration.yml belong to these hosts.
     """

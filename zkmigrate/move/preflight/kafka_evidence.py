@@ -25,10 +25,10 @@ from zkmigrate.runbook.model.step import Context
 class KafkaEvidence:
     """The evidence of Kafka's own checks.
 
-    view: the cluster as its brokers report it. brokers: what their hosts show, until they are rolled. chroot:
-    what one dest host shows of the chroot, None before the join. written: the sessions that wrote under it
-    recently. resolved: on each broker's host the names in its zookeeper.connect, on the operator's machine
-    the names of registered brokers.
+    view: the cluster as its brokers report it. brokers: the state of each broker's host, until the broker is
+    rolled. chroot: the content of the chroot as one dest host shows it, None before the join. written: the
+    sessions that wrote under the chroot recently. resolved: on each broker's host the names in its
+    zookeeper.connect, and on the operator's machine the names of registered brokers, with their addresses.
     """
 
     view: Reading[KafkaView]
@@ -39,17 +39,20 @@ class KafkaEvidence:
 
 
 def of_kafka(e: Evidence) -> KafkaEvidence:
-    """Return Kafka's part of the evidence; its checks run for no other dependent."""
+    """Return Kafka's part of the evidence. Only Kafka's own checks may call this."""
     return cast(KafkaEvidence, e.of_dependent)
 
 
 def properties_at(e: Evidence, broker: str, path: str) -> Reading[Mapping[str, str]]:
-    """Return the content of a broker's file at this path, as properties."""
+    """Return the properties in the file at this path on a broker's host."""
     return properties_of(e.files[broker], path)
 
 
 def to_start(e: Evidence, broker: str) -> tuple[str, ...]:
-    """Return what to do about a broker that does not run; empty if it runs or that is not known."""
+    """Return what the operator can do about a broker that does not run.
+
+    The result is empty if the broker runs, or if it is not known whether it runs.
+    """
     host = of_kafka(e).brokers.get(broker)
     return ("start the broker",) if host is not None and isinstance(host.process, Absent) else ()
 

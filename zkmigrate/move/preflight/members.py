@@ -1,4 +1,7 @@
-"""Checks of any dependent's members and of other users of ZooKeeper, in the words of the dependent."""
+"""Checks of the members of any dependent, and of other clients of ZooKeeper.
+
+Their texts have placeholders for the words of the dependent.
+"""
 
 from __future__ import annotations
 
@@ -19,10 +22,10 @@ LISTED = 5
 
 @check("{kind}.left-source", "the {one} is no client of source any more", Scope.BROKERS, (Gate.CUTOVER,))
 def left_source(c: Context, e: Evidence) -> Iterator[Judged]:
-    """One {one} left on source splits {system} between two ensembles. The check reads source's cons, else
-    the socket lists of source and {many}. Where neither can be read, the result is unknown and blocks.
+    """One {one} left on source splits {system} between two ensembles. The check reads source's cons, else the
+    socket lists of source and {many}. If neither can be read, the result is unknown and blocks.
 
-    To do: Restart the {one} with {key} naming dest. Allow cons on source where the result is unknown.
+    To do: Restart the {one} with {key} naming dest. Allow cons on source if the result is unknown.
     """
     for member in e.dependent.members(c.inventory):
         yield _left(member, e)
@@ -47,9 +50,9 @@ def _left(member: Member, e: Evidence) -> Judged:
     Scope.CLUSTER, (Gate.CUTOVER,),
 )  # fmt: skip
 def sessions_on_dest(_c: Context, e: Evidence) -> Iterator[Judged]:
-    """Dest expires, after OPEN, every session that no dest host serves, with all that it owns. The check
-    reads cons of every dest and source host. A host that cannot be asked is unknown and blocks. SURVEY
-    looks again before FENCE.
+    """After OPEN dest expires every session that is connected to no dest host, and deletes the session's
+    ephemerals. The check reads cons of every dest and source host. If a host cannot be asked, the result
+    is unknown and blocks. SURVEY checks again before FENCE.
 
     To do: Move this client to dest, or stop it. Allow cons in 4lw.commands.whitelist.
     """
@@ -70,10 +73,10 @@ def sessions_on_dest(_c: Context, e: Evidence) -> Iterator[Judged]:
     (Gate.CUTOVER,), early=True,
 )  # fmt: skip
 def session_timeout(c: Context, e: Evidence) -> Iterator[Judged]:
-    """P33. T is the smallest timeout of the sessions that own ephemerals under the chroot. Source may
-    expire one T - T/3 after FENCE. The way back must start earlier by its own length and by 3 s for
-    clients to reconnect. Its length is the policy's, or the rehearsed one where that is longer. Sessions
-    of 6 s leave no time.
+    """P33. T is the smallest timeout of the sessions that own ephemerals under the chroot. Source may expire
+    such a session T - T/3 after FENCE. Before that the way back must have ended, and clients need 3 s to
+    reconnect. The way back takes the policy's time, or the rehearsed time if that is longer. Session
+    timeouts of 6 s leave no time for it.
 
     To do: Raise {session_key} on the {many} and roll them.
     """
@@ -110,13 +113,13 @@ def session_timeout(c: Context, e: Evidence) -> Iterator[Judged]:
     (Gate.PREFLIGHT, Gate.ROLL), Severity.WARN,
 )  # fmt: skip
 def other_clients(c: Context, e: Evidence) -> Iterator[Judged]:
-    """P06, P35. Each address is a tenant that stays on source. That is right where it has nothing to do
-    with {system}, and wrong for {system}'s own tools: they would go on writing to source. A client that
-    owns a part of the chroot is a part of {system} that the inventory does not know. The check reads cons
-    and dump; it cannot see who only reads.
+    """P06, P35. Each address belongs to a tenant that stays on source. That is right for clients that have
+    nothing to do with {system}, and wrong for {system}'s own tools: they would go on writing to source. A
+    client that owns an ephemeral under the chroot is a part of {system} that the inventory does not know.
+    The check reads cons and dump; it cannot see which clients only read.
 
-    To do: Find out what each client is. Leave other tenants alone; give {system}'s tools dest's
-    addresses. Stop a client that owns a part of the chroot, or add it to migration.yml.
+    To do: Find out what each client is. Leave other tenants alone; give {system}'s tools dest's addresses.
+    Stop a client that owns a part of the chroot, or add it to migration.yml.
     """
     words, chroot = e.dependent.words, e.dependent.chroot(c.inventory)
     needed = f"each of them known, and none of them {words.system}'s"
@@ -140,14 +143,14 @@ def other_clients(c: Context, e: Evidence) -> Iterator[Judged]:
 
 @check(FOREIGN, NO_FOREIGNER, Scope.CLUSTER, JOINED)
 def foreign_client(_c: Context, e: Evidence) -> Iterator[Judged]:
-    """P06, P35. A session on dest is no {one}'s, no operator's and no canary's. After OPEN it would write
-    to dest while others of its kind write to source. The check reads cons and dump of dest's servers;
-    SURVEY looks once more before FENCE. A session from a {one}'s host is the {one}'s if it registered
-    the {one}, or owns nothing and is one that the {one} is known to have. A session from the operator's
-    machine is the operator's.
+    """P06, P35. A session on dest belongs to no {one}, not to the operator and not to the canary. After OPEN
+    this client would write to dest while other clients of its kind write to source. The check reads cons
+    and dump of dest's servers; SURVEY checks once more before FENCE. A session from a {one}'s host belongs
+    to the {one} if it registered the {one}. It also does if it owns nothing and the {one} is known to have
+    such a session. Every session from the operator's machine belongs to the operator.
 
-    To do: Stop this client, or give it source's addresses. If somebody answers for it, name it under
-    accept in migration.yml.
+    To do: Stop this client, or give it source's addresses. If somebody answers for it, name it under accept
+    in migration.yml.
     """
     for f in foreign(e.dependent.words, e.foreign):
         held = None if f.held is Held.UNKNOWN else f.held is Held.YES

@@ -1,7 +1,4 @@
-"""Checks of what lies between the hosts: ports, names, clocks, login shells and network namespaces.
-
-The network namespace is that in which a dest host's ZooKeeper is reached.
-"""
+"""Checks of the network between the hosts, and of names, clocks, login shells and network namespaces."""
 
 from __future__ import annotations
 
@@ -22,7 +19,7 @@ from zkmigrate.zookeeper.facts.members import MOST_CUT_PORTS, config_ports, cut_
 CLOCK_LIMIT_S = 1.0
 SHELL_LIMIT_S = 2.0
 LET_IN = ("check ssh.user, ssh.key and the host's key in ssh.known_hosts",)
-"""What to do about a host that answers but refuses the account."""
+"""The advice for a host that answers but refuses the account."""
 
 _CONTAINER = re.compile(
     r"\b(docker|podman|nerdctl|containerd|lxc-start|machinectl|systemd-nspawn|nsenter|unshare)\b"
@@ -30,7 +27,7 @@ _CONTAINER = re.compile(
 )
 _HOST_NETWORK = re.compile(r"--net(work)?[= ]host\b")
 PROXIES = ("docker-proxy", "rootlessport", "slirp4netns", "pasta", "conmon", "systemd-socket-")
-"""Processes that listen in place of a container, by the first 15 characters of their name."""
+"""The names of processes that listen on behalf of a container, cut to 15 characters as in the kernel."""
 
 
 def _reached(
@@ -43,9 +40,9 @@ def _reached(
 ) -> Judged:
     """Judge whether a host can connect to these addresses and ports.
 
-    wanted: the other host and its port in words → address and port. fine: the accepted results. If the other
-    host does not answer the operator either, the verdict is unknown, because the failed connect then shows no
-    firewall between the two hosts.
+    own: the name of the host. wanted: (other host, its port in words) → (address, port). fine: the accepted
+    results. If the other host does not answer the operator either, the verdict is unknown, because the failed
+    connect then does not show a firewall between the two hosts.
     """
     reading = e.reach[own]
     if not isinstance(reading, Seen):
@@ -132,8 +129,8 @@ def _refused(c: Context, e: Evidence) -> tuple[int, ...]:
 
 @check("dest.ports", "the dest host reaches the other dest hosts' quorum and election ports", Scope.DEST)
 def dest_ports(c: Context, e: Evidence) -> Iterator[Judged]:
-    """P02. Dest's own quorum needs these ports, for the first time in the rehearsal. Before it nobody
-    listens, so a refusal is right. A timeout comes from a firewall.
+    """P02. Dest's own quorum needs these ports, for the first time in the rehearsal. Before the rehearsal
+    nothing listens there, so a refused connection is right. A timeout comes from a firewall.
 
     To do: Open the quorum and election ports between the dest hosts, both ways.
     """
@@ -153,8 +150,8 @@ def dest_ports(c: Context, e: Evidence) -> Iterator[Judged]:
 @check("dest.client-port", "the {one} reaches every dest host's client port", Scope.BROKERS,
        (Gate.PREFLIGHT, Gate.ROLL))  # fmt: skip
 def client_port(c: Context, e: Evidence) -> Iterator[Judged]:
-    """P02. The roll sends the {one} to this port. Before the join a refusal is right and a timeout is
-    not. Before the roll the port must be open.
+    """P02. The roll sends the {one} to this port. Before the join a refused connection is right and a timeout
+    is not. Before the roll the port must be open.
 
     To do: Open dest's client port for the {many}.
     """
@@ -169,8 +166,8 @@ def client_port(c: Context, e: Evidence) -> Iterator[Judged]:
 
 @check("dest.from-operator", "the operator's machine reaches the dest host's client port", Scope.DEST)
 def from_operator(_c: Context, e: Evidence) -> Iterator[Judged]:
-    """P20. zkmigrate asks this port for modes, zxids and clients. Before the join a refusal is right.
-    Silence comes from a firewall.
+    """P20. zkmigrate reads modes, zxids and clients through this port. Before the join a refused connection
+    is right. A timeout comes from a firewall.
 
     To do: Open dest's client port for the operator's machine.
     """
@@ -223,12 +220,11 @@ def names(c: Context, e: Evidence) -> Iterator[Judged]:
     ALWAYS,
 )
 def namespace(c: Context, e: Evidence) -> Iterator[Judged]:
-    """P23. In a container, or in a unit with a network of its own, ZooKeeper's connections bypass the
-    rules of zkm-host. Before the join the unit or the start command tells; afterwards the process and who
-    listens.
+    """P23. In a container, or in a unit with a network of its own, ZooKeeper's connections bypass the rules
+    of zkm-host. Before the join the check reads the unit or the start command; afterwards it reads the
+    process and which processes listen.
 
-    To do: Give ZooKeeper the host's own network: docker run --network host, no PrivateNetwork= in the
-    unit.
+    To do: Give ZooKeeper the host's own network: docker run --network host, no PrivateNetwork= in the unit.
     """
     moves = ("give it the host's own network (docker run --network host; no PrivateNetwork=)",)
     needed = "the network namespace of the host itself"
@@ -249,7 +245,11 @@ def namespace(c: Context, e: Evidence) -> Iterator[Judged]:
 
 
 def _where(around: Surroundings) -> tuple[bool | None, str]:
-    """Return whether the listeners and the unit's process are in the rules' namespace, and a text."""
+    """Return whether listeners and unit run in the network namespace of zkm-host's rules, and a text about
+    it.
+
+    The first value is None if that is not known.
+    """
     if not around.listeners:
         return False, f"nobody listens on the client port in {around.netns}"
     processes = {p.pid: p for p in (*around.listeners, *((around.main,) if around.main else ()))}.values()
@@ -262,7 +262,7 @@ def _where(around: Surroundings) -> tuple[bool | None, str]:
 
 
 def _of_unit(facts: Reading[HostFacts]) -> Reading[str]:
-    """Return the unit's settings that put it outside the host's network namespace; empty if none do."""
+    """Return the unit's settings that keep it out of the host's network namespace, or an empty string."""
     if not isinstance(facts, Seen):
         return facts if isinstance(facts, Unknown) else Unknown("failed", why(facts))
     unit = facts.value.unit
@@ -288,11 +288,11 @@ def _container(command: str) -> list[str]:
 
 @check(LOGIN, "a login shell starts without delay", Scope.EACH, ALWAYS, Severity.WARN)
 def login(_c: Context, e: Evidence) -> Iterator[Judged]:
-    """Every look runs in a login shell of the ssh account. Each look waits for profiles that ask a
-    directory or a mount, and for a slow banner. The check measures `date` over an open connection.
+    """Every look runs in a login shell of the ssh account. Each look waits for login scripts that contact a
+    directory service or a mount, and for a slow banner. The check measures `date` over an open connection.
 
-    To do: See what /etc/profile, ~/.profile, pam and sshd's AuthorizedKeysCommand wait for. Where the
-    host refuses the account, check ssh.user, ssh.key and ssh.known_hosts.
+    To do: See what /etc/profile, ~/.profile, pam and sshd's AuthorizedKeysCommand wait for. If the host
+    refuses the account, check ssh.user, ssh.key and ssh.known_hosts.
     """
     needed = f"at most {SHELL_LIMIT_S:g} s"
     moves = ("see what /etc/profile, ~/.profile, pam and sshd's AuthorizedKeysCommand wait for",)
@@ -305,9 +305,9 @@ def login(_c: Context, e: Evidence) -> Iterator[Judged]:
 
 @check("run.clocks", "the clocks of the hosts that tell theirs agree", Scope.CLUSTER, ALWAYS, Severity.WARN)
 def clocks(_c: Context, e: Evidence) -> Iterator[Judged]:
-    """P25. No decision rests on clocks, but logs of hosts with different clocks are hard to put in order.
-    Two hosts may be as far apart as both together from the operator. Only a difference that is certain
-    counts.
+    """P25. No decision depends on clocks, but logs of hosts with different clocks are hard to put in order.
+    Two hosts may differ by as much as both together differ from the operator's clock. Only a difference
+    that is certain counts.
 
     To do: Run NTP on these hosts.
     """
@@ -324,7 +324,7 @@ def clocks(_c: Context, e: Evidence) -> Iterator[Judged]:
 
 
 def _ahead(dated: Dated) -> tuple[float, float] | None:
-    """Return by how many seconds a host's clock is ahead of the operator's: at least and at most."""
+    """Return by how many seconds a host's clock is ahead of the operator's: the least and the most."""
     if not isinstance(dated.clock, Seen):
         return None
     return dated.clock.value - dated.after, dated.clock.value - dated.before

@@ -14,8 +14,8 @@ from zkmigrate.runbook.model.step import Context
 @check(OPERATOR, "this machine has one of operator's addresses", Scope.CLUSTER, ALWAYS,
        Severity.WARN)  # fmt: skip
 def address(c: Context, e: Evidence) -> Iterator[Judged]:
-    """The fence lets only operator's addresses pass. Behind NAT the hosts may see another address than
-    this machine has, so the check warns. Where no host lets this machine in, it is probably the wrong
+    """The fence lets only the operator's addresses pass. Behind NAT the hosts may see another address than
+    this machine has, so the check warns. If no host lets this machine in, it is probably the wrong
     machine: then the check blocks and is shown first.
 
     To do: Run zkmigrate on the machine that operator names, or correct operator in migration.yml.

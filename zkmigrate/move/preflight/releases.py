@@ -1,4 +1,4 @@
-"""Checks of the Kafka release of each broker, by its jars and by its answers."""
+"""Checks of the Kafka release of each broker, as its jars and its API answers show it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from zkmigrate.runbook.model.finding import Severity
 from zkmigrate.runbook.model.step import Context
 
 GUARDED_FROM = (2, 4)
-"""The first release in which a broker keeps the cluster's id in meta.properties and refuses another one.
+"""The first release in which a broker keeps the cluster's id in meta.properties and rejects another id.
 
 Source: KAFKA-7335.
 """
@@ -24,7 +24,10 @@ Source: KAFKA-7335.
 
 @dataclass(frozen=True)
 class Bug:
-    """A Kafka bug that a lost or renewed ZooKeeper session triggers. fixed: the first release without it."""
+    """A Kafka bug that a lost or renewed ZooKeeper session triggers.
+
+    since: the first release with the bug. fixed: the first release without it. what: its effect, as text.
+    """
 
     id: str
     since: tuple[int, ...]
@@ -42,7 +45,11 @@ OPEN_BUG = "KAFKA-14845 (a registration lost with its answer fails the next one)
 
 @dataclass(frozen=True)
 class Releases:
-    """A broker's release: in full, as its jars show it, and without the last number, as it answers."""
+    """The release of a broker from two sources.
+
+    jars: the full release in the names of its jars. answers: the release without its last number, derived
+    from the APIs that the broker offers. unseen: the reading that explains why neither is known.
+    """
 
     jars: Release | None
     answers: Release | None
@@ -50,7 +57,7 @@ class Releases:
 
     @property
     def best(self) -> Reading[Release]:
-        """The release by the jars; if they do not show it, the release by the answer."""
+        """The release by the jars or, if the jars do not show it, the release by the broker's answer."""
         known = self.jars or self.answers
         return Seen(known) if known is not None else self._none
 
@@ -64,7 +71,9 @@ class Releases:
 
     @property
     def differ(self) -> bool:
-        """Whether the two are different minor releases, because jars were replaced under a running broker."""
+        """Whether jars and answer show different minor releases, because jars were replaced under a running
+        broker.
+        """
         return bool(self.jars and self.answers) and self._minor(self.jars) != self._minor(self.answers)
 
     @staticmethod
@@ -86,12 +95,11 @@ def releases(e: Evidence, broker: Broker) -> Releases:
 )
 def version(c: Context, e: Evidence) -> Iterator[Judged]:
     """P34. Nobody has drilled a move with this release. The check reads the names of the jars that the
-    process loads. Where they are not visible it uses the offered APIs, which tell 2.8 from 2.7 but not
-    2.8.2 from 2.8.1. If jars and answer differ, somebody replaced the jars: the roll would upgrade the
+    process loads. If they are not visible, it uses the offered APIs, which distinguish 2.8 from 2.7 but
+    not 2.8.2 from 2.8.1. If jars and answer differ, somebody replaced the jars: the roll would upgrade the
     broker.
 
-    To do: Rehearse with particular care. Where the jars were replaced, restart this broker by itself
-    first.
+    To do: Rehearse with particular care. If the jars were replaced, restart this broker by itself first.
     """
     drilled = {drill.kafka for drill in DRILLED}
     for broker in c.inventory.kafka.brokers:
@@ -141,10 +149,10 @@ def cluster_guard(c: Context, e: Evidence) -> Iterator[Judged]:
     severity=Severity.WARN,
 )  # fmt: skip
 def known_bugs(c: Context, e: Evidence) -> Iterator[Judged]:
-    """P34. The move loses no session. If one is lost anyway, these bugs decide whether the broker comes
-    back by itself. KAFKA-14845 is open in every release that uses ZooKeeper.
+    """P34. The move loses no session. If one is lost anyway, these bugs decide whether the broker comes back
+    by itself. KAFKA-14845 is open in every release that uses ZooKeeper.
 
-    To do: After any lost session, see that every broker is registered and in its ISRs. Restart one that
+    To do: After any lost session, see that every broker is registered and in its ISRs. Restart a broker that
     is not.
     """
     k = of_kafka(e)
@@ -170,7 +178,7 @@ def known_bugs(c: Context, e: Evidence) -> Iterator[Judged]:
 
 
 def _has(bug: Bug, release: Release) -> bool | None:
-    """Return whether a release is in the bug's range; None if its third number would decide."""
+    """Return whether a release has this bug, or None if that depends on an unknown third number."""
     fixed = release.before(*bug.fixed)
     return False if release.before(*bug.since) or fixed is False else fixed
 

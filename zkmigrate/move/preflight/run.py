@@ -1,4 +1,4 @@
-"""Checks of the run itself: the hour, and what its own rehearsal measured."""
+"""Checks of the run itself: the time of day, and the measurements of the run's own rehearsal."""
 
 from __future__ import annotations
 
@@ -15,19 +15,20 @@ from zkmigrate.runbook.model.finding import Severity
 from zkmigrate.runbook.model.step import Context
 
 WINDOW_FACTOR = 3
-"""Required rest of the maintenance window, in multiples of the rehearsed cut-over's duration."""
+"""The time that the maintenance window must still last, as a multiple of the rehearsed cut-over's duration.
+"""
 
 FORWARD = STEPS.between(STEPS.serves, STEPS.opens)
-"""The steps between dest's new leader and its open door."""
+"""The steps from the election of dest's leader until clients are let in."""
 
 
 @check(
     "run.hour", "now is inside the maintenance window, and long enough before its end", Scope.CLUSTER, JOINED
 )
 def in_hour(c: Context, e: Evidence) -> Iterator[Judged]:
-    """P38. Only where policy.window gives a time. The roll and the cut-over need to be inside it;
-    looking, joining and rehearsing do not. Before the cut-over three times the rehearsed duration must be
-    left.
+    """P38. This check applies only if policy.window gives a time. The roll and the cut-over must be inside
+    that time; looking, joining and rehearsing need not. Before the cut-over three times the rehearsed
+    duration must remain.
 
     To do: Wait for the window, or correct policy.window in migration.yml.
     """
@@ -44,11 +45,11 @@ def in_hour(c: Context, e: Evidence) -> Iterator[Judged]:
 @check("run.forward", "as rehearsed, dest's door opens before dest itself ends a session", Scope.CLUSTER,
        (Gate.CUTOVER,), Severity.WARN)  # fmt: skip
 def forward(c: Context, e: Evidence) -> Iterator[Judged]:
-    """P33. Until dest has a leader nobody ends a session. Then every client has its own timeout to
-    reconnect. The check compares the rehearsed time of serve and check with T, the smallest session
+    """P33. Until dest has a leader no session ends. From then on every client has the time of its own timeout
+    to reconnect. The check compares the rehearsed time of serve and check with T, the smallest session
     timeout.
 
-    To do: Rehearse first. Where the time is too long, raise the session timeout of the {many} and roll them.
+    To do: Rehearse first. If the time is too long, raise the session timeout of the {many} and roll them.
     """
     rehearsed = seconds(c, "rehearse")
     took = sum(rehearsed.get(step, 0.0) for step in FORWARD)

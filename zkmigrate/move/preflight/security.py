@@ -1,7 +1,8 @@
-"""Find the keys that switch SASL or TLS on; both are refused by name until they have been drilled.
+"""Find the keys that switch SASL or TLS on. zkmigrate refuses such keys until a move with them has been
+drilled.
 
-No cut-over has been tried with either: an observer outside the JAAS or trust configuration of source cannot
-join, and a reform with it would be a first time. Sources of the keys: QuorumPeerConfig and the
+No cut-over has been tried with SASL or TLS. An observer outside the JAAS or trust configuration of source
+cannot join, and a reform with SASL or TLS has never been tried. Sources of the keys: QuorumPeerConfig and the
 administrator's guide of ZooKeeper, KafkaConfig.
 """
 
@@ -39,7 +40,7 @@ def in_zookeeper(values: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def in_kafka(values: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the keys of a server.properties that use SASL or TLS, towards any peer, in order."""
+    """Return the keys of a server.properties that use SASL or TLS, towards any peer, in the file's order."""
     found = [key for key, value in values.items() if _KAFKA.fullmatch(key) and _on(value)]
     return (*found, *secured(values))
 
@@ -51,7 +52,10 @@ def _on(value: str) -> bool:
 def security_of(
     host: str, config: Reading[ZooConfig], flags: Reading[Mapping[str, str]], move: str
 ) -> Judged:
-    """Check one ZooKeeper host's config and JVM flags for SASL and TLS. move: what to do about them."""
+    """Check one ZooKeeper host's config and JVM flags for SASL and TLS.
+
+    move: what the operator can do about keys that are found.
+    """
     found = in_zookeeper(config.value.values) if isinstance(config, Seen) else ()
     found += in_zookeeper(flags.value) if isinstance(flags, Seen) else ()
     for reading in (config, flags):

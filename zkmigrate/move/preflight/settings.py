@@ -1,7 +1,8 @@
-"""Checks of ZooKeeper's settings on both sides: those with which dest will start, and those it must share.
+"""Checks of ZooKeeper's settings: those with which dest will start, and those that source and dest must
+share.
 
 A setting is in zoo.cfg or in the JVM's flags (:func:`zkmigrate.zookeeper.facts.config.setting`). Sources of
-keys and defaults: QuorumPeerConfig, the administrator's guide, and the classes named at each.
+keys and defaults: QuorumPeerConfig, the administrator's guide, and the classes that the comments name.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ SHARED = {
     # ZooKeeperServer: ACLs are not checked at all.
     "skipACL": "no",
 }
-"""Settings that decide how data is read or who may see it, with ZooKeeper's default."""
+"""The settings that decide how data is read or who may see it, with ZooKeeper's defaults."""
 
 LOCAL = ("localSessionsEnabled", "localSessionsUpgradingEnabled")
 
@@ -44,7 +45,10 @@ def dest_settings(c: Context) -> ZooConfig:
 
 
 def on(value: str | None) -> bool:
-    """Return whether a switch is on. Only yes and true are; Java's parseBoolean accepts only true."""
+    """Return whether a switch with this value is on.
+
+    Only yes and true switch it on; Java's parseBoolean accepts only true.
+    """
     return value is not None and value.lower() in _YES
 
 
@@ -56,7 +60,7 @@ def _same(one: str, other: str) -> bool:
 
 
 def _sides(e: Evidence, host: str) -> Judged | None:
-    """Return an unknown verdict if a config or a JVM's flags of either side could not be read, else None."""
+    """Return an unknown verdict if a config or JVM flags of source or dest could not be read, else None."""
     readings: list[tuple[str, Reading[object]]] = [(f"{host}'s JVM flags", e.dest_flags[host])]
     readings += [(f"{h}'s config", r) for h, r in e.source_config.items()]
     readings += [(f"{h}'s JVM flags", r) for h, r in e.source_flags.items()]
@@ -70,7 +74,10 @@ def _sides(e: Evidence, host: str) -> Judged | None:
 
 
 def _of_source(e: Evidence, key: str, default: str) -> dict[str, str]:
-    """Return source host → its effective value; hosts that could not be read are left out."""
+    """Return source host → its effective value of the setting ``key``.
+
+    Hosts whose settings could not be read are left out. default: the value if the setting is missing.
+    """
     found = {}
     for host, config in e.source_config.items():
         flags = e.source_flags[host]
@@ -106,8 +113,9 @@ def same_flags(c: Context, e: Evidence) -> Iterator[Judged]:
 
 @check("source.local-sessions", "every session is a global one, on source and on dest", Scope.SOURCE, ALWAYS)
 def local_sessions(c: Context, e: Evidence) -> Iterator[Judged]:
-    """P10. Only its own server knows a local session, and no log holds it. So dest cannot take it over,
-    and its client begins a new session in the window. Nobody has drilled that, so zkmigrate refuses it.
+    """P10. Only the server of a local session knows it, and no log holds it. So dest cannot take the session
+    over, and its client begins a new session in the window. Nobody has drilled that, so zkmigrate refuses
+    it.
 
     To do: Do not move this ensemble with zkmigrate. On dest: remove the setting from dest.settings.
     """
@@ -146,13 +154,13 @@ AGAINST: tuple[tuple[str, Callable[[str], bool], str], ...] = (
     ("electionAlg", lambda value: value != "3", "another election than source's"),
     ("fastleader.maxNotificationInterval", _number_above(60_000), "an observer comes back later still"),
 )
-"""Each key, a test for its wrong values, and the reason."""
+"""Settings that the move does not permit: the key, a test for its wrong values, and the reason."""
 
 
 @check("dest.settings", "no setting of dest works against the move", Scope.DEST, ALWAYS)
 def against(c: Context, e: Evidence) -> Iterator[Judged]:
-    """P18, P22. Some settings take away what the steps rely on: a log on the disk, a server that refuses
-    to serve alone, a leader that answers. The finding names each with its reason.
+    """P18, P22. Some settings disable what the steps need: a log on the disk, a server that refuses to serve
+    alone, a leader that answers. The finding names each such setting with the reason.
 
     To do: Remove it from dest.settings or dest's JVM flags until the move is finalized.
     """
@@ -175,7 +183,7 @@ def against(c: Context, e: Evidence) -> Iterator[Judged]:
 
 
 READ = ("", "none", "gz", "snappy")
-"""Values of snapshot.compression.method whose snapshots the readers here can read."""
+"""The values of snapshot.compression.method whose snapshots zkmigrate can read."""
 
 
 @check("source.snapshots", "source's snapshots can be read", Scope.SOURCE, ALWAYS)
@@ -200,11 +208,11 @@ def snapshots(_c: Context, e: Evidence) -> Iterator[Judged]:
 
 @check("dest.config", "both configs that dest is going to get are what ZooKeeper accepts", Scope.CLUSTER)
 def config(c: Context, e: Evidence) -> Iterator[Judged]:
-    """P15, P17. The check makes the observer's and the reformed config now, reads them back and compares
-    members, roles and limits. ZooKeeper would refuse a wrong one only in the window.
+    """P15, P17. The check generates the observer's and the reformed config now, parses both and compares
+    members, roles and limits. ZooKeeper would refuse a wrong config only in the window.
 
-    To do: Correct dest.settings in migration.yml: tickTime, initLimit and syncLimit as source has them. Where
-    a server of source has a number of dest's, choose other myids.
+    To do: Correct dest.settings in migration.yml: tickTime, initLimit and syncLimit as source has them. If a
+    server of source has the same number as one of dest's, choose other myids.
     """
     count = len(c.inventory.dest.hosts)
     needed = (
@@ -225,7 +233,10 @@ def config(c: Context, e: Evidence) -> Iterator[Judged]:
 
 
 def _source_members(e: Evidence) -> tuple[Members, Reading[object] | None]:
-    """Return source's members by its first config that could be read, or why none could be read."""
+    """Return source's members from the first config that could be read, and None.
+
+    If no config could be read, return no members and the reading that explains it.
+    """
     for reading in e.source_config.values():
         if isinstance(reading, Seen):
             lines = tuple(f"server.{n}={s.render()}" for n, s in reading.value.servers.items())
@@ -237,9 +248,10 @@ _A_NUMBER_OF_DEST = "a server of source has a number of dest's"
 
 
 def _wrong_in(c: Context, content: bytes, source: int, role: str) -> Iterator[str]:
-    """Yield the mistakes in a config of dest.
+    """Yield each mistake in a config for dest, as text.
 
-    source: the number of servers it must have besides dest's own. role: the required role of dest's own.
+    content: the config. source: the number of source's servers that it must contain. role: the role that
+    dest's servers must have in it.
     """
     try:
         made = settings(parse_zoocfg(content.decode("iso-8859-1"), f"the config as {role}"))
@@ -259,10 +271,10 @@ def _wrong_in(c: Context, content: bytes, source: int, role: str) -> Iterator[st
 @check("dest.present-config", "the move drops nothing from a zoo.cfg that is on dest now", Scope.DEST,
        severity=Severity.WARN)  # fmt: skip
 def present(c: Context, e: Evidence) -> Iterator[Judged]:
-    """P17. The move writes dest's whole zoo.cfg from dest.settings. A line that somebody put there and
-    that dest.settings does not have would be gone.
+    """P17. The move writes dest's whole zoo.cfg from dest.settings. A line that somebody added to zoo.cfg and
+    that dest.settings does not have would be lost.
 
-    To do: Copy what should stay to dest.settings.
+    To do: Copy the lines that should stay to dest.settings.
     """
     written = {**c.inventory.dest.settings, "dataDir": c.inventory.dest.data_dir}
     written |= {"clientPort": str(c.inventory.dest.ports.client), "dataLogDir": c.inventory.dest.txn_dir}
@@ -309,8 +321,8 @@ def dest_words(c: Context, e: Evidence) -> Iterator[Judged]:
     "source.words", "source's servers answer the four-letter words that the steps ask", Scope.SOURCE, ALWAYS
 )
 def source_words(c: Context, e: Evidence) -> Iterator[Judged]:
-    """P20. Only these words tell which client is connected where, which session owns what, and the
-    smallest timeout. Where 4lw.commands.whitelist lacks mntr, cons or dump, zkmigrate asks the
+    """P20. Only these words show which client is connected where, which session owns which ephemerals, and
+    the smallest timeout. If 4lw.commands.whitelist lacks mntr, cons or dump, zkmigrate asks the
     AdminServer.
 
     To do: Let the operator's machine reach this server's AdminServer. Or add the words to
@@ -346,13 +358,13 @@ _OF_INTEREST = re.compile(
     r"zookeeper\.(?!log\.|root\.|console\.|tracelog\.|jmx\.|home|auditlog\.).*"
     r"|jute\..*|java\.security\.auth\..*"
 )
-"""Flags that decide how the server behaves, not where it logs."""
+"""The flags that decide how the server behaves, in contrast to flags about its logging."""
 
 
 def _flags(e: Evidence, host: str, file: str) -> Judged:
     """Check whether a server runs with the flags in its file.
 
-    Only keys are shown, because a value may be a secret.
+    The finding shows only keys, because a value may be a secret.
     """
     needed, told, runs = f"the same flags in {file}", e.env_flags[host], e.running_flags[host]
     if not isinstance(told, Seen) or not isinstance(runs, Seen):
@@ -367,8 +379,8 @@ def _flags(e: Evidence, host: str, file: str) -> Judged:
 @check("source.flags", "the server's JVM runs with the flags that java_env holds", Scope.SOURCE, ALWAYS,
        Severity.WARN)  # fmt: skip
 def source_flags(c: Context, e: Evidence) -> Iterator[Judged]:
-    """P12. JVM flags may also stand in a unit, a script or another file. Where the process is visible,
-    the other checks use its own flags.
+    """P12. JVM flags may also be set in a unit, a script or another file. If the process is visible, the
+    other checks use the flags with which it runs.
 
     To do: Correct source.java_env in migration.yml, or put the flags into that file.
     """
@@ -379,7 +391,8 @@ def source_flags(c: Context, e: Evidence) -> Iterator[Judged]:
 @check("dest.flags", "the server's JVM runs with the flags that java_env holds", Scope.DEST, JOINED,
        Severity.WARN)  # fmt: skip
 def dest_flags(c: Context, e: Evidence) -> Iterator[Judged]:
-    """P12. As source.flags. Before the join dest's flags are known from that file alone.
+    """P12. JVM flags may also be set in a unit, a script or another file. Before the join dest's flags are
+    known from the file java_env alone.
 
     To do: Correct dest.java_env in migration.yml, or put the flags into that file.
     """

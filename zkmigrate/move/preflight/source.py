@@ -24,7 +24,7 @@ from zkmigrate.zookeeper.data.zxid import counter, format_zxid
 from zkmigrate.zookeeper.facts.config import ZooConfig, is_one_host, parse
 
 COUNTER_LIMIT = 0xF0000000
-"""A zxid counter above this may overflow during the move, which forces an election on source."""
+"""The zxid counter above which an overflow is possible during the move. An overflow forces an election."""
 
 
 _ALLOW_MNTR = (
@@ -63,12 +63,12 @@ def quorum(_c: Context, e: Evidence) -> Iterator[Judged]:
 
 @check("source.ports", "every dest host reaches this server's quorum and election ports", Scope.SOURCE)
 def ports(c: Context, e: Evidence) -> Iterator[Judged]:
-    """P02. A server whose election listener has died looks healthy, but no observer can join through it.
-    Only the leader listens on its quorum port, so the others may refuse there. A timeout comes from a
+    """P02. A server whose election listener has died looks healthy, but no observer can join through it. Only
+    the leader listens on its quorum port, so the other servers may refuse there. A timeout comes from a
     firewall.
 
-    To do: Open the quorum and election ports between dest and source. Where only the election port
-    refuses, restart that server.
+    To do: Open the quorum and election ports between dest and source. If only the election port refuses,
+    restart that server.
     """
     quorum, election = c.inventory.source.ports.quorum, c.inventory.source.ports.election
     for name in c.inventory.source_names:
@@ -140,7 +140,9 @@ def config(c: Context, e: Evidence) -> Iterator[Judged]:
 def _server_mistakes(
     inventory: Inventory, host: str, config: ZooConfig, resolve: Resolve
 ) -> Iterator[tuple[str, bool | None]]:
-    """Yield each mistake in a server's lines with False, and each thing that is not known with None."""
+    """Yield a text and False for each mistake in a server's lines, and a text and None for each unknown
+    value.
+    """
     known = {one.myid: one for one in inventory.source.hosts}
     ports = (inventory.source.ports.quorum, inventory.source.ports.election)
     own = inventory.source_host(host)
@@ -186,9 +188,10 @@ def _path_mistakes(
 
 
 def _running_directory(key: str, given: str, told: Reading[Conf]) -> str | None:
-    """Return a directory as the running server uses it; None if that is not known.
+    """Return the absolute path of a directory setting as the running server uses it; None if not known.
 
-    A relative path is below the server's working directory, which ``conf`` shows.
+    A relative path is below the server's working directory, which ``conf`` shows. key: the setting. given:
+    its value in the file.
     """
     if given.startswith("/") or not given:
         return given and posixpath.normpath(given)
@@ -224,8 +227,8 @@ def security(_c: Context, e: Evidence) -> Iterator[Judged]:
 
 @check("source.sync-enabled", "source's config does not switch observers' logs off", Scope.SOURCE, ALWAYS)
 def sync_enabled(_c: Context, e: Evidence) -> Iterator[Judged]:
-    """P16. With syncEnabled=false an observer keeps no log. Then its newest zxid is not on its disk, and
-    there is nothing to prove. People often copy dest's settings from source.
+    """P16. With syncEnabled=false an observer keeps no log. Then its newest zxid is not on its disk, and the
+    proof is impossible. People often copy dest's settings from source.
 
     To do: Remove syncEnabled=false from the config.
     """
@@ -243,9 +246,8 @@ def sync_enabled(_c: Context, e: Evidence) -> Iterator[Judged]:
     "source.reconfig", "source's servers have their members in one version, as they run", Scope.SOURCE, ALWAYS
 )
 def reconfig(_c: Context, e: Evidence) -> Iterator[Judged]:
-    """P05. A source with dynamic reconfiguration keeps its members in a file with a version. An observer
-    that starts with an older version never follows: it begins its election anew, hundreds of times a
-    minute.
+    """P05. A source with dynamic reconfiguration keeps its members in a file with a version. An observer that
+    starts with an older version never follows source: it restarts its election hundreds of times a minute.
 
     To do: Let the reconfiguration end, or restart the server that uses other members. Change no member of
     source until the move is over.
@@ -265,7 +267,7 @@ def reconfig(_c: Context, e: Evidence) -> Iterator[Judged]:
 
 
 def newest_members(e: Evidence) -> int:
-    """Return the latest version of the members in source's files; 0 if they are static."""
+    """Return the newest version number of the members in source's files; 0 if the members are static."""
     return max((r.value.version for r in e.source_config.values() if isinstance(r, Seen)), default=0)
 
 
@@ -274,8 +276,8 @@ def newest_members(e: Evidence) -> int:
     severity=Severity.WARN,
 )  # fmt: skip
 def version(_c: Context, e: Evidence) -> Iterator[Judged]:
-    """P03, P12. Nobody has drilled a move from this version of ZooKeeper. It may work: then the rehearsal
-    is its first trial. dest.version checks dest's version after the join, kafka.version checks Kafka's.
+    """P03, P12. Nobody has drilled a move from this version of ZooKeeper. It may work, but the rehearsal is
+    then its first trial. dest.version checks dest's version after the join, kafka.version checks Kafka's.
 
     To do: Rehearse with particular care.
     """
@@ -321,7 +323,10 @@ def purge(_c: Context, e: Evidence) -> Iterator[Judged]:
 
 
 FIXED_IN = {(3, 4): 13, (3, 5): 4}
-"""The first release of each line in which ZOOKEEPER-2959 is fixed; lines above never had it."""
+"""The first release of each minor version that contains the fix of ZOOKEEPER-2959.
+
+Later minor versions never had the bug.
+"""
 
 
 @check("source.known-defect", "no known defect of the server's version touches the move", Scope.SOURCE,
@@ -348,15 +353,15 @@ def known_defect(_c: Context, e: Evidence) -> Iterator[Judged]:
 
 
 RUNS_WITH = ("tickTime", "initLimit", "syncLimit", "minSessionTimeout", "maxSessionTimeout", "clientPort")
-"""Keys that ``conf`` shows in the same form as the file."""
+"""The keys whose values have the same form in ``conf`` as in the file."""
 
 
 @check("source.running", "the server runs with the config that is on its disk", Scope.SOURCE, ALWAYS,
        severity=Severity.WARN)  # fmt: skip
 def running(c: Context, e: Evidence) -> Iterator[Judged]:
-    """P05, P11. The checks take members, limits and session bounds from the file. The server uses what it
-    read when it started, or what it was told since. The check compares the file with the answer to conf;
-    3.4 does not tell its members there.
+    """P05, P11. The checks take members, limits and session bounds from the file. The server uses the values
+    that it read when it started or received later. The check compares the file with the answer to conf;
+    3.4 does not report its members there.
 
     To do: Find out who changed the file, and restart the server if the file is right.
     """
@@ -390,14 +395,17 @@ def _differs(inventory: Inventory, host: str, told: Conf, file: ZooConfig) -> It
 def _normal_directories(values: Mapping[str, str]) -> dict[str, str]:
     """Return the values of ``conf`` with normalized directories.
 
-    A relative path in the file may have added dots to them.
+    If the file has a relative path, ``conf`` may show it with dots.
     """
     keys = [key for key in ("dataDir", "dataLogDir") if values.get(key)]
     return {**values, **{key: posixpath.normpath(values[key]) for key in keys}}
 
 
 def _lines(servers: Mapping[int, ServerLine]) -> set[tuple[object, ...]]:
-    """Return the server lines of one host in a form to compare; a name's spelling does not matter."""
+    """Return the server lines of one host in a form that can be compared.
+
+    Two spellings of the same host name are equal in this form.
+    """
     return {(n, spelled(s.host), s.quorum_port, s.election_port, s.role) for n, s in servers.items()}
 
 
@@ -407,15 +415,15 @@ def _members(told: Conf) -> Mapping[int, ServerLine]:
 
 
 SLOW_MS = 50
-"""Milliseconds that a request or an fsync may take on average."""
+"""The milliseconds that a request or an fsync may take on average."""
 
 
 @check("source.latency", "source's servers and their disks keep up", Scope.SOURCE, ALWAYS,
        severity=Severity.WARN)  # fmt: skip
 def latency(_c: Context, e: Evidence) -> Iterator[Judged]:
-    """P18. Every write of every client waits for a majority of these disks, and dest adds to their work.
-    The check takes the average since the server's start from srvr, and that of fsync from mntr. Version
-    3.5 does not tell fsync times.
+    """P18. Every write of every client waits for a majority of these disks, and dest adds to their work. The
+    check takes the average since the server's start from srvr, and that of fsync from mntr. Version 3.5
+    does not report fsync times.
 
     To do: See whether the disk of the logs is shared or slow.
     """

@@ -1,7 +1,7 @@
 """Check the claims that must hold after the move: about dest, the brokers, and remaining users of source.
 
-A host that does not answer leaves its claims unknown, and unknown does not pass. A source server that refuses
-the connection has answered: it does not serve.
+If a host does not answer, the claims about it are unknown, and an unknown claim does not pass. A source
+server that refuses the connection has answered: it does not serve.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _POINT_TO_DEST = "restart this broker with zookeeper.connect naming dest"
 
 
 def findings(inventory: Inventory, seen: AfterMove, known: Accept | None = None) -> tuple[Finding, ...]:
-    """Return the finding for every claim about the facts of one look.
+    """Return the findings about all claims, judged by the facts of one look.
 
-    known: the accepted writes to source; the log was read from its zxid on.
+    known: the writes to source that a person has accepted; source's log was read from their zxid on.
     """
     return (
         _dest(seen),
@@ -41,7 +41,10 @@ def findings(inventory: Inventory, seen: AfterMove, known: Accept | None = None)
 
 
 def written_lines(written: NewWrites, addresses: Mapping[int, str]) -> tuple[str, ...]:
-    """Return the changes under the chroot, one line each. addresses: session on source → client address."""
+    """Return the changes under the chroot as text, one line each.
+
+    addresses: session on source → the address of its client.
+    """
     return tuple(
         f"{c.type} {c.path or '(session opened)'} by session {format_session(c.session)}"
         + (f" of {addresses[unsigned(c.session)]}" if unsigned(c.session) in addresses else "")
@@ -133,7 +136,7 @@ def _left_source(inventory: Inventory, seen: AfterMove) -> Iterator[Finding]:
 def _owners(inventory: Inventory, seen: AfterMove) -> Finding:
     """Check that no session on source owns ephemerals under the chroot.
 
-    Sessions that moved stay in source's list until they expire there; they are not counted.
+    Sessions that moved to dest are not counted: they stay in source's list until they expire there.
     """
     held: bool | None
     if isinstance(seen.source_owners, Seen):
@@ -188,7 +191,7 @@ def _writes(seen: AfterMove, known: Accept | None) -> Finding:
 
 
 def _none_serves(view: EnsembleView) -> bool:
-    """Return whether every server has answered that it refuses the connection or has no quorum."""
+    """Return whether every server refused the connection or answered that it has no quorum."""
     return all(
         isinstance(r, Absent) or (isinstance(r, Unknown) and r.cause == "refused")
         for r in view.servers.values()

@@ -1,7 +1,7 @@
 """Decide which subtrees of other tenants may be deleted from dest after a move.
 
-Dest begins as a copy of source's whole tree, so it also holds what lies outside every Kafka chroot. Such a
-subtree may be deleted if no session owns, watches or writes it, as shown by all dest servers.
+Dest begins as a copy of source's whole tree, so it also holds znodes outside every Kafka chroot. A subtree of
+such znodes may be deleted if all dest servers show that no session owns, watches or writes any of them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from zkmigrate.zookeeper.data.zxid import format_zxid
 
 _BATCH = 50
 _BATCH_BYTES = 512 << 10
-"""The most znodes of one transaction, and the most bytes of their paths and data.
+"""The most znodes that one transaction deletes, and the most bytes of their paths and data.
 
 ZooKeeper refuses requests above jute.maxbuffer, 1 MiB by default.
 """
@@ -29,7 +29,7 @@ ZooKeeper refuses requests above jute.maxbuffer, 1 MiB by default.
 _CREATE, _DELETE = 1 << 2, 1 << 3
 _ANYBODY = ("world", "ip")
 _BUILT_IN = (*_ANYBODY, "digest")
-"""The schemes that every server takes in an ACL; others need a provider in its configuration."""
+"""The ACL schemes that every server knows. Another scheme needs a provider in the server's configuration."""
 
 _LEAVE = "keep the subtree: remove it from leftovers.subtrees"
 _NO_CHANGE = "{}: its ACL does not let this client delete and create a child"
@@ -39,9 +39,12 @@ _NO_CHANGE = "{}: its ACL does not let this client delete and create a child"
 class Subtree:
     """A subtree of dest.
 
-    newest: its largest zxid. changed_ms: its newest mtime. owned: path and session of each ephemeral,
-    container or TTL znode. written: znodes that dest created or changed after the cut. children: znodes whose
-    only change after the cut is that a child was deleted. locked: why znodes cannot be read, kept or deleted.
+    - newest: the largest zxid of its znodes
+    - changed_ms: their newest mtime
+    - owned: path and session of each ephemeral, container or TTL znode
+    - written: znodes that dest created or changed after the cut
+    - children: znodes whose only change after the cut is that a child was deleted
+    - locked: texts that say which znodes cannot be read, kept or deleted, and why
     """
 
     path: str
@@ -58,10 +61,11 @@ class Subtree:
 def subtree_of(
     path: str, nodes: Iterable[Node], above: Iterable[Node], cut: int, *, begun: bool = False
 ) -> Subtree:
-    """Summarize these znodes as a subtree.
+    """Summarize the znodes of a subtree.
 
-    above: the parent of its top, if it exists. cut: the last zxid that dest had from source. begun: whether
-    this run has already deleted some of the subtree, which changed the pzxid of the deleted znodes' parents.
+    above: the parent of the subtree's top znode, if it exists. cut: the last zxid that dest received from
+    source. begun: whether this run has already deleted a part of the subtree, which changed the pzxid of the
+    parents of deleted znodes.
     """
     znodes = size = newest = changed_ms = 0
     owned: list[tuple[str, int]] = []
@@ -86,7 +90,7 @@ def subtree_of(
 
 
 def next_batch(nodes: Sequence[Node]) -> Sequence[Node]:
-    """Return the last of these znodes, as many as one transaction may delete, and at least one.
+    """Return the last of these znodes: at least one, and as many as one transaction may delete.
 
     nodes: parents before their children.
     """
@@ -114,15 +118,18 @@ def _locks(node: Node) -> Iterable[str]:
 def may_change_in(acl: Sequence[Acl]) -> bool:
     """Return whether a client without an identity may delete and create children of a znode with this ACL.
 
-    The way back creates them again. An ACL by address may mean another client's address; then the server
-    refuses the change.
+    The way back must be able to create the deleted znodes again. An ACL by address may allow only another
+    client's address; then the server refuses the change.
     """
     granted = [one.perms for one in acl if one.scheme in _ANYBODY]
     return all(any(perms & needed for perms in granted) for needed in (_CREATE, _DELETE))
 
 
 def dest_findings(cut: Reading[int], using: Users) -> tuple[Finding, ...]:
-    """Check dest as a whole before any deletion. cut: the last zxid that it had from source."""
+    """Check that dest as a whole permits deletions.
+
+    cut: the last zxid that dest received from source. using: the clients that use dest.
+    """
     return (
         claim(
             "clean-up.cut",
@@ -199,7 +206,10 @@ def _chroot(broker: str, reading: Reading[str]) -> Finding:
 
 
 def subtree_findings(tree: Subtree, cut: int, using: Users) -> tuple[Finding, ...]:
-    """Check whether this subtree may be deleted."""
+    """Check whether this subtree may be deleted.
+
+    cut: the last zxid that dest received from source. using: the clients that use dest.
+    """
     watched = sorted(
         {
             f"{path} by {', '.join(map(format_session, sessions))} on {host}"
@@ -243,7 +253,7 @@ def subtree_findings(tree: Subtree, cut: int, using: Users) -> tuple[Finding, ..
 
 
 def summary(tree: Subtree) -> str:
-    """Return what a subtree holds, in words."""
+    """Return a text with the path, size and age of a subtree."""
     changed = datetime.fromtimestamp(tree.changed_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     return (
         f"{tree.path}: {tree.znodes:,} znodes, {tree.bytes:,} bytes, last written {changed} (newest zxid "

@@ -1,6 +1,6 @@
-"""Report foreign clients of dest.
+"""Report clients of dest that belong neither to the members nor to the operator.
 
-After OPEN they would write to dest, while other clients of their kind still write to source.
+After OPEN such a client would write to dest, while other clients of its kind still write to source.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from zkmigrate.zookeeper.data.four_letter_words import Connection
 
 FOREIGN = "dest.foreign-client"
 NO_FOREIGNER = "dest has no clients other than the {many}, the operator and the canary"
-"""The claim of the check; many: the plural noun for the dependent's members."""
+"""The claim that the findings are about. The placeholder ``many`` is the plural noun for the members."""
 
 _NEEDED = "no session of any other client on dest"
 _MOVES = (
@@ -32,7 +32,7 @@ _BLIND = ("allow cons and dump in dest's 4lw.commands.whitelist, and let the ssh
 def foreign_findings(
     c: Context, dependent: AnyDependent, look: Look, cons: Mapping[str, Reading[tuple[Connection, ...]]]
 ) -> tuple[Finding, ...]:
-    """Return findings about the foreign clients that dest has now; an accepted one only warns.
+    """Return findings about the foreign clients that dest has now. An accepted finding only warns.
 
     cons: the answer of each dest host.
     """
@@ -41,7 +41,10 @@ def foreign_findings(
 
 
 def foreign(words: Words, found: Tenants) -> tuple[Finding, ...]:
-    """Return a finding for each address, with its ephemerals; unknown if a host's clients are unknown."""
+    """Return a finding for each foreign client address, with the client's ephemerals.
+
+    The finding is unknown for a host whose clients could not be read.
+    """
     sentence = NO_FOREIGNER.format(many=words.many)
     findings = [
         claim(FOREIGN, sentence, False, seen=t.words(), needed=_NEEDED, target=t.address, moves=_MOVES)

@@ -17,16 +17,17 @@ from zkmigrate.runbook.model.step import Context
 from zkmigrate.runbook.model.step_record import known
 
 ROUND_TRIPS = 3
-"""Round trips added to the renewal period.
+"""The number of round trips added to the renewal period.
 
-A renewal may reach the host one period and two round trips after the one before; the third is a margin.
+A renewal may reach the host one period and two round trips after the previous renewal; the third round trip
+is a margin.
 """
 _SECOND_MS = 1000
 
 
 @dataclass(frozen=True)
 class Longest:
-    """The longest that the leases may be, in milliseconds."""
+    """The longest permitted leases of fence and cut, in milliseconds."""
 
     fence_ms: float
     cut_ms: float
@@ -35,8 +36,8 @@ class Longest:
 def needed_ms(lease: Lease, worst_s: float) -> int:
     """Return the shortest TTL of the cut that renewals can keep alive, in milliseconds.
 
-    It is rounded up to whole seconds, because the kernel counts those. worst_s: the longest round trip that
-    was measured.
+    The result is rounded up to whole seconds, because the kernel counts in seconds. worst_s: the longest
+    measured round trip, in seconds.
     """
     least = max(2 * lease.renew_every_ms, lease.renew_every_ms + ROUND_TRIPS * worst_s * 1000)
     return math.ceil(least / _SECOND_MS) * _SECOND_MS
@@ -45,10 +46,11 @@ def needed_ms(lease: Lease, worst_s: float) -> int:
 def longest(c: Context, smallest_timeout_s: float | None) -> Longest:
     """Return the longest leases that the policy and the deadline allow.
 
-    smallest_timeout_s: T; None if no client can lose a session. If the operator's machine fails right after
-    FENCE, clients find the observer again once the fence has ended; they must have found it by T - T/3. If it
-    fails right after CUT, the host goes back by itself once the cut has ended. That must be before the way
-    back would have to start.
+    smallest_timeout_s: T; None if no client can lose a session.
+
+    If the operator's machine fails right after FENCE, clients can reconnect to the observer when the fence's
+    lease has ended; this must happen by T - T/3. If the machine fails right after CUT, the host goes back by
+    itself when the cut's lease has ended; this must happen before the latest time to start the way back.
     """
     lease = c.inventory.policy.lease
     most = max(lease.longest_ms, lease.fence_ttl_ms)
@@ -63,10 +65,10 @@ def longest(c: Context, smallest_timeout_s: float | None) -> Longest:
 
 
 def choose_lease(lease: Lease, worst_s: float, allowed: Longest) -> Lease | None:
-    """Return the policy's lease, adjusted to what renewals need and the deadline allows.
+    """Return the policy's lease, adjusted to renewals and deadline.
 
-    It is longer if renewals need that, and shorter if the deadline requires it. Return None if no lease
-    satisfies both.
+    The lease is made longer if renewals need that, and shorter if the deadline requires it. Returns None if
+    no lease satisfies both. worst_s: the longest measured round trip, in seconds.
     """
     needed = needed_ms(lease, worst_s)
     most = _whole(min(allowed.cut_ms, allowed.fence_ms - FENCE_OUTLIVES_CUT_MS))
@@ -78,7 +80,7 @@ def choose_lease(lease: Lease, worst_s: float, allowed: Longest) -> Lease | None
 
 
 def lease_in_force(c: Context) -> Lease:
-    """Return the lease that SURVEY chose and recorded; before that, the policy's."""
+    """Return the lease that SURVEY chose and recorded, or the policy's lease before SURVEY."""
     lease = c.inventory.policy.lease
     terms = known(TimeoutAndLease, c)
     picked = terms.lease if terms is not None else None

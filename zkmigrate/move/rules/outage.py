@@ -1,4 +1,4 @@
-"""The order in which all brokers stop and start, and the consent of source's owner to the writes there."""
+"""The order in which all brokers stop and start, and the consent of source's owner to the replayed writes."""
 
 from __future__ import annotations
 
@@ -10,15 +10,18 @@ from zkmigrate.runbook.accepted import accepted
 from zkmigrate.runbook.model.finding import Finding, claim, meanings
 
 OWNER = "return.source-owner"
-"""The finding that only a person can answer: it holds if ``accept`` of migration.yml names who agreed."""
+"""The id of the consent finding. It holds if ``accept`` in migration.yml names the person who agreed."""
 
 
 def next_to_stop(view: KafkaView, up: Sequence[Broker], width: int) -> tuple[tuple[str, ...], str]:
-    """Return the brokers to stop now, or the reason why none may stop. up: the running brokers.
+    """Return the brokers to stop now, and the reason why none may stop, of which one is empty.
 
-    Before any stops, every replica on a running broker must be in sync. So the brokers that stop last are in
-    the last ISRs: they hold every acknowledged record, and start first. The controller stops last, because
-    the others hand their partitions over to it. No two that share a partition stop at the same time.
+    up: the running brokers. width: the most brokers to stop at once.
+
+    Before the first broker stops, every replica on a running broker must be in sync. So the brokers that stop
+    last are in the last ISRs: they hold every acknowledged record, and start first. The controller stops
+    last, because the other brokers hand their partitions over to it. No two brokers that share a partition
+    stop at the same time.
     """
     ids = {broker.id for broker in up}
     late = [p for p in view.partitions if ids & set(p.replicas) - set(p.isr)]
@@ -43,8 +46,9 @@ def next_to_start(
 ) -> tuple[str, ...]:
     """Return the brokers to start now.
 
-    The first of the order starts alone: it shows that file and ensemble are right, and leads the partitions
-    that it can. Once it is registered, all others start. started: those whose process may run.
+    The first broker of the order starts alone: it shows that its file and the ensemble are right, and it
+    leads every partition that it can. Once it is registered, all other brokers start. started: the brokers
+    whose process may run.
     """
     waiting = tuple(name for name in order if name not in started)
     if not started:
@@ -53,9 +57,9 @@ def next_to_start(
 
 
 def owner_consent(inventory: Inventory, at: float, cost: str) -> Finding:
-    """Return the finding on whether source's owner agrees, by name.
+    """Return the finding on whether the owner of source has agreed, with the owner's name.
 
-    cost: what the owner agrees to. at: the time, in seconds since the epoch.
+    cost: a text with the consequences to which the owner agrees. at: the time, in seconds since the epoch.
     """
     consent = claim(
         OWNER,
@@ -72,7 +76,7 @@ def owner_consent(inventory: Inventory, at: float, cost: str) -> Finding:
 
 
 def consenting_owner(inventory: Inventory, at: float) -> str:
-    """Return the name of the person who agrees at this time, or an empty string."""
+    """Return the name of the person whose consent is valid at this time, or an empty string."""
     names = [x.who for x in inventory.accept if x.finding == OWNER and at < x.end]
     return names[-1] if names else ""
 

@@ -1,7 +1,7 @@
-"""The probes of a move's window: whether the block is complete, the members answer and source serves.
+"""Probes for a move's window: they check that the block is complete, the members answer and source serves.
 
-One bad answer is not yet trouble: the same look must fail, a broker stay silent, or source have no quorum
-twice in a row. A leak in the block counts at once.
+A single bad answer is not reported as trouble: the same look must fail twice in a row, a broker must be
+silent twice in a row, or source must lack a quorum twice in a row. A gap in the block is reported at once.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _WITHIN_S = 3.0
 
 
 def window_probes(dependent: AnyDependent, inventory: Inventory, look: Look, note: Note) -> tuple[Probe, ...]:
-    """Return all probes of the window. note: receives the phases of the hosts, for the samples."""
+    """Return all probes of the window. note: receives the phases of the hosts, to store them as samples."""
     hosts = inventory.dest_names
 
     def statuses() -> Mapping[str, Reading[HostStatus]]:
@@ -48,10 +48,10 @@ def window_probes(dependent: AnyDependent, inventory: Inventory, look: Look, not
 
 
 def block(hosts: tuple[str, ...], ask: Callable[[], Mapping[str, Reading[HostStatus]]]) -> Probe:
-    """Return the probe of the block.
+    """Return the probe that checks the block on every dest host.
 
-    It checks that our rules are first and complete, that both sets are filled as the phase needs, and that
-    the lease never lapsed.
+    It checks that zkmigrate's rules are first and complete, that the sets of the fence and of the cut are
+    filled as the phase requires, and that the lease has never lapsed. ask: returns host → status.
     """
     missed: Counter[str] = Counter()
 
@@ -95,7 +95,7 @@ def _block(host: str, status: HostStatus) -> Iterator[Finding]:
 def brokers(ask: Callable[[], Mapping[str, str]]) -> Probe:
     """Return the probe that checks whether every broker answers a request.
 
-    ask: returns broker → what went wrong, an empty string if nothing did.
+    ask: returns broker → a text about the failure, or an empty string if the broker answered.
     """
     missed: Counter[str] = Counter()
 
@@ -113,7 +113,8 @@ def brokers(ask: Callable[[], Mapping[str, str]]) -> Probe:
 def source(ask: Callable[[], EnsembleView]) -> Probe:
     """Return the probe that checks whether source could take dest back as observers.
 
-    It could if a majority of source serves under one leader. The probe does not run after SEAL.
+    It could if a majority of source serves under one leader. The probe does not run after SEAL. ask: reads
+    the state of source.
     """
     missed = 0
 

@@ -29,10 +29,10 @@ def _settings(inventory: Inventory, settings: Mapping[str, str]) -> list[str]:
 def observer_config(inventory: Inventory, members: Members) -> bytes:
     """Return zoo.cfg of a dest host while it observes source.
 
-    members: source's own server lines, byte for byte, with their version. A server adopts members of a later
-    version, which do not include it; without reconfigEnabled it restarts its election with every answer
-    instead. It ignores members of the version that it has. An observer never has reconfigEnabled, whatever
-    dest has later.
+    members: source's own server lines, byte for byte, with the current version of source's members. A server
+    ignores members of the version that it already has. It would adopt members of a later version, which do
+    not include it; without reconfigEnabled it would instead restart its election at every answer. An observer
+    never gets reconfigEnabled, whatever dest has later.
     """
     settings = dict(inventory.dest.settings)
     if RECONFIG in settings:
@@ -47,7 +47,7 @@ def observer_config(inventory: Inventory, members: Members) -> bytes:
 
 
 def reformed_config(inventory: Inventory) -> bytes:
-    """Return zoo.cfg of a dest host once dest is an ensemble of its own, with only dest's participants."""
+    """Return zoo.cfg of a dest host as a participant of an independent dest, with only dest's servers."""
     lines = _settings(inventory, inventory.dest.settings)
     lines += [_server_line(h, inventory.dest.ports, False) for h in inventory.dest.hosts]
     return ("\n".join(lines) + "\n").encode()

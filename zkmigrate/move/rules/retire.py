@@ -1,4 +1,4 @@
-"""Decide whether a broker may be left out of a run: it serves nothing and is not a client of source."""
+"""Decide whether a broker may be left out of a run: it serves no partition and is not a client of source."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NOT_ON_SOURCE = "none of its addresses in source's client lists"
 def may_retire(
     broker: Retired, view: Reading[KafkaView], clients: SourceClients, source: Collection[str]
 ) -> tuple[Finding, ...]:
-    """Check what must hold before this broker is retired.
+    """Return the findings on whether this broker may be retired.
 
     source: the names of all source hosts.
     """
@@ -42,8 +42,8 @@ def may_retire(
 def on_source(broker: Retired, clients: SourceClients, source: Collection[str]) -> tuple[bool | None, str]:
     """Return whether this broker has left source, and a text that says where it was seen.
 
-    The client lists of all source hosts decide. The answer is None if the broker is on none of the lists that
-    could be read, and one could not be read.
+    The client lists of all source hosts decide. The first value is None if no list that could be read shows
+    the broker and at least one list could not be read.
     """
     where = [host for host, found in clients.at.items() if set(found) & set(broker.addresses)]
     if where:

@@ -1,6 +1,6 @@
 """Samples of the two ensembles: mode and zxid of each server, and the phases of dest's hosts.
 
-- ``ensembles`` {servers: {host: [mode, zxid]}}; without a zxid the mode is the reason
+- ``ensembles`` {servers: {host: [mode, zxid]}}; without a zxid the mode is the reason why there is none
 - ``phases`` {hosts: {host: [phase, seconds since it served as participant or null]}}: noted by the window's
   probe of the block (``move/rules/probes.py``)
 """
@@ -20,17 +20,17 @@ from zkmigrate.zookeeper.facts.ensemble import view
 
 ENSEMBLES_S = 1.0
 _PHASE_S = 10.0
-"""Seconds after which phases belong to an earlier window: they are read only during one."""
+"""The seconds after which a sample of phases belongs to an earlier window."""
 
 _VOTES = frozenset({"leader", "follower", "standalone"})
-"""Modes of a server that is a member of an ensemble; a dest host has them only once it has left source's."""
+"""The modes of a server with a vote. A dest host has such a mode only once it has left source's ensemble."""
 
 _FOLLOWS_SOURCE = frozenset({IDLE, *Phase.ARMED.until(Phase.CUT)})
-"""Phases in which a dest host receives source's transactions."""
+"""The phases in which a dest host receives source's transactions."""
 
 
 def questions(inventory: Inventory, look: Look) -> tuple[Question, ...]:
-    """Return the question for mode and zxid of every ZooKeeper host."""
+    """Return the requests for the mode and zxid of every ZooKeeper host."""
     hosts = tuple(inventory.doors)
 
     def ask() -> Body:
@@ -46,9 +46,9 @@ def _server(reading: Reading[Srvr]) -> list[str]:
 
 
 class EnsemblesView:
-    """Shows a line about source, and how far each dest host is behind it.
+    """Shows one line about source, and how far each dest host is behind source.
 
-    The hosts that a run may change are dest's; the other servers are source's.
+    The hosts that a run may change are dest's hosts; all other servers are source's.
     """
 
     def __init__(self) -> None:
@@ -102,7 +102,7 @@ class EnsemblesView:
 
 
 def _behind(newest: int, zxid: int) -> str:
-    """Return as text how many transactions one zxid is behind another, within one epoch."""
+    """Return as text how many transactions one zxid is behind another zxid of the same epoch."""
     if newest >> 32 != zxid >> 32:
         return "another epoch"
     return f"{newest - zxid} behind" if newest > zxid else "up to date"

@@ -1,4 +1,4 @@
-"""Measure the soak between two waves of the roll: how long all moved members have been well together."""
+"""Measure the soak between two waves of the roll: how long all moved members have been healthy together."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from zkmigrate.hosts.facts.status import HostStatus
 
 
 def soak_progress(moved: Mapping[str, HostStatus], kept: Mapping[str, Any]) -> tuple[float, dict[str, Any]]:
-    """Return how many seconds all of these processes have been well, and the marks for the next look.
+    """Return how many seconds all of these processes have been healthy, and the marks for the next look.
 
-    A process counts from the look that first found it well, on its host's boot clock, which no one sets. A
-    process that was restarted counts from zero. The result is infinity if no member has moved. kept: the
-    marks of the previous look, empty if something was not well then.
+    moved: member → the status of its host. The time of a process counts from the look that first showed it as
+    healthy, on its host's boot clock, which no one sets. It starts again at zero after a restart. The result
+    is infinity if no member has moved. kept: the marks of the previous look, empty if a member was not
+    healthy then.
     """
     marks: dict[str, Any] = {}
     for host, status in moved.items():

@@ -1,4 +1,4 @@
-"""Describe a window that no process works on any more: the state of dest hosts, and the cost for clients."""
+"""Describe a window in which no process of the tool runs: the state of dest and the cost for clients."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from zkmigrate.runbook.model.window import IDLE, Kept, Loss, Phase, Stand, Unatt
 from zkmigrate.zookeeper.data.session import unsigned
 
 OBSERVES_S = 8.0
-"""Longest time in seconds, on a busy machine, for a host to observe again once its lease has ended."""
+"""The longest time that a busy host takes to observe source again after its lease has ended, in seconds."""
 
 
 def unattended(dependent: AnyDependent) -> Unattended:
@@ -43,7 +43,7 @@ def unattended(dependent: AnyDependent) -> Unattended:
 
 
 def stand(status: HostStatus) -> Stand:
-    """Return whether a dest host lets clients in, and what it will do by itself."""
+    """Return a dest host's situation: whether it lets clients in, and what it will do by itself."""
     if status.phase in (IDLE, Phase.ARMED, Phase.FENCED) and not status.fence_entries:
         return Stand.BEFORE
     if status.phase in Phase.GO.until(Phase.OPEN):
@@ -79,9 +79,9 @@ def _loss(c: Context) -> Loss | None:
 
 
 def _kept(dependent: AnyDependent, c: Context, look: Look) -> Kept:
-    """Find which of the sessions that SURVEY found on dest still live, and which are clients of dest again.
+    """Find which sessions that SURVEY found on dest still live, and which of these are clients of dest again.
 
-    Source is not read: it may be the reason why the run went back, and dest observes it.
+    Source is not read: source may be the reason why the run went back, and dest observes it anyway.
     """
     try:
         surveyed = known(Surveyed, c)
@@ -98,9 +98,9 @@ def _kept(dependent: AnyDependent, c: Context, look: Look) -> Kept:
 
 
 def kept(sessions: Collection[int], alive: Iterable[int], back: Collection[int]) -> Kept:
-    """Describe what happened to these sessions.
+    """Describe how these sessions survived the window.
 
-    alive: those that own ephemerals now. back: those that are clients of dest again.
+    alive: the sessions that own ephemerals now. back: the sessions that are clients of dest again.
     """
     living = {unsigned(session) for session in alive}
     ended = [session for session in sessions if unsigned(session) not in living]

@@ -1,4 +1,4 @@
-"""Estimates of the window before it begins: its length, lease and deadline, with the arithmetic."""
+"""Estimates of the window before it begins: its length, lease and deadline, and how they are calculated."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _REHEARSED = "as rehearsed, or the policy's if longer"
 def plan_lines(dependent: AnyDependent, c: Context, sessions: Reading[Sessions]) -> tuple[str, ...]:
     """Return the lines about the window for ``plan``.
 
-    c: includes the records of a rehearsed run, if one is named. sessions: those that own ephemerals under the
-    chroot now.
+    c: also contains the records of the rehearsal, if the user names a rehearsed run. sessions: the sessions
+    that own ephemerals under the chroot now.
     """
     policy, lease, words = c.inventory.policy, c.inventory.policy.lease, dependent.words
     measured = _measured(c)
@@ -58,9 +58,10 @@ _REFUSED = {"zookeeper": "ZooKeeper's ports are", "all": "all TCP but ssh is"}
 
 
 def cutover_lines(c: Context) -> tuple[str, ...]:
-    """Return the lines for the question before the cut-over.
+    """Return the lines that are shown with the question before the cut-over.
 
-    They give the rehearsal's measurements, the deadline that follows, and how long the hosts wait for OPEN.
+    The lines contain the rehearsal's measurements, the resulting deadline, and how long the hosts wait for
+    OPEN.
     """
     limit = c.inventory.policy.open_limit_s
     alone: tuple[str, ...] = (
@@ -91,20 +92,23 @@ def cutover_lines(c: Context) -> tuple[str, ...]:
 def rehearsed_to_check_s(c: Context) -> float | None:
     """Return the seconds from FENCE to the end of CHECK, as this run's rehearsal measured them.
 
-    Return None without a rehearsal.
+    Returns None if this run has not rehearsed.
     """
     there = rehearsed(c)
     return sum(there.values()) if there else None
 
 
 def rehearsed(c: Context) -> dict[str, float]:
-    """Return the seconds of each step from FENCE to CHECK that this run's rehearsal completed."""
+    """Return how many seconds each step from FENCE to CHECK took in this run's rehearsal, by step.
+
+    Only steps that the rehearsal completed are included.
+    """
     took = seconds(c, "rehearse")
     return {step: took[step] for step in STEPS.shut if step in took}
 
 
 def _measured(c: Context) -> str:
-    """Return what this run's rehearsal measured as text, or an empty string without one."""
+    """Return the measurements of this run's rehearsal as text, or an empty string if it has not rehearsed."""
     steps = rehearsed(c)
     if not steps:
         return ""
@@ -140,9 +144,9 @@ def _deadline(dependent: AnyDependent, c: Context, sessions: Reading[Sessions]) 
 
 
 def _from_check(c: Context, timeout_s: float) -> tuple[str, ...]:
-    """Return a line on what a way back costs if it starts from a hold after CHECK, as rehearsed.
+    """Return a line on the cost of a way back that starts from a hold after CHECK, as rehearsed.
 
-    There is none without a rehearsal.
+    Returns no line if this run has not rehearsed. timeout_s: T, in seconds.
     """
     there, back = rehearsed_to_check_s(c), way_back_from_s(c, CHECK)
     if there is None:

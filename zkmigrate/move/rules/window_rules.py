@@ -1,7 +1,7 @@
 """The decision about trouble inside the window, as one total function, and the window's deadlines.
 
 The watch reports trouble; :func:`decide` returns whether the run continues, goes back or waits for the
-operator's answer. docs/reference/window.md shows the decisions as a table; tests cover all of it.
+operator's answer. docs/reference/window.md shows the decisions as a table, and tests cover the whole table.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ STEPS = WindowSteps(
     serves="serve",
     opens="open",
 )
-"""The window of the ZooKeeper move: the phase that each step reaches."""
+"""The steps of the move's window, with the phase that each step reaches."""
 
 TO_SEAL = (*STEPS.between(STEPS.begins, STEPS.seals), STEPS.seals)
 BEFORE_SEAL = TO_SEAL[:-1]
@@ -49,7 +49,7 @@ BEFORE_SEAL = TO_SEAL[:-1]
 NONE_SEALED = Phase.ARMED.until(Phase.SEALED)
 """The phases before the first SEAL is sent: every host goes back by itself when its lease ends.
 
-Whether all hosts are sealed is another question: :func:`without_operator`.
+They are not the same as "before all hosts are sealed", which :func:`without_operator` needs.
 """
 
 # Between SEAL and OPEN no lease ends. A host that cannot be reached stays closed or finishes alone, and
@@ -69,8 +69,9 @@ _SEALED: dict[Trouble, Decision] = {
 def decide(phase: Phase, trouble: Trouble, broker_lost: BrokerPolicy = "ask") -> Decision:
     """Return the decision for one kind of trouble in one phase.
 
-    broker_lost: ``policy.broker_lost_in_window``. Before SEAL all other trouble turns back. After OPEN the
-    answer is always ``GO``, because a way back now has a cost.
+    broker_lost: ``policy.broker_lost_in_window``, which decides about a lost broker. Before SEAL all other
+    trouble makes the run go back. After OPEN the decision is always ``GO``, because going back then has a
+    cost.
     """
     if phase is Phase.OPEN:
         return Decision.GO
@@ -82,28 +83,29 @@ def decide(phase: Phase, trouble: Trouble, broker_lost: BrokerPolicy = "ask") ->
 
 
 def without_operator(all_sealed: bool) -> Word:
-    """Return the answer that counts for ``ASK`` if the operator gives none.
+    """Return the answer to ``ASK`` that is used if the operator gives none.
 
-    The operator gives none with ``--yes``, by typing nothing, or at the end of input.
+    The operator gives no answer with ``--yes``, by typing nothing, or at the end of input.
 
     all_sealed: whether the SEAL step is done. Before that the answer is ``back``, because GO is not yet
-    possible: unsealed hosts go back by themselves when their lease ends, and sealed ones would stay closed.
-    Afterwards it is ``go``, because every host then needs only GO, or finishes by itself.
+    possible: unsealed hosts go back by themselves when their lease ends, and sealed hosts would stay closed.
+    Afterwards the answer is ``go``, because every host then needs only GO, or finishes by itself.
     """
     return "go" if all_sealed else "back"
 
 
 FIND_DOOR_S = 3.0
-"""Seconds that brokers need to find the door once it is open again: 0.3-2.9 s seen."""
+"""The seconds that brokers need to reconnect once their client port is open again: 0.3-2.9 s were measured.
+"""
 
 
 @dataclass(frozen=True)
 class Deadlines:
-    """The window's deadlines, in seconds after the first FENCE.
+    """The window's deadlines.
 
-    start_back: the way back must start by then to lose no session. clients_back: clients must be connected
-    again by then. forward: the seconds within which clients must be let in, counted from the time when dest
-    has a leader.
+    start_back: when the way back must start at the latest so that no session is lost. clients_back: when
+    clients must be connected again. Both are seconds after the first FENCE. forward: how many seconds after
+    dest has a leader its clients must be let in.
     """
 
     start_back: float
@@ -122,20 +124,23 @@ def deadlines(smallest_timeout_s: float, way_back_s: float) -> Deadlines:
 
 
 def rehearsed_s(c: Context, *steps: str) -> float | None:
-    """Return the seconds that these steps took together in the rehearsal; None if one is not known."""
+    """Return the seconds that these steps took together in the rehearsal.
+
+    Returns None if the time of one of them is not known.
+    """
     took = seconds(c, "rehearse")
     return sum(took[step] for step in steps) if took.keys() >= set(steps) else None
 
 
 MESSAGES_TO_SEAL = 3 * len(TO_SEAL)
-"""Number of messages from FENCE to SEAL: each of these steps looks, changes and looks again."""
+"""The number of messages from FENCE to SEAL. Each of these steps looks, changes and looks again."""
 
 
 def to_seal_s(c: Context, trip_s: float = 0.0) -> float:
-    """Return the seconds that FENCE to SEAL may take: as rehearsed, times ``policy.window_margin``.
+    """Return the seconds that FENCE to SEAL may take: the rehearsed time, times ``policy.window_margin``.
 
-    Without a rehearsal it is ``policy.way_back_s`` times the margin, or the time of the messages if that is
-    longer. trip_s: the longest round trip to a host.
+    Without a rehearsal it is ``policy.way_back_s`` times the margin, or the time for the messages if that is
+    longer. trip_s: the longest round trip to a host, in seconds.
     """
     policy, took = c.inventory.policy, rehearsed_s(c, *TO_SEAL)
     if took is not None:
@@ -144,18 +149,18 @@ def to_seal_s(c: Context, trip_s: float = 0.0) -> float:
 
 
 HOLD_S = 2.0
-"""The least seconds that a hold before SEAL leaves for an answer."""
+"""The fewest seconds that a hold before SEAL leaves for an answer."""
 
 
 def hold_s(c: Context) -> float:
-    """Return the seconds to reserve for a hold that is requested before SEAL; 0 without one."""
+    """Return the seconds to reserve for a hold that is requested before SEAL; 0 if none is requested."""
     return HOLD_S if c.hold_at in BEFORE_SEAL else 0.0
 
 
 def deadline_s(c: Context) -> float:
     """Return the seconds after the first FENCE by which the way back must start.
 
-    It is infinite if no client can lose a session.
+    The result is infinite if no client can lose a session.
     """
     terms = known(TimeoutAndLease, c)
     if c.rehearsal or terms is None or terms.smallest_timeout_ms is None:
@@ -164,20 +169,20 @@ def deadline_s(c: Context) -> float:
 
 
 def expected_way_back_s(c: Context) -> float:
-    """Return the seconds that a way back is expected to take while nothing is sealed.
+    """Return the seconds that a way back is expected to take while no host is sealed.
 
-    It ends when dest observes source again and lets clients in. The rehearsal measures it; the result is at
-    least ``policy.way_back_s``.
+    A way back ends when dest observes source again and lets clients in. The result is the rehearsed time, but
+    at least ``policy.way_back_s``.
     """
     took = seconds(c, "rehearse", Way.BACK)
     return max(c.inventory.policy.way_back_s, sum(took.get(step, 0.0) for step in BEFORE_SEAL))
 
 
 def keeps_s(c: Context, step: str) -> float:
-    """Return the latest start of a way back after ``step`` that loses no session.
+    """Return how many seconds after the first FENCE a way back after ``step`` must start to lose no session.
 
-    It is in seconds after the first FENCE, and infinite if no client can lose a session. The way back is
-    assumed to take as long as in the rehearsal, but at least the policy's time.
+    The result is infinite if no client can lose a session. The way back is assumed to take as long as in the
+    rehearsal, but at least the policy's time.
     """
     terms = known(TimeoutAndLease, c)
     if c.rehearsal or terms is None or terms.smallest_timeout_ms is None:
@@ -188,7 +193,7 @@ def keeps_s(c: Context, step: str) -> float:
 def way_back_from_s(c: Context, step: str) -> float:
     """Return the seconds that a way back after ``step`` is expected to take.
 
-    It ends when dest observes source again and lets clients in.
+    A way back ends when dest observes source again and lets clients in.
     """
     took = seconds(c, "rehearse", Way.BACK)
     undone = (*STEPS.between(STEPS.begins, step), step)
@@ -196,9 +201,9 @@ def way_back_from_s(c: Context, step: str) -> float:
 
 
 MESSAGE_S = 3.0
-"""Seconds for one question to a host, or for a change that sets an entry or writes a line.
+"""The time limit in seconds for one request to a host, or for a change that sets an entry or writes a line.
 
-Both take milliseconds; a renewal on a machine at a load of 30 took 1.5 s.
+Such a request or change takes milliseconds; a renewal on a machine at a load of 30 took 1.5 s.
 """
 
 SLOW_S: dict[str, float] = {
@@ -209,26 +214,27 @@ SLOW_S: dict[str, float] = {
     "arm": 300.0,
     "disarm": 120.0,
 }
-"""Seconds for the verbs that stop or start ZooKeeper, or copy or remove its data.
+"""The time limit in seconds for the verbs that stop or start ZooKeeper, or copy or remove its data.
 
-Hosts that have answered wait less for one that has not (``hosts.parallel.Late``).
+Once more than half of the hosts have answered, the rest get less time
+(:class:`zkmigrate.hosts.parallel.GiveUp`).
 """
 
 LEAST_S = 0.5
-"""The least seconds for a look or a change, even if the deadline is nearer."""
+"""The shortest time limit in seconds for a look or a change, even if the deadline is nearer."""
 
 
 def limits(phase: str, verb: str, back: bool, left_s: float | None) -> tuple[float, float]:
-    """Return the seconds that one message of a look or change may take, and all its messages together.
+    """Return the time limits, in seconds, of one message of a look or change, and of all its messages.
 
-    phase: id of the last step with an effect, "" before the first. verb: the verb of the change, "" for a
-    look. back: whether the walk goes back. left_s: seconds until the way back must start, None without such a
-    deadline.
+    phase: id of the last step with an effect, "" before the first such step. verb: the verb of the change, ""
+    for a look. back: whether the run goes back. left_s: seconds until the way back must start, None without
+    such a deadline.
 
-    Before the first FENCE nothing is limited, because no client is refused. From then on a host that does not
-    answer counts as silent after :data:`MESSAGE_S`. Until SEAL is done no limit lasts past the moment at
-    which the way back must start. Walking back, and once all hosts are sealed, only the single message is
-    limited.
+    Before the first FENCE there is no limit, because no client is refused. From then on a host that does not
+    answer counts as silent after :data:`MESSAGE_S`. Until SEAL is done no limit ends after the latest time to
+    start the way back. When the run goes back, and once all hosts are sealed, only the single message has a
+    limit.
     """
     if STEPS.reached(phase) is Phase.ARMED:
         return math.inf, math.inf
@@ -242,9 +248,9 @@ def limits(phase: str, verb: str, back: bool, left_s: float | None) -> tuple[flo
 def decide_finding(phase: str, finding: Finding, policy: Policy) -> Decision:
     """Return the decision of :func:`decide` for a finding of the watch or of a step.
 
-    phase: id of the last step with an effect, "" before the first. A finding of a step means that the step
-    cannot continue. Once GO is sent, an unknown finding means only that a look got no answer. Hosts that
-    finish alone must not be turned back for that reason.
+    phase: id of the last step with an effect, "" before the first such step. A finding of a step means that
+    the step cannot continue. Once GO is sent, an unknown finding only means that a look got no answer. Hosts
+    that finish alone must not be made to go back for that reason.
     """
     reached = STEPS.reached(phase)
     if finding.id in {t.value for t in Trouble}:
@@ -257,4 +263,4 @@ def decide_finding(phase: str, finding: Finding, policy: Policy) -> Decision:
 
 
 WINDOW = WindowSpec(STEPS, decide_finding, deadline_s, without_operator, limits)
-"""The window rules that the stages of the move with a window carry."""
+"""The window rules of the move's stages that have a window."""

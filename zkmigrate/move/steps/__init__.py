@@ -1,5 +1,5 @@
-"""The steps of the runbooks: one file each, its undo beside it.
+"""The steps of the runbooks, one module for each step, together with its undo.
 
-Every module opens with the words that the interactive run and the printed runbook show: What, Why now,
+Every module begins with the texts that the interactive run and the printed runbook show: What, Why now,
 Clients may notice, Way back, Proof.
 """

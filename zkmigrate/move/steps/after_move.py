@@ -1,12 +1,12 @@
 """What: check dest, the brokers and source in the days after a move; change nothing.
 
-Why now: an old file that comes back, or a client left on source, splits the cluster without a word.
+Why now: an old file that comes back, or a client left on source, splits the cluster unnoticed.
 
-Clients may notice: nothing; it opens no session on either ensemble.
+Clients may notice: nothing; the checks open no session on either ensemble.
 
 Way back: nothing was changed.
 
-Proof: every claim holds; unknown never passes.
+Proof: every claim holds; an unknown claim never passes.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ from zkmigrate.runbook.model.step_record import known
 class AfterMoveFacts:
     """The facts of one look after the move.
 
-    known: the accepted writes to source. wall: when the look was made, in seconds since the epoch.
+    known: the writes to source that a person has accepted. wall: when the look was made, in seconds since the
+    epoch.
     """
 
     seen: AfterMove

@@ -1,13 +1,13 @@
 """What: prepare every dest host for the cut-over: staged configs, rules with empty sets, image, guard.
 
-Why now: whatever takes time is done before the window.
+Why now: work that takes time is done before the window.
 
 Clients may notice: nothing; the rules' sets are empty.
 
 Way back: remove the rules, sets, guard, image and staged files.
 
-Proof: our rules are on top in both families, their sets are empty, the image has begun and the observer runs.
-The host works from the spec that this inventory and this stage give it.
+Proof: zkm-host's rules are first for IPv4 and IPv6, their sets are empty, the image has begun and the
+observer runs. The host works from the spec that this inventory and this stage give it.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ COMMAND_KEYS = ("start", "stop", "status", "kill", "ports")
 class ArmFacts:
     """The dest hosts' states and source's members.
 
-    specs: dest host → the spec with which it was armed. configs: dest host → the config with which it
-    observes.
+    specs: dest host → the spec with which it was armed. configs: dest host → its current config, with which
+    it observes source.
     """
 
     states: DestStates
@@ -114,10 +114,10 @@ class ArmStep(Step[ArmFacts]):
 
 
 def arm_spec(inventory: Inventory, rehearsal: bool, members: Members) -> str:
-    """Return what a dest host must know to act alone, in the format of ``zkm-host arm``.
+    """Return the information that a dest host needs to act alone, in the format of ``zkm-host arm``.
 
-    It contains addresses and no names: rules need addresses, and a name may not resolve while the host is
-    alone. Raises IndexError for a host without an address.
+    The spec contains addresses and no names: rules need addresses, and a name may not resolve while the host
+    is alone. Raises IndexError for a host without an address.
     """
     dest, source = inventory.dest, inventory.source
     values = {

@@ -1,12 +1,12 @@
-"""What: write source's addresses into every broker's file and start the brokers: the one that stopped last
-first, alone.
+"""What: write source's addresses into every broker's file and start the brokers. The broker that stopped last
+starts first, alone.
 
 Why now: source holds the same subtree as dest, and dest is down.
 
 Clients may notice: the end of the outage. They connect again as brokers register.
 
-Way back: none once a broker has registered on source, because dest does not have what it wrote there. Before
-that the files are put back.
+Way back: none once a broker has registered on source, because dest does not have what brokers wrote there.
+Before that the files are put back.
 
 Proof: every broker is registered on source and in sync. A controller is elected there, with an epoch above
 dest's.
@@ -52,8 +52,8 @@ from zkmigrate.zookeeper.facts.ensemble import source_view
 class BackFacts:
     """Every broker, Kafka as running brokers report it, and the registrations on source.
 
-    replayed: the zxid at which source took the last transaction of the replay; Absent once its mark is
-    removed.
+    replayed: the zxid at which source took the last transaction of the replay; Absent once the replay's mark
+    is removed.
     """
 
     brokers: Mapping[str, BrokerState]
@@ -127,7 +127,10 @@ class BrokersBackStep(Step[BackFacts]):
 
 
 def _order(c: Context) -> tuple[str, ...]:
-    """Return the brokers, the one that stopped last first; those whose stop was not recorded come last."""
+    """Return the brokers in the order to start them: the broker that stopped last comes first.
+
+    Brokers whose stop was not recorded come last.
+    """
     outage = known(Outage, c)
     last_first = outage.order[::-1] if outage is not None else ()
     return (
@@ -139,7 +142,7 @@ def _order(c: Context) -> tuple[str, ...]:
 def _back(f: BackFacts, rewritten: list[str], used: list[str]) -> Verdict:
     """Put the old files back, as long as no broker has been registered on source.
 
-    used: running brokers whose files may name source.
+    rewritten: brokers whose files this run changed. used: running brokers whose files may name source.
     """
     if not used and not isinstance(f.replayed, Absent):
         if not isinstance(f.source, Seen) or not isinstance(f.replayed, Seen):

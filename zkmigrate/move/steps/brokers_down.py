@@ -1,6 +1,6 @@
 """What: stop every broker, wave after wave, the controller last.
 
-Why now: dest's transactions are final only once no broker uses it.
+Why now: dest's transactions are final only once no broker uses dest.
 
 Clients may notice: partitions go offline as their last replicas stop. From the last wave on nothing is served
 until the brokers start again.
@@ -42,7 +42,7 @@ from zkmigrate.runbook.model.step import (
 from zkmigrate.runbook.model.step_record import known
 
 STILL_S = 600.0
-"""Seconds without progress after which the wait for starting brokers ends; loading logs is progress."""
+"""The seconds without progress after which the wait for starting brokers ends; loading logs is progress."""
 
 SYNC_S, SESSION_S = 300.0, 120.0
 
@@ -107,7 +107,7 @@ class BrokersDownStep(Step[DownFacts]):
 
 
 def stopped_order(c: Context) -> tuple[str, ...]:
-    """Return the brokers in the order in which this walk stopped them, those not recorded first."""
+    """Return the brokers in the order in which this run stopped them; brokers without a record come first."""
     outage = known(Outage, c) if c.begun else None
     every = c.inventory.broker_names  # without brokers that were retired since
     order = tuple(name for name in outage.order if name in every) if outage is not None else ()
@@ -115,7 +115,10 @@ def stopped_order(c: Context) -> tuple[str, ...]:
 
 
 def _back(c: Context, f: DownFacts, order: tuple[str, ...]) -> Verdict:
-    """Start the brokers until all are registered on dest and in sync."""
+    """Decide the next action of the way back, until all brokers are registered on dest and in sync.
+
+    order: the order in which the brokers were stopped.
+    """
     started = [name for name, state in f.brokers.items() if state.runs]
     registered = registered_among(c, started, f.dest)
     if wave := next_to_start(order[::-1], started, registered):
@@ -124,7 +127,7 @@ def _back(c: Context, f: DownFacts, order: tuple[str, ...]) -> Verdict:
 
 
 def registered_among(c: Context, started: list[str], shown: Reading[Registered]) -> list[str]:
-    """Return those of the started brokers that are registered, as the ensemble shows."""
+    """Return those of the started brokers whose registration the ensemble shows."""
     ids = shown.value.ids if isinstance(shown, Seen) else frozenset()
     return [name for name in started if c.inventory.broker(name).id in ids]
 
@@ -132,7 +135,10 @@ def registered_among(c: Context, started: list[str], shown: Reading[Registered])
 def wait_for_brokers(
     c: Context, states: Mapping[str, BrokerState], view: Reading[KafkaView], registered: list[str], side: str
 ) -> Waiting | None:
-    """Return the wait until all brokers are registered on this side and in sync; None once they are."""
+    """Return the wait until all brokers are registered on an ensemble and in sync.
+
+    Returns None once they are. side: the ensemble's name in messages, source or dest.
+    """
     every = c.inventory.broker_names
     behind = len(out_of_sync(view.value, frozenset())) if isinstance(view, Seen) else -1
     if len(registered) == len(every) and behind == 0:
@@ -148,7 +154,7 @@ def wait_for_brokers(
 
 
 def unknown_services(step: str, states: Mapping[str, BrokerState]) -> tuple[Finding, ...]:
-    """Return a finding for each broker of which it is not known whether it runs."""
+    """Return a finding for each broker for which it is not known whether its service runs."""
     return tuple(unknown(f"{step}.service", h, s.status) for h, s in states.items() if s.runs is None)
 
 

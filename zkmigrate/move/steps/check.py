@@ -1,4 +1,4 @@
-"""What: compare the reformed ensemble with the baseline, behind the closed door.
+"""What: compare the reformed ensemble with the baseline, while clients are still refused.
 
 Why now: this is the last moment at which everything can still be put back.
 
@@ -6,8 +6,8 @@ Clients may notice: nothing more than at the fence.
 
 Way back: stop all dest hosts, put the images back, start the observers, unblock, reopen.
 
-Proof: one leader, every follower synced, a new epoch. Every ephemeral under the chroot that the dependent
-must keep has the owner and czxid of the baseline, and there is no other.
+Proof: dest has one leader, every follower is synced, and the epoch is new. Every ephemeral under the chroot
+that the dependent must keep has the owner and czxid of the baseline, and there is no other ephemeral.
 """
 
 from __future__ import annotations
@@ -52,7 +52,8 @@ MOVES = ("roll back: zkmigrate rollback",)
 class CheckFacts:
     """The facts about dest once it serves.
 
-    synced: number of followers that the leader counts as synced. owners: from ``dump``.
+    synced: number of followers that the leader counts as synced. owners: the owners of ephemerals, from
+    ``dump``.
     """
 
     hosts: Statuses[HostPhase]
@@ -63,7 +64,7 @@ class CheckFacts:
 
 
 NOT_ASKED = CheckFacts(Statuses({}, ()), EnsembleView({}, None), 0, Absent("not formed yet"), {})
-"""The facts for the way back and the forecast."""
+"""The facts for the way back and for the forecast, which read nothing."""
 
 
 class CheckStep(OfDependent, Step[CheckFacts]):
@@ -158,12 +159,12 @@ def baseline(c: Context) -> Ownership:
 
 
 def has_baseline(c: Context) -> bool:
-    """Return whether PROVE's record exists. It does not if the journal that held it is lost."""
+    """Return whether PROVE's record exists. It is missing if the journal with the record is lost."""
     return known(Proved, c) is not None
 
 
 def lost_baseline(id: str, severity: Severity = Severity.BLOCK) -> Finding:
-    """Return the finding that sessions and ephemerals cannot be compared with those before the cut."""
+    """Return the finding that sessions and ephemerals cannot be compared with their state before the cut."""
     return claim(
         id,
         "sessions and ephemerals are those from before the cut",
@@ -179,7 +180,7 @@ def lost_baseline(id: str, severity: Severity = Severity.BLOCK) -> Finding:
 
 
 def quorum(c: Context, servers: EnsembleView) -> tuple[Finding, ...]:
-    """Check that dest has one leader, the others follow, and all are in one epoch above source's.
+    """Check that dest has one leader, all other servers follow it, and all are in one epoch above source's.
 
     Source's epoch comes from DRAIN's record; without the record it counts as 0.
     """
@@ -217,9 +218,9 @@ def same_ownership(
 ) -> tuple[Finding, ...]:
     """Check that every session under the chroot still owns the same ephemerals, with the same czxid.
 
-    Only what the dependent must keep is compared. exact: whether nothing may have been added either, because
-    no client is let in yet. Without ``exact`` nothing is compared if the dependent keeps none of the
-    ephemerals.
+    Only ephemerals that the dependent must keep are compared. wanted: the baseline. exact: whether an
+    additional ephemeral is a failure too, because no client is let in yet. Without ``exact`` nothing is
+    compared if the dependent must keep none of the ephemerals.
     """
     kept = wanted.kept(dependent.keeps)
     if not exact and wanted.ephemerals and not kept.ephemerals:

@@ -1,14 +1,14 @@
 """What: delete the subtrees of source's other tenants on dest that the inventory names.
 
-Why now: no client owns, watches or has written to them on dest. The content of each znode is journaled before
-it is deleted.
+Why now: no client owns, watches or has written to these subtrees on dest. The content of each znode is
+journaled before it is deleted.
 
 Clients may notice: one transaction of dest for each 50 znodes.
 
-Way back: the znodes are made again with data and ACL, parents first; existing ones stay. Zxids, times,
+Way back: the znodes are created again with data and ACL, parents first; existing znodes stay. Zxids, times,
 versions and sequence counters begin anew, so that the subtree then counts as written on dest.
 
-Proof: a new look finds none of them.
+Proof: a new look finds no znode of the subtrees.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from zkmigrate.runbook.model.step import Blocked, Context, Done, Forecast, Hazar
 from zkmigrate.zookeeper.changes import DEST, DeleteZnodes, mark
 
 _JUDGED_S = 120.0
-"""How old the last reading of the subtree's users may be when its next batch is deleted, in seconds."""
+"""The maximum age, in seconds, of the reading of a subtree's users when its next batch is deleted."""
 
 
 @dataclass(frozen=True)
 class CleanUpFacts:
-    """The next batch of znodes to delete, and the findings that speak against it.
+    """The next batch of znodes to delete, and the findings that forbid its deletion.
 
     rest: the remaining znodes of the subtree, parents before their children; empty if no named subtree is
-    left. contents: the last of these znodes, which form the batch, with their data. judged_at: when the
-    users of dest were read, in seconds since the epoch.
+    left. contents: the last of these znodes with their data; they form the batch. judged_at: when the users
+    of dest were read, in seconds since the epoch.
     """
 
     rest: tuple[Node, ...] = ()
@@ -72,9 +72,9 @@ class CleanUpStep(Step[CleanUpFacts]):
         return self._continued(c, look) or self._from_the_top(c, look)
 
     def _continued(self, c: Context, look: Look) -> CleanUpFacts | None:
-        """Return the batch after the one that was sent last.
+        """Return the batch after the last batch that was sent.
 
-        Return None if that batch is not deleted yet, or if it was the last.
+        Returns None if the last batch is not deleted yet, or if nothing is left.
         """
         rest: tuple[Node, ...] = c.kept.get("rest", ())
         judged_at = c.kept.get("judged_at", 0.0)
@@ -121,7 +121,9 @@ class CleanUpStep(Step[CleanUpFacts]):
         return Done((claim("clean-up.deleted", "no named subtree remains on dest", True, seen=few(named)),))
 
     def plan(self, c: Context, f: CleanUpFacts, target: str) -> Changes:
-        """Return the deletion of the batch. It expects each znode as it was when it was judged."""
+        """Return the deletion of the batch. Each znode is deleted only if it has not changed since it was
+        judged.
+        """
         there = {node.path: node for node in f.contents if node.acl is not None}
         nodes = tuple(
             (
@@ -139,11 +141,14 @@ class CleanUpStep(Step[CleanUpFacts]):
         return inverses(applied)
 
     def forecast(self, c: Context, look: Look) -> Forecast[CleanUpFacts]:
-        """Return the named subtrees as targets. Their batches are known only when the step is reached."""
+        """Return the named subtrees as targets, because batches are known only when the step is reached."""
         return Forecast(CleanUpFacts(), self._named(c.inventory)[1])
 
     def basis(self, c: Context, f: CleanUpFacts) -> Mapping[str, str]:
-        """Return which subtrees are deleted. Their content is judged and recorded when they are deleted."""
+        """Return which subtrees are deleted, as the basis of the operator's consent.
+
+        The content of the subtrees is judged and recorded when they are deleted.
+        """
         return dict.fromkeys(self._named(c.inventory)[1], "a subtree of dest")
 
 

@@ -1,4 +1,4 @@
-"""What: list what source's other tenants left on dest, and check what is named; change nothing.
+"""What: list the subtrees that source's other tenants left on dest, and check the named ones; change nothing.
 
 Why now: a subtree may be deleted only if no client owns, watches or has written to it on dest.
 
@@ -6,7 +6,7 @@ Clients may notice: nothing; every znode outside the chroots is listed, and ever
 
 Way back: nothing was changed.
 
-Proof: each subtree outside every chroot with its size, and for each named one who uses it.
+Proof: each subtree outside every chroot is listed with its size, and each named subtree with its users.
 """
 
 from __future__ import annotations
@@ -27,14 +27,16 @@ from zkmigrate.runbook.model.look import Look
 from zkmigrate.runbook.model.step import Context, Done, Reads, Verdict
 
 Named: TypeAlias = Callable[[Inventory], tuple[str, tuple[str, ...]]]
-"""Return the run of the move whose dest is cleaned (empty for none), and the subtrees to delete."""
+"""A function that returns the id of the run that moved to this dest (empty for none), and the subtrees to
+delete.
+"""
 
 
 @dataclass(frozen=True)
 class CheckFacts:
     """The part of dest outside every chroot, and its subtrees.
 
-    around: None where the inventory names no move.
+    around: None if the inventory names no move.
     """
 
     around: Outside | None
@@ -89,14 +91,14 @@ class CleanUpCheckStep(Reads[CheckFacts]):
 
 
 def subtree(look: Look, path: str, nodes: tuple[Node, ...], cut: int, *, begun: bool = False) -> Subtree:
-    """Return a subtree of dest. The other parameters are those of `subtree_of`."""
+    """Return a subtree of dest with the reasons that forbid its deletion. Parameters as for `subtree_of`."""
     parent = path.rpartition("/")[0] or "/"
     above = look.ask(ReadTree(parent, deep=False))
     return subtree_of(path, nodes, above, cut, begun=begun)
 
 
 def judge(c: Context, around: Outside, tree: Subtree) -> tuple[Finding, ...]:
-    """Return the findings of a subtree; those that a person has accepted do not block."""
+    """Return the findings about a subtree. A finding that a person has accepted does not block."""
     assert isinstance(around.cut, Seen)
     return accepted(c.inventory.accept, subtree_findings(tree, around.cut.value, around.users), around.at)
 

@@ -1,7 +1,8 @@
 """What: block ZooKeeper's ports between dest and source, both ways, IPv4 and IPv6, and end the open
 connections. With policy.cut: all every port but ssh is blocked.
 
-Why now: the fence holds and dest is drained. From here on dest must not receive session expiries from source.
+Why now: the fence is in force and dest is drained. From here on dest must not receive session expiries from
+source.
 
 Clients may notice: nothing more than at the fence.
 
@@ -9,8 +10,9 @@ Way back: unblock; the observers follow source again by a DIFF. After a cut of m
 observer is restarted, because its election back-off would cost more than a start (29 s seen). The kernel
 unblocks by itself when the lease is not renewed.
 
-Proof: our rules are on top, no socket to source is left on these ports, and each of them refuses an outgoing
-probe. ZooKeeper has no connection with source on another port, and source's leader has lost these learners.
+Proof: zkm-host's rules are first, no socket to source is left on these ports, and each of these ports refuses
+an outgoing probe. ZooKeeper has no connection with source on another port, and source's leader no longer
+counts the dest hosts as learners.
 """
 
 from __future__ import annotations
@@ -52,8 +54,9 @@ OBSERVING_DEADLINE_S = 60.0
 class CutFacts:
     """The state of the cut.
 
-    learners: how many learners source's leader still counts, read only walking forward. following: how dest
-    serves, read only walking back.
+    probes: dest host → ``address:port`` of source → the result of a connect. learners: how many learners
+    source's leader still counts, read only on the way forward. following: the mode and zxid of each dest
+    host, read only on the way back.
     """
 
     states: DestStates

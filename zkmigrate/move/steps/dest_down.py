@@ -1,6 +1,6 @@
 """What: stop ZooKeeper on every dest host and read the newest zxid from its disk.
 
-Why now: no broker runs any more, so what the disks hold is final.
+Why now: no broker runs any more, so the content of the disks is final.
 
 Clients may notice: nothing more; no broker serves them.
 
@@ -44,9 +44,9 @@ SERVES_S = 120.0
 
 @dataclass(frozen=True)
 class DestFacts:
-    """The state of every broker, of ZooKeeper on every dest host, and of the disk of each stopped one.
+    """The state of every broker, of ZooKeeper on every dest host, and of the disk of each stopped host.
 
-    view: how dest serves, read only walking back.
+    view: the mode and zxid of each dest server, read only on the way back.
     """
 
     brokers: Mapping[str, BrokerState]

@@ -1,9 +1,9 @@
-"""What: wait until nothing is outstanding on dest, read source's zxid Z, then wait until every dest
-host has it.
+"""What: wait until no request is outstanding on dest, read source's zxid Z, then wait until every dest host
+has applied Z.
 
-Why now: with the door closed nothing new is sent, and every request already sent must be on dest before the
-cut. The order matters: up to 39 transactions followed a Z that was read before outstanding = 0. Z is read
-once, because source continues for its other tenants and dest would never have its newest zxid.
+Why now: with clients refused no new request is sent, and every request already sent must be on dest before
+the cut. The order matters: up to 39 transactions followed a Z that was read while requests were outstanding.
+Z is read once, because source continues for its other tenants and dest would never have its newest zxid.
 
 Clients may notice: nothing more than at the fence.
 
@@ -33,8 +33,9 @@ DRAIN_DEADLINE_S = 3.0
 class DrainFacts:
     """The outstanding requests of dest, and zxids of both ensembles.
 
-    before: the outstanding requests; not read again once there are none. z: the zxid of source, read after
-    that; None while something is outstanding. after: the zxids of dest, read after Z.
+    before: the outstanding requests of each dest host; not read again once there are none. leader, z:
+    source's leader and its zxid, read after that; None while a request is outstanding. after: the zxid of
+    each dest host, read after Z.
     """
 
     before: dict[str, Reading[Drain]]

@@ -1,7 +1,7 @@
 """What: refuse clients at the client port of every dest host and end their connections.
 
-Why now: nothing may reach dest between the last proof and the reform. Right before, foreign clients that came
-to dest since SURVEY are looked for once more.
+Why now: no client may change dest between the last proof and the reform. Right before the fence, dest is
+checked once more for foreign clients that came since SURVEY.
 
 Clients may notice: members lose ZooKeeper and keep retrying; Kafka's producers and consumers continue. A
 client does not know the outcome of requests that were not acknowledged, as in any disconnect.
@@ -9,7 +9,7 @@ client does not know the outcome of requests that were not acknowledged, as in a
 Way back: reopen. No session is lost if the way back starts before the deadline. The kernel reopens by itself
 when the lease is not renewed.
 
-Proof: on every dest host our rules are on top, the set is filled, and no client socket is left.
+Proof: on every dest host zkm-host's rules are first, the set is filled, and no client socket is left.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ from zkmigrate.runbook.model.window import Phase
 class FenceFacts:
     """The state of the fence.
 
-    foreign: other clients of dest, read before the first host is fenced; an accepted one only warns.
+    foreign: findings about other clients of dest, read before the first host is fenced; an accepted finding
+    only warns.
     """
 
     states: DestStates
@@ -82,7 +83,7 @@ class FenceStep(OfDependent, Step[FenceFacts]):
 
 
 def closed_findings(f: Statuses[HostStatus]) -> tuple[Finding, ...]:
-    """Check that clients are shut out on every host, as observed."""
+    """Return the findings that clients are shut out on every host, as its status shows."""
     return f.claims(
         "fence.closed",
         "no client reaches this dest host",

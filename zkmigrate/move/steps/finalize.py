@@ -7,7 +7,7 @@ Clients may notice: nothing.
 Way back: none; the images are gone after it. Dest stays as it is.
 
 Proof: zkm-host is gone, after it removed every rule, set, guard and state of this run. A dest host that
-VERIFY left out and that still does not answer is named; one that answers again gets its GO first.
+VERIFY left out and that still does not answer is named; a host that answers again gets its GO first.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from zkmigrate.zookeeper.facts.config import ZooConfig, zoo_config
 class FinalizeFacts:
     """The remains of the move on the hosts.
 
-    programs: host → the installed program, Absent once removed. configs: dest host → its config. hosts: the
+    programs: host → the installed zkm-host, Absent once removed. configs: dest host → its zoo.cfg. hosts: the
     phase of each dest host.
     """
 
@@ -139,9 +139,9 @@ def _may_remain(host: str, reading: Reading[bytes]) -> Finding:
 
 
 def _reformed(config: ZooConfig) -> bool:
-    """Return whether this config makes dest an ensemble of its own: it has servers and no observer.
+    """Return whether this config makes dest an independent ensemble: it has servers and no observer.
 
-    The servers may be in the dynamic file to which ZooKeeper moves them with reconfigEnabled.
+    With reconfigEnabled ZooKeeper moves the servers to a dynamic file; the servers are looked for there too.
     """
     roles = {server.role for server in config.servers.values()}
     return roles == {"participant"} and config.values.get("peerType", "participant") != "observer"

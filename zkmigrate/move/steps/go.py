@@ -1,14 +1,14 @@
 """What: send GO to every dest host with its place in the start order; each then finishes by itself.
 
-Why now: every host is sealed. The decision is journaled first, so that a resumed run knows it was taken.
+Why now: every host is sealed. The decision is journaled first, so that a resumed run knows that it was made.
 
 Clients may notice: nothing more than at the fence.
 
 Way back: only if every host can be reached: stop all of them, then put the images back (the step before).
 
-Proof: every host has recorded GO, or enough of them to form the quorum while the others do not answer. Those
-that hold the newest transaction start first; the others never reach a majority by themselves. A host without
-GO stays closed until VERIFY can send it.
+Proof: every host has recorded GO, or enough of them to form the quorum while the others do not answer. The
+hosts that hold the newest transaction start first; the others never reach a majority by themselves. A host
+without GO stays closed until VERIFY can send it.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ from zkmigrate.runbook.model.window import Phase
 
 HAVE_GO = Phase.GO.until(Phase.OPEN)
 TOO_LATE_S = 4.0
-"""Seconds that stopping all hosts may take."""
+"""The seconds within which all hosts must have stopped."""
 
 
 @dataclass(frozen=True)
 class GoFacts:
     """The phases of the dest hosts.
 
-    alive: the hosts whose ZooKeeper may run, read only walking back.
+    alive: the hosts whose ZooKeeper may run, read only on the way back.
     """
 
     hosts: Statuses[HostPhase]
@@ -170,7 +170,7 @@ def _unconfirmed(found: Finding) -> Finding:
 
 
 def door_is_open(words: Words, hosts: tuple[str, ...]) -> Finding:
-    """Return the finding that refuses a way back after OPEN, with the cost of going back anyway."""
+    """Return the finding that refuses a way back after OPEN and names the cost of going back anyway."""
     return claim(
         NO_WAY_BACK,
         "the client door has not been opened",

@@ -1,13 +1,14 @@
 """What: install zkm-host, the one program that acts on a host, on dest hosts and the members' hosts.
 
-Why now: every later change goes through it, with an operation id, a before-image and a stored outcome.
+Why now: every later change goes through zkm-host, with an operation id, a before-image and a stored outcome.
 
 Clients may notice: nothing.
 
-Way back: remove it, its sudoers file and the run's state. A run that keeps another run's zkm-host removes it
-only where it was not there before. Where another run's state is on the host, the program stays for that run.
+Way back: remove zkm-host, its sudoers file and the run's state. A run that keeps another run's zkm-host
+removes the program only from hosts that did not have it before. If a host holds another run's state, the
+program stays for that run.
 
-Proof: the installed file has the digest of the one in this package.
+Proof: the installed file has the digest of the program in this package.
 """
 
 from __future__ import annotations
@@ -31,14 +32,14 @@ from zkmigrate.runbook.model.step import Blocked, Context, Done, Hazard, Ready, 
 from zkmigrate.runbook.model.step_record import known
 
 Programs: TypeAlias = Mapping[str, Reading[bytes]]
-"""The installed program per host; Absent if it is not installed."""
+"""Host → the installed program; Absent if it is not installed."""
 
 
 class InstallStep(OfDependent, Step[Programs]):
     """Installs zkm-host, and removes it on the way back.
 
-    keep: whether the way back leaves a zkm-host that was there before this run. hosts: where to install it;
-    None: on dest's hosts and the members'.
+    keep: whether the way back keeps a zkm-host that was on the host before this run. hosts: the hosts to
+    install it on; None means the dest hosts and the members' hosts.
     """
 
     id = "install"

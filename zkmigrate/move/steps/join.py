@@ -3,9 +3,10 @@
 Why now: dest is proven empty, and observers do not vote, so source's quorum is not affected.
 
 Clients may notice: some latency on source while it sends a large tree. So hosts join one at a time, and the
-next one waits while source has more outstanding requests than the policy allows.
+next host waits while source has more outstanding requests than the policy allows.
 
-Way back: stop the observers, put every file back and move aside what they wrote. Source forgets them.
+Way back: stop the observers, put every file back and move aside the files that the observers wrote. Source
+forgets them.
 
 Proof: every dest host is an observer and has reached the zxid that source's leader had when it was read.
 """
@@ -46,7 +47,7 @@ from zkmigrate.zookeeper.facts.members import Members, source_members
 
 @dataclass(frozen=True)
 class JoinHost:
-    """One dest host: its two files, its directories, its service, and how it serves."""
+    """One dest host: its myid and config files, directories and service, and its server's mode and zxid."""
 
     myid: Reading[bytes]
     config: Reading[bytes]
@@ -61,7 +62,8 @@ class JoinHost:
 class JoinFacts:
     """Source and the dest hosts.
 
-    source is read before dest: a dest host at or above its zxid has caught up.
+    Source is read before dest, so a dest host at or above source's zxid has caught up. members: the server
+    lines of source.
     """
 
     source: EnsembleView
@@ -163,7 +165,9 @@ class JoinStep(Step[JoinFacts]):
 
 
 def _busy(c: Context, source: EnsembleView, host: str) -> Waiting | None:
-    """Return a wait while source has too many requests outstanding, perhaps from the last host's sync."""
+    """Return a wait while source has too many outstanding requests, perhaps because the last host still
+    syncs.
+    """
     limit = c.inventory.policy.join_outstanding
     outstanding = {h: r.value.outstanding for h, r in source.servers.items() if isinstance(r, Seen)}
     busy = ", ".join(f"{h}: {n} outstanding" for h, n in outstanding.items() if n > limit)
@@ -186,8 +190,8 @@ def _files(inventory: Inventory, f: JoinFacts, host: str) -> tuple[PutFile, ...]
 def _written(inventory: Inventory, state: JoinHost) -> tuple[str, ...]:
     """Return the paths that ZooKeeper itself wrote: data, logs, and files beside the config.
 
-    As an observer, 3.5 writes a dynamic config there. A reformed server with reconfigEnabled writes more of
-    them and a ``.bak``.
+    As an observer, 3.5 writes a dynamic config beside it. A reformed server with reconfigEnabled writes more
+    dynamic configs and a ``.bak``.
     """
     dest = inventory.dest
     paths = []
@@ -210,9 +214,10 @@ def _left_over(inventory: Inventory, state: JoinHost) -> bool:
 
 
 def _aside(inventory: Inventory, state: JoinHost) -> list[tuple[str, str]]:
-    """Return what this step's undo has moved aside: each path, and the id of the ``move-aside`` operation.
+    """Return the paths that this step's undo has moved aside, each with the id of its ``move-aside``
+    operation.
 
-    It can be deleted: preflight saw these directories empty, so the observer wrote all of it.
+    The moved files can be deleted: preflight saw these directories empty, so the observer wrote all of them.
     """
     dest = inventory.dest
     directories = {

@@ -1,4 +1,4 @@
-"""What: open the client door of dest: the point of no return.
+"""What: let clients in on every dest host: the point of no return.
 
 Why now: dest has been checked while clients are refused.
 

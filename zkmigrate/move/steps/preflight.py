@@ -1,12 +1,12 @@
 """What: check everything that could go wrong and can be seen beforehand; change nothing.
 
-Why now: every later step rests on it, and on day one it is useful by itself.
+Why now: every later step depends on these checks, and they are useful by themselves from the first day.
 
-Clients may notice: nothing; it only reads.
+Clients may notice: nothing; the checks only read.
 
 Way back: nothing was changed.
 
-Proof: every blocking check holds; unknown never passes.
+Proof: every blocking check holds; an unknown check never passes.
 """
 
 from __future__ import annotations

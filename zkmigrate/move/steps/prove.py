@@ -6,10 +6,10 @@ Clients may notice: nothing more than at the fence.
 
 Way back: nothing was changed by this step.
 
-Proof: tail — the newest durable zxid of every dest host is at least the newest transaction that touched the
-chroot or a session that owns part of it. Delta — the log of source's leader holds nothing after dest's zxid
-that touches them, except expiries of sessions that live on dest and that no dest disk knows of. That log is
-read without a gap, under the same leader and epoch before and after.
+Proof: tail — the newest zxid on each dest disk is at least that of the newest transaction that touched the
+chroot or a session that owns part of it. Delta — the log of source's leader holds no later transaction that
+touches them, except expiries of sessions that live on dest and that no dest disk knows of. That log is read
+without a gap, under the same leader and epoch before and after.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ LISTED = 10
 
 @dataclass(frozen=True)
 class ProveFacts:
-    """The evidence for tail and delta.
+    """The evidence for the proofs ``tail`` and ``delta``.
 
-    before, after: source's leader and its zxid, read before and after its log. state: the owners at dest's
-    zxid.
+    before, after: source's leader and its zxid, read before and after its log. state: the owners of
+    ephemerals at dest's zxid. delta: the transactions in source's log after that zxid.
     """
 
     before: tuple[str | None, int]
@@ -118,8 +118,8 @@ class ProveStep(OfDependent, Reads[ProveFacts]):
     def _living(self, survey: Surveyed, state: Ownership) -> set[int]:
         """Return the sessions whose expiry on source loses nothing.
 
-        They are those that SURVEY saw as clients of dest, and those of which nothing must be kept. In a
-        rehearsal the first are none, because members are still on source.
+        These are the sessions that SURVEY saw as clients of dest, and the sessions that need not keep an
+        ephemeral. In a rehearsal SURVEY saw no such clients, because members are still on source.
         """
         kept = state.kept(self.dependent.keeps).owners.keys()
         return {owner for owner in state.owners if owner in survey.on_dest or owner not in kept}
@@ -146,9 +146,10 @@ def _same_leader(c: Context, f: ProveFacts) -> Finding:
 
 
 def _from_survey(c: Context, lowest: int) -> Finding:
-    """Check that every dest disk reaches the place up to which SURVEY read source's log.
+    """Check that every dest disk reaches the position up to which SURVEY read source's log.
 
-    The log is read only from that place on, so transactions before it that a disk lacks would go unseen.
+    lowest: the lowest newest zxid of the dest disks. PROVE reads the log only from that position on, so it
+    would not notice an earlier transaction that a disk lacks.
     """
     survey = needed(Surveyed, c)
     cursor = survey.cursors.get(survey.leader)

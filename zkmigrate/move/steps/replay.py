@@ -4,7 +4,7 @@ Why now: the plan is made from disks that do not change any more, and no client 
 
 Clients may notice: nothing more; other tenants of source see at most 200 writes a second.
 
-Way back: what was repeated stays on source, with its mark. No client uses it there, and a later return
+Way back: repeated transactions stay on source, with their mark. No client uses them there, and a later return
 continues from the mark. Brokers and dest start again as they were.
 
 Proof: path, data, ACL and versions of the subtree are the same on the disks of source and dest.
@@ -40,9 +40,9 @@ DISK_S = 60.0
 class ReplayFacts:
     """The state of the replay on source.
 
-    mark: the marker on source. own: whether the disk read as source's shows the mark; checked before the
-    first transaction. same: the comparison of the subtrees, made once every transaction is repeated. wall:
-    seconds since the epoch.
+    mark: the marker on source. own: whether the disk that was read as source's shows the mark; this is
+    checked before the first transaction. same: the comparison of the subtrees, made once every transaction is
+    repeated. wall: when the facts were read, in seconds since the epoch.
     """
 
     mark: Reading[Mark]
@@ -127,11 +127,13 @@ class ReplayStep(Step[ReplayFacts]):
         return ()
 
     def forecast(self, c: Context, look: Look) -> None:
-        """Return None: dest takes writes until it is stopped, so the extent of the replay is not known."""
+        """Return None, because dest takes writes until it stops, so the extent of the replay is not known
+        yet.
+        """
 
 
 def batches_left(plan: Planned, mark: Mark) -> tuple[tuple[int, int, str], ...]:
-    """Return the batches after the mark."""
+    """Return the batches that the mark does not cover yet: last zxid, number of transactions, fingerprint."""
     return tuple(batch for batch in plan.batches if batch[0] > mark.done)
 
 

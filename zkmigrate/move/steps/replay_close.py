@@ -23,7 +23,7 @@ from zkmigrate.zookeeper.changes import SOURCE, EndReplay
 from zkmigrate.zookeeper.facts.ensemble import source_view
 
 Marked: TypeAlias = Reading[object]
-"""The mark on source."""
+"""The reading of the mark on source."""
 
 
 class ReplayCloseStep(Step[Marked]):

@@ -1,6 +1,6 @@
 """What: read dest's transactions after the cut from the disks, and plan their replay.
 
-Why now: brokers and dest are down; nothing changes any more.
+Why now: brokers and dest are down; no disk changes any more.
 
 Clients may notice: nothing more; no broker serves them.
 
@@ -32,9 +32,9 @@ SESSION_S = 120.0
 class ReadFacts:
     """The services, registrations and disks after the brokers have stopped.
 
-    services: the state of ZooKeeper on every dest host. source: Kafka's registrations on source. replay: what
-    there is to replay. Because whole disks are read for it, it is read only once no broker is registered on
-    source.
+    services: the state of ZooKeeper on every dest host. source: Kafka's registrations on source. replay: the
+    transactions to replay with their conditions. It is read only once no broker is registered on source,
+    because whole disks are read for it.
     """
 
     services: Mapping[str, Reading[HostStatus]]

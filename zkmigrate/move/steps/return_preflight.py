@@ -1,13 +1,15 @@
-"""What: check what speaks against going back to source, and estimate its cost; change nothing.
+"""What: check the conditions for going back to source, and estimate the cost; change nothing.
 
 Why now: once the first broker is stopped, clients are served less with each minute.
 
-Clients may notice: nothing; it only reads, among others all of the disks of source's leader and of dest.
+Clients may notice: nothing; the step only reads, but it reads all of the disks of source's leader and of
+dest.
 
 Way back: nothing was changed.
 
-Proof: source is whole and no other client wrote under the chroot there. Each of dest's transactions can be
-repeated. Every broker is known, names dest and is in sync. The owner of source agrees by name.
+Proof: every server of source serves, and no other client wrote under the chroot there. Each of dest's
+transactions can be repeated. Every broker is known, names dest and is in sync. The owner of source agrees by
+name.
 """
 
 from __future__ import annotations
@@ -37,14 +39,15 @@ PACE = 200
 """The most transactions per second that a replay sends."""
 
 LATER = ("source.at-rest", "dest.at-rest")
-"""Conditions of a replay that hold only once the brokers are down."""
+"""The conditions of a replay that can hold only once the brokers are down."""
 
 
 @dataclass(frozen=True)
 class ReturnFacts:
-    """Both ensembles, Kafka as its brokers report it, the brokers' files, and what the disks hold.
+    """Both ensembles, Kafka as its brokers report it, the brokers' files, and the content of the disks.
 
-    wall: seconds since the epoch.
+    replay: the transactions to replay with their conditions. wall: when the facts were read, in seconds since
+    the epoch.
     """
 
     source: EnsembleView
@@ -83,9 +86,9 @@ class ReturnPreflightStep(Reads[ReturnFacts]):
 
 
 def replayable(c: Context, look: Look, leader: str | None) -> Reading[ReplayScope]:
-    """Read what there is to replay from the disks of source's leader and of dest.
+    """Read from the disks of source's leader and of dest which transactions to replay.
 
-    If source has a mark, the replay continues from it.
+    If source has a mark, the replay continues from that mark.
     """
     if leader is None:
         return Unknown("failed", "source has no single leader, whose disk would be read")
@@ -100,7 +103,7 @@ def replayable(c: Context, look: Look, leader: str | None) -> Reading[ReplayScop
 
 
 def disks(replay: Reading[ReplayScope], later: tuple[str, ...] = ()) -> tuple[Finding, ...]:
-    """Return the conditions of a replay as findings, except those that hold only later."""
+    """Return the conditions of a replay as findings. later: the ids of conditions to leave out."""
     if not isinstance(replay, Seen):
         return (
             claim("return.disks", "dest's transactions can be read from the disks", None, seen=str(replay)),
@@ -119,7 +122,7 @@ def disks(replay: Reading[ReplayScope], later: tuple[str, ...] = ()) -> tuple[Fi
 
 
 def cost(replay: Reading[ReplayScope]) -> str:
-    """Return what going back costs, as far as it is known."""
+    """Return the known cost of going back, as text."""
     if not isinstance(replay, Seen):
         return "every broker is down until the end. The number of transactions to replay is not known"
     tally = replay.value.tally

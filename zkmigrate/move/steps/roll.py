@@ -1,12 +1,12 @@
-"""What: give the members of the dependent dest's addresses, one safe wave at a time.
+"""What: write dest's addresses into the config files of the members, one safe wave at a time.
 
 Why now: dest follows source, so a member sees the same tree through dest. Its sessions then live on dest.
 
-Clients may notice: what any rolling restart of this dependent costs. Of Kafka's brokers: leaders move, and a
-producer may wait up to a few seconds.
+Clients may notice: the effects of any rolling restart of this dependent. Of Kafka's brokers: leaders move,
+and a producer may wait up to a few seconds.
 
-Way back: the same waves with the old file put back, never all members at once. What the policy asks for after
-the last wave is done on either way.
+Way back: the same waves with the old file put back, never all members at once. The changes that the policy
+requests after the last wave are made in either direction.
 
 Proof: every member's file names dest and its process has read that file. Every member is connected to dest
 and not to source, the cluster is settled, and source's client lists show no member.
@@ -54,15 +54,17 @@ _SOAK = "soak"
 _PROGRESS = "progress"
 
 STOP_MARGIN_S = 60.0
-"""Seconds after a unit's TimeoutStopSec by which its member has stopped: systemd has killed it by then."""
+"""The seconds after a unit's TimeoutStopSec by which the member has stopped, because systemd has killed it.
+"""
 
 
 @dataclass(frozen=True)
 class RollFacts:
     """The members, their cluster, and the clients of source.
 
-    own: the cluster, as the dependent sees it. identities: the dependent's identity, seen through each dest
-    host. wall: the operator's clock, in seconds since the epoch. now: seconds on a monotonic clock.
+    own: the state of the cluster, which only the dependent can read. identities: the id of the dependent's
+    cluster, as seen through each dest host. wall: the operator's clock, in seconds since the epoch. now:
+    seconds on a monotonic clock.
     """
 
     members: dict[str, MemberFacts]
@@ -170,7 +172,7 @@ class RollStep(OfDependent, Step[RollFacts]):
         return (*inverses(applied), *self.dependent.restart_or_reload(c.inventory, target))
 
     def forecast(self, c: Context, look: Look) -> Forecast[RollFacts]:
-        """Forecast from the members' files alone, because the cluster may change before the roll."""
+        """Forecast the changes from the members' files, because the cluster may change before the roll."""
         d = self.dependent
         members = look.each(
             (m.name for m in d.members(c.inventory)), lambda h: self._file(c.inventory, look, h)
@@ -196,7 +198,7 @@ class RollStep(OfDependent, Step[RollFacts]):
         return member
 
     def _ending(self, inventory: Inventory, target: str) -> Ending | None:
-        """Return the changes that follow the last wave, if this is their target."""
+        """Return the changes that follow the last wave if ``target`` names them, otherwise None."""
         ending = self.dependent.ending(inventory)
         return ending if ending is not None and ending.target == target else None
 
@@ -208,7 +210,7 @@ class RollStep(OfDependent, Step[RollFacts]):
         return self.dependent.names_dest(inventory, member.file.value, lambda n: found.get(n, Absent(n)))
 
     def _unresolved(self, c: Context, members: Mapping[str, MemberFacts]) -> tuple[Finding, ...]:
-        """Return a finding for each member of which it is not known whether its file names dest."""
+        """Return a finding for each member for which it is not known whether its file names dest."""
         words, path = self.dependent.words, self.dependent.config(c.inventory)
         return tuple(
             claim(
@@ -227,7 +229,7 @@ class RollStep(OfDependent, Step[RollFacts]):
     def _untouched(self, c: Context, host: str, member: MemberFacts) -> bool:
         """Return whether the way back has nothing to do on this member.
 
-        That is so if the run wrote no file there, and its process is connected to source alone.
+        This is so if the run wrote no file there, and the member's process is connected to source alone.
         """
         return c.way is Way.BACK and host not in c.unrestored and _connected(c, member)
 
@@ -242,13 +244,13 @@ class RollStep(OfDependent, Step[RollFacts]):
         return Position(name, moved, touched, not state.runs, settling)
 
     def _file_done(self, c: Context, member: MemberFacts) -> bool:
-        """Return whether the member's file names the ensemble to which the current direction leads."""
+        """Return whether the member's file names the ensemble to which the run currently leads."""
         return self._names_dest(c.inventory, member) is (c.way is Way.FORWARD)
 
     def _has_read(self, c: Context, f: RollFacts, name: str) -> bool:
-        """Return whether the file is right and the process has read it.
+        """Return whether the member's file is right and its process has read the file.
 
-        Another change would then have no effect.
+        In that case another change would have no effect.
         """
         state = f.members[name]
         return self._file_done(c, state) and self.dependent.has_read(c.inventory, f.own, name, state)
@@ -256,7 +258,7 @@ class RollStep(OfDependent, Step[RollFacts]):
     def _changing(self, c: Context, f: RollFacts, name: str) -> Waiting | None:
         """Return a wait for a service that systemd is stopping, or is starting with the right file.
 
-        Another restart would have no effect then.
+        Another restart would have no effect in that state.
         """
         state = f.members[name]
         status = state.status.value if isinstance(state.status, Seen) else None
@@ -273,7 +275,7 @@ class RollStep(OfDependent, Step[RollFacts]):
         return None
 
     def _wait_for(self, c: Context, f: RollFacts, name: str) -> Waiting:
-        """Return the wait for a member that has read the right file and still lacks something."""
+        """Return the wait for a member that has read the right file but does not meet all conditions yet."""
         state, d = f.members[name], self.dependent
         status = state.status.value if isinstance(state.status, Seen) else None
         key = "" if status is None else f"{name} {status.boot_id} {status.unit_since}"
@@ -297,10 +299,10 @@ class RollStep(OfDependent, Step[RollFacts]):
     def _out_of_hours(
         self, inventory: Inventory, f: RollFacts, positions: tuple[Position, ...]
     ) -> tuple[Finding, ...]:
-        """Return the finding that the roll may not continue at this hour; nothing inside policy.window.
+        """Return the finding that the roll may not continue at this time of day; empty inside policy.window.
 
-        It applies only walking forward, to running members and to the ending. A member that is down is
-        started at any hour, and the way back waits for no window.
+        The limit applies only on the way forward, to running members and to the changes after the last wave.
+        A member that is down is started at any time, and the way back waits for no window.
         """
         window = inventory.policy.window
         if window is None or closed(None, window, f.wall) is None:
@@ -326,7 +328,7 @@ class RollStep(OfDependent, Step[RollFacts]):
     def _soaking(
         self, c: Context, f: RollFacts, positions: tuple[Position, ...], wave: tuple[str, ...]
     ) -> Waiting | None:
-        """Return the wait for policy.roll_soak_s between two waves; None when it is over."""
+        """Return the wait for policy.roll_soak_s between two waves, or None when it is over."""
         statuses = {p.name: f.members[p.name].status for p in positions if p.moved}
         moved = {name: status.value for name, status in statuses.items() if isinstance(status, Seen)}
         well_s, marks = soak_progress(moved, c.kept.get(_SOAK, {}))
@@ -345,8 +347,8 @@ class RollStep(OfDependent, Step[RollFacts]):
     def _stopped_by_others(self, c: Context, f: RollFacts, wave: tuple[str, ...]) -> tuple[Finding, ...]:
         """Return a finding for each member of a wave that is down and that this run did not stop.
 
-        Somebody may be working on it. A member counts as stopped by this run if a change of this run is in
-        doubt, or if the run started the member and that failed.
+        Somebody may be working on such a member. A member counts as stopped by this run if the outcome of a
+        change of this run is not known, or if the run tried to start the member and failed.
         """
         words = self.dependent.words
 
@@ -394,7 +396,9 @@ class RollStep(OfDependent, Step[RollFacts]):
         )
 
     def _another_cluster(self, inventory: Inventory, f: RollFacts) -> tuple[Finding, ...]:
-        """Return a finding for each dest host whose chroot is not known to be this dependent's."""
+        """Return a finding for each dest host whose chroot does not certainly belong to this dependent's
+        cluster.
+        """
         wanted = self.dependent.identity(inventory)
         findings = tuple(
             claim(
@@ -449,7 +453,10 @@ def _entry(listing: Reading[tuple[DirEntry, ...]], path: str) -> DirEntry | None
 
 
 def _silence(member: MemberFacts) -> str:
-    """Return why a member's host does not answer, if that may be temporary; empty if it answers."""
+    """Return why a member's host does not answer, if the reason may be temporary.
+
+    The text is empty if the host answers, or if the reason is permanent.
+    """
     for reading in (member.file, member.status):
         if isinstance(reading, Unknown) and reading.cause in get_args(NotHeard):
             return str(reading)
@@ -457,7 +464,10 @@ def _silence(member: MemberFacts) -> str:
 
 
 def _wait_for_silent(c: Context, silent: Mapping[str, str], reason: str) -> Waiting:
-    """Return the wait for hosts that do not answer, with what to do about a host that never will."""
+    """Return the wait for hosts that do not answer, with advice about a host that will never answer.
+
+    silent: host → why it does not answer.
+    """
     names = ", ".join(silent)
     waits = f"; the others wait as well: {reason}" if reason else ""
     return Waiting(
@@ -474,7 +484,7 @@ def _state_known(status: Reading[HostStatus]) -> bool:
 
 
 def _state_unknown(dependent: AnyDependent, host: str, status: Reading[HostStatus]) -> Finding:
-    """Return the finding that it is not known whether a member runs, so that it must not be restarted."""
+    """Return the finding that a member must not be restarted, because it is not known whether it runs."""
     return claim(
         "roll.service",
         f"it is known whether this host's {dependent.words.one} runs",
@@ -497,7 +507,7 @@ def _peers(look: Look, host: str, ports: set[int]) -> Reading[frozenset[str]]:
 
 
 def _connected(c: Context, state: MemberFacts) -> bool:
-    """Return whether the member is connected only to the ensemble to which the current direction leads."""
+    """Return whether the member is connected only to the ensemble to which the run currently leads."""
     if not isinstance(state.zookeepers, Seen):
         return False
     source = {a for h in c.inventory.source.hosts for a in addresses(h)}
@@ -515,7 +525,7 @@ def _stop_s(status: HostStatus) -> float:
 
 
 def _hosts_to_leave(c: Context, state: MemberFacts) -> tuple[str, ...]:
-    """Return the hosts of the ensemble being left to which the member's host is still connected."""
+    """Return the ZooKeeper hosts that the member is still connected to but has to leave."""
     if not isinstance(state.zookeepers, Seen):
         return ()
     hosts = c.inventory.source.hosts if c.way is Way.FORWARD else c.inventory.dest.hosts

@@ -7,7 +7,7 @@ Clients may notice: nothing more than at the fence.
 Way back: put the image back and unseal all, then start the observers, unblock, reopen. A sealed host that
 cannot be reached stays closed, which is safe.
 
-Proof: every host compared boot id, lease, rules and data stamp under its own lock and answered sealed.
+Proof: every host compared boot id, lease, rules and data stamp under its own lock and reported sealed.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from zkmigrate.runbook.model.step import Blocked, Context, Done, Reads, Verdict,
 from zkmigrate.runbook.model.window import Phase
 
 SERVING_S = 30.0
-"""The least time, in seconds, for the hosts to serve."""
+"""The shortest time limit, in seconds, for the hosts to serve."""
 
 
 class ServeStep(Reads[Statuses[HostPhase]]):
@@ -64,10 +64,11 @@ class ServeStep(Reads[Statuses[HostPhase]]):
 
 
 def serving_s(c: Context) -> float:
-    """Return the seconds within which the hosts must serve.
+    """Return the time limit, in seconds, within which the hosts must serve.
 
-    No session depends on it: until dest has a leader no session expires. A machine that was slow in the
-    rehearsal is slow in the window too. In a rehearsal no client waits, so the limit is that of any step.
+    No session depends on this limit: until dest has a leader no session expires. A machine that was slow in
+    the rehearsal is slow in the window too, so the rehearsed time counts. In a rehearsal no client waits, so
+    the limit is the same as for other steps.
     """
     if c.rehearsal:
         return c.inventory.policy.step_deadline_s
@@ -78,8 +79,8 @@ def can_continue_without(c: Context, f: Statuses[HostPhase]) -> bool:
     """Return whether the hosts that serve continue without the missing ones.
 
     Once a host is open the only way is forward. Before that, while clients wait to be let in, a majority
-    continues without hosts that do not answer or have no GO. A rehearsal, where no client waits, needs every
-    host.
+    continues without hosts that do not answer or have no GO. A rehearsal, in which no client waits, needs
+    every host.
     """
     if f.in_phase(Phase.OPEN):
         return True

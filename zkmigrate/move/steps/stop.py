@@ -34,7 +34,8 @@ from zkmigrate.zookeeper.facts.disk import durable_tail
 class StopFacts:
     """The state of the dest hosts, and of their disks.
 
-    tails, stamps: read only walking forward, from hosts whose ZooKeeper is down.
+    tails, stamps: the newest zxid and the digest of the data files, read only on the way forward, from hosts
+    whose ZooKeeper is down.
     """
 
     states: DestStates

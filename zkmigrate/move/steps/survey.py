@@ -1,17 +1,17 @@
 """What: read the whole subtree on source and the newest transaction on every disk, once.
 
-Why now: it takes time in proportion to the tree. The window then reads only what came since.
+Why now: the reading takes time in proportion to the tree. The window then reads only newer transactions.
 
-Clients may notice: nothing; it only reads.
+Clients may notice: nothing; the step only reads.
 
 Way back: nothing was changed by this step.
 
 Proof: source's subtree and every dest disk can be read, source's leader counts the dest hosts as learners,
 and the dest hosts answer quickly enough for a lease. For the cut-over also: dest's disks hold the same
-subtree as source at one zxid. Every session that owns a part of it is a client of dest alone. No
-foreign client is connected to dest. The smallest session timeout leaves time for a way back, and FENCE to
-SEAL ends before that must start. FENCE to SEAL counts as long as in the rehearsal and a margin more; without
-a rehearsal as long as the policy gives the way back.
+subtree as source at one zxid. Every session that owns a part of it is a client of dest alone. No foreign
+client is connected to dest. The smallest session timeout leaves time for a way back, and FENCE to SEAL ends
+before the latest start of a way back. FENCE to SEAL is assumed to take the rehearsed time plus a margin;
+without a rehearsal, the time that the policy gives the way back.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ from zkmigrate.zookeeper.facts.ownership import Ownership
 
 LISTED = 5
 LEAST_TO_SEAL_S = 1.0
-"""The least seconds from FENCE to SEAL: the best that was measured."""
+"""The shortest time from FENCE to SEAL that was measured, in seconds."""
 TRIES = 5
 
 
@@ -64,12 +64,13 @@ TRIES = 5
 class SurveyFacts:
     """The readings of SURVEY from source and dest.
 
-    leader: source's leader, with the epoch of its zxid and the number of learners it counts. ownership: the
-    owners under the chroot, with the cursor in the leader's log. tails: the newest zxid of every dest host,
-    read before source's log. renewals: the longest round trip of each dest host, in seconds.
+    leader, epoch, learners: source's leader, the epoch of its zxid and the number of learners it counts.
+    ownership: the owners of ephemerals under the chroot, with the position in the leader's log. tails: the
+    newest zxid of every dest host, read before source's log. renewals: the longest round trip of each dest
+    host, in seconds.
 
-    In a rehearsal these are not read: comparison, homes, and foreign, the other clients of dest (an accepted
-    one only warns).
+    Three fields are not read in a rehearsal. comparison: the disks of dest and source at one zxid. homes: the
+    ensemble of each session. foreign: findings about other clients of dest; an accepted finding only warns.
     """
 
     leader: str
@@ -145,7 +146,11 @@ class SurveyStep(OfDependent, Reads[SurveyFacts]):
     def _source(
         self, c: Context, look: Look, leader: str, now: int, earlier: Surveyed | None
     ) -> Reading[tuple[Ownership, Cursor | None]]:
-        """Read source's ownership, or only what follows an earlier survey of the same leader and epoch."""
+        """Read the owners on source, or only their changes since an earlier survey of the same leader and
+        epoch.
+
+        now: the current epoch.
+        """
         start = None
         if earlier is not None and (earlier.leader, earlier.epoch) == (leader, now):
             cursor = earlier.cursors.get(leader)
@@ -155,9 +160,9 @@ class SurveyStep(OfDependent, Reads[SurveyFacts]):
 
 
 def _earlier(c: Context) -> Surveyed | None:
-    """Return the record of an earlier walk of this step, or None.
+    """Return the record of an earlier visit of this step, or None.
 
-    If another version wrote it, it counts as none, because everything can be read anew.
+    A record that another version wrote is ignored, because everything can be read again.
     """
     try:
         return known(Surveyed, c)
@@ -220,7 +225,10 @@ def _readable(dependent: AnyDependent, c: Context, f: SurveyFacts) -> tuple[Find
 
 
 def _window_fits(words: Words, c: Context, trip_s: float, left_s: float) -> Finding:
-    """Check that SEAL can be reached in time. left_s: from FENCE until the way back must start."""
+    """Check that SEAL can be reached before the way back must start.
+
+    trip_s: the longest round trip to a host. left_s: seconds from FENCE until the way back must start.
+    """
     policy, took, counted = c.inventory.policy, rehearsed_s(c, *TO_SEAL), to_seal_s(c, trip_s)
     margin = f"times {policy.window_margin:g} (policy.window_margin)"
     moves: tuple[str, ...]
@@ -316,7 +324,10 @@ def _baseline(words: Words, state: Ownership, kept: Ownership) -> tuple[Finding,
 
 
 def _homes(found: Homes | None) -> Finding:
-    """Check that every session is connected to dest. The ephemerals of any other would be lost at OPEN."""
+    """Check that every session is connected to dest alone.
+
+    At OPEN a session that is not on dest would lose its ephemerals.
+    """
     found = found or Homes(frozenset(), {}, ("the client lists were not read",))
     astray = sorted(found.astray.items())
     listed = [f"session {format_session(session)}: {where}" for session, where in astray[:LISTED]]

@@ -1,18 +1,19 @@
-"""What: look again after twice the smallest session timeout: sessions, owners, members, dest's quorum.
+"""What: check again after twice the smallest session timeout: sessions, owners, members, dest's quorum.
 
 Why now: a session that did not survive shows only when its timeout has passed on dest.
 
-Clients may notice: nothing; it only reads. One exception: a dest host without GO gets it here, once it
+Clients may notice: nothing; the step only reads. One exception: a dest host without GO gets it here, once it
 answers again, and joins the others.
 
 Way back: nothing was changed by this step.
 
 Proof: every member is registered and settled, dest has one leader and all others follow it. Each session that
 owned a part of the chroot, and each of its znodes, is compared with the baseline as far as the dependent must
-keep it. What differs is named and does not stop the run: nothing can bring it back, and a member that was
-restarted since has a new session. Source's log since PROVE is read: whoever wrote under the chroot there is
-named, because dest does not have it. The subtree of every dest disk at the cut is compared with source's. A
-dest host that does not come back within a minute is named and left out, if a majority of them is open.
+keep it. A difference is reported and does not stop the run: it cannot be repaired, and a member that was
+restarted since has a new session. Source's log since PROVE is read: sessions that wrote under the chroot
+there are reported, because dest lacks these writes. The subtree of every dest disk at the cut is compared
+with source's. A dest host that does not come back within a minute is named and left out, if a majority of
+them is open.
 """
 
 from __future__ import annotations
@@ -53,7 +54,8 @@ from zkmigrate.zookeeper.questions import ReadZnode, Znode
 
 TIMEOUTS = 2
 LATE_HOST_S = 60.0
-"""Seconds for the start of a host that was missing when the others opened, before its own limit counts."""
+"""The seconds for the start of a host that was missing when the others opened, before its own limit counts.
+"""
 LISTED = 10
 IN_SYNC_S = 120.0
 DIGITS = 16
@@ -66,9 +68,12 @@ NOT_YET = Absent("not read yet")
 class VerifyFacts:
     """The state of dest after OPEN.
 
-    settled_for: seconds that the youngest of dest's servers has run. own: the cluster, as the dependent sees
-    it. since_proof: source's log after PROVE. trees: the subtree at the cut, on every disk; None if it was
-    not read. since: when a host was first missing, by the look's clock. waited: seconds since then.
+    - settled_for: seconds that the youngest of dest's servers has run
+    - own: the state of the cluster, which only the dependent can read
+    - since_proof: the changes in source's log after PROVE
+    - trees: the sums of the subtree at the cut on every disk; None if they were not read
+    - since: when a host was first missing, by the look's clock
+    - waited: the seconds since then
     """
 
     hosts: Statuses[HostStatus]
@@ -163,7 +168,7 @@ class VerifyStep(OfDependent, Step[VerifyFacts]):
     def _needed_s(self, c: Context) -> float:
         """Return the seconds that the youngest server must have run.
 
-        They are twice the smallest timeout, plus the time from a server's start until it lets clients in.
+        This is twice the smallest timeout, plus the time from a server's start until it lets clients in.
         """
         smallest = (
             baseline(c).kept(self.dependent.keeps).smallest_timeout_ms
@@ -184,7 +189,7 @@ class VerifyStep(OfDependent, Step[VerifyFacts]):
     def _since_proof(self, c: Context, look: Look) -> Reading[DeltaResult]:
         """Read source's log from where PROVE stopped to its current end.
 
-        There the sessions that moved to dest expire.
+        In this part of the log the sessions that moved to dest expire.
         """
         proved, leader = needed(Proved, c), needed(Surveyed, c).leader
         owners = proved.baseline.owners
@@ -204,7 +209,7 @@ class VerifyStep(OfDependent, Step[VerifyFacts]):
 
 
 def _missing(f: VerifyFacts) -> dict[str, str]:
-    """Return the dest hosts that are not open, each with its state.
+    """Return the dest hosts that are not open, each with its state as text.
 
     A replaced host that serves is not missing.
     """
@@ -235,13 +240,16 @@ def _left_out(missing: dict[str, str]) -> tuple[Finding, ...]:
 def _age_s(status: HostStatus) -> float:
     """Return the seconds that the server has run, on the host's boot clock, which no one sets.
 
-    If its service has no start time, they count from the opening of the host.
+    If the service has no start time, the time since the opening of the host is returned.
     """
     return status.uptime_s - (status.unit_since or status.phase_since)
 
 
 def _longest_timeout_ms(c: Context) -> int:
-    """Return the longest session timeout that dest grants. In ZooKeeper -1 means the default."""
+    """Return the longest session timeout that dest grants, in milliseconds.
+
+    In ZooKeeper's configuration -1 means the default.
+    """
     settings = c.inventory.dest.settings
     tick = int(settings.get("tickTime", DEFAULT_TICK_MS))
     most = int(settings.get("maxSessionTimeout", -1))
@@ -251,7 +259,7 @@ def _longest_timeout_ms(c: Context) -> int:
 def _same_tree(trees: Digests | None) -> tuple[Finding, ...]:
     """Check that each dest disk held source's subtree at the cut.
 
-    It only warns, because the move has no way back any more.
+    The finding only warns, because the move has no way back any more.
     """
     if trees is None:
         return ()
@@ -294,9 +302,9 @@ def _only_warns(dependent: AnyDependent, found: Finding) -> Finding:
 
 
 def _strays(reading: Reading[DeltaResult]) -> Finding:
-    """Check that nothing was written under the chroot on source since the proof.
+    """Check that no client wrote under the chroot on source since the proof.
 
-    It only warns, because the move has no way back any more.
+    The finding only warns, because the move has no way back any more.
     """
     result = reading.value if isinstance(reading, Seen) else None
     written = [m for m in result.missing if not m.expiry] if result is not None else []

@@ -1,1 +1,1 @@
-"""The work of the verbs that only a move has: retire a broker, list a replay, read a finished move."""
+"""The verbs that only a move has: retire a broker, list a replay, read a finished move."""

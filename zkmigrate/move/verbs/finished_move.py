@@ -1,4 +1,4 @@
-"""Read what a finished move recorded, from its journal on this machine."""
+"""Read the records of a finished move from its journal on this machine."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from zkmigrate.runbook.model.step_record import recorded
 
 
 class FinishedMoves:
-    """Answers the questions about finished moves of one inventory."""
+    """Answers requests about the finished moves of one inventory."""
 
     def __init__(self, inventory: Inventory, _look: Look) -> None:
         self._inventory = inventory

@@ -17,13 +17,13 @@ _OPERATIONS = {"Create": "create", "SetData": "setData", "Delete": "delete", "Se
 
 
 def code(found: ReplayScope) -> int:
-    """Return 0 if all conditions hold, NOT_HELD if one fails, or UNPROVED if one is only unknown."""
+    """Return the exit code: 0 if all conditions hold, NOT_HELD if one fails, otherwise UNPROVED."""
     held = {condition.held for condition in found.conditions}
     return NOT_HELD if False in held else UNPROVED if None in held else 0
 
 
 def text(found: ReplayScope) -> str:
-    """Return the result as text for a reader."""
+    """Return the transactions and conditions as text for the terminal."""
     lines = [
         f"dest has transactions of its own after {format_zxid(found.cut)}, up to {format_zxid(found.upto)} "
         f"({found.dest}): {found.under} transactions under {found.chroot}"
@@ -53,7 +53,7 @@ def _counts(found: ReplayScope) -> list[str]:
 
 
 def shown(again: Again) -> list[str]:
-    """Return one transaction as lines, one for each request."""
+    """Return one transaction as lines of text, one for each request."""
     head = f"{format_zxid(again.zxid)} by {format_session(again.session)}"
     return [f"{head} {_words(request)}" for request in again.requests]
 
@@ -65,13 +65,13 @@ def _words(request: Request) -> str:
 
 
 def _version(request: Request) -> int | None:
-    """Return the version that the request expects; None for a create."""
+    """Return the version that the request expects, or None for a create."""
     version: int | None = getattr(request, "version", getattr(request, "aversion", None))
     return version
 
 
 def body(found: ReplayScope) -> dict[str, Any]:
-    """Return the result as JSON values."""
+    """Return the transactions and conditions as JSON values."""
     tally, held = found.tally, code(found)
     return {
         "possible": None if held == UNPROVED else not held,

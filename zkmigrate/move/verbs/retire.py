@@ -1,4 +1,4 @@
-"""The verb retire: leave a permanently lost broker out of a run, and journal the person and the reason."""
+"""The verb retire: leave a permanently lost broker out of a run, and journal who decided that and why."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ REFUSED = 6
 
 
 def retire(setting: VerbContext, run_id: str, host: str, reason: str) -> int:
-    """Prove that the broker serves no partition and has left source, then journal that it is left out.
+    """Check that the broker serves no partition and has left source, then journal that it is left out.
 
-    Returns the exit code, 6 if that is not proved. Raises UsageError for a host that cannot be retired, or a
-    run that does not allow it now.
+    Returns the exit code, 6 if one of these is not proved. Raises UsageError for a host that cannot be
+    retired, or a run that does not allow it now.
     """
     inventory, playbook = load(setting)
     _refuse_no_broker(inventory, playbook, host)
