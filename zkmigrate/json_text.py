@@ -21,8 +21,8 @@ class TooDeep(ValueError):
 def loads(content: bytes | str) -> Any:
     """Read JSON in UTF-8.
 
-    Raises ValueError if it is not JSON. It does so too for NaN and infinite numbers, numbers of thousands of
-    digits, a key that occurs twice in an object, and lists or objects that are nested too deeply.
+    Raises ValueError if the content is not JSON, and also for NaN and infinite numbers, numbers of thousands
+    of digits, a key that occurs twice in an object, and lists or objects that are nested too deeply.
     """
     text = content if isinstance(content, str) else content.decode("utf-8-sig")
     try:

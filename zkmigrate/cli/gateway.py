@@ -35,8 +35,8 @@ def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
     def serve(config: Path) -> None:
         """Serve until SIGTERM or Ctrl-C. Prints its log, one JSON object per line.
 
-        After a crash it comes up with the last route that an order made. Exit code 5: another gateway has the
-        folder.
+        After a crash the gateway starts with the last route that an order set. Exit code 5: another gateway
+        uses the folder.
         """
         from zkmigrate.topics.gateway.verbs import serve as verb
 
@@ -77,7 +77,7 @@ def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
     def relay(config: Path, run: str, fencing: int) -> None:
         """Pass a run's orders to the gateway on this machine, line by line. A run starts it over ssh.
 
-        It ends with its standard input.
+        The command ends when its standard input ends.
         """
         from zkmigrate.topics.gateway.verbs.relay import Relay
 

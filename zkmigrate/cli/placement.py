@@ -140,7 +140,7 @@ def command(do: Callable[[Callable[[], int]], None]) -> click.Command:
 
 
 def _always(_context: click.Context, option: click.Parameter, value: bool) -> None:
-    """Accept an option that is always on. Raises BadParameter for false."""
+    """Accept an option that cannot be turned off. Raises BadParameter for false."""
     if not value:
         raise click.BadParameter(
             "A map never contains partitions that do not change. Remove this option.", param=option

@@ -99,7 +99,7 @@ def add_to(
     )
     @_how
     def new_topic(**options: Any) -> None:
-        """Choose the sets of a new topic, as Kafka's own code does.
+        """Choose the replica lists of a new topic, as Kafka's own code does.
 
         Exit codes: 2 bad input, 3 refused, 8 no broker answers.
         """
@@ -118,7 +118,7 @@ def add_to(
     )
     @_how
     def grow(**options: Any) -> None:
-        """Choose the sets of a topic's new partitions; the old ones stay.
+        """Choose the replica lists of a topic's new partitions; the old partitions stay.
 
         Exit codes: 2 bad input, 3 refused, 8 no broker answers.
         """
@@ -218,7 +218,7 @@ def _grown(cluster: Cluster, options: dict[str, Any]) -> TopicSets:
 def _drawn(cluster: Cluster, options: dict[str, Any]) -> tuple[int | None, int | None]:
     """Return start and shift: as given, or drawn at random as Kafka does.
 
-    None means that the planner finds one.
+    None means that the planner chooses the value.
     """
     start, shift = options["start"], options["shift"]
     if start == "random":

@@ -273,7 +273,7 @@ class GatewayProgram:
 
 
 class Inventory(Partial):
-    """What a run knows about the world without asking a host."""
+    """The facts that a run has without querying a host."""
 
     # It has the sections of its file; Playbook.sections says which ones a playbook needs. A playbook with its
     # own sections brings a subclass; one with its own hosts overrides hosts and address.
@@ -302,7 +302,7 @@ class Inventory(Partial):
     accept: tuple[Accept, ...] = ()
 
     def has(self, *sections: str) -> bool:
-        """Return whether the file has these sections."""
+        """Return whether the file has all of these sections."""
         return all(self.__dict__.get(section) is not None for section in sections)
 
     def with_files(self, path: Path) -> Self:  # noqa: ARG002 (for subclasses)

@@ -20,7 +20,7 @@ def accepted(exceptions: Sequence[Accept], findings: Iterable[Finding], at: floa
     """Return the findings of a gate, with each accepted failure turned from blocking into a warning.
 
     exceptions: the entries of ``accept``. at: now, in seconds since the epoch. From its ``until`` on an
-    exception no longer counts: the finding blocks again and says so. Neither an unknown finding nor one
+    exception has no effect: the finding blocks again and says so. Neither an unknown finding nor one
     outside ``ACCEPTABLE`` is ever accepted.
     """
     return tuple(_judged(exceptions, f, at) for f in findings)
@@ -32,7 +32,7 @@ def spared_topics(exceptions: Sequence[Accept], at: float) -> frozenset[str]:
 
 
 def given_up(exceptions: Sequence[Accept], at: float) -> frozenset[int]:
-    """Return the ids of the brokers without which a person accepts to go on while they are down."""
+    """Return the ids of the brokers that may stay down: a person accepts to go on without them."""
     named = (x.target for x in exceptions if x.finding == TARGET_DOWN and at < x.end)
     ids = (target.removeprefix("broker-") for target in named)
     return frozenset(int(id) for id in ids if id.isdecimal())

@@ -1,4 +1,4 @@
-"""The engine: walks a playbook, journals every effect, and is the only caller of ``Apply``.
+"""Walk a playbook and journal every effect. No other package calls ``Apply``.
 
 Start at :mod:`zkmigrate.runbook.engine.run`.
 """

@@ -81,9 +81,9 @@ class Wave:
     def run(
         self, at: Next, plans: Mapping[str, Changes], fencing: int, limits: Limits = unlimited
     ) -> dict[str, str]:
-        """Send and journal the changes of one wave. Return target → why it failed, for each that failed.
+        """Send and journal the changes of one wave. Return the reason of each failed target, by target.
 
-        at: the step. plans: the changes of each target. limits: the seconds allowed for a verb. Raises
+        at: the step. plans: the changes of each target. limits: returns the time limits for a verb. Raises
         LockedError if a host refuses this operator's fencing number, and JournalError if something could not
         be recorded.
         """
@@ -141,7 +141,7 @@ class Wave:
         self._journal.append("intent", {**where, **body}, sync=False)
 
     def _send(self, target: str, plan: _TargetPlan, fencing: int) -> str:
-        """Send the changes of one target in order. Return why one of them failed, or an empty string."""
+        """Send the changes of one target in order. Return why a change failed, or an empty string."""
         failure = ""
         for operation, change in plan.changes:
             if failure:
@@ -166,7 +166,7 @@ class Wave:
         return failure
 
     def _left(self, target: str, plan: _TargetPlan) -> str:
-        """Stop waiting for a target: the outcome of its sent change is unknown, and nothing more is sent."""
+        """Stop waiting for a target: send nothing more to it, and record its sent change as unknown."""
         said = f"{target}: no answer yet, while most of the others have answered"
         with plan.guard:
             for operation, _ in plan.changes:
@@ -191,7 +191,7 @@ class Wave:
 class _TargetPlan:
     """The changes of one target of a wave, with their operation ids.
 
-    seconds: verb → the time limit of one change. end: the time at which all changes must be over, by the
+    seconds: the time limit of one change by its verb. end: the time at which all changes must be over, by the
     engine's clock. left: whether the wave has stopped waiting for this target. sent: the operation id of the
     change sent last.
     """
@@ -213,7 +213,7 @@ Raises HostError if the outcome is unknown.
 
 
 class Alter(Protocol):
-    """Sends changes to one cluster (``Playbook.clusters``)."""
+    """A callable that sends changes to one cluster of ``Playbook.clusters``."""
 
     def __call__(self, change: ClusterChange, /) -> tuple[int, str]:
         """Send one change. Return 0 and the result, or 1 and why the cluster refused it.
@@ -232,8 +232,8 @@ class ChannelApply:
     zkm-host itself. A change of a cluster goes through the client of that cluster. Each change is sent once.
     Without a reply its outcome is unknown until the host's own record, or the state of the cluster, shows it.
 
-    clusters: name of a cluster, as in a change → its sender. others: name of a channel, as in a change →
-    channels to another program on hosts.
+    clusters: the sender of each cluster, by the cluster's name in a change. others: the channels to programs
+    other than zkm-host, by the channel's name in a change.
     """
 
     def __init__(

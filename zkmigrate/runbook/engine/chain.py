@@ -3,9 +3,9 @@
 A line is ``{"at":…,"body":{…},"kind":…,"seq":…,"sum":"…"}`` in ASCII with a newline. ``sum`` is the SHA-256
 of two parts: the ``sum`` of the line before (``START`` on the first line), and this line up to the comma
 before ``sum``. A proper prefix of a line, left by a tool that died, is *torn* and is cut off. Anything else
-that does not read is *damage*: nothing after it can be trusted.
+that cannot be read is *damage*: nothing after it can be trusted.
 
-Earlier versions began their first line's sum with nothing. Their journals are refused.
+In a journal of an earlier version the first ``sum`` covers only the first line. Such a journal is refused.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def sum_of(line: bytes) -> str:
 
 
 def parse(data: bytes) -> Parsed:
-    """Parse as many lines as are intact. Never raises."""
+    """Parse the intact lines at the beginning of a journal. Never raises."""
     *lines, rest = data.split(b"\n")
     entries: list[Entry] = []
     last, length = START, 0
@@ -139,7 +139,7 @@ def _is_earlier(line: bytes) -> bool:
 
 
 def _is_prefix(rest: bytes) -> bool:
-    """Return whether ``rest`` can be the beginning of a line, or only padding."""
+    """Return whether the bytes after the last line are an unfinished line or zero bytes."""
     rest = rest.rstrip(b"\0")
     if not rest:
         return True

@@ -32,7 +32,7 @@ class Clock(Protocol):
 
 
 class Interrupt:
-    """Turns Ctrl-C into a request to stop: the first signal asks for it, the second stops at once.
+    """Turns Ctrl-C into a request to stop: the first signal requests a stop, the second stops at once.
 
     After the first signal the walk stops at the next safe point. While ``listening``, SIGINT, SIGTERM and
     SIGHUP are handled, and the second of them raises KeyboardInterrupt in the main thread. at_once: the first

@@ -55,7 +55,7 @@ def decode_change(body: Mapping[str, Any]) -> Change:
 def _of_other_playbooks() -> Mapping[str, type[HostChange] | type[ClusterChange]]:
     """Import every playbook of this distribution, and return all kinds of change.
 
-    A journal may contain changes of any of them.
+    A journal may contain changes of any playbook.
     """
     found = importlib.import_module("playbooks")
     for one in pkgutil.iter_modules(found.__path__, "playbooks."):

@@ -1,8 +1,8 @@
 """Get the operator's answers, from a person at a terminal or from ``--yes``.
 
-Both get the same questions. ``--yes`` answers go. To a question that the window's rules ask (``Ask``), it
-gives the answer that the rules assume without an operator. At a terminal the rules' answer also counts if
-nothing is typed until a second before the deadline. A Console prints the questions.
+Both get the same questions. ``--yes`` answers go. To a question of the window's rules (``Decision.ASK``) it
+gives the answer that the rules assume without an operator. At a terminal the assumed answer also applies if
+the operator types nothing until a second before the deadline. A Console prints the questions.
 """
 
 from __future__ import annotations
@@ -73,9 +73,9 @@ class LookUp(Protocol):
 
 
 class Terminal:
-    """A person at a terminal answers.
+    """The answers of a person at a terminal.
 
-    interrupted: returns whether a question has no answer because of a Ctrl-C.
+    interrupted: returns whether a Ctrl-C ended a question without an answer.
     """
 
     def __init__(
@@ -249,8 +249,8 @@ class _Hold:
 def _understood(line: str, look_up: LookUp) -> tuple[Answer | None, Sequence[str]]:
     """Parse ``go``, ``stop``, ``skip``, ``back`` or ``back TO``, or a request for findings.
 
-    Return the answer, or None and the lines to show. These are the requested findings or an error; there are
-    none if the input is not understood.
+    Return the answer and the lines to show. The answer is None for anything but an answer. The lines are the
+    requested findings, or the reason why the run cannot go back; invalid input has no lines.
     """
     words = line.split()
     first, rest = (words[0].lower(), words[1:]) if words else ("", [])

@@ -1,8 +1,9 @@
 """Keep copies of the journal on the playbook's witnesses.
 
-With a copy, a run survives the loss of the operator's machine. Only the part that a host lacks is sent:
-zkm-host's ``journal`` takes bytes that follow those it has, and otherwise reports how many it has, with their
-checksum. A copy with other lines than this journal is kept, unless this journal was recovered.
+With a copy, a run survives the loss of the operator's machine. Only the part that a host lacks is sent. The
+verb ``journal`` of zkm-host appends bytes to the host's copy. If the bytes do not continue the copy, the verb
+reports the copy's length and checksum instead. A copy with other lines than this journal is kept, unless this
+journal was recovered.
 """
 
 from __future__ import annotations
@@ -66,8 +67,8 @@ class Copies:
     def _bring(self, host: str, content: bytes) -> str:
         """Send one host the part of the journal that it lacks. Return why that failed, or an empty string.
 
-        At first it assumes that the host has what this process last sent to it, or everything if it sent
-        nothing yet. The host's answer corrects that.
+        The first message assumes that the host's copy ends where this process last stopped sending. If this
+        process has sent nothing yet, it assumes that the copy is complete. The host's answer corrects that.
         """
         said = self._send(host, content, self._held.get(host, len(content)))
         if said.rc == _REFUSED and (told := _HOLDS.search(said.output)):

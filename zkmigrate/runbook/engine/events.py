@@ -48,8 +48,8 @@ class StageBegun:
 class StepBegun:
     """The walk enters a step.
 
-    waves: how many waves of the step earlier processes began. done, of, left_s, many: as in ``WaveBegun`` for
-    the last of those waves; 0 without one.
+    waves: how many waves of the step earlier processes began. done, of, left_s, many: the values of
+    ``WaveBegun`` for the last of these waves; 0 without a wave.
     """
 
     stage: str
@@ -107,7 +107,7 @@ class ChangeEnded:
 
 @dataclass(frozen=True)
 class Waits:
-    """The step waits.
+    """The current step waits for something.
 
     what: a clause that fits after "until"; during a long look, a noun. left_s: seconds until the wait fails;
     None during a long look.
@@ -124,8 +124,8 @@ class Waits:
 class Progressed:
     """The progress of a step that reports its own.
 
-    done, of: targets. bytes_left: bytes still to be copied. left_s: estimated seconds for the rest, None if
-    unknown.
+    done, of: the number of finished targets and of all targets. bytes_left: bytes still to be copied. left_s:
+    estimated seconds for the rest, None if unknown.
     """
 
     stage: str
@@ -140,7 +140,7 @@ class Progressed:
 
 @dataclass(frozen=True)
 class StepEnded:
-    """The step is done in this direction, with its evidence."""
+    """A step is done in the direction of the walk; its findings are the evidence."""
 
     stage: str
     step: str

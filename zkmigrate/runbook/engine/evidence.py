@@ -1,4 +1,4 @@
-"""The findings of each step of a run, from its journal."""
+"""Collect the findings of each step of a run from its journal."""
 
 from __future__ import annotations
 

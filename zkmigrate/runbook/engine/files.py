@@ -1,4 +1,4 @@
-"""Write the files of a verb completely or not at all, also several of them together.
+"""Write one or several files of a verb: all of them completely, or none.
 
 Files that exist already are replaced only with ``force``.
 """

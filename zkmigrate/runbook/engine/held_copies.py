@@ -21,7 +21,7 @@ Each line's sum covers all lines before it, so equal last lines mean equal files
 
 
 def beyond(content: bytes, copy: RandomReader) -> bytes | None:
-    """Return the part of a copy after the last whole line of the journal; None if their lines differ.
+    """Return the part of a copy after the last whole line of the journal; None if the copy has other lines.
 
     content: the bytes of the journal. Raises HostError if the copy cannot be read.
     """

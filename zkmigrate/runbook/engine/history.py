@@ -1,4 +1,4 @@
-"""What the journal means: position, direction, records, consents, changes not yet undone.
+"""Compute the state of a run from its journal: position, direction, records, consents, changes not undone.
 
 :class:`History` is computed from journal entries and nothing else, so a run that continues and a run that is
 resumed by another process see the same. :meth:`History.next` is the whole position logic of a playbook.
@@ -15,8 +15,8 @@ Bodies by kind:
 - ``outcome`` {operation, status: done|failed|unknown|skipped, rc, output, mono}
 - ``consent`` {stage, step, question, answer, to, by, findings}
 - ``hold`` {stage, step, way, event: begin|end, hold: {at, why, by, place, since}, place?: before|in|after,
-  progress?, how?: released|go|stop|back|deadline|left, by?}: outside the window before the step or in it, in
-  the window after it
+  progress?, how?: released|go|stop|back|deadline|left, by?}: outside the window the run holds before
+  or in the step, in the window after the step
 - ``retired`` {host, id, addresses, by, reason, findings}: a broker that is gone permanently was left out
 - ``turn`` {way, to, then: next|again|end, why, code, reset: ids of stages that no longer count as done};
   forward {way, why, kept: ids of stages that a refused way back never reached and that stay done}; by: who
@@ -272,7 +272,7 @@ class History:
     ) -> StepProgress:
         """Return the progress as a wave begins, with the time left at the pace of the earlier waves.
 
-        every: the targets that count. now: seconds since the epoch. left_s is None until one wave has ended.
+        every: all targets of the step. now: seconds since the epoch. left_s is None until one wave has ended.
         """
         of, done = len(every), len(set(every).intersection(self.touched(step)).difference(wave))
         took = list(self._between.get(step, ()))

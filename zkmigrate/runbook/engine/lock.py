@@ -1,9 +1,9 @@
-"""The lock of a run: on this machine by flock, on the playbook's witnesses through ``zkm-host lock``.
+"""Lock a run: on this machine with flock, on the playbook's witnesses through ``zkm-host lock``.
 
 Each witness keeps owner, heartbeat and the highest fencing number it has seen, and refuses calls with a lower
-one. The run has the lock when a majority of the witnesses have granted it. The run's fencing number is the
-highest that any of them answered; the first heartbeat sends it to all of them. Without witnesses only this
-machine has a lock.
+number. The run has the lock when a majority of the witnesses have granted it. The run's fencing number is the
+highest number in the witnesses' answers; the first heartbeat sends it to all witnesses that granted the lock.
+Without witnesses only this machine has a lock.
 """
 
 from __future__ import annotations
@@ -160,7 +160,8 @@ class HostLock:
     def _take(self, needed: bool) -> None:
         """Take the lock on a majority of the witnesses.
 
-        On the way back through ``install`` some hosts may be uninstalled: then take it on the others.
+        needed: whether to raise an error without a majority. It is False on the way back through ``install``,
+        where some witnesses may already lack zkm-host; the lock is then taken on those that have it.
         """
         words: tuple[str, ...] = ("lock", f"lock.take.{self._nonce}", "take", self._owner, str(TTL_MS))
         if self._steal:

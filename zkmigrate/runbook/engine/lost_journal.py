@@ -1,7 +1,8 @@
-"""Continue a run whose journal is lost, or damaged from some line on, from the hosts' own records.
+"""Continue a run after its journal was lost or damaged, with the help of the hosts' own records.
 
-The sources count in this order: the world as it is now; each host's own record (its operations and
-before-images); the remaining lines of the journal. Only the operator chooses the direction.
+Where the sources contradict each other, the first of these decides: the world as it is now; each host's own
+record (its operations and before-images); the remaining lines of the journal. Only the operator chooses the
+direction.
 """
 
 from __future__ import annotations

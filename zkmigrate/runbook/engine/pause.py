@@ -1,6 +1,6 @@
-"""Where and when a run pauses: ``--until`` ends it there, and ``zkmigrate hold`` makes it wait there.
+"""Decide where and when a run pauses: ``--until`` ends the run, ``zkmigrate hold`` makes the run wait.
 
-Pure: the present time is an argument.
+All functions are pure: the present time is an argument.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Pause(NamedTuple):
 
 
 class Moment(Enum):
-    """When the walk can pause at a step."""
+    """The moment of a step at which the walk can pause."""
 
     BEFORE = "before"
     BETWEEN = "between two waves"

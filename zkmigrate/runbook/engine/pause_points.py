@@ -1,4 +1,4 @@
-"""Where the walk pauses, what ends a hold, and what is journaled about it.
+"""Pause the walk where ``--until`` or a hold requests a pause, and journal the holds.
 
 Outside the window the walk holds before a step, and between two waves of it, in either direction, as long as
 the hold exists. In the window it holds after a step of the way forward, and never past the deadlines: before
@@ -36,8 +36,8 @@ _NAMED = 20
 class PausePoints:
     """The places at which one walk can pause.
 
-    It also removes a hold that was answered at the run's own terminal. until: where the walk ends; None for
-    the playbook's end.
+    A hold that was answered at the run's own terminal is removed. until: the place where the walk ends; None
+    for the playbook's end.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class PausePoints:
         return not every or not every.isdisjoint(targets)
 
     def limited(self, at: Next, targets: tuple[str, ...]) -> tuple[str, ...]:
-        """Return as many targets of a wave as the hold still allows before it begins, at least one.
+        """Return as many targets of a wave as may be changed before the hold begins, at least one.
 
         Only a hold at a number of changed targets limits them.
         """
@@ -101,7 +101,7 @@ class PausePoints:
     def between(self, at: Next, targets: tuple[str, ...], *, whole: bool) -> Answer | None:
         """Hold before a wave of a step, as in :meth:`before`.
 
-        whole: whether this process has applied a wave of the step before. Return None if the walk did not
+        whole: whether this process has already applied a wave of this step. Return None if the walk did not
         hold; after an answer the step must be observed again.
         """
         hold = self._wanted()

@@ -1,9 +1,9 @@
-"""Make the plan: what a playbook would do, per stage, step and target, without doing it.
+"""Make a plan: list the changes that a playbook would make, by stage, step and target.
 
-Each step gives its forecast, and its ``check`` and ``plan`` are called with that as the engine does. Files
-and commands that follow from the inventory and the present world are listed with their diffs; a step whose
-changes depend on later facts says so. ``runbook/engine/planfile.py`` calculates a plan's digest, and writes
-and reads plans as files.
+Each step gives its forecast. Its ``check`` and ``plan`` are called with the forecast, as the engine does.
+Files and commands that follow from the inventory and the present world are listed with their diffs; a step
+whose changes depend on later facts says so. ``runbook/engine/planfile.py`` calculates a plan's digest, and
+writes and reads plans as files.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class PlannedStep:
     - note: why no changes are listed, else empty.
     - unknown: why the changes could not be looked up, else empty.
     - facts: its forecast, if any.
-    - basis: what a saved plan of it depends on (``Step.basis``).
+    - basis: the values on which a saved plan of this step depends (``Step.basis``).
     """
 
     id: str
@@ -141,7 +141,7 @@ class Plan:
 
     @property
     def unknown(self) -> Mapping[str, str]:
-        """What could not be looked up: ``stage.step``, or that with a target → the reason."""
+        """The reasons why values could not be looked up, by ``stage.step`` or ``stage.step on TARGET``."""
         steps = {f"{stage.id}.{step.id}": step for stage in self.stages for step in stage.steps}
         diffs = {
             f"{name} on {target}": change.unread
@@ -154,7 +154,10 @@ class Plan:
 
     @property
     def seen(self) -> dict[str, str]:
-        """``HOST PATH`` of every file that would be replaced → its digest, ``absent`` or ``unknown``."""
+        """The present state of each file that would be replaced, by ``HOST PATH``.
+
+        It is the file's digest, ``absent`` or ``unknown``.
+        """
         return {
             f"{change.change.host} {change.change.path}": change.seen
             for stage in self.stages

@@ -1,10 +1,10 @@
 """Write and read a plan as a file: ``plan --json``, ``plan --out`` and ``run --plan`` use this format.
 
 It is one JSON object with sorted keys, the same bytes for the same plan. ``digest`` identifies the plan:
-SHA-256 over what a run would be bound to (playbook, inventory, host program, every change by its fingerprint,
-the state of the files it would replace). ``checksum`` is SHA-256 over all the rest, with the words and diffs
-that were agreed to. A file in which either does not match was damaged or edited. File contents appear in it
-only as diffs (without secret-looking values) and fingerprints.
+SHA-256 over all that binds a run (playbook, inventory, host program, every change by its fingerprint, the
+state of the files that would be replaced). ``checksum`` is SHA-256 over all other fields, with the texts and
+diffs that the operator agreed to. A file in which either does not match was damaged or edited. File contents
+appear in it only as diffs (without secret-looking values) and fingerprints.
 """
 
 from __future__ import annotations
@@ -200,7 +200,7 @@ def differences(planned: PlanFile, now: PlanFile) -> tuple[str, ...]:
 def heading_differences(planned: PlanFile, playbook: str, inventory: str) -> tuple[str, ...]:
     """Return the differences that are known without querying a host.
 
-    inventory: its digest.
+    playbook: the playbook's id. inventory: the inventory's digest.
     """
     found = []
     if planned.playbook != playbook:

@@ -1,7 +1,7 @@
 """The engine's interfaces to everything outside; :class:`Ports` holds them.
 
-The command line passes the real ones. ``WatchPort``, ``HoldPort`` and ``HookRunner`` do nothing themselves:
-where there is no watch, hold file or hook, they are used as they are.
+The command line passes the real ones. ``WatchPort``, ``HoldPort`` and ``HookRunner`` are classes that do
+nothing; a run without a watch, a hold file or hooks uses them directly.
 """
 
 from __future__ import annotations
@@ -147,8 +147,9 @@ class HookRunner:
 class Ports:
     """The outside interfaces that the walk needs.
 
-    copies: sends the journal's bytes to the witnesses and returns, by host, why a host took none. overrides:
-    reads the rates that an operator has set. note: records samples that steps leave for the report.
+    copies: sends the journal's bytes to the witnesses and returns, by host, why a copy is not up to date.
+    overrides: reads the rates that an operator has set. note: records samples that steps leave for the
+    report.
     """
 
     look: Look

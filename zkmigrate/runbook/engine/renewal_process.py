@@ -59,7 +59,7 @@ class SecondRenewer:
         """Renew every host from now on, never past ``until`` (monotonic seconds; 0: do not renew)."""
 
     def reached(self, host: str) -> float:  # noqa: ARG002
-        """Return when it last renewed this host (monotonic seconds).
+        """Return when the process last renewed the lease of this host (monotonic seconds).
 
         Return 0 if it never did, if the last renewal failed, or if the process has ended.
         """
@@ -99,7 +99,7 @@ class SharedNumbers:
         return (self._all[_EVERY_MS] or Lease().renew_every_ms) / 1000
 
     def times_ms(self) -> tuple[int, int] | None:
-        """Return for how many milliseconds to renew the fence and the cut now; None: do not renew."""
+        """Return the milliseconds for which to renew the fence and the cut now, or None to renew nothing."""
         left = (self._all[_UNTIL] - time.monotonic()) * 1000
         if left < _LEAST_MS:
             return None

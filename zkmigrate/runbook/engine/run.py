@@ -1,4 +1,4 @@
-"""The run: the loop that executes a step, and the walk through a playbook.
+"""Walk through a playbook, and execute each step in a loop until it is done or blocked.
 
 :meth:`Walk._loop` is the step loop. :meth:`Walk._go` walks the playbook: get the next step in the current
 direction from the journal's history, visit it, journal the verdict, and repeat. All positions come from

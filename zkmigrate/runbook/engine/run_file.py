@@ -28,7 +28,7 @@ def content(path: Path) -> bytes:
 
 
 def json_object(body: bytes) -> Mapping[str, Any]:
-    """Return the JSON object in a file's content. Raises ValueError if it is none."""
+    """Return the JSON object in a file's content. Raises ValueError for any other content."""
     try:
         said = json_text.loads(body)
     except ValueError:
@@ -41,7 +41,7 @@ def json_object(body: bytes) -> Mapping[str, Any]:
 def line(value: object) -> str:
     """Return a text as one short line that is safe to show on a terminal.
 
-    Raises ValueError for any other value.
+    Raises ValueError for a value that is not text.
     """
     if not isinstance(value, str):
         raise ValueError("its words are not text")
@@ -49,7 +49,7 @@ def line(value: object) -> str:
 
 
 def moment(value: object) -> float:
-    """Return a value as seconds since the epoch. Raises ValueError if it is no such number."""
+    """Return a value as seconds since the epoch. Raises ValueError for any other value."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e11:
         raise ValueError("its time is none")
     return float(value)
@@ -57,7 +57,7 @@ def moment(value: object) -> float:
 
 @contextlib.contextmanager
 def named(path: Path) -> Iterator[None]:
-    """Add this file's name to an OSError raised in the block that names no file, as on a full disk."""
+    """Add this path to an OSError of the block that does not name a file, such as that of a full disk."""
     try:
         yield
     except OSError as error:

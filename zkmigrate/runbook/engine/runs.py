@@ -210,7 +210,7 @@ def _of_step(step: str, found: list[NotUndone]) -> str:
 
 
 def past_first_gate(runs: Path, inventory: Inventory, playbook: Playbook) -> tuple[KnownRun, str] | None:
-    """Return the open run that has outdated the checks of the first gate, and what it has done.
+    """Return the open run whose changes make the first gate's checks obsolete, and those changes as text.
 
     The text comes from ``Stage.outdates``. Raises JournalError if a journal of this playbook is damaged.
     """

@@ -76,7 +76,10 @@ def skippable(playbook: Playbook, names: tuple[str, ...]) -> frozenset[str]:
 
 
 def behind(playbook: Playbook, here: str, to: str) -> None:
-    """Raise UsageError for an unknown place to walk back to, or one ahead of the step ``here``, if any."""
+    """Raise UsageError unless the run can walk back to the start of ``to``.
+
+    The place must be a stage or step, and must not come after the step ``here``. here: empty if unknown.
+    """
     steps = playbook.step_ids()
     reached = steps[: steps.index(here) + 1] if here else steps
     stages = dict.fromkeys(step.partition(".")[0] for step in reached)

@@ -1,9 +1,9 @@
 """The throttle file, by which an operator sets rates of a run from another terminal.
 
-``runs/RUN/throttle`` is a JSON object {every, each, by, place, since}; rates are bytes per second, each by
-id. ``zkmigrate throttle set`` and ``clear`` write it; without overrides it does not exist. The run reads it
-at each look, so it outlives a process. An unreadable file never fails the run, which then chooses the rates
-itself.
+``runs/RUN/throttle`` is a JSON object {every, each, by, place, since}; rates are bytes per second, and
+``each`` has one for each id. ``zkmigrate throttle set`` and ``clear`` write it; without overrides it does not
+exist. The run reads it at each look, so it outlives a process. An unreadable file never fails the run, which
+then chooses the rates itself.
 """
 
 from __future__ import annotations

@@ -204,7 +204,7 @@ class Watch(WatchPort):
     def _round(self, session: _Session, host: str, delivered: float, least_ms: int = 0) -> float:
         """Renew the lease of one host once, for at least ``least_ms`` even after the deadline.
 
-        delivered: when a renewal last reached the host. Return the same, updated.
+        delivered: when a renewal last reached the host. Return the new value of ``delivered``.
         """
         left_ms = math.inf if session.back else max(least_ms, (session.deadline - self._now()) * 1000)
         if left_ms < LEAST_MS:
@@ -293,7 +293,7 @@ def _undelivered(host: str, silent: float, why: str) -> Finding:
 def past_deadline(steps: WindowSteps) -> Finding:
     """Return the finding that the deadline for the way back has passed.
 
-    After it sessions are lost, or requests continue by themselves.
+    A way back that begins later loses sessions, or comes after requests have continued by themselves.
     """
     claim = "there is still time to turn back before clients notice"
     seen, needed = "the deadline for the way back has passed", f"{steps.seals.upper()} before the deadline"

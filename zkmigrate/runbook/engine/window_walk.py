@@ -1,4 +1,4 @@
-"""What a window stage adds to the walk: it reads the watch's findings, applies the rules, and may hold.
+"""Treat windows in the walk: read the watch's findings, apply the window's rules, and hold on request.
 
 Outside a window every method lets the walk continue.
 """
@@ -174,8 +174,8 @@ class Window:
     def _late(self, at: Next, *, costs: bool = False) -> bool:
         """Return whether a way back that starts now would start after its deadline.
 
-        The deadline counts from the first FENCE. costs: whether the earlier time counts from which a way back
-        that starts at this step would cost clients something.
+        The deadline counts from the first FENCE. costs: whether to use an earlier deadline, after which a
+        way back that starts at this step costs clients something.
         """
         spec = _spec(at.stage)
         first = self._history.first_sent.get(f"{at.stage.id}.{spec.steps.begins}")

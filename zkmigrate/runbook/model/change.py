@@ -89,9 +89,10 @@ class HostChange:
         return self.words
 
     def inverse(self, _operation: str) -> HostChange | None:
-        """Return the change that undoes this one by default.
+        """Return the default undo of this change.
 
-        Return None if the step that sent it must define its undo. operation: the operation id of this change.
+        Return None if the step that sent the change must define the undo itself. operation: the operation id
+        of this change.
         """
         return None
 
@@ -124,14 +125,14 @@ class ClusterChange:
         raise NotImplementedError
 
     def inverse(self, _operation: str = "") -> ClusterChange | None:
-        """Return the change that undoes this one by default.
+        """Return the default undo of this change.
 
-        Return None if the step that sent it must define its undo.
+        Return None if the step that sent the change must define the undo itself.
         """
         return None
 
     def by_default(self) -> ClusterChange:
-        """Return the equivalent change as sent to a broker that is up; by default, this change itself."""
+        """Return the equivalent change for a broker that is up; by default, this change itself."""
         return self
 
 
@@ -496,9 +497,9 @@ class Applied:
 
 
 def inverse(applied: Applied) -> Change | None:
-    """Return the change that undoes an applied one by default.
+    """Return the default undo of an applied change.
 
-    Return None if the step that sent it must define its undo.
+    Return None if the step that sent the change must define the undo itself.
     """
     return applied.change.inverse(applied.operation)
 
@@ -506,17 +507,17 @@ def inverse(applied: Applied) -> Change | None:
 def inverses(applied: tuple[Applied, ...]) -> Changes:
     """Return the default undo: restore each before-image, newest first.
 
-    A change that was sent again because its outcome was unknown has one inverse, in place of the first. A
-    step whose changes have no before-image defines its own undo.
+    A change that was sent again because its outcome was unknown has one inverse, at the position of its first
+    sending. A step whose changes have no before-image defines its own undo.
     """
     oldest_first = dict.fromkeys(made for a in applied if (made := inverse(a)) is not None)
     return tuple(reversed(oldest_first))
 
 
 def undoes(change: Change, applied: Applied) -> bool:
-    """Return whether a change of the way back undoes an applied one.
+    """Return whether a change of the way back undoes an applied change.
 
-    The value that it found before does not count.
+    The comparison ignores the value that a change found before it was made.
     """
     if isinstance(change, Restore):
         return change.operation == applied.operation

@@ -140,9 +140,10 @@ def claim(
     severity: Severity = Severity.BLOCK,
     cause: str = "",
 ) -> Finding:
-    """Return a finding for a three-valued truth, where ``None`` is unknown.
+    """Return a finding about a claim.
 
-    moves: what the operator can do. By default it is what ``MEANINGS`` say for the id.
+    sentence: the claim. held: whether it is true; None: unknown. moves: what the operator can do, by default
+    the remedy in ``MEANINGS`` for the id.
     """
     state = Held.UNKNOWN if held is None else Held.YES if held else Held.NO
     if not moves and not held and id in _REMEDIES:

@@ -19,9 +19,10 @@ T = TypeVar("T")
 class Request(Generic[T]):
     """A typed question to a look, with an answer of type ``T``. The package that defines it also answers it.
 
-    Each subclass is a frozen dataclass. answered_by: ``module:Class.method``. The class is created once for
-    each look, with the inventory and that look, and is closed with it. The method takes the request. costs:
-    in words, how many requests to servers it costs if the question is repeated beside a long stage.
+    Each subclass is a frozen dataclass. answered_by: the method that answers, as
+    ``module:Class.method``. Each look creates one instance, with the inventory and the look, and closes that
+    instance at its own end. costs: the requests to servers that the question causes if it is repeated beside
+    a long stage, in words.
     """
 
     answered_by: ClassVar[str]
@@ -63,7 +64,7 @@ class Pulse:
 
     @property
     def wrong(self) -> str:
-        """What went wrong and since when, for a finding; empty when nothing did."""
+        """The error and the age of the last answer, as text for a finding; empty without an error."""
         if not self.why:
             return ""
         since = "it has not answered yet" if self.age_s is None else f"last answer {self.age_s:.1f} s ago"

@@ -123,13 +123,13 @@ class Playbook:
       and changes none.
     - alters_clusters: whether only the journal knows what a cluster contained before a change.
     - go_no_go: makes the page that is signed before the point of no return, if there is one.
-    - report: what is specific to its report.
+    - report: the part of the report that is specific to this playbook.
     - foreseen: the lines of ``plan`` about the whole run, such as the length of its window.
     - measured: returns further lines of ``plan`` that need two looks; returns Waiting until it is time for
       the second.
     - foreseen_back: the lines that ``rollback`` shows before its question. The context's ``unrestored``
       belongs to the paced step.
-    - sampling: what the run samples in passing.
+    - sampling: the samples that the run takes for its report and screen.
     - throttled: whether the run copies replicas at rates that ``zkmigrate throttle`` overrides.
     - files: the files that the run keeps in its directory, by name, computed from its records. Each is on
       disk before the step after that record begins.
@@ -164,18 +164,18 @@ class Playbook:
         return {part: there[part] for part in parts if part in there}
 
     def changed(self, inventory: Inventory) -> tuple[str, ...]:
-        """Return the hosts that a run may change; it changes no other."""
+        """Return the hosts that a run may change. It changes no other host."""
         return _names(inventory, (role for role in self.roles if role.changed))
 
     def witnesses(self, inventory: Inventory) -> tuple[str, ...]:
         """Return the hosts that keep the lock and the journal's copies.
 
-        Without any, only the operator's machine keeps them.
+        Without such hosts, only the operator's machine keeps lock and journal.
         """
         return _names(inventory, (role for role in self.roles if role.witness))
 
     def ordered(self, inventory: Inventory) -> dict[str, str]:
-        """Return the hosts that take orders → the channel of each."""
+        """Return the channel for orders to each host that takes orders, by host."""
         roles = [role for role in self.roles if role.ordered]
         return {host: role.ordered for role in roles for host in inventory.hosts.get(role.part, ())}
 

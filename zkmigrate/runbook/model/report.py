@@ -1,6 +1,6 @@
-"""What a report contains, as frozen values; :class:`Reporting` adds what is specific to one runbook.
+"""Define the content of a report; :class:`Reporting` adds the parts that are specific to one runbook.
 
-Times are seconds since the epoch. An end of None means that it had not ended by the last known time.
+Times are seconds since the epoch. An end of None means that there was no end until the last known time.
 """
 
 from __future__ import annotations
@@ -335,7 +335,7 @@ class Report:
       ``damaged``. headline: the state as one sentence.
     - silences: times from a broker's last answer before an unanswered question to its next answer.
     - left: the remaining work, as text for the reader.
-    - remarks: what the reader must know about the material.
+    - remarks: notes for the reader about gaps in the journal and the samples.
     - shown: how the report is shown.
     """
 
@@ -460,7 +460,7 @@ class Shown:
 
 
 def move_of(windows: Sequence[Window]) -> Window | None:
-    """Return the window that counts: the last one that was no rehearsal."""
+    """Return the last window that was not a rehearsal, or None without such a window."""
     return next((window for window in reversed(windows) if not window.rehearsal), None)
 
 

@@ -1,4 +1,4 @@
-"""Sampling: what a run records in passing for its report and the live view. No decision depends on it.
+"""Define the samples that a run takes for its report and the live view. No decision depends on samples.
 
 A playbook defines the questions and how answers are shown; ``runbook/engine/samples.py`` records them.
 """

@@ -1,4 +1,4 @@
-"""Time series for a report: answers, the gaps between them, and their descriptions. Pure.
+"""Compute time series for a report: answers, the gaps between answers, and texts about both.
 
 Rows come from files that may have been edited or torn: a value of the wrong type is left out.
 """
@@ -92,7 +92,7 @@ def silences(own: Sequence[Beat], every_s: float | None) -> list[Gap]:
 
 
 def during(start: float, end: float | None, visits: Iterable[Visit]) -> tuple[str, ...]:
-    """Return the steps whose walks overlap this stretch."""
+    """Return the steps that were walked at some time between ``start`` and ``end``."""
     until = start if end is None else end
     found = [
         f"{v.step}{' (back)' if v.back else ''}"

@@ -132,8 +132,8 @@ class Blocked:
     """The step cannot continue; the findings say why and what the operator can do.
 
     no_way_back: on the way back, whether the run can only go forward from here. others_back: on the way back,
-    whether every target that answers is back. The findings then name the others, and the earlier steps need
-    not wait for them.
+    whether every target that answers is back. The findings then name the targets that do not answer; the
+    walk back through earlier steps need not wait for those targets.
     """
 
     findings: tuple[Finding, ...]
@@ -176,7 +176,7 @@ class Retired:
 
 @dataclass(frozen=True)
 class Context:
-    """What every step of a run knows without looking.
+    """The information that every step of a run has without observing hosts or clusters.
 
     - run: id of the run, ``[a-z0-9-]{1,24}``. way: the direction of the walk.
     - rehearsal: whether the steps of the cut-over are only rehearsed. fencing: this operator's fencing
@@ -260,7 +260,7 @@ class Step(Protocol[F]):
         return Forecast(self.observe(c, look))
 
     def basis(self, c: Context, f: F) -> Mapping[str, str] | None:
-        """Return what a saved plan of this step depends on, as name → value in words.
+        """Return the values on which a saved plan of this step depends, as texts by name.
 
         The plan is stale if and only if one of these values differs. If None is returned, the plan is stale
         unless every change is identical, with all of its content.

@@ -44,7 +44,7 @@ IDLE = "idle"
 
 
 class Stand(StrEnum):
-    """Whether a host of the window lets clients in, and what it will do by itself.
+    """The state of a host in a window: whether it lets clients in, and how that changes without an operator.
 
     - BEFORE: clients are let in as before the window.
     - LEASED: it opens by itself when its lease ends.
@@ -145,12 +145,12 @@ class WindowSteps:
 
     @property
     def goes(self) -> str:
-        """The step whose first change lets hosts finish without an operator."""
+        """The step that is the first to let hosts finish the window without an operator."""
         return next(step for step, phase in self.phases.items() if phase is Phase.GO)
 
     @property
     def shut(self) -> tuple[str, ...]:
-        """The steps in which clients are refused, including the step that begins it."""
+        """The steps in which clients are refused, including the step that begins to refuse them."""
         return self.between(self.begins, self.opens)
 
     def reached(self, step: str) -> Phase:
@@ -163,7 +163,7 @@ class WindowSteps:
 
 @dataclass(frozen=True)
 class Loss:
-    """What clients lose in a window that lasts too long.
+    """The loss of clients in a window that lasts too long.
 
     what: the loss, such as their sessions. from_s: seconds from the first change of ``begins`` until the
     first client can suffer it. forward: why going forward costs less; empty if it does not.
@@ -176,7 +176,7 @@ class Loss:
 
 @dataclass(frozen=True)
 class Kept:
-    """What clients kept through a way back.
+    """A statement about the sessions or other state that clients kept through a way back.
 
     words: a sentence, empty if nothing was at risk. settled: False if a later look may show something else.
     """

@@ -1,4 +1,4 @@
-"""Judge a window that is left behind by a dead process, and say what the operator must know of it.
+"""Judge the state of a window after its process has died, and describe that state to the operator.
 
 The judgement follows from the journal, the state of the hosts, and the time. Only :func:`asked` and
 :func:`by_hosts` connect to hosts.
@@ -92,12 +92,12 @@ class LeftWindow:
         }
 
     def lines(self) -> list[str]:
-        """Return the headline, what hosts do by themselves, each host's state, and what clients lose."""
+        """Return lines: the headline, the hosts' next actions, each host's state, and the loss of clients."""
         where = [f"{', '.join(hosts)}: {stand.value}" for stand, hosts in self._by_stand().items()]
         return [self._headline(), *self._alone(), *where, *self._loss()]
 
     def follows(self) -> str:
-        """Return in words what ``resume`` does."""
+        """Return a clause that says what ``resume`` does."""
         back = self.heading if self.heading != "forward" else f"back to the start of {self.stage.id}"
         steps = self.window.steps
         match self.kind:
@@ -131,7 +131,7 @@ class LeftWindow:
         return f"DANGER: {died}; {may}{still if self._open() else unattended.shut}{since}"
 
     def _alone(self) -> list[str]:
-        """Return lines about what the hosts do without an operator."""
+        """Return lines about the actions of the hosts without an operator."""
         one, many = self.unattended.one, self.unattended.many
         limit = "" if self.alone_s is None else f", at the latest {self.alone_s:g} s after the last renewal"
         shut = f"a sealed {one} stays shut until this run goes on"

@@ -59,8 +59,8 @@ class JournalOpener:
         Lines that only the hosts' copies have are added first. If inventory or playbook differ from those of
         the journal, a run that has changed no host begins again.
 
-        window_lines: what the plan says of the window; needed only to begin again. given_plan: the plan with
-        which to begin again.
+        window_lines: returns the plan's lines about the window; needed only to begin again. given_plan: the
+        plan with which to begin again.
 
         Raises JournalError if the journal cannot be used or a copy has other lines. Raises StaleError if
         inventory or playbook differ and the run has changed hosts, or if ``given_plan`` comes too late or is
@@ -128,13 +128,13 @@ class JournalOpener:
         return given_plan or fresh
 
     def recover(self, way: Way, by: str) -> OpenJournal:
-        """Rebuild a lost journal from the lines that are left and from what the hosts say.
+        """Rebuild a lost journal from its remaining lines and from the hosts' own records.
 
-        way: the direction in which the run shall go on. by: the user who chose it.
+        way: the direction in which the run continues. by: the user who chose the direction.
 
-        Raises JournalError, before anything is written, if the hosts do not hold all that the playbook needs.
-        Raises HostError if a host does not answer, and UsageError if neither journal, hosts nor this machine
-        know the run.
+        Raises JournalError, before anything is written, if the hosts' records are not enough for the
+        playbook. Raises HostError if a host does not answer, and UsageError if neither journal, hosts nor
+        this machine know the run.
         """
         self._refuse_untold()
         copies = tuple(

@@ -1,4 +1,4 @@
-"""Choose how a run talks to the operator: where its events go, and who answers its questions."""
+"""Choose the view that shows a run's events, and the dialogue or option that answers its questions."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def _ignore_sample(_mono: float, _kind: str, _body: Mapping[str, Any]) -> None:
 class RunOutput:
     """The output of one run, and its dialogue with the operator.
 
-    console: the only dialogue; the live view would wipe off the question of another one.
-    sample: shows a sample, where the view has room for it.
+    console: the dialogue for every question; the live view would overwrite a question of another dialogue.
+    sample: shows a sample, if the view has room for samples.
     """
 
     emit: events.Emit
@@ -86,10 +86,10 @@ def run_output(
 
 @dataclass
 class RunInfo:
-    """What the operator can look up while a question is open (``confirm.LookUp``).
+    """The information about a run that the operator can see while a question is open (``confirm.LookUp``).
 
-    emit: announces an open question. holds: the holds that other terminals request. foreseen: returns what
-    ``plan`` says of the whole run; raises HostError if that cannot be found out.
+    emit: announces an open question. holds: the holds that other terminals request. foreseen: returns the
+    lines of ``plan`` about the whole run; raises HostError if a look fails.
     """
 
     inventory: Inventory
@@ -103,8 +103,8 @@ class RunInfo:
     def remarks(self, stage: Stage) -> Sequence[str]:
         """Return lines about a stage that is about to begin.
 
-        Before replicas or topics are copied: how much is copied and how long that takes. Before a window:
-        what the run's rehearsal says about it.
+        Before replicas or topics are copied, the lines say how much is copied and how long that takes. Before
+        a window they say how the run's rehearsal went.
         """
         paced = self.playbook.paced
         if paced is not None and paced.told and paced.step.startswith(f"{stage.id}."):

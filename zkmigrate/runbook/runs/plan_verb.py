@@ -99,7 +99,7 @@ def _make(
     """Make the plan of the whole run.
 
     history: a run with figures and retired brokers for the plan; None without a run. measure: also include
-    what only two looks some seconds apart can show.
+    the lines that need two looks some seconds apart.
     """
     records = history.records() if history is not None else {}
     retired = tuple(history.retired.values()) if history is not None else ()
@@ -111,7 +111,7 @@ def _make(
 
 
 def _measured(context: VerbContext, playbook: Playbook, inventory: Inventory, look: Look) -> tuple[str, ...]:
-    """Return the playbook's lines that need two looks, after both."""
+    """Look twice, and return the playbook's lines that need both looks."""
     clock, kept = RealClock(context.interrupt), dict[str, Any]()
     while isinstance(told := playbook.measured(Context("plan", inventory, kept=kept), look), Waiting):
         clock.pause(told.poll_s)

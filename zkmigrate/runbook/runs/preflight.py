@@ -27,7 +27,7 @@ from zkmigrate.runbook.ui import preflight_view
 
 
 def preflight(context: VerbContext, stage: str = "") -> int:
-    """Run every check of the first gate; for a run that has outgrown that gate, of the run's next gate.
+    """Run every check of the first gate, or of the next gate if the open run is past the first.
 
     stage: one of the playbook's ``looks``, to run instead of a gate, with the records of the open or newest
     run. Returns 3 if a finding blocks, else 0.

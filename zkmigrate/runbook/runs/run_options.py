@@ -40,10 +40,10 @@ class RunOptions:
 def keep(run_dir: Path, options: RunOptions, playbook: Playbook, now: float, *, back: bool) -> RunOptions:
     """Write the options of a call that begins to walk, and return them as they are kept.
 
-    A time in ``--until`` is kept with its date, so that the same words mean the same moment tomorrow.
+    A time in ``--until`` is kept with its date, so that it means the same moment on every day.
 
-    back: whether the call goes back. It takes no options of the way forward, so those of the call before are
-    kept. now: seconds since the epoch. Raises UsageError for a time that is past.
+    back: whether the call goes back. Such a call has no options of the way forward, so the options that the
+    call before kept remain. now: seconds since the epoch. Raises UsageError for a time that is past.
     """
     if back:
         kept = replace(kept_in(run_dir), yes=options.yes, metrics=options.metrics)

@@ -59,7 +59,7 @@ _Act = Callable[[Walk, StdConsole, str], RunEnded]
 
 
 def run(context: VerbContext, options: RunOptions) -> int:
-    """Begin a run, or walk forward one that has begun."""
+    """Begin a run, or continue a run in the forward direction."""
     inventory, playbook = _load(context, options)
     far = pause.parse(playbook, options.until, time.time(), end=True)
     hooks.refuse_missing(inventory.hooks)
@@ -225,7 +225,7 @@ def _load(context: VerbContext, options: RunOptions) -> tuple[Inventory, Playboo
 
 
 def _run_dir(context: VerbContext, options: RunOptions, inventory: Inventory, playbook: Playbook) -> Path:
-    """Return the directory of a run that has begun. With a lost journal it is made if missing."""
+    """Return the directory of a run that has begun. With a lost journal, create it if it is missing."""
     if not options.journal_lost:
         return existing_run_dir(context, options.run_id, inventory, playbook)
     run_dir = run_dir_of(context, options.run_id, inventory, playbook)

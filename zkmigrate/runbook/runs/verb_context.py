@@ -97,7 +97,7 @@ def open_site(context: VerbContext, inventory: Inventory, run: str) -> Iterator[
 def existing_run_dir(context: VerbContext, run_id: str, inventory: Inventory, playbook: Playbook) -> Path:
     """Return the directory of a run that has begun, chosen as in ``run_dir_of``.
 
-    Raises UsageError otherwise.
+    Raises UsageError if the run has not begun.
     """
     run_dir = run_dir_of(context, run_id, inventory, playbook)
     if not runs.has_begun(run_dir):

@@ -97,7 +97,7 @@ class CanarySampler:
 class ClusterSampler:
     """A recorder of the cluster's state as the steps see it: at each change, and every 5 s without one.
 
-    kind: the kind of the samples. asked: the type of request with the recorded answers.
+    kind: the kind of the samples. asked: the type of the requests whose answers are recorded.
     """
 
     def __init__(

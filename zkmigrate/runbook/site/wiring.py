@@ -101,7 +101,7 @@ class Site:
     def window_lines(self, playbook: Playbook, records: Records) -> tuple[str, ...]:
         """Return the plan's lines about the whole run.
 
-        records: those of a run that may have been rehearsed.
+        records: the records of the run, which may contain the times of a rehearsal.
         """
         return playbook.foreseen(Context("plan", self.inventory, records=records), self.look)
 
@@ -157,7 +157,7 @@ class Site:
         self._transport.close()
 
     def _to_programs(self, purpose: Purpose) -> dict[str, Channels]:
-        """Open channels to the programs that the inventory names. A change names its channel by the key."""
+        """Open channels to the programs that the inventory names, and return them by the channel's name."""
         return {
             name: Channels(self._transport, self._run, purpose, relay(program))
             for name, program in self.inventory.programs.items()

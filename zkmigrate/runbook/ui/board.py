@@ -256,7 +256,7 @@ class Board:
         return lines
 
     def hosts(self) -> list[str]:
-        """Return a line for each view that has one and for each host, without a limit."""
+        """Return the lines of the views and a line for each host, however many there are."""
         with self._lock:
             return [text for text, _ in self._host_lines(self._now(), len(self._hosts) + len(self._views))]
 

@@ -95,7 +95,7 @@ def grouped(found: Sequence[Finding]) -> list[str]:
 def by_area(found: Iterable[Finding]) -> list[str]:
     """Return the ids of findings, one line for each area such as source or dest.
 
-    A number counts the targets.
+    A number after an id is the number of its targets.
     """
     areas: dict[str, dict[str, int]] = {}
     for f in found:

@@ -197,7 +197,7 @@ def _later(findings: Sequence[Finding]) -> tuple[Item, ...]:
 
 
 def _holding(findings: Sequence[Finding]) -> tuple[Item, ...]:
-    """Return one item for each area such as source or dest. A number counts the targets."""
+    """Return one item for each area such as source or dest, with the number of targets of each check."""
     return tuple(Item(line) for line in finding_lines.by_area(findings))
 
 
