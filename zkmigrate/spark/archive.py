@@ -1,8 +1,8 @@
 """Make an archive of the Java classes that Spark loads, by ``python -m zkmigrate.spark.archive``.
 
-With it, a JVM maps these classes into memory. Without it, a JVM reads, checks and links them one by one at
-each start. The archive fits only this Python environment's Spark and this machine's Java. A JVM ignores an
-archive that does not fit.
+With the archive, a JVM maps these classes into memory. Without it, a JVM reads, checks and links each class
+at every start. The archive fits only this Python environment's Spark and this machine's Java. A JVM ignores
+an archive that does not fit.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from zkmigrate.spark.verb import analyze
 
 _JOBS = ("tenants", "writers", "quiet", "sessions")
 _END_S = 1800.0
-"""Seconds in which the JVM must write the archive. It takes about ten on a fast machine."""
+"""The time in seconds within which the JVM must write the archive. A fast machine needs about ten seconds."""
 
 
 def _log() -> bytes:
@@ -40,7 +40,7 @@ def _log() -> bytes:
 
 
 def _made(archive: Path) -> None:
-    """Run jobs in a JVM that writes the archive when it ends, and wait for its end."""
+    """Run jobs in a JVM that writes the archive when it ends, and wait until the JVM has ended."""
     from pyspark import SparkContext
 
     with tempfile.TemporaryDirectory(prefix="zkmigrate-archive-") as folder:

@@ -19,7 +19,7 @@ _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 class Bar:
     """One bar of a plot.
 
-    label: text of any length. value: not negative.
+    label: text of any length. value: the length of the bar, not negative.
     """
 
     label: str
@@ -27,15 +27,15 @@ class Bar:
 
 
 def bars(title: str, of: Sequence[Bar]) -> str:
-    """Return a plot of horizontal bars, in the order given."""
+    """Return the markup of a plot of horizontal bars, in the order given."""
     most = max((bar.value for bar in of), default=0.0) or 1.0
     return render("spark/bars.html", title=title, of=of, most=most)
 
 
 def week(title: str, mean: Mapping[tuple[int, int], float]) -> str:
-    """Return a plot of a week as rows of days and columns of hours.
+    """Return the markup of a plot of a week as rows of days and columns of hours.
 
-    mean: value by (day, hour), where day 0 is Monday; no data where a key is absent.
+    mean: value by (day, hour), where day 0 is Monday; a cell is empty if its key is absent.
     """
     rows = [[mean.get((day, hour)) for hour in range(24)] for day in range(7)]
     most = max(mean.values(), default=0.0) or 1.0
@@ -48,9 +48,10 @@ def over_time(
     step_s: float,
     marks: Sequence[tuple[float, str]] = (),
 ) -> str:
-    """Return a plot of values over time as columns that are `step_s` wide.
+    """Return the markup of a plot of values over time, as columns that are `step_s` seconds wide.
 
-    points: (seconds since the epoch, value), rising in time. marks: moments with their names.
+    points: (seconds since 1970, value), in order of time. marks: (seconds since 1970, name) of moments to
+    show.
     """
     most = max((value for _, value in points), default=0.0) or 1.0
     first, last = (points[0][0], points[-1][0] + step_s) if points else (0.0, 1.0)

@@ -1,4 +1,4 @@
-"""Run ``mirror compare`` on log directories: the job ``mirror`` with the text and exit codes of that verb."""
+"""Run ``mirror compare`` on log directories, by the job ``mirror``."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ Say = Callable[[str], None]
 def compare_logs(request: Request, bounds: Bounds, say: Say, hint: Say, *, as_json: bool) -> int:
     """Compare the topics, print the first difference of each partition, and return the exit code.
 
-    10: something differs. 11: target is behind, or a part could not be read. Raises UsageError, and
-    AnalysisError if Spark fails.
+    The code is 0 if all is equal, 10 if a record differs, and 11 if target is behind or a part could not be
+    read. Raises UsageError, and AnalysisError if Spark fails.
     """
     with session(bounds, hint) as spark:
         from pyspark.errors import PySparkException

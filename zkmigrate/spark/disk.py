@@ -22,9 +22,10 @@ from zkmigrate.zookeeper.data.txnlog import FILE_HEADER_SIZE, MAX_RECORD, log_zx
 
 @dataclass(frozen=True)
 class Disk:
-    """One server's logs and snapshots.
+    """The logs and snapshots of one server.
 
-    server: its name. files: the files by name, listed only once. max_record: bytes of the longest record.
+    server: the server's name. files: the files by name, listed only once. max_record: the size of the largest
+    accepted record in bytes.
     """
 
     server: str
@@ -41,7 +42,7 @@ class Disk:
 
     @property
     def side(self) -> Side:
-        """Return the server in the form that the proofs of `zookeeper.data` take."""
+        """The server's disk in the form that the proofs of `zookeeper.data` take."""
         return Side(self.server, self, self)
 
     def log(
@@ -52,10 +53,10 @@ class Disk:
         zxids: tuple[int, int] = (0, (1 << 63) - 1),
         data: bool = False,
     ) -> DataFrame | None:
-        """Return the server's log by operations, or None if it has no record.
+        """Return the server's log as a table of operations, or None if the log has no record.
 
         after: leave out the files before the one in which a walk after this zxid begins; None for the whole
-        log. zxids: inclusive bounds.
+        log. zxids: the lowest and highest zxid of the result. data: whether to include the znodes' data.
         """
         logs = {file: zxid for name, file in self.files.items() if (zxid := log_zxid(name)) is not None}
         start = 0
@@ -67,7 +68,7 @@ class Disk:
         return self._read(spark, "zktxnlog", wanted, more) if wanted else None
 
     def znodes(self, spark: SparkSession, name: str) -> DataFrame:
-        """Return the znodes of a snapshot with their data; damage is a row with `corrupt`."""
+        """Return a snapshot's znodes with their data. A damaged snapshot gives a row with `corrupt`."""
         return self._read(spark, "zksnapshot", [self.files[name]], {"data": "true", "mode": "permissive"})
 
     def _read(
@@ -77,10 +78,10 @@ class Disk:
 
 
 def disks(places: Sequence[Place], max_record: int) -> list[Disk]:
-    """Return the servers of these places, by name.
+    """Return the servers whose files are in these places, sorted by name.
 
-    Raises UsageError for a place without logs and snapshots. It also raises it if logs, or snapshots, of one
-    name are in several directories, because two servers read as one would prove nothing.
+    Raises UsageError for a place without logs and snapshots, and if logs (or snapshots) with one server name
+    are in several directories: two servers read as one would prove nothing.
     """
     found: dict[str, dict[str, File]] = {}
     for place in places:

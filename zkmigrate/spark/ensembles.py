@@ -32,12 +32,12 @@ _BODY = (
 
 
 class Sides:
-    """The servers of a request, on both sides. A tree of source is loaded once for each zxid."""
+    """The servers of source and dest in a request. Each tree of source is loaded only once."""
 
     def __init__(self, input: Input) -> None:
         """Find the servers.
 
-        Raises UsageError for missing directories and for those without ZooKeeper's files.
+        Raises UsageError for missing directories and for directories without ZooKeeper's files.
         """
         request = input.request
         if not request.dest:
@@ -53,10 +53,10 @@ class Sides:
 
     @cached_property
     def source(self) -> Disk:
-        """The server of --server, or else the one with the newest transaction.
+        """The server of --server, otherwise the server with the newest transaction.
 
-        Among several such servers, it is the one with the log that reaches farthest back. Raises UsageError
-        for an unknown server, and ZkDataError if one of them cannot be read.
+        If several servers have the newest transaction, the one with the oldest log is used. Raises UsageError
+        for an unknown server, and ZkDataError if a server cannot be read.
         """
         if self.request.server:
             found = [disk for disk in self._sources if disk.server == self.request.server]
@@ -77,7 +77,7 @@ class Sides:
         return newest(self.source, max_record=self.source.max_record).zxid
 
     def reach(self, dest: Disk) -> Reach:
-        """Return how far a dest server agrees with source; `unproved` says what cannot be read."""
+        """Return how far a dest server agrees with source. `unproved` gives the reason if that is unknown."""
         try:
             at = newest(dest, max_record=dest.max_record).zxid
             found = histories(self.spark, self.source, dest)
@@ -88,12 +88,12 @@ class Sides:
             return unread_reach(reason(error))
 
     def comparison_zxid(self, where: Reach) -> int:
-        """Return the zxid at which trees are compared: that of --zxid, or else the newest that both have."""
+        """Return the zxid at which trees are compared: --zxid, otherwise the newest that both sides have."""
         zxid = self.request.zxid
         return comparison_zxid(where, self.upto) if zxid is None else zxid
 
     def tree(self, zxid: int) -> Subtree:
-        """Return source's subtree at a zxid. Raises ZkDataError, and UsageError if there is none."""
+        """Return source's subtree at a zxid. Raises ZkDataError, and UsageError if there is no subtree."""
         if zxid not in self._trees:
             found = load_subtree(self.spark, self.source, self.request.chroot, zxid)
             found = replace(found, nodes=found.nodes.persist(StorageLevel.DISK_ONLY))
@@ -107,7 +107,7 @@ class Sides:
         return self._trees[zxid]
 
     def tree_of(self, dest: Disk, zxid: int) -> Subtree:
-        """Return a dest server's subtree. Raises ZkDataError."""
+        """Return a dest server's subtree at a zxid. Raises ZkDataError."""
         return load_subtree(self.spark, dest, self.request.chroot, zxid)
 
 
@@ -137,7 +137,11 @@ def histories(spark: SparkSession, source: Disk, dest: Disk) -> Histories:
 
 
 def _transactions(log: DataFrame) -> DataFrame:
-    """Return a row per transaction: its header, hashes of its operations, and why bodies may differ."""
+    """Return a row for each transaction, with hashes of its operations.
+
+    The columns are zxid, the header, two hashes (`one`, `other`), the number of operations, and two flags:
+    `failed` for a failed multi, `unnamed` for a closeSession that does not name what it deletes.
+    """
     kind = F.when(F.col("multi"), "multi").otherwise(F.col("type"))
     hashed = log.withColumns({"kind": kind, "one": F.xxhash64(*_BODY), "other": F.xxhash64(F.lit(1), *_BODY)})
     return hashed.groupBy("zxid").agg(
@@ -153,7 +157,7 @@ def _transactions(log: DataFrame) -> DataFrame:
 def _alike() -> Column:
     """Return the condition for equal transactions, by the rules of `zookeeper.data.histories`.
 
-    A closeSession that deletes nothing counts as one that does not name its deletions.
+    A closeSession that deletes nothing is treated like one that does not name its deletions.
     """
     header, body = (
         reduce(Column.__and__, (F.col(f"a.{name}").eqNullSafe(F.col(f"b.{name}")) for name in names))

@@ -1,4 +1,4 @@
-"""Give jobs the tables that they read: logs and snapshots of the request's servers."""
+"""Read the logs and snapshots of a request's servers as tables for the jobs."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from zkmigrate.zookeeper.data.snapname import snapshot_zxid
 from zkmigrate.zookeeper.data.txnlog import FILE_HEADER_SIZE, log_zxid
 
 _WORTH_A_TASK_MB = 16
-"""The megabytes that take somewhat longer to read than a task costs; see `sources.txnlog`."""
+"""The size in megabytes from which reading takes longer than starting a task; see `sources.txnlog`."""
 
 _COUNTER = 0xFFFFFFFF
-"""The mask of the counter in a zxid: its low 32 bits."""
+"""The bit mask of the counter in a zxid: the low 32 bits."""
 
 
 class Input:
@@ -39,20 +39,20 @@ class Input:
 
     @cached_property
     def is_local(self) -> bool:
-        """Whether this process holds the answers, because they are small and Spark runs on this machine."""
+        """Whether results are small and Spark runs on this machine, so that this process can hold them."""
         return (self.spark.sparkContext.master or "").startswith("local") and is_small(self.request)
 
     def once(self, answer: DataFrame) -> DataFrame:
-        """Return an answer that is shown and also written to a file. If `is_local`, compute it only once."""
+        """Return a result that is both shown and written to a file, computed only once if `is_local`."""
         return local_frame(self.spark, answer.toArrow()) if self.is_local else answer
 
     def reused(self, table: DataFrame) -> DataFrame:
-        """Return a table that is read several times and smaller than its sources, computed only once."""
+        """Return a table that is read several times, stored so that it is computed only once."""
         return self.once(table) if self.is_local else table.persist()
 
     @cached_property
     def logs_by_server(self) -> dict[str, list[File]]:
-        """The logs that may contain a record, by server, oldest first."""
+        """The log files that may contain a record, by server name, oldest first."""
         found = self._by_server(lambda name: log_zxid(name) is not None)
         kept = {name: [log for log in logs if log.size > FILE_HEADER_SIZE] for name, logs in found.items()}
         return {
@@ -78,10 +78,10 @@ class Input:
 
     @cached_property
     def reference(self) -> str:
-        """The server that is read if one server's log is enough, because each log has all transactions.
+        """The name of the server that is read where one log is enough, because each log has all transactions.
 
-        It is the server of --server, or else the one with the log that reaches farthest back. Raises
-        UsageError if there is no log.
+        It is the server of --server, otherwise the server with the oldest log. Raises UsageError if there is
+        no log.
         """
         servers = self.logs_by_server
         if self.request.server:
@@ -100,7 +100,7 @@ class Input:
         return min(servers, key=reach)
 
     def log(self, *columns: str, **options: str) -> DataFrame:
-        """Return the reference server's log by operations.
+        """Return the reference server's log as a table of operations.
 
         columns: the columns of `sources.columns.SCHEMA` to read; none for all. options: more options of the
         data source.
@@ -108,15 +108,15 @@ class Input:
         return self.log_of(self.reference, *columns, **options)
 
     def log_of(self, server: str, *columns: str, **options: str) -> DataFrame:
-        """Return one server's log, in the form of `log`."""
+        """Return one server's log as a table of operations. For columns and options see `log`."""
         logs = self.logs_by_server[server]
         cache = self._cache if server == self.reference else None
         return self._read("zktxnlog", logs, columns, {**shared(self.spark, logs), **options}, cache)
 
     def effects(self, *columns: str, **options: str) -> DataFrame:
-        """Return `log` without the operations of failed multis.
+        """Return the reference server's log without the operations of failed multis.
 
-        columns: the columns to read, at least one.
+        columns: the columns to read, at least one. options: more options of the data source.
         """
         return self.log(*columns, "failed", **options).filter(~F.col("failed")).select(*columns)
 
@@ -129,7 +129,7 @@ class Input:
         raise UsageError(f"no complete snapshot at {_paths(self.places)}")
 
     def nodes(self, *columns: str, **options: str) -> DataFrame:
-        """Return the znodes of the newest snapshot.
+        """Return the znodes of the newest complete snapshot.
 
         columns: the columns of `sources.nodes.NODES` to make; none for all. options: more options of the data
         source.
@@ -138,7 +138,7 @@ class Input:
 
     @cached_property
     def sessions(self) -> DataFrame:
-        """The sessions of the newest snapshot."""
+        """The table of the sessions in the newest complete snapshot."""
         return self._read("zksnapshot", [self.snapshot], (), {"table": "sessions"})
 
     def _read(
@@ -154,13 +154,13 @@ class Input:
 
 
 def shared(spark: SparkSession, logs: Iterable[File]) -> dict[str, str]:
-    """Return options that divide these logs among Spark's cores, if they are large enough to gain from it."""
+    """Return data source options that divide large logs among Spark's cores; small logs stay whole."""
     each = sum(log.size for log in logs) // spark.sparkContext.defaultParallelism >> 20
     return {"splitMB": str(min(SPLIT_MB, max(_WORTH_A_TASK_MB, each)))}
 
 
 def only(frame: DataFrame) -> Row:
-    """Return the one row of an aggregate."""
+    """Return the only row of an aggregate."""
     row = frame.first()
     assert row is not None
     return row
@@ -174,7 +174,7 @@ def under(path: Column, chroot: str) -> Column:
 
 
 def only_under(chroot: str) -> dict[str, str]:
-    """Return options that leave out most of what is not `under` a chroot."""
+    """Return data source options that leave out most paths outside a chroot. Filter the rest with `under`."""
     return {"pathPrefix": chroot} if chroot != "/" and chroot.isascii() else {}
 
 
@@ -184,9 +184,10 @@ def epoch() -> Column:
 
 
 def place_in_epoch() -> Column:
-    """Return a number that orders operations within one epoch: zxid (32 bits), then sequence (31 bits).
+    """Return a number that orders operations within one epoch: counter (32 bits), then sequence (31 bits).
 
-    The greatest struct of a group would make Spark sort all rows; the greatest number does not.
+    Spark finds the greatest number of a group without sorting; for the greatest struct it would sort all
+    rows.
     """
     return F.shiftleft(F.col("zxid").bitwiseAND(_COUNTER), 31) + F.col("sequence")
 

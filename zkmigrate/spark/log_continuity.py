@@ -19,8 +19,9 @@ from zkmigrate.zookeeper.data.logdir import describe_gap
 class Continuity:
     """Whether a log is complete after a zxid.
 
-    last: the newest zxid up to the bound; None if there is none. records: the number of transactions after
-    the zxid. broken: the first place where the log is not complete.
+    last: the newest zxid in the log up to the bound; None if there is no zxid. records: the number of
+    transactions after the zxid. broken: the first place where the log is not complete; None if it is
+    complete.
     """
 
     last: int | None
@@ -66,7 +67,7 @@ def continuity(spark: SparkSession, disk: Disk, after: int, upto: int | None) ->
 
 
 def first_behind(spark: SparkSession, disk: Disk, zxid: int) -> int | None:
-    """Return the first zxid after this one in the log, or None. Raises CorruptError if it cannot be read."""
+    """Return the first zxid in the log after `zxid`, or None. Raises CorruptError for an unreadable log."""
     log = disk.log(spark, zxid, zxids=(zxid + 1, (1 << 63) - 1))
     if log is None:
         return None
@@ -78,7 +79,7 @@ def first_behind(spark: SparkSession, disk: Disk, zxid: int) -> int | None:
 
 
 def _gap(records: DataFrame, group: Row, after: int) -> tuple[int, str]:
-    """Return the first zxid of an epoch that does not follow the one before it, and the reason."""
+    """Return the first zxid of an epoch that does not follow the zxid before it, and the reason."""
     here = records.filter((F.col("zxid") >= group.first) & (F.col("zxid") <= group.last)).select("zxid")
     before = here.select((F.col("zxid") + 1).alias("zxid"))
     later = here.filter(F.col("zxid") > group.first).join(before, "zxid", "left_anti")

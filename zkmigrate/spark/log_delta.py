@@ -1,9 +1,9 @@
 """Find the delta of a log after a zxid, as `zookeeper.data.delta` judges it.
 
-Spark reads the log and keeps what can concern the subtree: its changes, and the sessions that own a part of
-it or change it. One task judges these in the order of zxids, with the judge of `zookeeper.data.delta`,
-because an opening or a closing depends on the state before it. The task holds the subtree's ephemerals in
-memory.
+Spark reads the log and keeps what can concern the subtree: changes of the subtree, and sessions that change
+it or own ephemerals in it. One task judges these operations in the order of zxids, with the judge of
+`zookeeper.data.delta`, because an opening or a closing depends on the state before it. The task holds the
+subtree's ephemerals in memory.
 """
 
 from __future__ import annotations
@@ -30,15 +30,18 @@ FINDINGS = pa.schema([
     ("number", pa.int64()), ("zxid", pa.int64()), ("time_ms", pa.int64()), ("type", pa.string()),
     ("path", pa.string()), ("session", pa.int64()), ("expiry", pa.bool_()), ("allowed", pa.bool_()),
 ])  # fmt: skip
-"""The columns of findings, as in `zookeeper.data.delta.DeltaFinding`. number: position in the order of the
-log. allowed: whether it is the expiry of a session that lives on dest."""
+"""The columns of findings, as in `zookeeper.data.delta.DeltaFinding`.
+
+number: position in the order of the log. allowed: whether the finding is the expiry of a session that lives
+on dest.
+"""
 
 _OWNER = "owner"
 _TAKEN = ("zxid", "sequence", "time_ms", "type", "path", "session", "cxid", "multi", "ephemeral", "living")
 
 
 def owners_of(nodes: DataFrame) -> DataFrame:
-    """Return session and path of the ephemerals among znodes."""
+    """Return session and path of each ephemeral among the znodes."""
     owner = F.col("ephemeral_owner")
     return nodes.filter(is_session(owner)).select(owner.alias("session"), "path")
 
@@ -49,8 +52,8 @@ def delta_findings(
     """Return the FINDINGS of a log that begins after a zxid.
 
     owners: the ephemerals at that zxid, with session, path and `living`, which says whether the session lives
-    on dest. on_dest: more sessions that live there. highest: as for `zookeeper.data.delta.delta`. Reading the
-    result may raise PySparkException.
+    on dest. on_dest: more sessions that live on dest. highest: see `zookeeper.data.delta.delta`. A later
+    action on the result may raise PySparkException.
     """
     path = F.col("path")
     above = [one for one in _above(chroot) if one != chroot]
@@ -81,7 +84,7 @@ def _ephemeral() -> Column:
 
 
 def _above(chroot: str) -> Iterator[str]:
-    """Yield the chroot, and each path of its ancestors."""
+    """Yield the chroot, and then each ancestor of the chroot up to "/"."""
     while True:
         yield chroot
         if chroot == "/":
@@ -114,7 +117,10 @@ def _judge(
 
 
 def _new_findings(judge: Judge) -> list[tuple[DeltaFinding, bool]]:
-    """Return the judge's findings since the last call, and delete them from the judge to save memory."""
+    """Return the judge's findings since the last call, each with whether it is allowed.
+
+    The findings are deleted from the judge to save memory.
+    """
     found = [*((one, False) for one in judge.missing), *((one, True) for one in judge.allowed)]
     judge.missing.clear()
     judge.allowed.clear()
@@ -122,7 +128,7 @@ def _new_findings(judge: Judge) -> list[tuple[DeltaFinding, bool]]:
 
 
 def _txn(rows: list[Plain], chroot: str) -> txn.Txn:
-    """Return the transaction of the operations that were kept, without data and ACLs."""
+    """Rebuild a transaction from the rows of its operations, without data and ACLs."""
     one = rows[0]
     kind = txn.TxnType.multi if one.multi else txn.TxnType[one.type]
     head = txn.TxnHeader(one.session, one.cxid, one.zxid, one.time_ms, kind)

@@ -1,8 +1,8 @@
 """Check whether each server's logs and snapshots are complete, and its zxids without a hole.
 
 Holes are those of `zookeeper.data.logdir.LogWalk`: within an epoch the counter rises by one, and a later
-epoch begins with counter 1. A hole that a complete snapshot covers, as after a SNAP sync, is reported, but
-nothing is missing.
+epoch begins with counter 1. A hole that a complete snapshot covers, as after a SNAP sync, is reported, but no
+transaction is missing then.
 """
 
 from __future__ import annotations
@@ -33,15 +33,17 @@ Key: TypeAlias = tuple[str, str]
 """The name of an ensemble and the name of one of its servers."""
 _Files: TypeAlias = set[tuple[Key, str]]
 _STRETCH = 20
-"""The number of bits of a zxid within one stretch, which one task sorts. The ends of two stretches show a
-hole between them."""
+"""The number of low bits of a zxid that vary within one stretch, which one task sorts.
+
+A hole between two stretches shows at their ends.
+"""
 
 
 @dataclass(frozen=True)
 class Server:
     """One server of one ensemble.
 
-    logs: oldest first, including those without a record.
+    logs: the server's log files, oldest first, including files without a record.
     """
 
     ensemble: str
@@ -58,9 +60,10 @@ class Server:
 class Integrity:
     """The state of one server's files.
 
-    first, last: zxids. gaps, damage: the first holes and damaged places. explained: holes that a snapshot
-    covers. torn: torn ends of logs. half: snapshots that a crash left half-written. strays: file names that
-    no server writes. These last three are no damage.
+    records: the number of transactions. first, last: the first and last zxid. gaps, damage: the first holes
+    and damaged places; holes, damages: the number of all. explained: the snapshots that cover a hole. torn:
+    torn ends of logs. half: snapshots that a crash left half-written. strays: file names that no server
+    writes. torn, half and strays are not damage.
     """
 
     records: int = 0
@@ -77,7 +80,7 @@ class Integrity:
 
     @property
     def missing(self) -> int:
-        """The number of holes that no snapshot explains."""
+        """The number of holes that no snapshot covers."""
         return self.holes - len(self.explained)
 
     def damaged(self, where: str) -> None:
@@ -88,7 +91,7 @@ class Integrity:
 def check_integrity(
     both: Mapping[str, Input], servers: Sequence[Server], records: DataFrame, top: int
 ) -> tuple[dict[Key, Integrity], DataFrame]:
-    """Return each server's integrity, and a table of all holes.
+    """Return each server's integrity by the server's key, and a table of all holes.
 
     records: the table of `transactions.records`, which is read several times. top: how many damaged places
     and holes are listed.
@@ -138,9 +141,9 @@ def _folder(file: File) -> str:
 def _files(
     records: DataFrame, servers: Sequence[Server], found: Mapping[Key, Integrity]
 ) -> dict[tuple[Key, str], Row]:
-    """Set each server's first and last zxid, and return the summary of each log with its last record.
+    """Set each server's first and last zxid, and return a summary of each log, with its last record.
 
-    The logs of a server must follow each other; otherwise that is damage.
+    The logs of a server must follow each other; logs that overlap are reported as damage.
     """
     rows = (
         records.filter("zxid IS NOT NULL")
@@ -182,7 +185,7 @@ def _damage(records: DataFrame, found: Mapping[Key, Integrity], top: int) -> Non
 
 
 def _tails(server: Server, found: Integrity, ends: Mapping[tuple[Key, str], Row]) -> None:
-    """Read how each log of a server ends, from its last record on."""
+    """Read how each log of a server ends, beginning at its last record."""
     newest = max((n for n, log in enumerate(server.logs) if log.size > FILE_HEADER_SIZE), default=0)
     for number, log in enumerate(server.logs):
         row = ends.get((server.key, log.name))
@@ -209,9 +212,9 @@ def _tails(server: Server, found: Integrity, ends: Mapping[tuple[Key, str], Row]
 def _snapshots(
     both: Mapping[str, Input], servers: Sequence[Server], found: Mapping[Key, Integrity]
 ) -> _Files:
-    """Return the snapshots that are incomplete according to their last seal.
+    """Return the snapshots that are incomplete according to their last seal, and report them.
 
-    A server skips a snapshot without a seal as half-written, but would load one with a wrong seal.
+    A server skips a snapshot without a seal as half-written, but would load a snapshot with a wrong seal.
     """
     read = [
         load(
@@ -237,7 +240,7 @@ def _snapshots(
 
 
 def _marks(records: DataFrame) -> DataFrame:
-    """Return the records with a zxid that does not follow the last one, and the ends of each stretch."""
+    """Return the records at both ends of each stretch, and those with a hole in the zxids before them."""
     stretch = F.shiftright("zxid", _STRETCH).alias("stretch")
     some = records.filter("zxid IS NOT NULL").select("ensemble", "server", "file", "offset", "zxid", stretch)
     order = Window.partitionBy("ensemble", "server", "stretch").orderBy("zxid")
@@ -250,7 +253,7 @@ def _marks(records: DataFrame) -> DataFrame:
 def _holes(
     marks: DataFrame, servers: Sequence[Server], found: Mapping[Key, Integrity], broken: _Files, top: int
 ) -> DataFrame:
-    """Set each server's holes, and return a table of all of them."""
+    """Set each server's holes, and return a table of the holes of all servers."""
     inner = marks.filter("zxid > before + 1").select("ensemble", "server", "file", "offset", "before", "zxid")
     edges = marks.filter("before IS NULL OR next IS NULL").orderBy("zxid").collect()
     between: list[tuple[Any, ...]] = []
@@ -286,7 +289,7 @@ def _gap(row: Row) -> Gap:
 def _explained(gap: Gap, whole: Iterable[str]) -> list[str]:
     """Return the snapshots that cover a hole.
 
-    A server that received a snapshot from the leader has in it what its log lacks.
+    A snapshot that a server received from the leader contains the transactions that the server's log lacks.
     """
     zxids = ((snapshot_zxid(name) or 0, name) for name in whole)
     return [name for zxid, name in zxids if gap.before < zxid and follows(zxid, gap.after)]

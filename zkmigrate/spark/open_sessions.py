@@ -1,6 +1,6 @@
 """Find open sessions and their ephemerals at the end of a log.
 
-They follow from the newest snapshot and the transactions after the zxid in its name, by the rules of
+They are computed from the newest snapshot and the transactions after the zxid in its name, by the rules of
 `zookeeper.data.tree`.
 """
 
@@ -24,9 +24,9 @@ from zkmigrate.zookeeper.data.zxid import follows, format_zxid
 class Extent:
     """The part of history that a log covers.
 
-    records: number of transactions. zxid: the newest of start and log. begin, end: times of the first and the
-    last transaction, None if there is none. missing: why the state at start cannot be brought forward to
-    `zxid`; empty if it can.
+    records: the number of transactions. zxid: the newest zxid of snapshot and log. begin, end: the times of
+    the first and the last transaction; None without transactions. missing: why the state in the snapshot
+    cannot be brought forward to `zxid`; "" if it can.
     """
 
     records: int
@@ -44,7 +44,8 @@ class Extent:
 def extent(log: DataFrame, start: int) -> Extent:
     """Read the log once and return which part of history it covers.
 
-    start: the snapshot's zxid. Without a snapshot it is 0, and the log must begin with the first transaction.
+    start: the snapshot's zxid. Without a snapshot start is 0, and the log must begin with the first
+    transaction.
     """
     transactions = log.filter("sequence = 0")  # each has one such row
     epochs = transactions.groupBy((F.col("zxid") > start).alias("behind"), "epoch").agg(
@@ -65,9 +66,9 @@ def extent(log: DataFrame, start: int) -> Extent:
 
 
 def _missing(rows: Sequence[Row], start: int) -> str:
-    """Return which transaction is missing; empty if none is.
+    """Return a text that says which transaction is missing; "" if none is missing.
 
-    rows: epochs, those at or below start first.
+    rows: a row for each epoch, beginning with epochs at or below start.
     """
     last: int | None = None
     for row in rows:
@@ -85,7 +86,7 @@ def _missing(rows: Sequence[Row], start: int) -> str:
 
 
 def is_session(owner: Column) -> Column:
-    """Return whether an ephemeralOwner is a session, by the rule of `zookeeper.data.effect`."""
+    """Return the condition that an ephemeralOwner is a session, by the rule of `zookeeper.data.effect`."""
     high, low = (owner.between(some.start, some.stop - 1) for some in SESSIONS)
     return high | low
 
@@ -93,7 +94,7 @@ def is_session(owner: Column) -> Column:
 def events(input: Input) -> DataFrame:
     """Return a row for each opening and closing of a session in the log.
 
-    A closing is represented by its first row, because its others are the ephemerals that it deletes.
+    A closeSession is represented by its first row, because its other rows are the ephemerals that it deletes.
     """
     columns = ("zxid", "time", "session", "cxid", "type", "timeout_ms")
     log = input.log(*columns, "sequence", types=f"{OPENS},{CLOSES}")
@@ -101,9 +102,10 @@ def events(input: Input) -> DataFrame:
 
 
 def open_sessions(held: DataFrame | None, seen: DataFrame, start: int) -> DataFrame:
-    """Return the open sessions with timeout_ms.
+    """Return the sessions that are open at the end of the log, each with its timeout_ms.
 
-    held: the snapshot's sessions. seen: `events` of the log. start: the snapshot's zxid.
+    held: the sessions in the snapshot; None without a snapshot. seen: the table of `events`. start: the
+    snapshot's zxid.
     """
     opened = F.when(F.col("type") == OPENS, F.col("zxid"))
     by_session = seen.filter(F.col("zxid") > start).groupBy("session")
@@ -119,10 +121,10 @@ def open_sessions(held: DataFrame | None, seen: DataFrame, start: int) -> DataFr
 
 
 def ephemerals(input: Input, seen: DataFrame, start: int) -> DataFrame:
-    """Return path and session of the ephemerals at or under the chroot.
+    """Return path and session of the ephemerals at or under the chroot at the end of the log.
 
-    seen: the table of `events`. start: as for `extent`. The ephemerals that a closing deletes are left out,
-    whether the log names them or not.
+    seen: the table of `events`. start: the snapshot's zxid (see `extent`). Ephemerals that a closeSession
+    deletes are left out, even if the log does not name them.
     """
     chroot = input.request.chroot
     owner = F.col("ephemeral_owner")

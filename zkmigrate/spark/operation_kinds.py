@@ -1,4 +1,4 @@
-"""Group operations by their names in `sources.columns`, by the groups of `zookeeper.data.effect`."""
+"""Define groups of operation types by name, from the groups of `zookeeper.data.effect`."""
 
 from __future__ import annotations
 

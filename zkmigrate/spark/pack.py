@@ -1,7 +1,7 @@
 """Pack zkmigrate's code into one archive for a cluster, by ``python -m zkmigrate.spark.pack OUT.zip``.
 
-``spark-submit --py-files`` gives it to the driver and to every executor. The same code makes the same
-archive, byte for byte.
+``spark-submit --py-files`` sends the archive to the driver and to every executor. The same code makes the
+same archive, byte for byte.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from zkmigrate.errors import UsageError
 _PACKAGE = "zkmigrate"
 _LEFT_OUT = f"{_PACKAGE}/lab/"
 _PACKED = (".py", ".sh", ".toml", ".html", ".svg")
-"""The suffixes of modules and the files that they read: the words of a playbook's pages, and templates."""
+"""The suffixes of the files to pack: modules, and the data files and templates that modules read."""
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 """The earliest time that an archive can hold."""
 _MODE = 0o100644 << 16
@@ -30,8 +30,8 @@ _MODE = 0o100644 << 16
 def pack(out: Path) -> int:
     """Write the archive, or replace it, and return the number of its files.
 
-    It contains every module except the lab's, because each job imports its own. Raises OSError, and
-    UsageError if another file has the name.
+    The archive contains every module except the lab's, because each job imports only the modules that it
+    needs. Raises OSError, and UsageError if a file with this name exists that is not an archive.
     """
     if out.exists() and not zipfile.is_zipfile(out):
         raise UsageError(

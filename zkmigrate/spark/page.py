@@ -9,8 +9,8 @@ from zkmigrate.spark.section import Section
 
 
 def page(title: str, intro: str, sections: Mapping[str, Section]) -> str:
-    """Return the text of the whole page.
+    """Return the complete HTML text of the page.
 
-    sections: the answer of each job, by the job's name.
+    title, intro: shown above the sections. sections: the answer of each job, by the job's name.
     """
     return str(render("spark/page.html", title=title, intro=intro, sections=sections))

@@ -18,7 +18,7 @@ _FORMATS: dict[str, Callable[[int], str]] = {
     **dict.fromkeys(("session", "ephemeral_owner"), format_session),
 }
 Cell: TypeAlias = str | Callable[[Any], object]
-"""The name of a row's column, or a function that makes a cell from a row."""
+"""The name of a row's column, or a function that returns the cell for a row."""
 
 
 def plain(row: Row) -> dict[str, Any]:
@@ -27,9 +27,9 @@ def plain(row: Row) -> dict[str, Any]:
 
 
 def moment(at: datetime | None) -> str:
-    """Return a time for people, in UTC.
+    """Return a time as text for people, in UTC; "" for None.
 
-    Spark's own times have no zone and are in that of this process.
+    Spark's own times have no zone: they are in the time zone of this process.
     """
     return "" if at is None else at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
 
@@ -44,7 +44,8 @@ def table(
 ) -> Table:
     """Return a table with a line for each row.
 
-    columns: the head of each column with its cell: the name of a row's field, or a function of the row. A
+    id: the table's name in the page. intro: a text above the table. wide: the numbers of the columns that may
+    be wide. columns: the heading of each column, with the name of a row's field or a function of the row. A
     value of None gives an empty cell.
     """
     cells = tuple(tuple(_cell(row, cell) for _, cell in columns) for row in rows)

@@ -1,8 +1,8 @@
 """Find when a subtree is quiet: the transactions to expect in a window, by the minute of the week.
 
-A window begins with every minute of the log (of a short log: every second), and its transactions are counted.
-A minute that is only partly in the window counts in proportion. The expected number for an hour of the week
-is the mean of the windows that begin in it.
+A window begins with every minute of the log (of a short log: every second), and the transactions in the
+window are counted. A minute that is only partly in the window is counted in proportion. The expected number
+for an hour of the week is the mean over the windows that begin in this hour.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ _THURSDAY = 3 * 24 * 60
 class Hour:
     """An hour of the week, 0 to 167 from Monday 00:00 UTC.
 
-    expected: mean transactions of the windows that begin in it. worst: the most in one window. none: the
-    share of windows without any. seen: the number of windows. minute: the best minute of the hour. at_minute:
-    its mean.
+    expected: the mean number of transactions of the windows that begin in this hour. worst: the largest
+    number in one window. none: the share of windows without a transaction. seen: the number of windows.
+    minute: the minute of the hour with the smallest mean. at_minute: the mean of this minute.
     """
 
     hour: int
@@ -41,10 +41,11 @@ class Hour:
 
 
 def hours(counts: Mapping[int, int], first: int, last: int, window_s: int, step_s: int = 60) -> list[Hour]:
-    """Return the hours of a week that the log covers, quietest first; only complete windows count.
+    """Return the hours of a week that the log covers, quietest first; only complete windows are used.
 
-    counts: transactions by number of step since the epoch, 0 if absent. first, last: the steps that the log
-    covers, inclusive. step_s: seconds of a step, 60 or a divisor of it.
+    counts: transactions by the number of the step since 1970, 0 if absent. first, last: the steps that the
+    log covers, inclusive. window_s: the seconds of a window. step_s: the seconds of a step, 60 or a divisor
+    of 60.
     """
     whole, rest = divmod(window_s, step_s)
     taken = whole + (rest > 0)

@@ -1,8 +1,8 @@
-"""Read a table of logs or snapshots: a small one in this process, any other in Spark's tasks.
+"""Read a table of logs or snapshots: a small table in this process, any other in Spark's tasks.
 
-A Spark task that runs our code costs four Python processes, each with its own imports. This process has
-imported everything, and reads 100 MB in less time than those need to start. A table of one partition also
-saves Spark every later shuffle.
+A Spark task that runs our code starts four Python processes, and each must import all modules. This process
+has imported everything, and reads 100 MB in less time than those processes need to start. A table of one
+partition also saves Spark every later shuffle.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ _SOURCES = (TxnLogSource, SnapshotSource)
 
 
 class StretchCache:
-    """A cache of the record starts of logs that this process has read completely.
+    """A cache of the positions of records in logs that this process has read completely.
 
-    Finding the record starts, each with its checksum, takes most of the time of a table of few columns.
-    Several threads may call it at once.
+    Finding where records begin, with their checksums, takes most of the time of reading a table of few
+    columns. Several threads may use the cache at once.
     """
 
     def __init__(self) -> None:
@@ -44,7 +44,7 @@ class StretchCache:
     def __call__(self, file: File, part: Part, stretches: Stretches) -> Iterable[Stretch]:
         """Return the stretches of a part of a log, from the cache if the whole log is known.
 
-        stretches: must not have begun. Raises what they raise.
+        stretches: reads the part; it must not have begun. Raises the errors of `stretches`.
         """
         if part != Part(file.name):
             return stretches
@@ -69,10 +69,10 @@ def load(
     options: Mapping[str, str],
     cache: StretchCache | None = None,
 ) -> DataFrame:
-    """Return these files as a table.
+    """Return the content of these files as a table.
 
-    source, options: as for ``spark.read.format``. cache: for tables of the same logs. If a file cannot be
-    read, PySparkException is raised where the table is used, no matter which process reads it.
+    source, options: as for ``spark.read.format``. cache: shared by tables of the same logs. If a file cannot
+    be read, PySparkException is raised where the table is used, no matter which process reads the file.
     """
     paths = [file.path for file in found]
     most = int(spark.conf.get(READ_HERE, "0") or 0)
@@ -85,7 +85,7 @@ def load(
 
 
 def local_frame(spark: SparkSession, table: pa.Table) -> DataFrame:
-    """Return a table of this process as a DataFrame of one partition."""
+    """Return a table in this process's memory as a DataFrame of one partition."""
     # Spark 4.3.0 drops what follows an empty batch.
     batches = [batch for batch in table.to_batches() if batch.num_rows]
     # PySpark cannot take a column of lists from no batch at all.
@@ -94,9 +94,9 @@ def local_frame(spark: SparkSession, table: pa.Table) -> DataFrame:
 
 
 def task_reader(spark: SparkSession, source: str) -> DataFrameReader:
-    """Return a reader of one of our sources in Spark's tasks.
+    """Return a DataFrameReader that reads one of our data sources in Spark's tasks.
 
-    A session for small inputs registers our sources only here.
+    A session for small inputs does not register our data sources before this call.
     """
     register(spark)
     return spark.read.format(source)
@@ -107,8 +107,8 @@ def _table(
 ) -> pa.Table | None:
     """Return the table read by this process, or None if a task must read it.
 
-    That is the case for more than `most` bytes, as a compressed snapshot may have, and for damage, which a
-    task reports.
+    A task must read more than `most` bytes, as a compressed snapshot may have, and damaged files, because the
+    task reports the damage.
     """
     made = next(one for one in _SOURCES if one.name() == source)({**options, "paths": json.dumps(paths)})
     schema = made.arrow_schema()

@@ -1,4 +1,4 @@
-"""Hold a request to the jobs: directories, a chroot and limits; and decide whether it is small."""
+"""Define a request to the jobs: directories, a chroot and limits. Decide whether a request is small."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:  # needs pydantic, which a cluster's machines may lack
     from zkmigrate.cluster.placement.what_if import WhatIf
 
 SMALL = 256 << 20
-"""The bytes of all servers together up to which Spark's start and planning take longer than the data."""
+"""The total size of all files in bytes up to which starting Spark takes longer than reading the data."""
 TINY = 16 << 20
-"""The bytes up to which Spark's plans take longer to compile than to be interpreted, once each."""
+"""The total size of all files in bytes up to which compiling Spark's plans takes longer than running them."""
 SMALL_TREES = 32 << 20
-"""The value of SMALL if trees are compared, which takes more time per byte."""
+"""The limit to use instead of SMALL if trees are compared, which takes more time per byte."""
 _NAME = re.compile(r"[A-Za-z0-9._-]+")
 
 
@@ -30,7 +30,7 @@ _NAME = re.compile(r"[A-Za-z0-9._-]+")
 class Place:
     """A directory of a server.
 
-    server: its name in the tables; empty if the data source chooses it.
+    server: the server's name in the tables; "" to take the name from the directory.
     """
 
     server: str
@@ -52,14 +52,14 @@ class Request:
     """A request to the jobs.
 
     source, dest: directories of each ensemble's servers. chroot: the subtree to move. server: the server that
-    is read if one is enough; empty for the one with the log that reaches farthest back. window_s: seconds of
-    a cut-over. depth: how many elements of a path name a subtree. top: rows of a table for people.
+    is read if one log is enough; "" for the server with the oldest log. window_s: seconds of a cut-over.
+    depth: how many elements of a path name a subtree. top: the number of rows of a table for people.
 
     Some fields are for single jobs. zxid: where trees are compared. after_cut: whether dest was cut over.
     on_dest: sessions (signed) known to be clients of dest. watches: saved answers to wchp. server_logs:
     ZooKeeper's text logs. fleet_partitions, fleet_brokers: tables of many clusters. what_ifs: plans to try on
-    them; without any, a default one. source_logs, target_logs: log directories of a mirror's two sides.
-    topics: topics to compare.
+    these clusters; if empty, a default plan. source_logs, target_logs: log directories of a mirror's two
+    sides. topics: topics to compare.
     """
 
     source: tuple[Place, ...]
@@ -91,7 +91,8 @@ class Request:
 def is_small(request: Request, most: int = SMALL) -> bool:
     """Return whether all logs and snapshots of a request have at most `most` bytes.
 
-    It is False with files of brokers and fleets and with text logs, because their sizes are not read here.
+    Returns False for a request with text logs, brokers' log directories or a fleet, because their sizes are
+    unknown.
     """
     if request.server_logs or request.fleet_partitions or request.source_logs:
         return False
@@ -106,9 +107,9 @@ def is_small(request: Request, most: int = SMALL) -> bool:
 
 
 def data_bytes(file: File) -> int:
-    """Return the bytes of a log without the zeros that the server allocates ahead.
+    """Return the size of a file in bytes, for a local log without the zeros that the server allocates ahead.
 
-    For a snapshot or a file at a URI it is the whole size.
+    For a snapshot or a file at a URI the result is the whole size.
     """
     if log_zxid(file.name) is None or "://" in file.path:
         return file.size

@@ -1,4 +1,4 @@
-"""Define the answer of a job."""
+"""Define the answer of a job: texts, tables and pictures."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 class Picture:
     """A drawing with the text below it.
 
-    drawn: markup of `spark.charts`. caption: the text.
+    drawn: the markup, made by `spark.charts`. caption: the text below.
     """
 
     drawn: str
@@ -27,9 +27,9 @@ class Picture:
 class Section:
     """The answer of one job.
 
-    answer: a few sentences, also for the terminal. figures: plain values for --json. tables: for people, with
-    their first rows. frames: whole tables by name, written as Parquet. proves: whether the job proves
-    something. held: the result of the proof; None if it is unknown.
+    answer: a few sentences, also for the terminal. figures: values for --json. tables: the first rows of
+    tables, for people. frames: complete tables by name, which are written as Parquet. proves: whether the job
+    proves something. held: the result of the proof; None if it is unknown.
     """
 
     title: str

@@ -1,4 +1,4 @@
-"""Open a Spark session: our own on this machine, or that of spark-submit."""
+"""Open a Spark session: our own on this machine, or the one of spark-submit."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 READ_HERE = "spark.zkmigrate.readHere"
-"""The session setting for the bytes up to which this process reads a table itself; see `reading`."""
+"""The session setting for the size in bytes up to which this process reads a table; see `reading`."""
 
 _MIB = {"k": 1 / 1024, "m": 1, "g": 1024, "t": 1024 * 1024}
 
@@ -29,9 +29,9 @@ ARCHIVE = Path(sys.prefix) / "share" / "zkmigrate" / "spark-classes.jsa"
 """The path of the archive of the Java classes that Spark loads; see `archive`."""
 
 _HERE_SHARE = 1 / 16
-"""The share of the heap for one table that this process reads; jobs hold several."""
+"""The share of the JVM's heap that one table read by this process may take; jobs hold several tables."""
 SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""The JVM options for a JVM that ends before its second compiler pays off. They save half of all the time."""
+"""The options for a JVM that ends before its second compiler is worth its time. They halve the run time."""
 CHEAP = {
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.execution.arrow.localRelationThreshold": "0",
@@ -39,25 +39,27 @@ CHEAP = {
     "spark.python.sql.dataFrameDebugging.enabled": "false",
     "spark.sql.ui.explainMode": "simple",
 }
-"""The settings for cheap plans of small tables. Spark runs its first plan. A table that this process has
-read goes to a task as a whole, not row by row into the plan. Spark stores no stack trace of each column."""
+"""The Spark settings that make planning cheap for small tables.
+
+Spark runs the first plan that it makes. A table that this process has read goes to a task as a whole, not row
+by row into the plan. Spark stores no stack trace of each column.
+"""
 INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
-"""The settings that make Spark interpret plans, for tables so tiny that compiling takes longer than
-running."""
+"""The Spark settings that interpret plans, for tables so tiny that compiling takes longer than running."""
 
 
 @dataclass(frozen=True)
 class Bounds:
     """The limits of our own Spark.
 
-    spark-submit sets the limits of its own Spark, and then a master given here is an error. master:
-    ``local[N]`` or a cluster's URL; empty for all cores of this machine. memory: memory of the driver, which
-    does all the work in local mode, as Spark writes it. spill: the folder for data that does not fit in
-    memory; None for the machine's temporary folder. progress: whether Spark may draw its bar on standard
-    error.
+    With spark-submit, which sets the limits itself, a master given here is an error. master: ``local[N]`` or
+    a cluster's URL; "" for all cores of this machine. memory: the memory of the driver, which does all the
+    work in local mode, in Spark's notation. spill: the folder for data that does not fit in memory; None for
+    the machine's temporary folder. progress: whether Spark may draw its bar on standard error. ui: whether
+    Spark may serve its web page.
 
-    small: whether Spark's start and planning cost more than reading (see `request.is_small`). tiny: whether
-    even compiling a plan costs more. java: more options of the JVM.
+    small: whether starting Spark and planning take longer than reading (see `request.is_small`). tiny:
+    whether even compiling a plan takes longer. java: more options of the JVM.
     """
 
     master: str = ""
@@ -72,9 +74,9 @@ class Bounds:
 
 @contextmanager
 def session(bounds: Bounds, hint: Callable[[str], None]) -> Iterator[SparkSession]:
-    """Open a session that knows our data sources, and stop it at the end.
+    """Yield a Spark session with our data sources, and stop it at the end of the block.
 
-    hint: called with the address of Spark's web pages. Raises UsageError if PySpark or Java is missing.
+    hint: receives the address of Spark's web page. Raises UsageError if PySpark or Java is missing.
     """
     try:
         from pyspark.errors import PySparkException, PySparkRuntimeError
@@ -124,14 +126,14 @@ def _ended_in_order() -> Iterator[None]:
 
 
 def under_spark_submit() -> bool:
-    """Return whether spark-submit started this process and so set master, memory and logging."""
+    """Return whether spark-submit started this process. It then has set master, memory and logging."""
     return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
 def _own(builder: SparkSession.Builder, bounds: Bounds, spill: Path, quiet: Path) -> SparkSession.Builder:
     """Return the builder with the settings of our own Spark.
 
-    quiet: properties file of its log4j.
+    spill: the folder for Spark's files. quiet: the properties file for Spark's log4j.
     """
     java = [f"-Dlog4j2.configurationFile={quiet.absolute().as_uri()}", *archive_options(), bounds.java]
     if bounds.small:
@@ -162,9 +164,9 @@ def _own(builder: SparkSession.Builder, bounds: Bounds, spill: Path, quiet: Path
 
 
 def archive_options() -> Iterator[str]:
-    """Yield JVM options to use the archive of `archive`, if it was made.
+    """Yield JVM options to use the archive of `archive`, if the archive exists.
 
-    They keep warnings about an archive that does not fit out of standard output, which has our answers.
+    The options keep warnings about an unsuitable archive out of standard output, which is for the answers.
     """
     if ARCHIVE.is_file():
         yield f'"-XX:SharedArchiveFile={ARCHIVE}"'
@@ -172,21 +174,21 @@ def archive_options() -> Iterator[str]:
 
 
 def local_table_bytes(memory: str) -> int:
-    """Return the size of one table that this process may read, beside a heap of `memory`."""
+    """Return the bytes of a table that this process may read itself. memory: the size of the JVM's heap."""
     return int(_mib(memory) * _HERE_SHARE) << 20
 
 
 def _mib(memory: str) -> float:
-    """Return the MiB of a size as Spark writes it, such as 2g; 0 for a text that Spark itself rejects."""
+    """Return the MiB of a size in Spark's notation, such as 2g; 0 for a text that Spark itself rejects."""
     size = re.fullmatch(r"(\d+)([kmgt])b?", memory.strip().lower())
     return int(size[1]) * _MIB[size[2]] if size else 0
 
 
 def _page_mib(memory: str) -> int:
-    """Return the MiB of a page in which Spark keeps rows, as small as a heap of `memory` allows.
+    """Return the size in MiB of a page in which Spark keeps rows, as small as a heap of `memory` allows.
 
-    Each small table that a join broadcasts takes whole pages, which never spill. With Spark's own pages of up
-    to 64 MiB, proof kept up to 746 MB of 1 GB alive in our tests, with 2 MiB 494 MB. A task has at most 8192
-    pages (Spark's TaskMemoryManager) and may use the heap alone.
+    Each small table that a join broadcasts takes whole pages, which never spill. With Spark's default pages
+    of up to 64 MiB, the job proof kept up to 746 MB of 1 GB alive in our tests; with pages of 2 MiB, 494 MB.
+    A task has at most 8192 pages (Spark's TaskMemoryManager) and may use the heap alone.
     """
     return max(2, math.ceil(_mib(memory) / 8192))

@@ -1,21 +1,21 @@
 """Build a subtree at one zxid as a table, from a server's snapshot and the log after it, replayed in Spark.
 
-It gives what `zookeeper.data.tree.load_tree` gives, by the same rules, applied path by path. What a znode
-becomes depends on the operations on its own path, on its children's creates and deletes, and on two things
-that other paths decide:
+The result equals that of `zookeeper.data.tree.load_tree`, by the same rules, applied path by path. A znode's
+state depends on the operations on its own path, on its children's creates and deletes, and on two facts that
+other paths decide:
 
 - A create has no effect without its parent, as over a snapshot that was dumped after the parent's deletion.
   The parent's path reports that.
 - A closeSession of 3.4 and 3.5 does not name the ephemerals that it deletes. Each path that the session may
   own gets the closing and reports whether it was deleted; its parent's pzxid follows from that.
 
-Reports go to the paths concerned, and these are replayed until no new report comes. That takes one replay for
-logs of 3.6 and later with complete snapshots, and at most as many as the tree is deep.
+Reports go to the paths concerned, which are replayed until no new report comes. One replay is enough for logs
+of 3.6 and later with complete snapshots; the largest number of replays is the depth of the tree.
 
-Limits: names with a lone surrogate, which no Spark text can hold, read as U+FFFD, so two of them may become
-one. Times after the year 294,000 read as the last one that Spark holds. One task replays all operations of a
-path and its children in order, without memory for the rest. Damage in the log after the wanted zxid may be
-refused, although `load_tree` does not read so far.
+Limits: names with a lone surrogate, which no Spark text can hold, read as U+FFFD, so two such names may
+become one. Times after the year 294,000 read as the last time that Spark can hold. One task replays all
+operations of a path and its children in order, without memory for the rest. Damage in the log after the
+wanted zxid may be refused, although `load_tree` does not read so far.
 """
 
 from __future__ import annotations
@@ -70,23 +70,28 @@ _EVENT = pa.schema([
     *_ZNODE, ("kind", pa.string()), ("child", pa.string()), ("zxid", pa.int64()), ("sequence", pa.int32()),
     ("session", pa.int64()), ("parent_cversion", pa.int32()),
 ])  # fmt: skip
-"""The columns of the events of one path, in the order of zxid and sequence. An event is the path's znode
-in the snapshot (`_BASE`), an operation on it or, with `child`, on a child. It may also be the `_CLOSING`
-of a session that may own it. In operations ctime is the time and version the new version, also of an ACL."""
+"""The columns of the events of one path, in the order of zxid and sequence.
+
+An event is the path's znode in the snapshot (`_BASE`), an operation on the path or, with `child`, on a child,
+or the `_CLOSING` of a session that may own the znode. In operations ctime is the time, and version the new
+version, also of an ACL.
+"""
 _REPORT = pa.schema([*_ZNODE, ("kind", pa.string()), ("zxid", pa.int64()), ("sequence", pa.int32())])
-"""The columns of what a path reports: its znode at the end, creates of children without effect, and its
-deletion by a closing."""
+"""The columns of the reports of a path.
+
+A path reports its znode at the end, creates of children that had no effect, and its deletion by a closing.
+"""
 
 Plain: TypeAlias = SimpleNamespace
-"""A row in a task. A Row searches its names for each value, so it is not used there."""
+"""A row in a task. It is faster than Row, which searches its names for each value."""
 
 
 @dataclass(frozen=True)
 class Subtree:
     """A subtree at one zxid.
 
-    nodes: path and FIELDS, times in milliseconds. records: the number of transactions replayed. snapshot,
-    skipped: as in `zookeeper.data.tree.Tree`.
+    nodes: a table of path and FIELDS, times in milliseconds since 1970. records: the number of transactions
+    replayed. snapshot, skipped: as in `zookeeper.data.tree.Tree`.
     """
 
     chroot: str
@@ -98,7 +103,7 @@ class Subtree:
 
 
 def load_subtree(spark: SparkSession, disk: Disk, chroot: str, upto: int) -> Subtree:
-    """Return the subtree on a server's disk at `upto`. Raises like `zookeeper.data.tree.load_tree`."""
+    """Return the subtree on a server's disk at `upto`. Raises the errors of `tree.load_tree`."""
 
     def attempt(file: SnapshotFile) -> tuple[Subtree, bool]:
         base = _of_snapshot(disk.znodes(spark, file.name), chroot).persist(StorageLevel.DISK_ONLY)
@@ -126,13 +131,13 @@ def load_subtree(spark: SparkSession, disk: Disk, chroot: str, upto: int) -> Sub
 
 
 def holds(path: Column, chroot: str) -> Column:
-    """Return whether a path belongs to the tree at `chroot`, by the rule of `zookeeper.data.tree.Tree`."""
+    """Return the condition that a path belongs to the tree at `chroot` (see `zookeeper.data.tree.Tree`)."""
     inside = under(path, chroot)
     return inside if is_under(chroot, SYSTEM_ROOT) else inside & ~under(path, SYSTEM_ROOT)
 
 
 def znode(row: Row | Plain) -> Znode:
-    """Return a row with FIELDS as a Znode."""
+    """Convert a row with FIELDS to a Znode."""
     known = {"acl": _acls(row), "data_sha256": bytes(row.data_sha256)}
     return Znode(**{name: getattr(row, name) for name in FIELDS} | known)
 
@@ -140,9 +145,9 @@ def znode(row: Row | Plain) -> Znode:
 def _replayed(
     spark: SparkSession, disk: Disk, chroot: str, span: tuple[int, int], base: DataFrame
 ) -> Subtree:
-    """Return the subtree after replaying transactions on `base`.
+    """Return the subtree after replaying transactions on the znodes of `base`.
 
-    span: the zxid after which they begin, and the last one. Raises like `load_subtree`.
+    span: the zxid after which the transactions begin, and the last zxid. Raises the errors of `load_subtree`.
     """
     after, upto = span
     found = continuity(spark, disk, after, upto)
@@ -178,13 +183,13 @@ def _sha256() -> Column:
 
 
 def _newest(base: DataFrame) -> tuple[int, str]:
-    """Return the largest zxid in any stat, 0 for none, and why the snapshot cannot be read."""
+    """Return the largest zxid in any stat (0 without znodes), and why the snapshot cannot be read, or ""."""
     row = only(base.agg(F.max(F.greatest("czxid", "mzxid", "pzxid")), F.max("corrupt")))
     return row[0] or 0, row[1] or ""
 
 
 def _blank(spark: SparkSession, paths: Iterable[str]) -> DataFrame:
-    """Return the znodes that a server creates by itself when it starts with nothing."""
+    """Return the znodes that a server creates by itself when it starts without data."""
     frame = spark.createDataFrame([(path,) for path in paths], "path string")
     kinds = {field.name: field.dataType for field in from_arrow_schema(_ZNODE)}
     empty = {name: F.lit(0).cast(kinds[name]) for name in FIELDS[1:] if name != "acl"}
@@ -193,7 +198,7 @@ def _blank(spark: SparkSession, paths: Iterable[str]) -> DataFrame:
 
 
 def _operations(log: DataFrame, chroot: str) -> DataFrame:
-    """Return the changes of the subtree, and closings, with the columns of `_EVENT`."""
+    """Return the changes of the subtree, and the closings of sessions, with the columns of `_EVENT`."""
     changes = F.col("type").isin(*CHANGES) & holds(F.col("path"), chroot)
     found = log.filter(~F.col("failed") & (changes | (F.col("type") == CLOSES))).withColumns(
         {"data_sha256": _sha256(), "ctime": F.unix_millis("time"), "kind": F.col("type")}
@@ -248,7 +253,7 @@ def parent(path: Column) -> Column:
 
 
 def _closings(base: DataFrame, changes: DataFrame, operations: DataFrame) -> DataFrame:
-    """Return every closing of a session at each path that the session may own."""
+    """Return an event for every closing of a session and every path that the session may own."""
     closed = operations.filter(F.col("kind") == CLOSES)
     each = closed.groupBy("zxid", "session").agg(F.max("ctime").alias("ctime"))
     owner = F.col("ephemeral_owner")
@@ -274,7 +279,7 @@ def _reports(events: list[DataFrame]) -> DataFrame:
 def in_tasks(
     frame: DataFrame, task: Callable[[Iterable[Plain]], Iterator[tuple[Any, ...]]], gives: pa.Schema
 ) -> DataFrame:
-    """Return the rows that `task` makes of each partition's rows.
+    """Return the rows that `task` makes from the rows of each partition. gives: the schema of the result.
 
     ``task`` works on rows, because Spark's Arrow functions need pandas.
     """
@@ -283,10 +288,7 @@ def in_tasks(
 
 
 def _fingerprint(reports: DataFrame) -> tuple[int, int | None]:
-    """Return the number and a hash of the reports that paths have for others.
-
-    It is `_NOTHING` if there are none.
-    """
+    """Return the number and a hash of the reports for other paths; `_NOTHING` without such reports."""
     others = reports.filter(F.col("kind") != _NODE)
     row = only(others.agg(F.count("*"), F.bit_xor(F.xxhash64("kind", "path", "zxid", "sequence"))))
     return row[0], row[1]
@@ -312,7 +314,7 @@ def _acls(row: Row | Plain) -> tuple[txn.Acl, ...] | None:
 class _Path:
     """A path and its children, as a tree whose chroot is the path.
 
-    A create of the path needs no parent here, because `_final_nodes` has checked it.
+    A create of the path needs no parent here, because `_final_nodes` has left out creates without a parent.
     """
 
     def __init__(self, path: str) -> None:
@@ -351,7 +353,7 @@ class _Path:
 
 
 def _txn(event: Plain) -> txn.Txn:
-    """Return an operation as a transaction of its own, without the data; the event has its hash."""
+    """Return an event as a transaction of one operation, without the data; the event has the data's hash."""
     kind = txn.TxnType.closeSession if event.kind == _CLOSING else txn.TxnType[event.kind]
     return txn.Txn(
         txn.TxnHeader(event.session or 0, 0, event.zxid, event.ctime or 0, kind), _body(event), None

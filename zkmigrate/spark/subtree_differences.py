@@ -19,9 +19,9 @@ ONLY_SOURCE, ONLY_DEST = "only on source", "only on dest"
 class Comparison:
     """The differences between two subtrees.
 
-    znodes: the number of znodes of each side, source first. count: how many paths differ. frame: those paths,
-    with source and dest (the znode, null if absent) and `kinds`: the fields that differ, or that only one
-    side has the znode.
+    znodes: the number of znodes of each side, source first. count: how many paths differ. frame: the paths
+    that differ, with source and dest (the znode, null if absent) and `kinds`: the names of the fields that
+    differ, or the text that only one side has the znode.
     """
 
     znodes: tuple[int, int]
@@ -30,7 +30,7 @@ class Comparison:
 
 
 def compare_subtrees(source: Subtree, dest: Subtree) -> Comparison:
-    """Compare two subtrees. Raises PySparkException for a tree that cannot be read."""
+    """Compare two subtrees. Raises PySparkException if a tree cannot be read."""
     left, right = (
         tree.nodes.select("path", F.struct(*FIELDS).alias(side))
         for tree, side in ((source, "source"), (dest, "dest"))
@@ -49,9 +49,9 @@ def compare_subtrees(source: Subtree, dest: Subtree) -> Comparison:
 
 
 def first(found: DataFrame, limit: int) -> list[Difference]:
-    """Return the first paths of `compare_subtrees`, each with the first field that differs.
+    """Return the first paths that differ, each with the first field that differs. The left side is source.
 
-    The left side is source.
+    found: the frame of a `Comparison`.
     """
     rows = found.orderBy("path").limit(limit).collect()
     source, dest = (

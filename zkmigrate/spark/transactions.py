@@ -1,8 +1,8 @@
 """Compare transactions of several servers as Spark tables: one zxid is one transaction.
 
-Hashes (64 bits) of everything in their records, including the data, are compared. Three differences are no
-fault. A server may not write the digest of the tree, and it may not write the paths that a closeSession
-deletes; none did before 3.6. An observer logs the operations of a failed multi, which had no effect, as
+Hashes (64 bits) of all fields of the records, including the data, are compared. Three differences are not
+faults. A server may not write the digest of the tree. A server may not write the paths that a closeSession
+deletes; no server did before 3.6. An observer logs the operations of a failed multi, which had no effect, as
 errors (see `zookeeper.data.txn`).
 """
 
@@ -18,21 +18,21 @@ from zkmigrate.spark.input import Input
 from zkmigrate.spark.operation_kinds import CLOSES
 
 RECORD = ("ensemble", "server", "file", "offset", "zxid")
-"""The key of a record."""
+"""The columns that identify a record."""
 
 _HEAD = ("time", "session", "cxid", "type", "failed")
 _BODY = ("path", "sequence", "multi", "data_length", "data", "version", "acl", "ephemeral_owner", "ttl_ms",
          "timeout_ms", "error")  # fmt: skip
 SHOWN = (*_HEAD, "multi", "path", "data_length", "data_sha256", "version", "acl", "ephemeral_owner",
           "ttl_ms", "timeout_ms", "error", "digest")  # fmt: skip
-"""The columns that are shown of records that differ at one zxid."""
+"""The columns that are shown of the records that differ at one zxid."""
 
 
 def operations(both: Mapping[str, Input]) -> DataFrame:
-    """Return the logs of all servers, with hashes to compare.
+    """Return the logs of all servers as one table of operations, with hashes to compare.
 
-    `core` is the hash of each operation, `paths` that of the paths that a closeSession names. Damage is a row
-    with `corrupt`.
+    `core` is the hash of an operation, `paths` the hash of the paths that a closeSession names. A damaged
+    place gives a row with the column `corrupt`.
     """
     read = [
         input.log_of(name, mode="permissive", data="true").withColumn("ensemble", F.lit(ensemble))
@@ -53,7 +53,7 @@ def operations(both: Mapping[str, Input]) -> DataFrame:
 
 
 def _core() -> Column:
-    """Return the hash of an operation; null if it is not compared."""
+    """Return the hash of an operation; null if the operation is not compared."""
     header = F.xxhash64("time", "session", "cxid", F.when(F.col("failed"), "multi").otherwise(F.col("type")))
     first = F.when(F.col("sequence") == 0, header)
     return F.when(F.col("failed") | (F.col("type") == CLOSES), first).otherwise(F.xxhash64(*_HEAD, *_BODY))
@@ -67,7 +67,7 @@ def records(log: DataFrame) -> DataFrame:
 
 
 def compared(every: DataFrame) -> DataFrame:
-    """Return the zxids that several records have, and whether these records are `divergent`.
+    """Return the zxids that occur in several records, with `divergent`: whether these records differ.
 
     every: the table of `records`.
     """
@@ -81,9 +81,9 @@ def compared(every: DataFrame) -> DataFrame:
 
 
 def named(log: DataFrame) -> DataFrame:
-    """Return each record with the first of its operations that differs from others at its zxid.
+    """Return each record with its first operation that differs from the other records with the same zxid.
 
-    hash: the hash of all compared operations. log: the operations of some zxids.
+    log: the operations of some zxids. The column hash is a hash of all compared operations of the record.
     """
     whole = F.bit_xor("core").over(Window.partitionBy(*RECORD))
     hashed = log.withColumn("hash", F.lower(F.lpad(F.hex(whole), 16, "0")))

@@ -23,7 +23,7 @@ from zkmigrate.spark.session import Bounds, local_table_bytes, session
 from zkmigrate.zookeeper.data.errors import ZkDataError
 
 NOT_HELD, UNPROVED = 10, 11
-"""The exit codes, which are those of ``prove``."""
+"""The exit codes for a proof that does not hold, and for a proof that was not possible, as for ``prove``."""
 
 JSON, PAGE = "analysis.json", "analysis.html"
 Say = Callable[[str], None]
@@ -47,10 +47,12 @@ def analyze(
 ) -> int:
     """Run jobs by name and return the exit code.
 
-    0: no job disproved anything. NOT_HELD: a job disproved something. UNPROVED: a proof was not possible.
+    The code is 0 if no job disproved anything, NOT_HELD if a job disproved something, and UNPROVED if a proof
+    was not possible.
 
-    out: a folder for the page, the figures and the tables as Parquet; new, empty, or of an earlier analysis.
-    hint: prints progress. Raises UsageError for a wrong request, AnalysisError for unreadable input.
+    out: a folder for the page, the figures and the tables as Parquet; it is new, empty, or of an earlier
+    analysis. say: prints answers. hint: prints progress. Raises UsageError for a wrong request, AnalysisError
+    for unreadable input.
     """
     if out is not None:
         _writable(out)
@@ -102,10 +104,10 @@ def analyze(
 
 
 def side_by_side(one: Callable[[str], Section], names: Sequence[str]) -> Iterator[Section]:
-    """Yield the answers of `one` for these names, in order, each computed in its own thread.
+    """Run ``one`` for each name in a thread of its own, and yield the answers in order.
 
     A small job is mostly planning, which Spark does in one thread. If a job raises an error or the caller
-    stops, the other jobs are not waited for.
+    stops, this function does not wait for the other jobs.
     """
     threads = ThreadPoolExecutor(max(len(names), 1))
     try:
@@ -158,9 +160,9 @@ def _writable(out: Path) -> None:
 
 
 def _frames(folder: Path, found: Section, *, here: bool) -> None:
-    """Write a section's tables.
+    """Write a section's tables as Parquet files.
 
-    here: whether this process writes them, which is cheaper for small tables.
+    here: whether this process writes the files, which is faster for small tables.
     """
     from pyarrow import parquet
 

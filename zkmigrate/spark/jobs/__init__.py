@@ -1,4 +1,4 @@
-"""Hold the jobs, one file each; a job's module has ``run(input: Input) -> Section``."""
+"""Hold the jobs, one module each. A job's module has the function ``run(input: Input) -> Section``."""
 
 from __future__ import annotations
 
@@ -16,19 +16,22 @@ if TYPE_CHECKING:
 JOBS = (
     "tenants", "writers", "quiet", "sessions", "continuity", "proof", "diff", "placement", "mirror",
 )  # fmt: skip
-"""The names of the jobs in the order of the page; each is a module here."""
+"""The names of the jobs in the order of the page. Each job is a module of this package."""
 
 OWN_INPUT = {
     "proof": "dest_dirs", "diff": "dest_dirs", "placement": "fleet_partitions", "mirror": "source_logs",
 }  # fmt: skip
-"""The jobs that read more than source's directories, with the option for it; ``all`` skips those without
-it."""
+"""The jobs that read more than source's directories, each with the option that names its input.
+
+``all`` skips a job whose option is not given.
+"""
 
 
 def job(name: str) -> Callable[[Input], Section]:
     """Return the ``run`` function of a job by its name.
 
-    Raises UsageError if it needs a missing package, as on a machine with only Spark and the shipped code.
+    Raises UsageError if the job needs a missing package, as on a machine with only Spark and the shipped
+    code.
     """
     try:
         run: Callable[[Input], Section] = importlib.import_module(f"{__name__}.{name}").run

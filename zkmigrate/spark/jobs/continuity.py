@@ -1,7 +1,7 @@
-"""Check that server files are complete, without a hole in the zxids, and agree on each transaction.
+"""Check that server files are complete, have no hole in the zxids, and agree on each transaction.
 
-This is the job ``continuity``. With dest's directories it checks both ensembles. Only zxids in several logs
-are compared, so a server may lag.
+This is the job ``continuity``. With dest's directories it checks both ensembles. Only zxids that occur in
+several logs are compared, so a server may lag.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SOURCE, DEST = "source", "dest"
 
 
 def run(input: Input) -> Section:
-    """Run the job. It reads all servers' logs, whatever --server says."""
+    """Run the job. It reads all servers' logs, even if --server names one."""
     spark, request = input.spark, input.request
     both = {SOURCE: input} | ({DEST: Input(spark, request, request.dest)} if request.dest else {})
     servers = [one for name, ensemble in both.items() for one in servers_of(name, ensemble)]
@@ -51,8 +51,8 @@ def run(input: Input) -> Section:
 class _Divergence:
     """The comparison of records with the same zxid.
 
-    compared: how many zxids several records have. divergent: how many of them diverge. named: the records of
-    the first divergent zxids, by zxid.
+    compared: how many zxids occur in several records. divergent: how many of these zxids have records that
+    differ. named: the records of the first divergent zxids, sorted by zxid.
     """
 
     compared: int
@@ -60,16 +60,16 @@ class _Divergence:
     named: list[Row]
 
     def differs(self, zxid: int) -> str:
-        """Return the columns in which the records of a zxid differ."""
+        """Return the names of the columns in which the records of a zxid differ."""
         rows = [row for row in self.named if row.zxid == zxid]
         unlike = [name for name in SHOWN if len({str(row[name]) for row in rows} - _no_digest(name)) > 1]
         return ", ".join(unlike) or "its other operations"
 
 
 def _no_digest(name: str) -> set[str]:
-    """Return the values of a column to ignore.
+    """Return the values of a column that the comparison ignores.
 
-    A digest that a server did not write does not count as different.
+    A digest that a server did not write is not a difference.
     """
     return {str(None)} if name == "digest" else set()
 

@@ -1,7 +1,7 @@
-"""Compare source's subtree with that of each dest server at one zxid.
+"""Compare source's subtree with the subtree of each dest server at one zxid.
 
-The job ``diff`` counts znodes by kind of difference and by subtree, and shows the first of each kind. A znode
-that differs in several fields counts for each. The trees are those of the digest proof.
+The job ``diff`` counts znodes by kind of difference and by subtree, and shows the first znodes of each kind.
+A znode that differs in several fields is counted for each field. The trees are those of the digest proof.
 """
 
 from __future__ import annotations
@@ -30,14 +30,15 @@ from zkmigrate.zookeeper.data.zxid import format_zxid
 
 KINDS = (ONLY_SOURCE, ONLY_DEST, *FIELDS)
 _SAMPLES = 5
-"""The largest number of samples of each kind; --top may lower it."""
+"""The largest number of sample znodes of each kind; --top may lower it."""
 
 
 @dataclass(frozen=True)
 class _Diff:
-    """The differences of one dest server.
+    """The differences between source and one dest server.
 
-    counts: by kind. frame: a row for each path and kind.
+    znodes: the number of znodes on source and on dest. differing: how many paths differ. counts: the number
+    of znodes by kind of difference. frame: a row for each path and kind.
     """
 
     zxid: int

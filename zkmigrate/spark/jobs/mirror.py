@@ -1,8 +1,8 @@
 """Compare a mirror's topics from the log directories of both sides, for the job ``mirror``.
 
-Both logs are in the order of offsets, so a task reads the same offsets of both, side by side, and Spark
-shuffles nothing. A first pass reads the headers: it finds transaction markers, and where each task begins. A
-second pass reads what is compared. Records never leave a task.
+Both logs are in the order of offsets, so a task reads the same offsets of both logs side by side, and Spark
+shuffles nothing. A first pass reads only the batch headers: it finds transaction markers, and the place where
+each task begins. A second pass reads the records to compare. Records never leave a task.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ _SCHEMA = pa.schema([
     ("begun", pa.int64()), ("end", pa.int64()), ("why", pa.string()),
     ("differing", pa.map_(pa.string(), pa.int64())), ("notes", pa.list_(pa.string())),
 ])  # fmt: skip
-"""The columns of the table, a row for each partition; see `ComparedLogs`."""
+"""The columns of the table of results, which has a row for each partition; see `ComparedLogs`."""
 
 
 def run(input: Input) -> Section:
-    """Run the job. Raises like `compared`."""
+    """Run the job. Raises the errors of `compared`."""
     found = compared(input.spark, input.request)
     told = code(found)
     unequal = [one for one in found if one.state != "equal"]
@@ -64,7 +64,7 @@ def run(input: Input) -> Section:
 
 
 def body(one: ComparedLogs) -> dict[str, object]:
-    """Return the result of a partition for JSON."""
+    """Return the result of a partition as JSON values."""
     return {**vars(one), "differing": dict(one.differing), "notes": list(one.notes)}
 
 
@@ -80,9 +80,10 @@ _COLUMNS: list[tuple[str, Cell]] = [
 
 
 def compared(spark: SparkSession, request: Request) -> list[ComparedLogs]:
-    """Return the results of the topics' partitions, each with its first difference.
+    """Compare the topics, and return the result of each partition, with its first difference.
 
-    Raises UsageError without directories or topics, and for a topic that source's directories do not hold.
+    Raises UsageError if directories or topics are missing, and for a topic that source's directories do not
+    hold.
     """
     if not (request.source_logs and request.target_logs and request.topics):
         raise UsageError(
@@ -101,9 +102,10 @@ def compared(spark: SparkSession, request: Request) -> list[ComparedLogs]:
 
 @dataclass(frozen=True)
 class _Replica:
-    """A partition in one directory.
+    """A partition in one log directory.
 
-    segments: path and base offset of each. unread: why some segments could not be listed.
+    segments: the path and base offset of each segment. checkpoint: the log's start offset. watermark: the
+    high watermark; None if unknown. unread: why some segments could not be listed.
     """
 
     broker: str
@@ -114,7 +116,7 @@ class _Replica:
 
 
 def _replicas(spark: SparkSession, paths: Sequence[str], topics: Sequence[str]) -> dict[Part, _Replica]:
-    """Return the replica of each partition with the highest high watermark."""
+    """Return for each partition the replica with the highest high watermark."""
     rows = (
         task_reader(spark, "kafkalogdir")
         .load(list(dict.fromkeys(paths)))
@@ -150,7 +152,7 @@ def _reach(one: _Replica) -> tuple[int, int]:
 
 
 def _logs(spark: SparkSession, side: str, replicas: Mapping[Part, _Replica]) -> dict[Part, Log | str]:
-    """Return the log of each partition, or why it cannot be read."""
+    """Return the log of each partition, or the reason why the log cannot be read."""
     asked = [(part, path, base) for part, one in replicas.items() for path, base in one.segments]
     scanned: dict[Part, list[Segment | str]] = {part: [] for part in replicas}
     for part, found in _mapped(spark, _scanned, asked):
@@ -220,7 +222,7 @@ def _joined(
 
 
 def _part(pair: Pair, begin: int, stop: int, end: int) -> Joined | str:
-    """Compare the records from offset ``begin`` up to ``stop``, or return why they cannot be read."""
+    """Compare the records from offset ``begin`` up to ``stop``, or return why records cannot be read."""
     source, target = (committed(log, begin, end, _open) for log in pair)
     try:
         return join(source, target, begin, stop, end, KafkaCodecs())

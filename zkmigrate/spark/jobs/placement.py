@@ -1,6 +1,6 @@
 """Plan a fleet of clusters, for the job ``placement``.
 
-Each what-if is tried on each cluster in a task of its own, by :mod:`zkmigrate.cluster.placement`.
+Each what-if is tried on each cluster, in a separate task, by :mod:`zkmigrate.cluster.placement`.
 """
 
 from __future__ import annotations
@@ -21,8 +21,7 @@ from zkmigrate.spark.reading import local_frame
 from zkmigrate.spark.section import Section
 
 _TASKS_PER_CORE = 8
-"""The number of shares for each core. Clusters differ in their cost, and so many shares keep all cores
-busy until the end."""
+"""The number of tasks for each core. Clusters take different times, so many tasks keep all cores busy."""
 
 OUTCOMES = pa.schema([
     ("cluster", pa.string()), ("what_if", pa.string()), ("verb", pa.string()), ("brokers", pa.int64()),
@@ -31,8 +30,10 @@ OUTCOMES = pa.schema([
     ("limited", pa.string()), ("refusing", pa.list_(pa.string())), ("notices", pa.list_(pa.string())),
     ("refused", pa.list_(pa.string())), ("error", pa.string()),
 ])  # fmt: skip
-"""The columns of the table, a row for each cluster and what-if; see
-:class:`zkmigrate.cluster.placement.what_if.Outcome`."""
+"""The columns of the table of results, which has a row for each cluster and what-if.
+
+See :class:`zkmigrate.cluster.placement.what_if.Outcome`.
+"""
 
 _PARTITIONS, _BROKERS = "partitions", "brokers"
 
@@ -40,7 +41,7 @@ _PARTITIONS, _BROKERS = "partitions", "brokers"
 def run(input: Input) -> Section:
     """Run the job.
 
-    Raises UsageError without tables, for tables without clusters, and if no cluster can be read.
+    Raises UsageError if the tables are missing or have no cluster, and if no cluster can be planned.
     """
     request = input.request
     if not request.fleet_partitions or not request.fleet_brokers:
@@ -72,7 +73,7 @@ def run(input: Input) -> Section:
 
 
 def _clusters(spark: SparkSession, partitions: str, brokers: str) -> DataFrame:
-    """Return a row for each cluster, with its partitions and brokers as text with a JSON object per line."""
+    """Return a row for each cluster, with its partitions and brokers as texts of one JSON object per line."""
     both = _lines(spark, partitions, _PARTITIONS).unionByName(_lines(spark, brokers, _BROKERS))
     texts = (
         F.concat_ws("\n", F.collect_list(F.when(F.col("kind") == kind, F.col("line")))).alias(kind)
@@ -84,8 +85,8 @@ def _clusters(spark: SparkSession, partitions: str, brokers: str) -> DataFrame:
 def _lines(spark: SparkSession, path: str, kind: str) -> DataFrame:
     """Return a table as lines of JSON: the columns cluster, kind and line.
 
-    A row without a cluster has an empty one. path: a Parquet table if it ends in ``.parquet``, else a file
-    with a JSON object per line.
+    A row without a cluster has the cluster name "". path: a Parquet table if it ends in ``.parquet``,
+    otherwise a file with one JSON object per line.
     """
     if path.rstrip("/").endswith(".parquet"):
         read = spark.read.parquet(path)
@@ -104,7 +105,10 @@ def _lines(spark: SparkSession, path: str, kind: str) -> DataFrame:
 def _units(
     names: Sequence[str], what_ifs: Sequence[WhatIf]
 ) -> tuple[list[tuple[int, str, int]], list[Outcome]]:
-    """Return (number, cluster, index of the what-if) of every trial, and an error for each impossible one."""
+    """Return the trials to run, and an outcome with an error for each trial of an unknown cluster.
+
+    A trial is a number, the cluster's name, and the index of the what-if.
+    """
     units: list[tuple[int, str, int]] = []
     absent: list[Outcome] = []
     known = set(names)

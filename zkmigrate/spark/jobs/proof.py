@@ -1,8 +1,8 @@
 """Prove that each dest server's disk holds source's subtree, for the job ``proof``.
 
-It makes the three proofs of the verb prove (docs/reference/prove.md) in Spark. Each dest server is proved
-alone, with one exception: an expiry is allowed only if no dest server has it in its log or has closed the
-session.
+The job makes the three proofs of the command prove (docs/reference/prove.md) in Spark. Each dest server is
+proved alone, with one exception: an expiry is allowed only if no dest server has it in its log or has closed
+the session.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _UNPROVED = "unproved"
 class _Proof:
     """One proof of one dest server.
 
-    body: for --json, without `held`. frame: everything that is missing, or differs.
+    body: the values for --json, without `held`. frame: a table of everything that is missing or differs.
     """
 
     held: Proved
@@ -61,7 +61,7 @@ class _Proof:
 def run(input: Input) -> Section:
     """Run the job.
 
-    The figures have at most `request.top` findings of each proof, the Parquet tables all.
+    The figures have at most `request.top` findings of each proof; the Parquet tables have all of them.
     """
     sides = Sides(input)
     proofs = _Proofs(sides)
@@ -81,7 +81,7 @@ def run(input: Input) -> Section:
 class _Largest:
     """The largest zxid in source's subtree.
 
-    path: a path with it. frame: the largest zxids by subtree.
+    path: the first path with this zxid. frame: the largest zxids by subtree.
     """
 
     zxid: int
@@ -101,14 +101,14 @@ def _largest(sides: Sides) -> _Largest:
 
 
 class _Proofs:
-    """A maker of proofs that reads only once what several dest servers share."""
+    """The proofs of several dest servers. Data that they share is read only once."""
 
     def __init__(self, sides: Sides) -> None:
         self._sides = sides
         self._deltas: dict[int, _Proof] = {}
 
     def of(self, dest: Disk, reach: Mapping[str, Reach], largest: _Largest) -> dict[str, _Proof]:
-        """Return all three proofs of a dest server, by name. Raises ZkDataError if source cannot be read."""
+        """Return the three proofs of a dest server, by name. Raises ZkDataError if source cannot be read."""
         where = reach[dest.server]
         return {
             "tail": self._tail(where, largest),
@@ -158,9 +158,9 @@ class _Proofs:
         return _Proof(delta_held(counted[False], unproved), body | more, frame)
 
     def _living(self, owners: DataFrame, reach: Mapping[str, Reach]) -> DataFrame:
-        """Add to each owner whether its session lives on dest, by `zookeeper.data.proofs.delta_proof`.
+        """Add a column `living` that says whether a session lives on dest (see `delta_proof`).
 
-        A session lives there if every dest server was cut over, and none has closed the session since.
+        A session lives on dest if every dest server was cut over, and none has closed the session since.
         """
         if not has_cut_over(reach):
             return owners.withColumn("living", F.lit(False))

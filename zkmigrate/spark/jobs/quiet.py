@@ -21,7 +21,7 @@ _BUSIEST = 5
 
 
 def run(input: Input) -> Section:
-    """Run the job. A transaction counts once, however many znodes under the chroot it changes."""
+    """Run the job. A transaction is counted once, however many znodes under the chroot it changes."""
     request = input.request
     covered = input.log("time").agg(F.min("time"), F.max("time")).first()
     if covered is None or covered[0] is None:

@@ -1,12 +1,13 @@
 """Count how many sessions open and close, how long they live and how they end, for the job ``sessions``.
 
-It also finds T, the smallest timeout of the sessions that own ephemerals at or under the chroot. A rollback
-has to let these clients back within T.
+The job also finds T, the smallest timeout of the sessions that own ephemerals at or under the chroot. A
+rollback has to let these clients back within T.
 
 An expiry shows in the cxid of a closeSession, the number of the client's request. Clients count from 1; a
-server that closes a session by itself writes cxid 0. The logs that servers of 3.4 to 3.9 wrote for our tests
-show both. A server also closes a session by itself when an operator ends it through JMX. Only a session that
-was younger than its timeout cannot have expired; the job reports that its end unknown.
+server that closes a session by itself writes cxid 0. The logs of real servers of 3.4 to 3.9, which our tests
+read, show both. A server also closes a session by itself when an operator ends the session through JMX. The
+job reports an expiry in both cases, unless the session was younger than its timeout: then the cause is
+reported as unknown.
 """
 
 from __future__ import annotations
@@ -39,9 +40,10 @@ _RECONNECTS = "A client that reconnects keeps its session and leaves no record i
 class _Now:
     """The open sessions at the end of log and snapshot.
 
-    open: number of open sessions. owners: the sessions with the smallest timeouts that own ephemerals, each
-    with session, timeout_ms, znodes and first path. owning: number of all such owners. unknown: how many of
-    them have an unknown timeout.
+    open: the number of open sessions. owners: the sessions with the smallest timeouts that own ephemerals,
+    each with session, timeout_ms, znodes and first path. owning: the number of all sessions that own
+    ephemerals. unknown: the number of such sessions with an unknown timeout. smallest_ms: the smallest known
+    timeout.
     """
 
     open: int
@@ -70,9 +72,9 @@ def run(input: Input) -> Section:
 
 
 def _lives(seen: DataFrame) -> DataFrame:
-    """Return a row for each session that the log opens or closes; null where the log lacks a value.
+    """Return a row for each session that the log opens or closes; a value that the log lacks is null.
 
-    A second closing has no effect.
+    If a session is closed twice, only the first closing is used.
     """
     opens, closes = F.col("type") == OPENS, F.col("type") == CLOSES
     found = seen.groupBy("session").agg(
@@ -97,7 +99,7 @@ def _lives(seen: DataFrame) -> DataFrame:
 
 
 def _owners(owned: DataFrame, opened: DataFrame) -> DataFrame:
-    """Return the sessions that own ephemerals by their timeouts, those of unknown timeout last."""
+    """Return the sessions that own ephemerals, the smallest timeout first, unknown timeouts last."""
     found = owned.groupBy("session").agg(F.count("*").alias("znodes"), F.min("path").alias("path"))
     joined = found.join(opened, "session", "left").select("session", "timeout_ms", "znodes", "path")
     return joined.orderBy(F.asc_nulls_last("timeout_ms"), "session")
@@ -110,7 +112,7 @@ def _now(opened: DataFrame, owners: DataFrame, top: int) -> _Now:
 
 
 def _timeouts(lives: DataFrame, opened: DataFrame) -> DataFrame:
-    """Return how many sessions have each known timeout."""
+    """Return a row for each known timeout, with the number of sessions that have this timeout."""
     both = lives.select("session", "timeout_ms").unionByName(opened)
     each = both.groupBy("session").agg(F.max("timeout_ms").alias("timeout_ms"))
     return each.filter("timeout_ms IS NOT NULL").groupBy("timeout_ms").agg(F.count("*").alias("sessions"))
@@ -118,10 +120,10 @@ def _timeouts(lives: DataFrame, opened: DataFrame) -> DataFrame:
 
 @dataclass(frozen=True)
 class _Rates:
-    """The rates of openings and closings.
+    """How many sessions were opened and closed per minute.
 
-    step_s: seconds of a step, a whole number of minutes. per_minute: start of a step in seconds since the
-    epoch, and sessions opened and closed per minute in it.
+    step_s: the seconds of a step, a whole number of minutes. per_minute: for each step its start in seconds
+    since 1970, and the sessions opened and closed per minute in the step.
     """
 
     step_s: int
@@ -192,7 +194,7 @@ def _counts(lives: DataFrame) -> dict[str, int]:
 def _lived(lives: DataFrame) -> dict[str, int]:
     """Return quantiles of the lifetimes of sessions in milliseconds; empty if there are none.
 
-    Only sessions count that the log shows from beginning to end.
+    Only sessions whose opening and closing are both in the log are included.
     """
     values = only(lives.agg(F.percentile_approx("lived_ms", list(_QUANTILES), 10_000)))[0]
     return {} if values is None else {f"{q:g}": v for q, v in zip(_QUANTILES, values, strict=True)}

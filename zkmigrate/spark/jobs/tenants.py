@@ -1,6 +1,6 @@
 """Measure how large each subtree of an ensemble is and how much is written to it, for the job ``tenants``.
 
-It also reports the znodes and lists of children near jute.maxbuffer.
+The job also reports znodes and lists of children whose size is near jute.maxbuffer.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from zkmigrate.zookeeper.data.txnlog import log_zxid
 from zkmigrate.zookeeper.data.zxid import format_zxid
 
 _CHILD_BYTES = 4
-"""The bytes of the length that jute writes before a name."""
+"""The number of bytes of the length that jute writes before a name."""
 _NEAR = 0.5
-"""The share of jute.maxbuffer from which on a znode or a list of children is reported."""
+"""The share of jute.maxbuffer from which a znode or a list of children is reported."""
 
 _SERVERS_OWN = ("/", SYSTEM_ROOT, f"{SYSTEM_ROOT}/quota")
 """The paths that a server creates before its first transaction."""
@@ -61,7 +61,7 @@ def run(input: Input) -> Section:
 def base_snapshot(input: Input) -> File | None:
     """Return the snapshot to begin from, or None if the log begins with the first transaction.
 
-    Raises UsageError if there is neither.
+    Raises UsageError if there is no snapshot and the log does not begin with the first transaction.
     """
     if input.snapshots:
         return input.snapshot
@@ -75,9 +75,9 @@ def base_snapshot(input: Input) -> File | None:
 def znodes(input: Input) -> DataFrame:
     """Return the znodes at the end of the log: path, data_length (-1: null data) and ephemeral_owner.
 
-    For other fields see `subtree_at`. Raises UsageError like `base_snapshot`. For each path the last
-    operation that creates or deletes it decides whether it exists, and the last one with data decides its
-    length. That is also true for a fuzzy snapshot, which may have some of these changes already.
+    For other fields see `subtree_at`. Raises the errors of `base_snapshot`. For each path, the last operation
+    that creates or deletes it decides whether the znode exists, and the last operation with data decides the
+    length of the data. That is also true for a fuzzy snapshot, which may already have some of these changes.
     """
     snapshot = base_snapshot(input)
     start = 0 if snapshot is None else snapshot_zxid(snapshot.name) or 0
@@ -122,9 +122,9 @@ def znodes(input: Input) -> DataFrame:
 
 
 def _watches(input: Input) -> DataFrame | None:
-    """Return the number of watches by subtree, from saved answers to wchp; None if none was given.
+    """Return the number of watches by subtree, from saved answers to wchp; None if no answer was given.
 
-    Raises UsageError for a file that is not such an answer.
+    Raises UsageError for a file that is not an answer to wchp.
     """
     if not input.request.watches:
         return None
@@ -141,7 +141,7 @@ def _watches(input: Input) -> DataFrame | None:
 
 
 def subtree(path: Column, depth: int) -> Column:
-    """Return the first elements of a path; the root is a subtree of its own."""
+    """Return the first `depth` elements of a path, which name a subtree. The root is a subtree by itself."""
     return F.concat(F.lit("/"), F.array_join(F.slice(F.split(path, "/"), 2, depth), "/"))
 
 
@@ -158,7 +158,7 @@ def _sizes(nodes: DataFrame) -> DataFrame:
 
 
 def _written(log: DataFrame) -> DataFrame:
-    """Return the writes of each session to each path."""
+    """Return the number, bytes and times of the writes of each session to each path."""
     sent = F.greatest(F.coalesce("data_length", F.lit(0)), F.lit(0))
     return log.groupBy("path", "session").agg(
         F.count("*").alias("writes"),

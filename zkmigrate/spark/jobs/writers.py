@@ -1,8 +1,8 @@
 """Find the sessions that wrote at or under the chroot, and which are not brokers, for the job ``writers``.
 
-The answers equal those of `zookeeper.data.log_writers`, which reads one log in one process. Transaction logs
-have no addresses. The addresses are read from the servers' text logs, if they are given and contain them (3.4
-and 3.5 write them, later ones only at level DEBUG).
+The results equal those of `zookeeper.data.log_writers`, which reads one log in one process. Transaction logs
+have no client addresses. If the servers' text logs are given and contain addresses, the job reads the
+addresses from there (3.4 and 3.5 write them, later versions only at level DEBUG).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from zkmigrate.zookeeper.data.session import format_session, signed
 _CHANGES = (*CREATES, *DELETES, *WRITES, "setACL")
 _PLACES = 5
 _Counts: TypeAlias = dict[int, Counter[str]]
-"""Counts by session."""
+"""The counts by session id, each a count by name."""
 _ESTABLISHED = r"Established session 0x([0-9a-f]+) with negotiated timeout \d+ for client /?(\S+)"
 
 
@@ -63,7 +63,7 @@ def run(input: Input) -> Section:
 
 
 def _transactions(log: DataFrame, touched: Column) -> DataFrame:
-    """Return the number and times of each session's transactions, and of those that touched the chroot."""
+    """Return number and times of each session's transactions, and of those that changed the chroot."""
     ms = F.unix_millis("time")
     each = log.groupBy("session", "zxid").agg(F.max(touched).alias("touched"), F.max(ms).alias("ms"))
     changed = F.when(F.col("touched"), F.col("ms"))
@@ -78,14 +78,14 @@ def _transactions(log: DataFrame, touched: Column) -> DataFrame:
 
 
 def _changes(touched: DataFrame) -> DataFrame:
-    """Return equal operations as one row: their count, and the last one's place in its epoch."""
+    """Return a row for each group of equal operations: how many there are, and the place of the last one."""
     return touched.groupBy("session", "type", "path", epoch().alias("epoch")).agg(
         F.count("*").alias("count"), F.max(place_in_epoch()).alias("place")
     )
 
 
 def _who_and_last(changes: DataFrame, below: Column) -> DataFrame:
-    """Return by session the path that it changed last, and whether the session is a broker's.
+    """Return for each session the path that it changed last, and whether the session is a broker's.
 
     below: the part of a path below the chroot.
     """
@@ -101,7 +101,7 @@ def _who_and_last(changes: DataFrame, below: Column) -> DataFrame:
 
 
 def _with_ends(input: Input, sessions: DataFrame) -> DataFrame:
-    """Add the timeout and the end of each session, if the log has them."""
+    """Add the timeout and the time of the end of each session, null where the log lacks them."""
     opens, closes = F.col("type") == OPENS, F.col("type") == CLOSES
     ends = events(input).groupBy("session")
     times = ends.agg(
@@ -112,7 +112,7 @@ def _with_ends(input: Input, sessions: DataFrame) -> DataFrame:
 
 
 def _counts(changes: DataFrame, place: Column) -> tuple[_Counts, _Counts]:
-    """Count how often each operation type, and each place, occurs in the operations of each session."""
+    """Count the operations of each session by type, and by place (see `_place`). Return both counts."""
     types: _Counts = {}
     places: _Counts = {}
     grouped = changes.groupBy("session", "type", place.alias("place"))
@@ -123,14 +123,14 @@ def _counts(changes: DataFrame, place: Column) -> tuple[_Counts, _Counts]:
 
 
 def _place(path: Column, below: Column, root: str) -> Column:
-    """Return a path cut to its first elements below the chroot; a path above it is kept whole."""
+    """Return a path cut to its first elements below the chroot; a path above the chroot is kept whole."""
     elements = F.slice(F.split(below, "/"), 2, PLACE_DEPTH)
     cut = F.concat(F.lit(f"{root}/"), F.array_join(elements, "/"))
     return F.when(below.isNull(), path).when(below.isin("", "/"), root or "/").otherwise(cut)
 
 
 def _registered(input: Input, root: str) -> dict[int, int]:
-    """Return broker ids by the session that owns their registration in the newest snapshot, if any."""
+    """Return broker ids by session, from the brokers' registrations in the newest snapshot, if any."""
     if not input.snapshots:
         return {}
     number = F.regexp_extract("path", r"/brokers/ids/(\d+)$", 1)
@@ -142,7 +142,7 @@ def _registered(input: Input, root: str) -> dict[int, int]:
 
 
 def _addresses(input: Input) -> dict[int, str]:
-    """Return the last address of each session (signed) that the servers' text logs name."""
+    """Return the last client address of each session (by its signed id) in the servers' text logs."""
     if not input.request.server_logs:
         return {}
     lines = input.spark.read.text(list(input.request.server_logs))

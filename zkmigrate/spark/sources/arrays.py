@@ -1,4 +1,4 @@
-"""Make Arrow arrays from a buffer of bytes: the base of the columns of logs and of snapshots."""
+"""Make Arrow arrays from a buffer of bytes, for the columns of logs and snapshots."""
 
 from __future__ import annotations
 
@@ -15,24 +15,27 @@ Longs: TypeAlias = npt.NDArray[np.int64]
 Bytes: TypeAlias = npt.NDArray[np.uint8]
 Flags: TypeAlias = npt.NDArray[np.bool_]
 Columns: TypeAlias = dict[str, Callable[[], pa.Array]]
-"""By the name of a column, the function that makes it."""
+"""For each column by name, the function that makes the column."""
 
 ACL = pa.list_(pa.struct([("perms", pa.int32()), ("scheme", pa.string()), ("id", pa.string())]))
 _MOST_MS = ((1 << 63) - 1) // 1000
 
 
 def numbers(buffer: Bytes, at: Longs, width: int) -> Longs:
-    """Return the big-endian integers of `width` bytes at these places."""
+    """Return the big-endian integers of `width` bytes at the offsets `at` of the buffer."""
     return everywhere(buffer, np.dtype(f">i{width}"))[at].astype(np.int64)
 
 
 def everywhere(buffer: Bytes, kind: np.dtype[Any]) -> npt.NDArray[Any]:
-    """Return a view with the value of this type at every place of the buffer, aligned or not."""
+    """Return a view with the value of type `kind` at every offset of the buffer, aligned or not."""
     return np.ndarray((max(0, len(buffer) - kind.itemsize + 1),), kind, buffer, strides=(1,))
 
 
 def begin_with(buffer: Bytes, at: Longs, length: Longs, prefix: str) -> Flags:
-    """Return whether texts of the buffer begin with a prefix; false for a negative length."""
+    """Return for each text in the buffer whether it begins with a prefix; false for a negative length.
+
+    at, length: the offset and the length in bytes of each text.
+    """
     wanted = np.frombuffer(prefix.encode("utf-8", "surrogatepass"), np.uint8)
     found: Flags = length >= len(wanted)
     some = np.flatnonzero(found)
@@ -41,18 +44,21 @@ def begin_with(buffer: Bytes, at: Longs, length: Longs, prefix: str) -> Flags:
 
 
 def one_row(schema: pa.Schema, **known: object) -> pa.RecordBatch:
-    """Return a batch of one row, null in every other column."""
+    """Return a batch of one row with the known values; all other columns are null."""
     columns = [pa.array([known.get(name)], schema.field(name).type) for name in schema.names]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 def timestamps(ms: Longs) -> pa.Array:
-    """Return timestamps of milliseconds since 1970; those out of range become the nearest possible one."""
+    """Return timestamps for milliseconds since 1970. A time out of range becomes the nearest possible one."""
     return pa.array(np.clip(ms, -_MOST_MS, _MOST_MS) * 1000).view(pa.timestamp("us", tz="UTC"))
 
 
 def binary(buffer: Bytes, at: Longs, length: Longs, kind: pa.DataType | None = None) -> pa.Array:
-    """Return bytes of the buffer; null where the length is negative."""
+    """Return an array of byte strings from the buffer; null where the length is negative.
+
+    at, length: the offset and the length in bytes of each string. kind: the array's type, binary by default.
+    """
     there = length >= 0
     sizes = np.where(there, length, 0)
     offsets = np.zeros(len(at) + 1, np.int32)
@@ -64,11 +70,12 @@ def binary(buffer: Bytes, at: Longs, length: Longs, kind: pa.DataType | None = N
 
 
 def texts(buffer: Bytes, at: Longs, length: Longs, refuse: Callable[[int], Exception]) -> pa.Array:
-    """Return strings of the buffer; null where the length is negative.
+    """Return an array of texts from the buffer; null where the length is negative.
 
-    refuse: makes the error for bytes that are not text. Strings that are not ASCII are decoded one by one.
-    ZooKeeper writes characters outside the basic plane as two surrogates (see `zookeeper.data.jute`), which
-    no Arrow string may hold.
+    at, length: the offset and the length in bytes of each text. refuse: returns the error for the text with
+    this number, if it is not UTF-8. Texts that are not ASCII are decoded one by one. ZooKeeper writes
+    characters outside the basic plane as two surrogates (see `zookeeper.data.jute`), which no Arrow string
+    may hold.
     """
     found = binary(buffer, at, length, pa.string())
     raw = np.frombuffer(found.buffers()[2], np.uint8) if len(found) else np.zeros(0, np.uint8)
@@ -87,13 +94,13 @@ def texts(buffer: Bytes, at: Longs, length: Longs, refuse: Callable[[int], Excep
 
 
 def whole_text(raw: bytes) -> str:
-    """Decode text for Arrow and Spark: two surrogates become their character, a single one U+FFFD."""
+    """Decode text for Arrow and Spark: two surrogates become their character, a lone surrogate U+FFFD."""
     text = raw.decode("utf-8", "surrogatepass")
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def rights(acls: Sequence[Acl]) -> list[dict[str, object]]:
-    """Return an ACL list as rows of the Spark type ``ACL``, each with perms, scheme and id."""
+    """Return an ACL as rows of the Arrow type ``ACL``, each with perms, scheme and id."""
     return [{"perms": acl.perms, "scheme": _plain(acl.scheme), "id": _plain(acl.id)} for acl in acls]
 
 

@@ -17,15 +17,16 @@ from zkmigrate.zookeeper.data.jute import JuteInput
 from zkmigrate.zookeeper.data.txn import DIGEST_SIZE, TxnType, read_acl
 
 ABSENT = -2
-"""The length for an operation without the field; -1 is jute's null."""
+"""The length that marks an operation without the field; -1 is jute's null."""
 _FEW_ACLS = 16
 
 
 @dataclass
 class _Cursor:
-    """A JuteInput over many bodies at once.
+    """A reader of many bodies at once, like JuteInput for one body.
 
-    bad: marks the bodies that do not decode; their values mean nothing.
+    at, end: the current and the last offset of each body. bad: marks the bodies that do not decode; values
+    read from these bodies mean nothing.
     """
 
     buffer: Bytes
@@ -51,7 +52,7 @@ class _Cursor:
         return found
 
     def field(self) -> tuple[Longs, Longs]:
-        """Read a field and return its place and its length, -1 for null."""
+        """Read a field of each body, and return its offset and its length (-1 for null)."""
         length = self.int32()
         self.bad |= length < -1
         return self._take(np.where(self.bad, 0, np.maximum(length, 0))), length
@@ -62,7 +63,7 @@ class _Cursor:
         return at, length
 
     def acl(self) -> tuple[Longs, Longs]:
-        """Read a vector of ACL and return where it begins and ends."""
+        """Read an ACL of each body, and return the offsets where it begins and ends."""
         begin = self.at
         count = self.int32()
         self.bad |= (count < -1) | (count * 12 > self.end - self.at)
@@ -84,7 +85,7 @@ class _Cursor:
 
     @contextmanager
     def part(self, some: Longs) -> Iterator[_Cursor]:
-        """Open a cursor over some of the bodies, and at the end set their positions to where it stopped."""
+        """Yield a cursor over some of the bodies, and take over its positions at the end of the block."""
         part = _Cursor(self.buffer, self.at[some], self.end[some], self.bad[some])
         yield part
         self.at[some], self.bad[some] = part.at, part.bad
@@ -99,13 +100,13 @@ _FIELDS: tuple[tuple[tuple[str, ...], tuple[TxnType, ...]], ...] = (
     (("error",), (TxnType.error,)),
     (("timeout_ms",), (TxnType.createSession,)),
 )
-"""The fields of a body, in order, by its types, as `zookeeper.data.txn` reads them."""
+"""The fields of a body, in order, for each group of operation types, as in `zookeeper.data.txn`."""
 
 
 class Bodies:
-    """The content of the bodies, one item for each operation.
+    """The fields of the bodies as arrays, with one item for each operation.
 
-    If an operation has no such field, its length is ABSENT and `present` is false.
+    If an operation lacks a field, the field's length is ABSENT and its `present` is false.
     """
 
     def __init__(self, rows: Operations) -> None:
@@ -135,10 +136,10 @@ class Bodies:
             raise rows.refuse(int(np.argmax(bad)))
 
     def _malformed(self, index: Longs, cursor: _Cursor) -> Flags:
-        """Return which bodies do not end where they should.
+        """Return for each body whether it does not end where it should.
 
         A digest may follow a record's own body. The old body of an operation that failed with its multi may
-        follow its error; see `zookeeper.data.txn`.
+        follow the error; see `zookeeper.data.txn`.
         """
         rows = self._rows
         left = cursor.end - cursor.at
@@ -153,7 +154,7 @@ class Bodies:
         self.present[name][index] = True
 
     def _field(self, name: str, index: Longs, cursor: _Cursor) -> None:
-        """Read the next field of these bodies."""
+        """Read the next field of the bodies with these numbers. name: the field."""
         match name:
             case "path":
                 self.path_at[index], self.path_length[index] = cursor.text()
@@ -168,7 +169,7 @@ class Bodies:
                 self._put(name, index, cursor.int32())
 
     def _created(self, index: Longs, cursor: _Cursor) -> None:
-        """Read what follows the ACL of a create."""
+        """Read the fields after the ACL of a create."""
         kind = self._rows.kind[index]
         owner = np.zeros(len(index), np.int64)
         session = self._rows.records.session[self._rows.record[index]]

@@ -1,10 +1,10 @@
 """Read complete records of a transaction log as Arrow columns, thousands at a time.
 
-A row is an operation: each of a multi, each ephemeral that a closeSession of 3.6 or later names, and every
-other transaction. An empty multi is one row of type multi. `zookeeper.data.txn` defines a record,
-`zookeeper.data.effect` its effect. Here numpy reads many records at once, because one at a time in Python is
-ten times slower. A test over random logs compares both. `zookeeper.data.txn` raises the error for a record
-that these columns cannot read, so that both give the same reason.
+A row is an operation: each operation of a multi, each ephemeral that a closeSession of 3.6 or later names,
+and every other transaction. An empty multi is one row of type multi. `zookeeper.data.txn` defines a record,
+`zookeeper.data.effect` its effect. This module reads many records at once with numpy, because reading one at
+a time in Python is ten times slower. A test over random logs compares both ways. For a record that these
+columns cannot read, `zookeeper.data.txn` raises the error, so that both ways give the same reason.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from zkmigrate.zookeeper.data.txn import KNOWN_TYPES, TxnType, read_acl
 
 
 def table(stretch: Stretch, wanted: Wanted = ALL) -> pa.RecordBatch:
-    """Return the operations of a stretch in order, by the schema that is wanted.
+    """Return the operations of a stretch in order, with the wanted columns.
 
     Raises MalformedError with file and offset.
     """
@@ -93,7 +93,7 @@ _KIND_NAMES = pa.array([TxnType(int(kind)).name for kind in _KINDS], pa.string()
 
 
 def _acls(rows: Operations, bodies: Bodies, keep: Longs) -> pa.Array:
-    """Return the ACLs. There are few different ones, so each is decoded once."""
+    """Return the column of ACLs. There are few different ACLs, so each is decoded once."""
     present = bodies.present["acl"][keep]
     known: dict[bytes, int] = {}
     decoded: list[list[dict[str, object]]] = []

@@ -1,6 +1,6 @@
 """List and read logs and snapshots, given as directories, files or globs.
 
-They may be on this machine or at any URI that fsspec reads. `entries` lists any directory.
+The files may be on this machine or at any URI that fsspec reads. `entries` lists any directory.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ INSIDE = "version-2"
 class File:
     """One log or snapshot.
 
-    server: its server's name in the rows. path: a local path or a URI.
+    server: the name of the file's server in the rows. path: a local path or a URI. size: in bytes.
     """
 
     server: str
@@ -43,7 +43,7 @@ class File:
 
 
 class _Fsspec:
-    """A file at a URI."""
+    """A reader of a file at a URI."""
 
     def __init__(self, uri: str) -> None:
         self._uri = uri
@@ -66,9 +66,9 @@ class _Fsspec:
 
 
 def _file_system(uri: str) -> tuple[Any, str]:
-    """Return the file system of a URI, and the path in it.
+    """Return the file system of a URI, and the path in this file system.
 
-    Raises UsageError if fsspec or its package for the scheme is missing.
+    Raises UsageError if fsspec, or its package for the scheme, is missing.
     """
     try:
         from fsspec.core import url_to_fs
@@ -84,8 +84,8 @@ def _file_system(uri: str) -> tuple[Any, str]:
 class Entry:
     """One entry of a directory.
 
-    path: a local path or a URI. size: bytes, for a file. modified: seconds since the epoch; None if the file
-    system does not report it.
+    path: a local path or a URI. size: the bytes of a file. folder: whether the entry is a directory.
+    modified: the time of the last change in seconds since 1970; None if the file system does not report it.
     """
 
     name: str
@@ -95,14 +95,15 @@ class Entry:
     modified: float | None
 
     def reader(self) -> RandomReader:
-        """Return a reader like `File.reader`."""
+        """Return a reader for this file, as `File.reader` does."""
         return File("", self.path, self.size).reader()
 
 
 def entries(path: str) -> list[Entry]:
-    """Return the files and folders of a directory, sorted by name, without those that vanish meanwhile.
+    """Return the files and folders of a directory, sorted by name.
 
-    Raises OSError, and UsageError like `files`.
+    Entries that vanish meanwhile are left out. Raises OSError, and UsageError if the path's scheme cannot be
+    read.
     """
     if _URI.match(path):
         return sorted(_distant_entries(path), key=lambda entry: entry.name)
@@ -125,7 +126,10 @@ def _distant_entries(uri: str) -> Iterable[Entry]:
 
 
 def _modified(info: Mapping[str, Any]) -> float | None:
-    """Return the time of the last change, which file systems name differently; None if there is none."""
+    """Return the time of a file's last change in seconds since 1970; None if the file system reports none.
+
+    File systems use different names for this value.
+    """
     for value in map(info.get, ("mtime", "LastModified", "last_modified", "updated")):
         if isinstance(value, datetime | int | float):
             return value.timestamp() if isinstance(value, datetime) else float(value)
@@ -135,8 +139,8 @@ def _modified(info: Mapping[str, Any]) -> float | None:
 def files(paths: Sequence[str], server: str, is_one: Callable[[str], bool]) -> list[File]:
     """Return the files at these paths that `is_one` accepts by name.
 
-    Each path is a dataDir, its version-2, a file, or a glob of any of them. server: the name for all of them;
-    empty for the name of the directory that holds version-2, or holds the file. Raises UsageError for a path
+    Each path is a dataDir, its version-2, a file, or a glob of these. server: the server's name for all
+    files; "" to use the name of the directory that holds version-2, or the file. Raises UsageError for a path
     without such files.
     """
     found: dict[str, File] = {}

@@ -1,9 +1,10 @@
 """Read Kafka's log directories as a Spark table, ``spark.read.format("kafkalogdir").load(DIR)``.
 
-Its columns are `SEGMENTS` of `zkmigrate.kafka.disks.logdir`. DIR is one of a broker's ``log.dirs``, also of a
-running broker, or a copy of it. Option: ``broker``, a name for all rows; else the id in meta.properties, else
-the directory's name. The driver lists DIR, tasks list the partitions' folders. What cannot be read is a row
-with `corrupt`, so the sizes of all else still count.
+The columns are `SEGMENTS` of `zkmigrate.kafka.disks.logdir`. DIR is one of a broker's ``log.dirs``, also of a
+running broker, or a copy of such a directory. The option ``broker`` is the broker's name in all rows; by
+default it is the id in meta.properties, or without an id the directory's name. The driver lists DIR, and
+tasks list the partitions' folders. A file or folder that cannot be read gives a row with the column
+`corrupt`, so that the sizes of all other files are still counted.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ _FOLDERS = 64
 
 @dataclass(frozen=True)
 class Part:
-    """The folders of one directory that one task reads."""
+    """The partition folders of one log directory that one task reads."""
 
     broker: str
     dir: str
@@ -67,7 +68,7 @@ class LogDirSource(OwnSchemaSource):
 
 
 class LogDirReader(DataSourceReader):
-    """A reader that lists the directories on the driver and the folders in tasks."""
+    """A reader that lists directories on the driver and reads partition folders in tasks."""
 
     def __init__(self, paths: Sequence[str], broker: str) -> None:
         self.paths, self.broker = paths, broker
@@ -86,10 +87,10 @@ class LogDirReader(DataSourceReader):
 
 
 def parts(path: str, broker: str) -> list[Part]:
-    """Return a directory cut into tasks' shares.
+    """Divide a log directory into parts for the tasks.
 
-    broker: its name; empty to take the name from the directory. Raises UsageError if it is not a log
-    directory.
+    broker: the broker's name; "" to take the name from the directory. Raises UsageError if `path` is not a
+    log directory.
     """
     try:
         found = entries(path)
@@ -106,7 +107,7 @@ def parts(path: str, broker: str) -> list[Part]:
 
 
 def _offsets(path: str, name: str) -> Offsets:
-    """Return the offsets of one of the directory's checkpoints; empty if it is missing."""
+    """Return the offsets in a checkpoint file of the directory; empty if the file is missing."""
     try:
         return checkpoint(_text(Entry(name, f"{path.rstrip('/')}/{name}", 0, False, None)))
     except OSError:
@@ -119,7 +120,7 @@ def _text(file: Entry) -> str:
 
 
 def _rows(here: LogDir, name: str) -> list[dict[str, object]]:
-    """Return the rows of one folder, without files that a live broker removes meanwhile."""
+    """Return the rows of one folder. Files that a live broker removes meanwhile are left out."""
     try:
         inside = entries(f"{here.path.rstrip('/')}/{name}") if folder(name) else []
     except FileNotFoundError:

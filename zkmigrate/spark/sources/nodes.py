@@ -1,8 +1,8 @@
 """Read the znodes of a snapshot as Arrow columns, thousands at a time.
 
-It works like `columns` for logs: `zookeeper.data.snapshot` defines a snapshot, and numpy reads its znodes.
-The last seal, over every byte, is checked before the first row is given. If it or a znode is wrong,
-`zookeeper.data.snapshot` raises the error.
+This module works like `columns` for logs: `zookeeper.data.snapshot` defines a snapshot, and numpy reads the
+znodes. The last seal, over every byte, is checked before the first row is returned. If the seal or a znode is
+wrong, `zookeeper.data.snapshot` raises the error.
 """
 
 from __future__ import annotations
@@ -31,9 +31,11 @@ NODES = pa.schema([
     ("mtime", pa.timestamp("us", tz="UTC")), ("version", pa.int32()), ("cversion", pa.int32()),
     ("aversion", pa.int32()), ("ephemeral_owner", pa.int64()), ("corrupt", pa.string()),
 ])  # fmt: skip
-"""The columns of a snapshot's znodes, with the fields of `zookeeper.data.snapshot`. zxid: the one in the
-file's name. acl: null if its id is missing in the snapshot's table. data: only if wanted. corrupt: why the
-file cannot be read."""
+"""The columns of a snapshot's znodes, with the fields of `zookeeper.data.snapshot`.
+
+zxid: the zxid in the file's name. acl: null if the ACL's id is missing in the snapshot's table. data: null
+unless requested. corrupt: why the file cannot be read.
+"""
 
 SESSIONS = pa.schema([
     ("server", pa.string()), ("file", pa.string()), ("zxid", pa.int64()), ("session", pa.int64()),
@@ -48,15 +50,15 @@ _FIXED = np.dtype([
     ("version", ">i4"), ("cversion", ">i4"), ("aversion", ">i4"), ("ephemeral_owner", ">i8"),
     ("pzxid", ">i8"),
 ])  # fmt: skip
-"""The fields that follow the data of a znode: its ACL's id, then StatPersisted."""
+"""The fields that follow a znode's data: the id of its ACL, then StatPersisted."""
 
 
 @dataclass(frozen=True)
 class Sought:
     """The znodes and columns to read.
 
-    data: whether to read the znodes' data too. prefix: the beginning of their paths. schema: columns of
-    NODES.
+    data: whether to read the znodes' data too. prefix: the beginning of the paths to read. schema: the
+    columns of NODES to return.
     """
 
     data: bool = False
@@ -66,7 +68,7 @@ class Sought:
 
 @dataclass
 class SnapshotTable:
-    """A snapshot that is read as tables. Reading raises what `zookeeper.data.snapshot` raises."""
+    """A snapshot that is read as tables. Reading raises the errors of `zookeeper.data.snapshot`."""
 
     reader: RandomReader
     server: str
@@ -76,7 +78,7 @@ class SnapshotTable:
     _acls: dict[int, list[dict[str, object]] | None] = field(default_factory=dict)
 
     def nodes(self, sought: Sought) -> Iterator[pa.RecordBatch]:
-        """Yield the snapshot's znodes, in its order."""
+        """Yield the snapshot's znodes in the order of the file, in batches."""
         snapshot = self._opened()
         self._acls = {key: arrays.rights(acls) for key, acls in snapshot.acls.items()}
         self._acls[OPEN_ACL_ID] = arrays.rights(OPEN_ACL)
@@ -173,7 +175,7 @@ class SnapshotTable:
 
 
 def _fixed(column: pa.Field, fixed: np.ndarray) -> pa.Array:
-    """Return one field of `_FIXED` in the type of the schema."""
+    """Return one field of `_FIXED` as a column with the type in the schema."""
     values = fixed[column.name].astype(np.int64)
     return (
         arrays.timestamps(values)
@@ -183,7 +185,7 @@ def _fixed(column: pa.Field, fixed: np.ndarray) -> pa.Array:
 
 
 def _znode_starts(data: bytes) -> tuple[list[int], int, bool]:
-    """Return where complete znodes begin, the end of the last, and whether the list of znodes ends there."""
+    """Return where complete znodes begin, the end of the last one, and whether no znode follows it."""
     starts: list[int] = []
     unpack, size, fixed = _INT.unpack_from, len(data), _FIXED.itemsize
     at = 0

@@ -28,22 +28,23 @@ SCHEMA = pa.schema([
 ])  # fmt: skip
 """The columns of a transaction log. Columns that an operation does not have are null.
 
-server: name of the log's server, as the caller names it. file, offset: place of the record. session: the
-session that requested it. sequence: place in its transaction, from 0. multi: whether it is one of several
-operations of one request. failed: whether it belongs to a multi that had no effect.
+server: the name of the log's server, as the caller names it. file, offset: the place of the record. session:
+the session that sent the request. sequence: the operation's number in its transaction, from 0. multi: whether
+the operation is one of several in one request. failed: whether the operation belongs to a multi that had no
+effect.
 
-data_length: -1 for null data. data: only if wanted. version: the znode's new version (setData, setACL) or the
-one to check (check). parent_cversion: the parent's new cversion after a create; -1 if the log leaves it to be
-counted. ephemeral_owner: of a create: 0, a session, or ZooKeeper's mark of a container or TTL znode. digest:
-digest of the whole tree after the transaction, if the server wrote it. corrupt: what could not be read, at
-file and offset; all other columns are null then.
+data_length: -1 for null data. data: null unless requested. version: the znode's new version (setData, setACL)
+or the version to check (check). parent_cversion: the parent's new cversion after a create; -1 if the log
+leaves it to be counted. ephemeral_owner: of a create: 0, a session, or ZooKeeper's mark of a container or TTL
+znode. digest: the digest of the whole tree after the transaction, if the server wrote it. corrupt: the record
+that could not be read and why, at file and offset; all other columns are null then.
 """
 
 _FROM_BODIES = frozenset([
     "path", "data_length", "data", "version", "parent_cversion", "acl", "ephemeral_owner", "ttl_ms",
     "timeout_ms", "error", "digest",
 ])  # fmt: skip
-"""The columns that need the bodies of the operations."""
+"""The columns that are read from the bodies of the operations."""
 
 _HEADER = np.dtype([
     ("checksum", ">i8"), ("length", ">i4"), ("session", ">i8"), ("cxid", ">i4"), ("zxid", ">i8"),
@@ -51,16 +52,16 @@ _HEADER = np.dtype([
 ])  # fmt: skip
 """The beginning of a record: the header of its frame, then the header of the transaction."""
 _Operation: TypeAlias = tuple[int, int, int, int, int, bool]
-"""One item of each array of `Operations`, from `record` on."""
+"""One operation: its values for the arrays of `Operations`, from `record` to `in_multi`."""
 
 
 @dataclass(frozen=True)
 class Wanted:
     """The operations and columns of SCHEMA to read.
 
-    data: whether to read the operations' data. zxids, times_ms: inclusive bounds. prefix: beginning of the
-    path, not necessarily whole elements; operations without a path do not match one. types: numbers as in
-    TxnType; None for all.
+    data: whether to read the operations' data. zxids, times_ms: inclusive bounds. prefix: the beginning of
+    the path, not necessarily whole elements; operations without a path are left out if a prefix is given.
+    types: numbers as in TxnType; None for all. schema: the columns to return.
     """
 
     data: bool = False
@@ -72,7 +73,7 @@ class Wanted:
 
     @property
     def bodies(self) -> bool:
-        """Whether the bodies are needed; otherwise they are not decoded, so they cannot cause an error."""
+        """Whether the bodies are needed. Otherwise the bodies are not decoded and cannot cause an error."""
         return bool(self.prefix) or not _FROM_BODIES.isdisjoint(self.schema.names)
 
 
@@ -81,9 +82,9 @@ ALL = Wanted()
 
 @dataclass
 class Stretch:
-    """Complete records that follow each other.
+    """A sequence of complete records without a gap between them.
 
-    starts: where each record begins in `buffer`, which begins at `base` in the file.
+    starts: where each record begins in `buffer`. base: where `buffer` begins in the file.
     """
 
     server: str
@@ -98,7 +99,7 @@ class Stretch:
         return arrays.numbers(np.frombuffer(self.buffer, np.uint8), np.asarray(self.starts, np.int64) + 24, 8)
 
     def record(self, start: int) -> Record:
-        """Return one record, for the reader that reads one at a time."""
+        """Return one record as `zookeeper.data.txnlog` reads it. start: where it begins in `buffer`."""
         length = int.from_bytes(self.buffer[start + 8 : start + 12], "big", signed=True)
         payload = self.buffer[start + 12 : start + 12 + length]
         session, cxid, zxid, time_ms, kind = TXN_HEADER.unpack_from(payload)
@@ -108,10 +109,10 @@ class Stretch:
 
 
 class _Records:
-    """The headers, one item for each record.
+    """The headers of records as arrays, with one item for each record.
 
-    end: end of the record's body. digest: where the digest's long begins; -1 if there is none. failed:
-    whether the record is a multi that had no effect.
+    start, end: where the record and its body begin and end in the buffer. digest: where the digest's long
+    begins; -1 if there is no digest. failed: whether the record is a multi that had no effect.
     """
 
     def __init__(self, buffer: Bytes, starts: Longs) -> None:
@@ -128,10 +129,10 @@ class _Records:
 
 @dataclass
 class Operations:
-    """The operations, one item for each.
+    """Operations as arrays, with one item for each operation.
 
-    record: number of the record. at, end: the operation's body in the buffer; for a closeSession the path; 0
-    if there is none.
+    record: the number of the operation's record. at, end: where the operation's body (for a closeSession the
+    path) begins and ends in the buffer; 0 if there is none.
     """
 
     stretch: Stretch
@@ -145,12 +146,12 @@ class Operations:
     in_multi: Flags
 
     def refuse(self, operation: int) -> MalformedError:
-        """Return the error that says why this operation's record cannot be read."""
+        """Return the error for this operation's record, which cannot be read."""
         return refusal(self.stretch, int(self.records.start[self.record[operation]]))
 
 
 def refusal(stretch: Stretch, start: int) -> MalformedError:
-    """Return the error for an unreadable record, as the reader of one record at a time gives it."""
+    """Return the error for an unreadable record, with the reason that `zookeeper.data.txn` gives."""
     found = stretch.record(start)
     try:
         found.txn()
@@ -191,7 +192,7 @@ def read_operations(stretch: Stretch, wanted: Wanted) -> Operations:
 def _of_body(data: bytes, records: _Records, record: int) -> Iterator[_Operation]:
     """Yield the operations of a multi or a closeSession, whose number is known only from the body.
 
-    Sets the record's `digest` and `failed`. Raises MalformedError.
+    Sets `digest` and `failed` of the record. Raises MalformedError.
     """
     src = JuteInput(data, int(records.start[record]) + _HEADER.itemsize, int(records.end[record]))
     multi = bool(records.kind[record] == TxnType.multi)

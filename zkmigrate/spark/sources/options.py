@@ -1,6 +1,6 @@
-"""Provide what all data sources here need: a schema of their own, and options.
+"""Define the base class of our data sources, and a reader of their options.
 
-Spark gives options as text by name in any case.
+Spark passes options as text; the case of their names does not matter.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from pyspark.sql.types import StructType
 from zkmigrate.errors import UsageError
 
 CORRUPT = "corrupt"
-"""The column of every table for what could not be read."""
+"""The name of the column of every table that says why a file or record could not be read."""
 
 
 class OwnSchemaSource(DataSource):
-    """A data source that knows its columns.
+    """A data source that defines its own columns.
 
-    format: its name in ``spark.read.format``.
+    format: the name of the data source in ``spark.read.format``.
     """
 
     format: str
@@ -37,11 +37,11 @@ class OwnSchemaSource(DataSource):
         return from_arrow_schema(self.arrow_schema())
 
     def arrow_schema(self) -> pa.Schema:
-        """Return the schema of the batches that a reader gives."""
+        """Return the schema of the batches that a reader yields."""
         raise NotImplementedError
 
     def refuse_other(self, schema: StructType) -> None:
-        """Raise UsageError if the caller passed a schema of its own."""
+        """Raise UsageError if the caller passed another schema than that of the data source."""
         if schema.fieldNames() != self.arrow_schema().names:
             raise UsageError(
                 f"{self.format} has its own schema. Needed: no call of schema(...), {self.choice_of_columns}"
@@ -49,9 +49,9 @@ class OwnSchemaSource(DataSource):
 
 
 class OptionReader:
-    """A reader of options, one by one; `end` rejects those that were not read.
+    """A reader of options, one by one. Its method `end` rejects options that were not read.
 
-    All methods raise UsageError.
+    All methods raise UsageError for a wrong value.
     """
 
     def __init__(self, given: Mapping[str, str]) -> None:
@@ -59,7 +59,7 @@ class OptionReader:
         self._known: list[str] = []
 
     def paths(self) -> tuple[str, ...]:
-        """Return the arguments of ``load``: one path, or several."""
+        """Return the paths that were passed to ``load``, one or several."""
         several = self._take("paths")
         one = self._take("path")
         found = [*(json.loads(several) if several is not None else []), *([one] if one else [])]
@@ -70,21 +70,21 @@ class OptionReader:
         return tuple(found)
 
     def text(self, name: str, otherwise: str = "") -> str:
-        """Return an option's text unchanged."""
+        """Return an option's text unchanged, or `otherwise` if the option is not given."""
         found = self._take(name)
         return otherwise if found is None else found
 
     def choice(self, name: str, possible: Sequence[str]) -> str:
-        """Return one of several words; the first is the default."""
+        """Return an option's value, which must be a possible word. The first word is the default."""
         found = self.text(name, possible[0]).lower()
         if found not in possible:
             raise UsageError(f"{name} {found!r}. Possible: {', '.join(possible)}")
         return found
 
     def columns(self, schema: pa.Schema, permissive: bool) -> pa.Schema:
-        """Return the columns named in `columns`, in their order, or all.
+        """Return the schema of the columns in the option `columns`, in that order, or of all columns.
 
-        permissive: `corrupt` must be among them, to mark the rows for what could not be read.
+        permissive: the column `corrupt` must be among the columns, to mark the rows of unreadable records.
         """
         names = list(dict.fromkeys(self.words("columns"))) or schema.names
         unknown = [name for name in names if name not in schema.names]
@@ -98,7 +98,7 @@ class OptionReader:
         return pa.schema([schema.field(name) for name in names])
 
     def data(self) -> bool:
-        """Return whether the option `data`, or a column named in `columns`, asks for the znodes' data."""
+        """Return whether the option `data` or the option `columns` requests the znodes' data."""
         return self.flag("data") or "data" in self.words("columns")
 
     def words(self, name: str) -> list[str]:
@@ -110,16 +110,16 @@ class OptionReader:
         return self.choice(name, ("false", "true")) == "true"
 
     def number(self, name: str, otherwise: int) -> int:
-        """Return a whole number that is not negative."""
+        """Return an option's value as a whole number that is not negative; `otherwise` by default."""
         found = self.text(name, str(otherwise))
         if not (found.isascii() and found.isdecimal()):
             raise UsageError(f"{name} {found!r}. Needed: a whole number")
         return int(found)
 
     def prefix(self, name: str) -> str:
-        """Return the beginning of a path, which must be ASCII.
+        """Return an option's value as the beginning of a path, which must be ASCII.
 
-        A log may have other bytes for other characters.
+        A log may have different bytes for the same character outside ASCII.
         """
         found = self.text(name)
         if not found.isascii():
@@ -127,7 +127,7 @@ class OptionReader:
         return found
 
     def zxid(self, name: str, otherwise: int) -> int:
-        """Return a zxid, given as 0x and hexadecimal, as ZooKeeper writes it, or as decimal."""
+        """Return an option's value as a zxid, given in hexadecimal with 0x or as a decimal number."""
         text = self.text(name)
         if not text:
             return otherwise
@@ -137,7 +137,7 @@ class OptionReader:
             raise UsageError(f"{name} {text!r}. Needed: a zxid, such as 0x1a00000000") from None
 
     def millis(self, name: str, otherwise: int) -> int:
-        """Return a time in ISO 8601 as milliseconds since the epoch; without a zone it is UTC."""
+        """Return a time in ISO 8601 as milliseconds since 1970. A time without a zone is UTC."""
         text = self.text(name)
         if not text:
             return otherwise
@@ -148,7 +148,7 @@ class OptionReader:
         return round((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1000)
 
     def end(self) -> None:
-        """Raise UsageError for options that were not read."""
+        """Raise UsageError for options that were given but not read."""
         known = {name.lower() for name in self._known}
         if left := sorted(self._given.keys() - known):
             named = ", ".join(left)

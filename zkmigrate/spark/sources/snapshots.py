@@ -1,10 +1,11 @@
 """Read snapshots as a Spark table, ``spark.read.format("zksnapshot").load(PATH)``.
 
-The columns are `nodes.NODES`. Options: ``table`` nodes (default) or sessions, with the columns
-`nodes.SESSIONS`; ``mode`` failfast (default) or permissive, where a file that cannot be read is a row with
-`corrupt`; ``data`` true adds the data; ``columns`` names, with commas between; ``server`` a name for all
-rows; ``maxRecord`` bytes; ``pathPrefix`` leaves out other znodes before they become Arrow. One file is one
-task, because a snapshot can only be read from its beginning.
+The columns are `nodes.NODES`. The option ``table`` is nodes (default), or sessions with the columns
+`nodes.SESSIONS`. ``mode`` is failfast (default), or permissive, which gives a row with the column `corrupt`
+for a file that cannot be read. ``data`` true adds the znodes' data. ``columns`` names the columns, with
+commas between. ``server`` is the server's name in all rows. ``maxRecord`` is the largest accepted record in
+bytes. ``pathPrefix`` leaves out znodes with other paths early. One file is one task, because a snapshot can
+only be read from its beginning.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from zkmigrate.zookeeper.data.txnlog import MAX_RECORD
 
 @dataclass(frozen=True)
 class Options:
-    """The options of the data source, described in the module's docstring."""
+    """The options of the data source; the module's docstring describes them."""
 
     paths: tuple[str, ...]
     server: str = ""
@@ -40,7 +41,7 @@ class Options:
 
 
 def parse_options(text: Mapping[str, str]) -> Options:
-    """Parse the options. Raises UsageError."""
+    """Parse the options of the data source. Raises UsageError."""
     given = OptionReader(text)
     permissive = given.choice("mode", ("failfast", "permissive")) == "permissive"
     sessions = given.choice("table", ("nodes", "sessions")) == "sessions"

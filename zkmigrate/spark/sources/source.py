@@ -1,4 +1,4 @@
-"""Define the data source zktxnlog; `txnlog` reads the logs."""
+"""Define the data source zktxnlog. The module `txnlog` reads the logs."""
 
 from __future__ import annotations
 

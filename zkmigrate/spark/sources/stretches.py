@@ -1,11 +1,11 @@
 """Read a transaction log as stretches of complete, checked records, in parts without gap or overlap.
 
-Records are found length by length, with their checksums. If the next bytes are not a complete record,
-`zookeeper.data.txnlog` alone decides whether they are the log's end or damage.
+Records are found by their lengths, one after the other, and their checksums are checked. If the next bytes
+are not a complete record, `zookeeper.data.txnlog` alone decides whether they are the log's end or damage.
 
-A log is cut into parts where a record begins, which is found by a search. A payload may hold complete
-records, so a find counts only if records follow it for longer than a payload. The part before must end
-exactly there, or is refused.
+A log is cut into parts at the beginning of a record, which is found by a search. A payload may hold complete
+records, so a record that the search finds is accepted only if more records follow it for longer than the
+largest payload. The part before must end exactly there; otherwise it is refused.
 """
 
 from __future__ import annotations
@@ -24,11 +24,13 @@ from zkmigrate.zookeeper.data.txnlog import END_MARK, FILE_HEADER_SIZE, FRAME, F
 
 BLOCK = 8 << 20
 CHAIN = 4 << 20
-"""If records follow a find for this many bytes, it is not in a payload. A default server's largest record
-has 2 MB."""
+"""The number of bytes for which records must follow a found record, to show that it is not in a payload.
+
+A default server's largest record has 2 MB.
+"""
 _NEAR = 1 << 20
 _FIRST_BLOCK = 1 << 20
-"""The first block's bytes. Blocks grow while a part is read, so that a short read reads little."""
+"""The size of the first block in bytes. Later blocks grow, so that a short read reads little."""
 _AT_ZXID = 12 + 12
 _AT_TYPE = 12 + 28
 
@@ -50,7 +52,8 @@ def record_starts(
 ) -> tuple[list[int], int]:
     """Return where complete records begin in `data`, and the end of the last one.
 
-    at, limit: the first possible start, and the end of possible starts.
+    at, limit: the first possible start, and the end of possible starts. max_record: the size of the largest
+    record in bytes.
     """
     starts: list[int] = []
     unpack, adler, view = FRAME.unpack_from, zlib.adler32, memoryview(data)
@@ -77,8 +80,9 @@ def _needed(data: bytes, max_record: int) -> int:
 class Stretches(Iterator[Stretch]):
     """An iterator over the stretches of one part of a log, in order.
 
-    At the end of a log `end` says how it ended. server: its name in the rows. full: as for LogScan. Iteration
-    raises what LogScan raises, and CorruptError for a part that does not end where the next one begins.
+    At the end of a log, `end` says how the log ended. server: the log's server in the rows. full: as for
+    LogScan. Iteration raises the errors of LogScan, and CorruptError for a part that does not end where the
+    next part begins.
     """
 
     def __init__(
@@ -144,9 +148,9 @@ class Stretches(Iterator[Stretch]):
         )
 
     def _end_or_raise(self) -> None:
-        """Set the log's end, or raise, because there is no complete record here.
+        """Set `end` if the log ends here, or raise an error for damage.
 
-        It does nothing if the log has grown since.
+        Does nothing if a complete record is here now, because the log has grown.
         """
         scan = self._scan()
         if next(scan, None) is None:
@@ -159,7 +163,7 @@ class Stretches(Iterator[Stretch]):
                 )
 
     def _raise_order(self, used: int) -> None:
-        """Raise for zxids that are not in order, with the text of LogScan if it finds them."""
+        """Raise an error for zxids that are not in order, with the text of LogScan if it raises one too."""
         for record in self._scan():
             if record.end >= self.offset + used:
                 break
@@ -169,8 +173,8 @@ class Stretches(Iterator[Stretch]):
 def find(reader: RandomReader, at: int, stop: int, block: int = 64 << 10) -> tuple[int, int] | None:
     """Return the place and zxid of the first record from `at` on and before `stop`; None if there is none.
 
-    It searches for an end mark and the zeros of a checksum behind it. It then requires a complete record of a
-    known type there, and records that follow it for CHAIN bytes or up to `stop`.
+    The search looks for an end mark followed by the zeros of a checksum. Then it requires a complete record
+    of a known type there, and records that follow it for CHAIN bytes or up to `stop`.
     """
     for base in range(at - 1, stop, block):
         data = reader.read(base, block + len(txnlog.FRAME_START) - 1)
@@ -188,7 +192,7 @@ def find(reader: RandomReader, at: int, stop: int, block: int = 64 << 10) -> tup
 
 
 def _chained(reader: RandomReader, begin: int, stop: int) -> int | None:
-    """Return the zxid of the record at `begin`, if there is one and others follow it as `find` requires."""
+    """Return the zxid of the record at `begin`; None if no record there meets the rules of `find`."""
     head = reader.read(begin, 12 + HEADER_SIZE)
     if len(head) < 12 + HEADER_SIZE:
         return None
@@ -214,9 +218,9 @@ def _chained(reader: RandomReader, begin: int, stop: int) -> int | None:
 def parts(
     reader: RandomReader, name: str, at_least: int, start: int = FILE_HEADER_SIZE, stop: int | None = None
 ) -> list[Part]:
-    """Cut a log, from a record's start to a record's end, into parts of at least so many bytes each.
+    """Cut a log, from a record's start to a record's end, into parts of at least `at_least` bytes each.
 
-    at_least: bytes. For 0, or a log that is not much longer, there is one part.
+    If at_least is 0, or the log is not much longer, there is one part. start, stop: the bounds in bytes.
     """
     size = (reader.size() if stop is None else stop) - start
     if not at_least or size < 2 * at_least:
@@ -233,13 +237,13 @@ def parts(
 
 
 def span(reader: RandomReader, zxids: tuple[int, int], first: int) -> tuple[int, int | None]:
-    """Return the range of this log that holds the transactions within bounds.
+    """Return the range of bytes in a log that holds the transactions within bounds.
 
-    The range begins with a record a little before the first of them and ends behind the last; an end of None
-    is the log's end. first: the log's first zxid.
+    The range begins with a record a little before the first of these transactions and ends behind the last
+    one; an end of None is the log's end. zxids: the lowest and the highest zxid. first: the log's first zxid.
 
-    The search alternates between two guesses. One halves the range, because zxids rise. The other is where a
-    record would be if those behind the nearest known one were as long as those before it.
+    The search alternates between two guesses. The first halves the range, because zxids rise. The second
+    assumes that the records after the nearest known record are as long, on average, as the records before it.
     """
     low, high = FILE_HEADER_SIZE, data_end(reader)
     end, stop = high, None

@@ -1,15 +1,17 @@
 """Read transaction logs as a Spark table, ``spark.read.format("zktxnlog").load(PATH)``.
 
-The columns are `columns.SCHEMA`. Options: ``mode`` failfast (default) or permissive; ``columns`` those that
-are wanted, with commas between; ``data`` true to have the data where they are not named; ``server`` a name
-for all rows; ``maxRecord`` bytes. ``splitMB`` is the megabytes that one task reads, of a long log or of
-several short ones. The default is 256; 0 gives a task to each log.
+The columns are `columns.SCHEMA`. Options: ``mode`` is failfast (default) or permissive. ``columns`` names the
+columns to read, with commas between. ``data`` true reads the znodes' data, also if ``columns`` does not name
+it. ``server`` is the server's name in all rows. ``maxRecord`` is the largest accepted record in bytes.
+``splitMB`` is how many megabytes one task reads, of a long log or of several short ones. The default is 256;
+0 gives a task to each log.
 
-Options that choose rows: ``fromZxid``, ``toZxid``, ``since``, ``until``, ``types``, ``pathPrefix``. Logs and
-parts of logs are left out by zxid, rows by all of these options before they become Arrow.
+Options that choose rows: ``fromZxid``, ``toZxid``, ``since``, ``until``, ``types``, ``pathPrefix``. The zxid
+bounds leave out whole logs and parts of logs. All these options leave out rows before they are converted to
+Arrow.
 
-Spark's own filters do not reach the reader. PySpark 4.3.0 keeps what a DataFrame's last query pushed down,
-and later queries lose rows: `findings/spark_pushed_filters_stay.sh` shows it without our code.
+Spark's own filters do not reach the reader. PySpark 4.3.0 keeps the filters that a DataFrame's last query
+pushed down, and later queries lose rows: `findings/spark_pushed_filters_stay.sh` shows that without our code.
 """
 
 from __future__ import annotations
@@ -34,15 +36,17 @@ from zkmigrate.zookeeper.data.txn import TxnType
 from zkmigrate.zookeeper.data.txnlog import FILE_HEADER_SIZE, MAX_RECORD, log_zxid
 
 SPLIT_MB = 256
-"""The default megabytes of a task. Each task costs Spark some 0.06 s, in which 10 MB of small writes can
-be read."""
+"""The default size of a task in megabytes.
+
+Each task costs Spark some 0.06 s, in which 10 MB of small writes can be read.
+"""
 _WORTH_SEARCHING = 32 << 20
-"""The bytes below which reading a whole log is faster than searching for a place in it."""
+"""The size in bytes up to which reading a whole log is faster than searching for a place in the log."""
 
 
 @dataclass(frozen=True)
 class Options:
-    """The options of the data source, described in the module's docstring."""
+    """The options of the data source; the module's docstring describes them. split: in bytes."""
 
     paths: tuple[str, ...]
     server: str = ""
@@ -53,7 +57,7 @@ class Options:
 
 
 def parse_options(text: Mapping[str, str]) -> Options:
-    """Parse the options. Raises UsageError."""
+    """Parse the options of the data source. Raises UsageError."""
     given = OptionReader(text)
     found = take_options(given)
     given.end()
@@ -61,7 +65,7 @@ def parse_options(text: Mapping[str, str]) -> Options:
 
 
 def take_options(given: OptionReader) -> Options:
-    """Read the options that a stream accepts too. Raises UsageError."""
+    """Read the options without checking for unknown ones. Raises UsageError for a wrong value."""
     permissive = given.choice("mode", ("failfast", "permissive")) == "permissive"
     return Options(
         given.paths(),
@@ -81,7 +85,7 @@ def take_options(given: OptionReader) -> Options:
 
 
 def _kinds(names: Sequence[str]) -> frozenset[int] | None:
-    """Return types by their names; None if no name is given."""
+    """Return the codes of transaction types given by name; None if no name is given."""
     unknown = [name for name in names if name not in TxnType.__members__]
     if unknown:
         raise UsageError(f"types {', '.join(unknown)}. Possible: {', '.join(TxnType.__members__)}")
@@ -90,14 +94,14 @@ def _kinds(names: Sequence[str]) -> frozenset[int] | None:
 
 @dataclass(frozen=True)
 class Portion:
-    """A part of a log in a file."""
+    """A part of a log, with the log's file."""
 
     file: File
     part: Part
 
     @property
     def size(self) -> int:
-        """The bytes of the part, with the zeros that the server allocates ahead."""
+        """The size of the part in bytes, including the zeros that the server allocates ahead."""
         return (self.file.size if self.part.stop is None else self.part.stop) - self.part.start
 
 
@@ -112,7 +116,7 @@ class Portions(InputPartition):
 def packed(portions: Iterable[Portion], size: int) -> list[Portions]:
     """Pack portions in order into tasks of up to `size` bytes each.
 
-    A larger portion has its own task. With a size of 0 each portion has its own.
+    A larger portion gets a task for itself. With a size of 0 each portion gets a task for itself.
     """
     found: list[list[Portion]] = []
     room = 0
@@ -129,10 +133,10 @@ Cache: TypeAlias = Callable[[File, Part, Stretches], Iterable[Stretch]]
 
 
 class TxnLogReader(DataSourceReader):
-    """A reader that plans on the driver and reads in tasks."""
+    """A reader that plans the tasks on the driver and reads logs in the tasks."""
 
     cache: Cache | None = None
-    """A cache, set by a process that reads the same logs several times."""
+    """The cache, set by a process that reads the same logs several times; None for no cache."""
 
     def __init__(self, options: Options) -> None:
         self.options, self.wanted = options, options.wanted
@@ -147,9 +151,9 @@ class TxnLogReader(DataSourceReader):
         return packed(portions, self.options.split)
 
     def _parts(self, file: File, following: int | None) -> list[Part]:
-        """Return the parts of a log to read.
+        """Return the parts of a log to read; none if the wanted zxids are not in this log.
 
-        following: the first zxid of the next log.
+        following: the first zxid of the next log, None for the last log.
         """
         low, high = self.wanted.zxids
         first = log_zxid(file.name) or 0
@@ -181,10 +185,11 @@ def _followed(found: Sequence[File]) -> Iterator[tuple[File, int | None]]:
 def rows(
     portion: Portion, wanted: Wanted, options: Options, cache: Cache | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the wanted rows of a part.
+    """Yield the wanted rows of a part of a log.
 
-    Raises ZkDataError; in permissive mode it yields a row with `corrupt` instead and continues after the
-    damage. cache: returns the stretches of a log that it has, and stores those of others.
+    Raises ZkDataError; in permissive mode a row with the column `corrupt` is yielded instead, and reading
+    continues after the damage. cache: returns the stretches of logs that it holds, and stores those of other
+    logs.
     """
     file, part = portion.file, portion.part
     reader = file.reader()
@@ -209,7 +214,10 @@ def rows(
 
 
 def _tables(stretch: Stretch, wanted: Wanted, permissive: bool) -> Iterator[pa.RecordBatch]:
-    """Yield a stretch as tables; in permissive mode it is halved repeatedly around what cannot be decoded."""
+    """Yield the rows of a stretch.
+
+    In permissive mode, a stretch that cannot be decoded is halved repeatedly, to isolate the bad record.
+    """
     try:
         batch = table(stretch, wanted)
     except MalformedError as error:
